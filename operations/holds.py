@@ -43,8 +43,8 @@ class BatchHistory(Record):
 
 def hold_collection(operator: Operator, profiles: Profiles, name: str) -> HoldResult:
     """Hold what is submitted to a collection; jobs that have started continue."""
-    profiles.get(name)
     operator.require(f"hold collection {name}", name)
+    profiles.get(name)
     changed = holds.place(operator.session, _hold(operator), name)
     hold = holds.collection_hold(operator.session, name)
     return HoldResult(collection=name, hold=hold, changed=changed)

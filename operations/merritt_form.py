@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 from pydantic import ValidationError
 
-from operations.submission import Submitted, submit
+from operations.submission import Submitted, owned, submit
 from operations.uploads import begin_upload, receive_file, remove_unless_submitted, write_file
 from pipeline.description import dublin_core, local_ids
 from pipeline.errors import UsageRefused
@@ -74,7 +74,7 @@ def submit_form(
         raise UsageRefused("the form has no file: send the field `file`, as a file or as a URL")
     if form.urls and len(form.files) + len(form.urls) > 1:
         raise UsageRefused("the form has several URLs: send one, or a batch manifest that lists them")
-    submission = _submission(form, mode, principal)
+    submission = owned(_submission(form, mode, principal), principal)
     if form.urls:
         return submit(session, settings, profiles, submission, principal)
     profiles.get(submission.profile_name)

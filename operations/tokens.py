@@ -78,7 +78,7 @@ def create_token(
     token = f"{PREFIX}{body}{_check_characters(body)}"
     entry = TokenEntry(
         name=name,
-        hash=_hash(token),
+        hash=hash_of(token),
         role=role,
         collections=None if collections is None else frozenset(collections),
         created=now(),
@@ -105,7 +105,8 @@ def revoke(inventory: SqlInventory, caller: Principal, name: str) -> TokenEntry:
     return entry
 
 
-def _hash(token: str) -> str:
+def hash_of(token: str) -> str:
+    """By which the inventory knows a token, or a login, that it does not have."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -144,7 +145,11 @@ class Authenticator:
     def authenticate(self, token: str, interface: Interface) -> Principal:
         """InvalidToken unless the token is valid and not revoked."""
         check_form(token)
-        entry = self._entry(_hash(token))
+        return self.principal(hash_of(token), interface)
+
+    def principal(self, digest: str, interface: Interface) -> Principal:
+        """Whose the token with this hash is; InvalidToken unless it is valid and not revoked."""
+        entry = self._entry(digest)
         if entry is None:
             raise InvalidToken("the token is not known here: ask the operator for a token")
         if entry.revoked is not None:
@@ -154,7 +159,7 @@ class Authenticator:
     def knows(self, token: str) -> bool:
         """True if this process has accepted the token before; whether it still does, `authenticate` says."""
         with self._guard:
-            remembered = self._entries.get(_hash(token))
+            remembered = self._entries.get(hash_of(token))
         return remembered is not None and remembered.entry.revoked is None
 
     def _entry(self, digest: str) -> TokenEntry | None:

@@ -1,12 +1,13 @@
 """Who calls: a token in `Authorization: Bearer`, or in the cookie that the login of the pages sets.
 
-The cookie holds the token itself: scripts cannot read it, other sites cannot send it, and a revoked token
-ends every login with it. After a login at an OpenID provider it holds a signed value, which is no token. A
-request that the cookie authenticates and that changes something must come from the site's own pages, which
-the browser says in Fetch metadata.
+The cookie holds a random text that the inventory knows until the logout, and no token: scripts cannot read
+it, other sites cannot send it, and a revoked token ends every login with it. A request that the cookie
+authenticates and that changes something must come from the site's own pages, which the browser says in Fetch
+metadata.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -16,12 +17,11 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from entrypoints.web.context import context_of
-from operations.oidc.values import PREFIX
+from operations.logins import LOGIN_SECONDS
 from operations.tokens import InvalidToken
 from pipeline.errors import ArklineError, ErrorKind
 from pipeline.principal import Forbidden, Interface, Principal, Role
 
-LOGIN_SECONDS = 12 * 3600
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _bearer = HTTPBearer(scheme_name="token", description="A token of `arkline token create`.", auto_error=False)
@@ -44,11 +44,11 @@ def cookie_name(connection: HTTPConnection) -> str:
     return "__Host-arkline" if connection.url.scheme == "https" else "arkline"
 
 
-def set_login(request: Request, response: Response, token: str) -> None:
-    """Log in: the caller has checked the token, and `check_same_origin`."""
+def set_login(request: Request, response: Response, name: str, credential: str) -> None:
+    """Log in: the caller has checked the credential, and `check_same_origin`."""
     response.set_cookie(
         cookie_name(request),
-        token,
+        context_of(request).logins.begin(name, credential),
         max_age=LOGIN_SECONDS,
         path="/",
         secure=request.url.scheme == "https",
@@ -57,7 +57,14 @@ def set_login(request: Request, response: Response, token: str) -> None:
     )
 
 
+def end_login(request: Request) -> None:
+    """Log out: a copy of the cookie is worth nothing from now on."""
+    if login := request.cookies.get(cookie_name(request)):
+        context_of(request).logins.end(login)
+
+
 def clear_login(request: Request, response: Response) -> None:
+    """Have the browser forget its login."""
     response.delete_cookie(
         cookie_name(request),
         path="/",
@@ -84,20 +91,36 @@ def check_same_origin(request: HTTPConnection) -> None:
 
 
 def principal_of(request: Request, token: str, interface: Interface) -> Principal:
-    """Whose the token is; InvalidToken, or TooManyWrongTokens of the client's address.
+    """Whose the token is; InvalidToken, or TooManyWrongTokens of the client's address."""
+    known = context_of(request).authenticator
+    return _found(request, known.knows(token), partial(known.authenticate, token, interface))
 
-    A token that this process knows is accepted from every address: who sends wrong tokens from behind the
-    same proxy keeps out nobody who is at work.
+
+def _found(request: Request, known: bool, find: Callable[[], Principal]) -> Principal:
+    """A token or a login that this process knows is accepted from every address: who sends wrong tokens from
+    behind the same proxy keeps out nobody who is at work.
     """
     context = context_of(request)
     address = request.client.host if request.client else ""
-    if not context.authenticator.knows(token):
+    if not known:
         context.wrong_tokens.check(address)
     try:
-        return context.authenticator.authenticate(token, interface)
+        principal = find()
     except InvalidToken:
         context.wrong_tokens.count(address)
         raise
+    request.state.find_again = find
+    return principal
+
+
+def check_again(request: Request, caller: Principal) -> None:
+    """InvalidToken unless the caller of this request, which takes its time, still has the same rights.
+
+    For streams, and for the end of a body that may arrive for hours.
+    """
+    now: Principal = request.state.find_again()
+    if (now.name, now.role, now.collections) != (caller.name, caller.role, caller.collections):
+        raise InvalidToken(f"the rights of {caller.name} have changed: send the request again")
 
 
 def authenticate(request: Request) -> Principal:
@@ -111,17 +134,27 @@ def _authenticated(request: Request) -> Principal:
         if scheme.lower() != "bearer":
             raise NotAuthenticated("send the token in the header `Authorization: Bearer TOKEN`")
         return principal_of(request, value.strip(), Interface.API)
-    token = request.cookies.get(cookie_name(request))
-    if token is None:
+    login = request.cookies.get(cookie_name(request))
+    if login is None:
         raise NotAuthenticated(
             "this needs a token: send it in the header `Authorization: Bearer TOKEN`; an operator makes one "
             "with `arkline token create`"
         )
     if request.method not in SAFE_METHODS:
         check_same_origin(request)
-    if (oidc := context_of(request).oidc) is not None and token.startswith(PREFIX):
-        return oidc.principal(token)
-    return principal_of(request, token, Interface.WEB)
+    logins = context_of(request).logins
+    return _found(request, logins.knows(login), partial(logins.principal, login))
+
+
+def counted(request: Request) -> Principal:
+    """The principal of the request; TooManyRequests if this request is one too many."""
+    return count(request, authenticate(request))
+
+
+def count(request: Request, caller: Principal) -> Principal:
+    context_of(request).rate_limit.count(caller.name)
+    request.state.principal = caller
+    return caller
 
 
 def needs(role: Role) -> Callable[..., Principal]:
@@ -130,13 +163,11 @@ def needs(role: Role) -> Callable[..., Principal]:
     def principal(
         request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)] = None
     ) -> Principal:
-        caller = authenticate(request)
-        context_of(request).rate_limit.count(caller.name)
+        caller = counted(request)
         if not caller.role.includes(role):
             raise Forbidden(
                 f"this needs the role {role}, and the token {caller.name} has the role {caller.role}"
             )
-        request.state.principal = caller
         return caller
 
     principal.role = role  # type: ignore[attr-defined]

@@ -19,12 +19,14 @@ from entrypoints.web.streams import Streams
 from operations.archive import Archive
 from operations.board.board import Board
 from operations.custody_proofs import CustodyProofs
+from operations.logins import Logins
+from operations.oidc import values as oidc_values
 from operations.operator import Operator
 from operations.shared_proofs import SharedProofs
-from operations.tokens import Authenticator
+from operations.tokens import Authenticator, InvalidToken
 from pipeline.errors import UsageRefused
 from pipeline.inventory.sql import SqlInventory, open_inventory
-from pipeline.principal import Principal
+from pipeline.principal import Interface, Principal
 from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
 from pipeline.storage.base import Storage
@@ -46,8 +48,20 @@ class WebContext:
     def authenticator(self) -> Authenticator:
         return Authenticator(self.tokens)
 
+    @cached_property
+    def logins(self) -> Logins:
+        return Logins(self.tokens, self._rights)
+
+    def _rights(self, credential: str) -> Principal:
+        """Of a login: of its session at the provider, or of its token."""
+        if not credential.startswith(oidc_values.PREFIX):
+            return self.authenticator.principal(credential, Interface.WEB)
+        if self.oidc is None:
+            raise InvalidToken("this site has no login at a provider any more: log in with a token")
+        return self.oidc.principal(credential)
+
     def tokens(self) -> SqlInventory:
-        """The database for tokens, whose use does not need ZooKeeper."""
+        """The database for tokens and logins, whose use does not need ZooKeeper."""
         return open_inventory(self.settings.inventory)
 
     def inventory(self) -> SqlInventory:

@@ -22,8 +22,8 @@ SECURITY_HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-UNCACHED = ("/v1", "/poster")
-"""Paths whose answers no cache may keep."""
+CACHED = ("/static/",)
+"""Paths whose answers a cache may keep: the same for everybody."""
 
 METHOD, PATH = 16, 300
 """Characters of a request's method and path in the log."""
@@ -46,7 +46,7 @@ class SecurityHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
-                if scope["path"].startswith(UNCACHED):
+                if not scope["path"].startswith(CACHED):
                     headers.setdefault("Cache-Control", "no-store")
             await send(message)
 

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
+from entrypoints.web.authentication import check_again
 from entrypoints.web.context import WebContext
 from operations import uploads
 from operations.uploads import Unfinished
@@ -68,6 +69,7 @@ async def receive(  # noqa: PLR0913 - a request has these parts
         part = await run_in_threadpool(stack.enter_context, opening)
         async for piece in _pieces(request):
             await run_in_threadpool(part.append, piece)
+        await run_in_threadpool(check_again, request, caller)
         if complete:
             return await run_in_threadpool(part.finish)
         await run_in_threadpool(part.pause)

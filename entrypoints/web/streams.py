@@ -5,9 +5,11 @@ is forgotten, the event `reset`, after which it reads its lists again.
 """
 
 import asyncio
+import json
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from operations.board.board import Board
 from operations.board.values import Change, scope_of
 from operations.board.values import Scope as BoardScope
+from operations.tokens import InvalidToken
 from pipeline.errors import ArklineError, ErrorKind
 from pipeline.principal import Principal
 
@@ -31,6 +34,15 @@ HEARTBEAT = 15.0
 
 FLUSH = 0.25
 """Seconds between two writes to a stream at least."""
+
+VALID_SECONDS = 5.0
+"""Seconds after which a stream asks again, before it writes, whether its caller still has its rights."""
+
+CHECKS = 2
+"""Threads that ask for all streams: an inventory that is slow delays no request."""
+
+CHECK_SECONDS = 1.0
+"""Seconds that a stream waits for the answer; then it continues, and ends once the answer is there."""
 
 RETRY_MS = 2000
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -51,6 +63,7 @@ class Streams:
         self._guard = threading.Lock()
         self._wakes: dict[Callable[[], None], str] = {}
         self.closed = False
+        self.checks = ThreadPoolExecutor(CHECKS, thread_name_prefix="check")
 
     @property
     def number(self) -> int:
@@ -61,6 +74,7 @@ class Streams:
         with self._guard:
             self.closed = True
             wakes = tuple(self._wakes)
+        self.checks.shutdown(wait=False, cancel_futures=True)
         for wake in wakes:
             wake()
 
@@ -94,30 +108,54 @@ class Opening:
     """What a stream sends, and `wake`, which makes it look whether the streams are closed."""
 
     wake: Callable[[], None]
-    events: AsyncIterator[bytes]
+    events: AsyncGenerator[bytes]
 
 
 class EventStream(StreamingResponse):
     """Counted before its first byte: of many that are opened at the same moment, those beyond the limit are
-    refused, and not accepted and ended."""
+    refused, and not accepted and ended. Ends when the caller's token, login or rights end."""
 
-    def __init__(self, streams: Streams, token: str, begin: Callable[[], Opening]) -> None:
+    def __init__(
+        self, streams: Streams, token: str, check: Callable[[], object], begin: Callable[[], Opening]
+    ) -> None:
+        """`check`: InvalidToken once the stream has to end."""
         super().__init__(iter(()), media_type="text/event-stream", headers=HEADERS)
         self._streams = streams
         self._token = token
+        self._check = check
         self._begin = begin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         opening = self._begin()
         with self._streams.entered(opening.wake, self._token):
-            self.body_iterator = opening.events
+            self.body_iterator = self._while_valid(opening.events)
             await super().__call__(scope, receive, send)
+
+    async def _while_valid(self, events: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
+        """The events, and a last one once the caller has to authenticate again.
+
+        An inventory that does not answer ends no stream: nothing is revoked in it meanwhile.
+        """
+        loop = asyncio.get_running_loop()
+        checked, check = loop.time(), None
+        async with aclosing(events):
+            async for part in events:
+                if check is None and loop.time() - checked >= VALID_SECONDS:
+                    check = loop.run_in_executor(self._streams.checks, self._check)
+                    await asyncio.wait([check], timeout=CHECK_SECONDS)
+                if check is not None and check.done():
+                    if isinstance(error := check.exception(), InvalidToken):
+                        yield f"event: unauthorized\ndata: {json.dumps({'detail': str(error)})}\n\n".encode()
+                        return
+                    checked, check = loop.time(), None
+                yield part
 
 
 def stream(
     streams: Streams,
     board: Board,
     caller: Principal,
+    check: Callable[[], object],
     last_event_id: str | None,
     admits: Callable[[Change], bool] = lambda change: True,
 ) -> StreamingResponse:
@@ -133,7 +171,7 @@ def stream(
         following = _Following(streams, board, scope_of(caller), wake, changed)
         return Opening(wake, _events(following, last_event_id, admits))
 
-    return EventStream(streams, caller.name, begin)
+    return EventStream(streams, caller.name, check, begin)
 
 
 @dataclass(frozen=True)
@@ -149,7 +187,7 @@ class _Following:
 
 async def _events(
     following: _Following, last: str | None, admits: Callable[[Change], bool]
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     board, changed, scope = following.board, following.changed, following.scope
     unsubscribe = board.subscribe(following.wake)
     try:

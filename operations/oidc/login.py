@@ -1,7 +1,8 @@
 """The login itself: from the button to the provider and back, by authorization code with PKCE.
 
 Between the two steps the browser keeps what belongs to this login, sealed: state, nonce and verifier. After
-it, the browser keeps who logged in and by which group; the group's rights are looked up with every request.
+it, the inventory keeps who logged in and by which group, sealed as well, so that a new secret ends all logins
+and nobody logs in by a row of the inventory; the group's rights are looked up with every request.
 """
 
 import base64
@@ -9,19 +10,25 @@ import hashlib
 import hmac
 import re
 import secrets
+import time
 from typing import Any
 from urllib.parse import urlencode
 
+from operations.logins import LOGIN_SECONDS
 from operations.oidc.groups import Groups, read_groups
 from operations.oidc.provider import Provider
 from operations.oidc.sealed import Seal
 from operations.oidc.values import PREFIX, STARTED_SECONDS, Finished, LoginRefused, Started
 from operations.tokens import InvalidToken
+from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.principal import Interface, Principal
 from pipeline.settings import Settings
+from tasks.logs import log
 
 STARTED, LOGGED_IN = "arkline login", "arkline session"
-SESSION_SECONDS = 12 * 3600
+GROUPS_SECONDS = 5.0
+"""After this time the file of the groups is read again."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@|+-]{0,199}")
 
 
@@ -31,7 +38,8 @@ class OidcLogin:
     def __init__(self, settings: Settings) -> None:
         secret = settings.oidc_client_secret.get_secret_value()
         assert settings.oidc_groups is not None
-        self._groups: Groups = read_groups(settings.oidc_groups)
+        self._file = settings.oidc_groups
+        self._read = (time.monotonic(), read_groups(self._file))
         self._client_id = settings.oidc_client_id
         self._groups_claim = settings.oidc_groups_claim
         self._name_claim = settings.oidc_name_claim
@@ -69,18 +77,33 @@ class OidcLogin:
             raise LoginRefused("this answer of the provider is of another login: log in again")
         claims = self._provider.claims(code, started["verifier"], redirect, started["nonce"])
         values = {"name": self._name(claims), "group": self._group(claims)}
-        session = PREFIX + self._seal.seal(LOGGED_IN, SESSION_SECONDS, values)
-        return Finished(session=session, next=started["next"])
+        session = PREFIX + self._seal.seal(LOGGED_IN, LOGIN_SECONDS, values)
+        return Finished(name=values["name"], session=session, next=started["next"])
 
     def principal(self, session: str) -> Principal:
         """Who logged in; InvalidToken if the session is over, or its group has no rights any more."""
         values = self._seal.open(LOGGED_IN, session.removeprefix(PREFIX))
-        rights = self._groups.rights(values["group"])
+        rights = self._groups().rights(values["group"])
         if rights is None:
             raise InvalidToken("the rights of your group have changed: log in again")
         return Principal(
             name=values["name"], role=rights.role, collections=rights.collections, interface=Interface.WEB
         )
+
+    def _groups(self) -> Groups:
+        """ServiceUnreachable, and the cause in the log, while the operator's file cannot be read."""
+        read_at, groups = self._read
+        if time.monotonic() - read_at < GROUPS_SECONDS:
+            return groups
+        try:
+            groups = read_groups(self._file)
+        except UsageRefused as error:
+            log().error("the groups of the login cannot be read", error=str(error))
+            raise ServiceUnreachable(
+                "logins at the provider cannot be used now; the cause is in the log of this site"
+            ) from error
+        self._read = (time.monotonic(), groups)
+        return groups
 
     def _name(self, claims: dict[str, Any]) -> str:
         name = claims.get(self._name_claim)
@@ -93,15 +116,12 @@ class OidcLogin:
 
     def _group(self, claims: dict[str, Any]) -> str:
         given = claims.get(self._groups_claim)
-        names = frozenset([given] if isinstance(given, str) else filter(_is_text, given or ()))
-        group = self._groups.first_of(names)
+        listed = given if isinstance(given, list) else [given]
+        names = frozenset(one for one in listed if isinstance(one, str))
+        group = self._groups().first_of(names)
         if group is None:
             raise LoginRefused(
                 "you are logged in at the provider, but none of your groups has rights here: ask the "
                 "operator of this site"
             )
         return group
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)

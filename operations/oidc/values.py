@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pipeline.errors import ArklineError, ErrorKind
 
 PREFIX = "oidc:"
-"""Begins the name of a principal of the provider, and of the cookie's value; no token's name has a colon."""
+"""Begins the name of a principal of the provider, and its session; no token's name has a colon."""
 
 STARTED_SECONDS = 600
 """Time to log in at the provider."""
@@ -27,7 +27,9 @@ class Started:
 
 @dataclass(frozen=True)
 class Finished:
+    name: str
+    """Of the principal."""
     session: str
-    """The value of the cookie."""
+    """From which the rights of the login follow; the browser does not get it."""
     next: str
     """The page that was asked for."""

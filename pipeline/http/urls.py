@@ -2,11 +2,11 @@
 
 import re
 from functools import lru_cache
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from pipeline.outcome import content
 from pipeline.upload_url import is_upload, upload_problem
-from pipeline.url_secrets import SECRET
+from pipeline.url_secrets import hide_secrets
 
 SCHEMES = ("http", "https")
 
@@ -22,13 +22,9 @@ def redact_url(url: str) -> str:
     try:
         parts = urlsplit(url)
     except ValueError:
-        return url
+        return hide_secrets(url)
     host = parts.netloc.rpartition("@")[2]
-    query = parts.query
-    if SECRET.search(unquote(query)):
-        pairs = parse_qsl(query, keep_blank_values=True)
-        query = urlencode([(name, "..." if SECRET.search(name) else value) for name, value in pairs])
-    return urlunsplit((parts.scheme, host, parts.path, query, ""))
+    return hide_secrets(urlunsplit((parts.scheme, host, parts.path, parts.query, "")))
 
 
 def as_sent(written: str | bytes, *, path: bool = False) -> str:

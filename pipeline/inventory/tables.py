@@ -1,5 +1,5 @@
 """The tables: `inv_*` as in Merritt's inventory, `arc_*` the archive of ended batches and jobs, `deployment`,
-`minted_arks`, and `tokens`.
+`minted_arks`, `tokens`, and `logins`.
 """
 
 from typing import Any
@@ -293,4 +293,15 @@ tokens = Table(
     prose_column("revoked_by"),
     # within a minute
     Column("used", Utc, nullable=True),
+)
+
+# who is logged in at the pages
+logins = Table(
+    "logins",
+    metadata,
+    # SHA-256 of what the browser keeps
+    Column("hash", String(64), primary_key=True),
+    Column("name", String(255), nullable=False, index=True),
+    prose_column("credential"),
+    time_column("ends"),
 )

@@ -1,13 +1,13 @@
 """The body of a callback: a job's state under the names that receivers of Merritt's callbacks know."""
 
 import json
-import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.description.final import final_description
+from pipeline.description.xml_text import clean
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, ResponseType, now
 from pipeline.states import Event, JobState
@@ -15,8 +15,6 @@ from pipeline.states import Event, JobState
 NAMESPACE = "http://uc3.cdlib.org/ontology/mrt/ingest/job"
 RESOLVER = "https://n2t.net/"
 
-# the complement of XML 1.0 production 2: characters that no document may contain, even escaped
-_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 Facts = Mapping[str, str | int]
 
@@ -100,7 +98,7 @@ def _json(facts: Facts) -> bytes:
 def _xml(facts: Facts) -> bytes:
     root = ET.Element("job:jobState", {"xmlns:job": NAMESPACE})
     for name, value in facts.items():
-        ET.SubElement(root, f"job:{name}").text = _NOT_IN_XML.sub("\ufffd", str(value))
+        ET.SubElement(root, f"job:{name}").text = clean(str(value))
     document: bytes = ET.tostring(root, "utf-8", xml_declaration=True)
     return document.replace(b"\r", b"&#13;")  # an unescaped CR would be read as a line end
 

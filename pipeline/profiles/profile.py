@@ -222,8 +222,8 @@ class Profiles:
         known = self.names()
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known profiles: {', '.join(known) or 'none'}"
-            raise UnknownProfile(f"there is no profile {quote_name(name, 128)} in {self.folder}; {hint}")
+            hint = f"did you mean {near[0]}?" if near else "use the name of one of this site"
+            raise UnknownProfile(f"there is no profile {quote_name(name, 128)}; {hint}")
         suffixes = (*_SUFFIXES, "") if "." not in name else _SUFFIXES
         paths = [path for suffix in suffixes if (path := self.folder / f"{name}{suffix}").is_file()]
         if len(paths) != 1:

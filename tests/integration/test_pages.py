@@ -10,6 +10,7 @@ from html import unescape
 import pytest
 import requests
 
+from entrypoints.web.rate_limit import RateLimit
 from operations import resubmission
 from operations.board.usual import ENOUGH
 from operations.board.values import EVERYTHING, JobSearch
@@ -107,16 +108,35 @@ def test_a_wrong_token_does_not_log_in(web: Web) -> None:
     assert "Set-Cookie" not in answer.headers
 
 
-def test_the_login_leads_to_no_other_site(web: Web) -> None:
-    token = web.caller(Role.OPERATOR, name="redirected").token
+ELSEWHERE = ("//evil.example/", "/\\evil.example", "/\t/evil.example", "\t//evil.example", "/a\\..\n//x", "x")
+
+
+@pytest.mark.parametrize("number", range(len(ELSEWHERE)))
+def test_the_login_leads_to_no_other_site(web: Web, number: int) -> None:
+    token = web.caller(Role.OPERATOR, name=f"redirected-{number}").token
     answer = requests.post(
         f"{web.url}/login",
-        {"token": token, "next": "//evil.example/"},
+        {"token": token, "next": ELSEWHERE[number]},
         headers={"Sec-Fetch-Site": "same-origin"},
         timeout=30,
         allow_redirects=False,
     )
     assert answer.headers["Location"] == "/"
+
+
+def test_a_token_that_asks_for_too_many_pages_has_to_wait(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    eager = web.caller(Role.DEPOSITOR, name="eager")
+    monkeypatch.setitem(web.context.__dict__, "rate_limit", RateLimit(per_minute=2))
+
+    answers = [eager.get("/deposits").status_code for _ in range(3)]
+
+    assert answers == [200, 200, 429]
+
+
+def test_no_cache_keeps_a_page(operator: Browser) -> None:
+    for path in ("/", "/login", "/no-such-page"):
+        kept = operator._http.get(f"{operator._url}{path}", timeout=30).headers["Cache-Control"]
+        assert kept == "no-store", path
 
 
 @pytest.mark.parametrize("path", MAIN_PAGES)

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
 import pytest
 import requests
@@ -12,6 +13,8 @@ from operations.bulk_plans import NoSuchPlan, make_plan, read_plan
 from operations.custody_proof import CustodyProof, ProofState
 from operations.custody_proofs import CustodyProofs
 from operations.shared_proofs import SharedProofs
+from operations.tokens import hash_of
+from pipeline.inventory.logins import LOGINS_OF_ONE, LoginEntry, insert_login, login_with_hash
 from pipeline.principal import Role
 from pipeline.records import now
 from pipeline.settings import Settings
@@ -209,3 +212,45 @@ def test_without_redis_a_process_answers_for_its_own_proofs(
     proof = proofs.start(known, None, "token:ann")
 
     assert proofs.wait_ended(proof.id, known, 30).state is ProofState.DONE
+
+
+def logged_in(web: Web, token: str) -> requests.Session:
+    browser = requests.Session()
+    browser.post(f"{web.url}/login", data={"token": token}, headers=OWN_FORM, timeout=30)
+    return browser
+
+
+def test_a_login_holds_at_the_other_process_and_no_copy_of_its_cookie_outlives_the_logout(
+    first: Web, second: Web
+) -> None:
+    browser = logged_in(first, first.caller(Role.VIEWER, name="luna").token)
+    copy = {"arkline": browser.cookies["arkline"]}
+    assert requests.get(f"{second.url}/v1", cookies=copy, timeout=30).json()["caller"]["name"] == "luna"
+
+    browser.post(f"{first.url}/logout", headers=OWN_FORM, timeout=30)
+
+    for web in (first, second):
+        assert requests.get(f"{web.url}/v1", cookies=copy, timeout=30).status_code == 401
+
+
+def test_of_too_many_logins_of_one_token_the_oldest_end(first: Web) -> None:
+    token = first.caller(Role.VIEWER, name="many").token
+    oldest = logged_in(first, token)
+    for _ in range(LOGINS_OF_ONE):
+        first.context.logins.begin("many", hash_of(token))
+
+    assert oldest.get(f"{first.url}/v1", timeout=30).status_code == 401
+
+
+def test_a_login_that_is_over_is_refused_and_removed(first: Web) -> None:
+    inventory, token = first.context.tokens(), first.caller(Role.VIEWER, name="over").token
+    kept = f"login_{'o' * 43}"
+    ended = now() - timedelta(seconds=1)
+    insert_login(
+        inventory, LoginEntry(hash=hash_of(kept), name="over", credential=hash_of(token), ends=ended)
+    )
+    assert requests.get(f"{first.url}/v1", cookies={"arkline": kept}, timeout=30).status_code == 401
+
+    logged_in(first, token)
+
+    assert login_with_hash(inventory, hash_of(kept)) is None

@@ -7,7 +7,7 @@ import requests
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from tests.support import cli
-from tests.support.web import Web, serving
+from tests.support.web import OWN_FORM, Web, serving
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +53,17 @@ def test_an_insane_request_id_is_replaced(web: Web) -> None:
     assert answer.headers["X-Request-ID"] != "a b<c>"
 
 
-def test_the_cookie_of_the_login_is_a_token(web: Web) -> None:
+def test_the_cookie_of_the_login_is_no_token(web: Web) -> None:
     token = web.caller(Role.VIEWER, name="cookie").token
+    login = web.anybody.post("/login", data={"token": token}, headers=OWN_FORM, allow_redirects=False)
+    kept = login.cookies["arkline"]
 
-    answer = web.anybody.get("/v1", headers={"Cookie": f"arkline={token}"})
-
-    assert answer.json()["caller"]["interface"] == "web"
+    assert token not in kept
+    assert (
+        web.anybody.get("/v1", headers={"Cookie": f"arkline={kept}"}).json()["caller"]["interface"] == "web"
+    )
+    assert web.anybody.get("/v1", headers={"Cookie": f"arkline={token}"}).status_code == 401
+    assert web.anybody.get("/v1", headers={"Authorization": f"Bearer {kept}"}).status_code == 401
 
 
 def test_health_needs_no_token(web: Web) -> None:

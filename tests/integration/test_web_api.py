@@ -1,18 +1,24 @@
 """The REST API on a record with planted batches; one server for all tests."""
 
+import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import ExitStack
 from itertools import islice
 
 import pytest
 import requests
 
+from entrypoints.web import streams as of_streams
+from entrypoints.web.pages import streaming
 from entrypoints.web.rate_limit import RateLimit
-from entrypoints.web.streams import Streams, TooManyStreams
+from entrypoints.web.streams import EventStream, Opening, Streams, TooManyStreams
+from operations import tokens
 from pipeline.attempt import UNATTENDED
+from pipeline.errors import ServiceUnreachable
+from pipeline.inventory.tokens import revoke_token
 from pipeline.principal import Role
-from pipeline.records import SubmissionType
+from pipeline.records import SubmissionType, now
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from pipeline.working_storage import mount
@@ -431,6 +437,57 @@ def test_a_token_that_opens_many_streams_leaves_room_for_others(
         assert "greedy has 2 streams open" in refused.json()["detail"]
         with operator.get("/v1/events", stream=True) as other:
             assert other.status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/events", "/live/board"])
+def test_an_open_stream_ends_when_its_token_is_revoked(
+    web: Web, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_streams, "VALID_SECONDS", 0.1)
+    monkeypatch.setattr(tokens, "REMEMBERED_SECONDS", 0.0)
+    for module in (of_streams, streaming):
+        monkeypatch.setattr(module, "HEARTBEAT", 0.2)
+    name = f"leaver-{path.rpartition('/')[2]}"
+    leaver = web.caller(Role.VIEWER, name=name)
+    with leaver.get(path, stream=True) as stream:
+        lines = stream.iter_lines(chunk_size=1, decode_unicode=True)
+        assert next(lines).startswith("retry:")
+
+        revoke_token(web.context.tokens(), name, "ann", now())
+
+        *_, event, data, _ = lines
+    assert event == "event: unauthorized"
+    assert "was revoked" in data
+
+
+def test_a_stream_continues_while_the_inventory_does_not_answer_for_its_caller() -> None:
+    """Nothing is revoked in an inventory that does not answer."""
+
+    def silent() -> None:
+        raise ServiceUnreachable("the inventory does not answer")
+
+    async def parts() -> AsyncGenerator[bytes]:
+        yield b"one"
+        yield b"two"
+
+    async def read() -> list[bytes]:
+        stream = EventStream(Streams(), "ann", silent, lambda: Opening(lambda: None, parts()))
+        return [part async for part in stream._while_valid(parts())]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(of_streams, "VALID_SECONDS", 0.0)
+        assert asyncio.run(read()) == [b"one", b"two"]
+
+
+def test_an_operator_of_one_collection_does_not_learn_which_others_there_are(web: Web) -> None:
+    scans = web.caller(Role.OPERATOR, ["scans"], name="scans-only")
+    for method, path in (("POST", "hold"), ("POST", "release"), ("GET", "actions"), ("GET", "profile")):
+        body: dict[str, str] | None = {} if method == "POST" else None
+        answers = {
+            scans.request(method, f"/v1/collections/{name}/{path}", json=body).status_code
+            for name in ("demo", "no-such-collection")
+        }
+        assert answers == {403}, path
 
 
 def test_streams_that_are_opened_at_the_same_moment_do_not_exceed_the_limit() -> None:

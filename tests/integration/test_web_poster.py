@@ -123,3 +123,15 @@ def test_what_is_wrong_is_answered_in_merritts_form(web: Web, ada: Caller) -> No
     }
 
     assert all(status == expected for status, expected in answers.items()), json.dumps(answers)
+
+
+@pytest.mark.parametrize("form", ["xml", "anvl"])
+def test_control_characters_do_not_spoil_the_answer(ada: Caller, form: str) -> None:
+    fields = {"profile": "demo", "submitter": "ann\x0b\x00<&\ufffe\x1b[31m"}
+
+    answer = post(ada, "/poster/submit", ("a.jpg", b"x"), responseForm=form, **fields)
+
+    assert answer.status_code == 200, answer.text
+    if form == "xml":
+        ElementTree.fromstring(answer.text)
+    assert not set(answer.text) & set("\x00\x0b\x1b")

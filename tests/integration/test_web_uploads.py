@@ -9,7 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from operations import tokens
+from pipeline.inventory.tokens import revoke_token
 from pipeline.principal import Role
+from pipeline.records import now
 from pipeline.settings import Settings
 from tests.support.web import Caller, Web, serving
 
@@ -101,6 +104,24 @@ def test_a_resumable_upload_continues_at_its_offset(ada: Caller) -> None:
         "PATCH", place, data=b"house", headers={"Upload-Offset": "5", "Upload-Complete": "?1"}
     )
     assert ended.json()["sha512"] == hashlib.sha512(b"lighthouse").hexdigest()
+
+
+@pytest.mark.parametrize("headers", [{}, {"Upload-Complete": "?0"}])
+def test_an_upload_whose_token_is_revoked_meanwhile_is_refused_at_its_end(
+    web: Web, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
+) -> None:
+    monkeypatch.setattr(tokens, "REMEMBERED_SECONDS", 0.0)
+    name = f"leaver-{len(headers)}"
+    leaver = web.caller(Role.DEPOSITOR, ["demo"], name=name)
+
+    def body() -> Iterator[bytes]:
+        yield DATA
+        revoke_token(web.context.tokens(), name, "ann", now())
+        yield DATA
+
+    answer = leaver.request("POST", "/v1/uploads?name=a.jpg", data=body(), headers=headers)
+
+    assert (answer.status_code, answer.json()["code"]) == (401, "invalid-token")
 
 
 def test_an_upload_takes_several_files_and_is_removed_by_its_owner(ada: Caller) -> None:

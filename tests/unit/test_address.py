@@ -296,10 +296,46 @@ def test_a_url_that_cannot_be_fetched_is_refused(url: str, complaint: str) -> No
 
 
 @pytest.mark.parametrize(
-    "name", ["jwt", "code", "sas", "hmac", "ticket", "PHPSESSION", "sig", "access_token", "api-key"]
+    "name",
+    [
+        "jwt",
+        "code",
+        "sas",
+        "hmac",
+        "ticket",
+        "PHPSESSION",
+        "sig",
+        "access_token",
+        "api-key",
+        "st",
+        "sid",
+        "otp",
+        "Policy",
+        "%73ig",
+        "user_pin",
+    ],
 )
 def test_the_value_of_a_query_that_may_be_a_secret_is_not_shown(name: str) -> None:
     assert redact_url(f"https://example.org/a?{name}=v4lue") == f"https://example.org/a?{name}=..."
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://example.org/a;token=v4lue",
+        "https://example.org/a;token=v4lue?id=7",
+        "https://example.org/a?key%3Dv4lue",
+        "https://example.org/a?key%3dv4lue&id=7",
+        "https://example.org/a?token%253Dv4lue",
+        "https://example.org/a?id=7%26token%3Dv4lue",
+        "https://example.org/a?to=https%3A%2F%2Fexample.org%2F%3Ftoken%3Dv4lue",
+        "https://[h/x?token=v4lue",
+        "https://user:v4lue@[h/x",
+    ],
+)
+def test_a_secret_in_another_spelling_is_not_shown(url: str) -> None:
+    assert "v4lue" not in redact_url(url)
+    assert "v4lue" not in hide_secrets(url)
 
 
 def test_secrets_in_a_text_of_urls_are_hidden_in_linear_time() -> None:

@@ -96,7 +96,7 @@ def test_what_an_earlier_schema_holds_has_no_arrival(inventory: SqlInventory, ur
     for name in ("job_key", "recorded"):
         execute(inventory, f"ALTER TABLE inv_ingests DROP {name}")
     schedule = ("inv_fixities", "inv_fixity_reads", "inv_events")
-    for table in ("deployment", "minted_arks", "arc_reports", "tokens", *schedule):
+    for table in ("deployment", "minted_arks", "arc_reports", "tokens", "logins", *schedule):
         execute(inventory, f"DROP TABLE {table}")
     execute(inventory, "UPDATE alembic_version SET version_num = '0001'")
     inventory.database.close()

@@ -7,6 +7,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, Response
 from starlette.datastructures import UploadFile
 
+from entrypoints.web.authentication import check_again
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.notices import Notice, redirect
@@ -15,6 +16,7 @@ from entrypoints.web.receiving import FIELD, check_form
 from operations import submission as submissions
 from operations import uploads
 from operations.board.values import BatchSearch, Scope
+from operations.tokens import InvalidToken
 from pipeline.description import local_ids
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.principal import Principal, Role
@@ -63,7 +65,10 @@ async def submit(request: Request, caller: PageCaller) -> Response:
             fields = {name: value for name, value in parts.items() if isinstance(value, str)}
             given = parts.get("file")
             file = given if isinstance(given, UploadFile) and given.filename else None
+            await run_in_threadpool(check_again, request, caller)
             done = await run_in_threadpool(_deposit, web, caller, fields, file)
+    except InvalidToken:
+        raise
     except (ArklineError, ValueError) as refused:
         return await run_in_threadpool(_form, request, caller, _sentence(refused))
     again = "This form was sent before" if done.again else "The repository has your deposit"

@@ -11,10 +11,10 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from markupsafe import Markup
 
-from entrypoints.web.authentication import NotAuthenticated, authenticate
+from entrypoints.web.authentication import NotAuthenticated, counted
 from entrypoints.web.pages.login import page_router
 from entrypoints.web.pages.templating import page
-from entrypoints.web.rate_limit import TooManyWrongTokens
+from entrypoints.web.rate_limit import TooMany
 from operations.tokens import InvalidToken
 from pipeline.principal import Principal
 
@@ -34,8 +34,8 @@ def help_deposit(request: Request) -> HTMLResponse:
 def _caller_or_nobody(request: Request) -> Principal | None:
     """Only for the menu of the page."""
     try:
-        return authenticate(request)
-    except (NotAuthenticated, InvalidToken, TooManyWrongTokens):
+        return counted(request)
+    except (NotAuthenticated, InvalidToken, TooMany):
         return None
 
 

@@ -12,9 +12,11 @@ from fastapi.routing import APIRoute
 
 from entrypoints.web.authentication import (
     NotAuthenticated,
-    authenticate,
     check_same_origin,
     clear_login,
+    count,
+    counted,
+    end_login,
     principal_of,
     set_login,
 )
@@ -23,8 +25,8 @@ from entrypoints.web.pages import acts
 from entrypoints.web.pages.notices import is_local
 from entrypoints.web.pages.templating import page
 from entrypoints.web.problems import retry_after, status_of
-from entrypoints.web.rate_limit import TooManyWrongTokens
-from operations.tokens import InvalidToken
+from entrypoints.web.rate_limit import TooMany
+from operations.tokens import InvalidToken, hash_of
 from operations.visibility import check_visible, require_fleet
 from pipeline.errors import ArklineError
 from pipeline.principal import Interface, Principal
@@ -50,8 +52,12 @@ class PageRoute(APIRoute):
         async def handle(request: Request) -> Response:
             try:
                 return await handler(request)
-            except (NotAuthenticated, InvalidToken):
+            except NotAuthenticated:
                 return to_login(request)
+            except InvalidToken:
+                answer = to_login(request)
+                clear_login(request, answer)
+                return answer
             except ArklineError as error:
                 return error_page(request, error)
 
@@ -66,18 +72,12 @@ def page_router() -> APIRouter:
 router = page_router()
 
 
-def _caller(request: Request) -> Principal:
-    caller = authenticate(request)
-    request.state.principal = caller
-    return caller
-
-
-def _operations_caller(caller: Annotated[Principal, Depends(_caller)]) -> Principal:
+def _operations_caller(caller: Annotated[Principal, Depends(counted)]) -> Principal:
     require_fleet(caller, "see the whole fleet")
     return caller
 
 
-PageCaller = Annotated[Principal, Depends(_caller)]
+PageCaller = Annotated[Principal, Depends(counted)]
 OperationsCaller = Annotated[Principal, Depends(_operations_caller)]
 
 
@@ -100,20 +100,21 @@ def show_login(request: Request, next: str = "/") -> HTMLResponse:
 def login(request: Request, token: Annotated[str, Form()], next: Annotated[str, Form()] = "/") -> Response:
     check_same_origin(request)
     try:
-        principal_of(request, token.strip(), Interface.WEB)
-    except (InvalidToken, TooManyWrongTokens) as error:
+        caller = count(request, principal_of(request, token.strip(), Interface.WEB))
+    except (InvalidToken, TooMany) as error:
         refused = login_page(request, next, problem=str(error), status=status_of(error))
         refused.headers.update(retry_after(error))
         return refused
     target = next if is_local(next) else "/"
     answer = RedirectResponse(target, status_code=303)
-    set_login(request, answer, token.strip())
+    set_login(request, answer, caller.name, hash_of(token.strip()))
     return answer
 
 
 @router.post("/logout")
 def logout(request: Request) -> Response:
     check_same_origin(request)
+    end_login(request)
     answer = RedirectResponse("/login", status_code=303)
     clear_login(request, answer)
     return answer

@@ -66,5 +66,5 @@ def _cookie(request: Request) -> str:
 
 
 def is_local(path: str) -> bool:
-    """Browsers take `//host` and `/\\host` for another site."""
-    return path.startswith("/") and not path.startswith(("//", "/\\"))
+    """Browsers take `//host` and `/\\host` for another site, and drop tabs and line ends before that."""
+    return path.isprintable() and path.startswith("/") and not path.startswith("//") and "\\" not in path

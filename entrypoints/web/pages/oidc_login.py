@@ -28,7 +28,6 @@ T = TypeVar("T")
 
 COOKIE = "arkline-login"
 PATH = "/login/oidc"
-UNCACHED = {"Cache-Control": "no-store"}
 
 router = page_router()
 
@@ -53,7 +52,7 @@ async def start_oidc_login(request: Request, next: str = "/") -> Response:
     context_of(request).wrong_tokens.check(_address(request))
     login, redirect, target = _login(request), _redirect(request), next if is_local(next) else "/"
     started = await _ask(request, lambda: login.start(redirect, target))
-    answer = RedirectResponse(started.url, status_code=303, headers=UNCACHED)
+    answer = RedirectResponse(started.url, status_code=303)
     answer.set_cookie(
         COOKIE,
         started.sealed,
@@ -77,8 +76,7 @@ async def finish_oidc_login(request: Request, state: str = "", code: str = "", e
         answer: Response = login_page(request, "/", problem=str(refusal), status=403)
     else:
         answer = page(request, "logged_in.html", caller=None, next=finished.next)
-        set_login(request, answer, finished.session)
-    answer.headers.update(UNCACHED)
+        set_login(request, answer, finished.name, finished.session)
     answer.delete_cookie(COOKIE, path=PATH)
     return answer
 

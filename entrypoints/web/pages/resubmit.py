@@ -9,6 +9,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, Response
 from starlette.datastructures import FormData, UploadFile
 
+from entrypoints.web.authentication import check_again
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
 from entrypoints.web.pages.notices import Notice, redirect
@@ -17,6 +18,7 @@ from entrypoints.web.receiving import FIELD, check_form
 from operations import resubmission, uploads
 from operations.archive import load_batch
 from operations.resubmission import Corrections, FailedObject, Preview
+from operations.tokens import InvalidToken
 from pipeline.errors import ArklineError
 from pipeline.names import safe_name
 from pipeline.principal import Principal, Role
@@ -44,7 +46,10 @@ async def preview(request: Request, caller: PageCaller, bid: str) -> Response:
     try:
         check_form(request, web.settings)
         async with request.form(max_files=EDITED, max_fields=3 * EDITED, max_part_size=FIELD) as fields:
+            await run_in_threadpool(check_again, request, caller)
             prepared = await run_in_threadpool(_prepare, web, caller, bid, fields)
+    except InvalidToken:
+        raise
     except (ArklineError, ValueError) as refused:
         return await run_in_threadpool(_form, request, web, caller, bid, str(refused))
     return page(request, "again_preview.html", caller=caller, preview=prepared)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from functools import partial
 from fastapi import Request
 from fastapi.responses import Response
 
+from entrypoints.web.authentication import check_again
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages.whole import WholeFleet
 from entrypoints.web.streams import HEARTBEAT, EventStream, Opening
@@ -122,7 +123,7 @@ class LivePages:
 
         return Opening(wake, self._parts(view, client))
 
-    async def _parts(self, view: View, client: Client) -> AsyncIterator[bytes]:
+    async def _parts(self, view: View, client: Client) -> AsyncGenerator[bytes]:
         audience = self._join(view, client)
         try:
             yield b"retry: 2000\n\n"
@@ -227,4 +228,5 @@ def streaming(request: Request, caller: Principal, view: View) -> Response:
     pages: LivePages = request.app.state.live
     streams = context_of(request).streams
     streams.check_room(caller.name)
-    return EventStream(streams, caller.name, partial(pages.opening, view))
+    check = partial(check_again, request, caller)
+    return EventStream(streams, caller.name, check, partial(pages.opening, view))

@@ -8,7 +8,7 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
@@ -67,6 +67,11 @@ def _spent(moment: datetime) -> str:
     return duration(age(moment))
 
 
+def _quoted(path: str) -> str:
+    """A path of this site with its query, as a URL that no browser reads in another way."""
+    return quote(path, safe="/?&=%+:@,;!$*~.-_#")
+
+
 def _short_digest(digest: str) -> str:
     """`sha-512:0123456789ab…`: enough to compare by eye; the API and PREMIS have the whole."""
     algorithm, separator, value = digest.rpartition(":")
@@ -97,6 +102,7 @@ _ENVIRONMENT.filters.update(
     given_back=given_back,
     kept_back=_kept_back,
     proof=spelling.proof,
+    quoted=_quoted,
     short_digest=_short_digest,
     spent=_spent,
     units=in_units,

@@ -87,9 +87,10 @@ def _selected(context: WebContext, caller: Principal, selection: Selection) -> l
     if bool(selection.ids) == (selection.search is not None):
         raise UsageRefused("select jobs by `ids` or by `search`, not by both")
     if selection.search is None:
-        for jid in selection.ids:
+        ids = list(dict.fromkeys(selection.ids))
+        for jid in ids:
             visible_job(context.session, caller, jid, context.archive)
-        return list(dict.fromkeys(selection.ids))
+        return ids
     names: list[str] = []
     after = None
     while True:

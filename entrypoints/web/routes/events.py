@@ -1,16 +1,19 @@
 """Server-sent events: the board, one batch, one job."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request
 from starlette.responses import StreamingResponse
 
-from entrypoints.web.authentication import Caller
+from entrypoints.web.authentication import Caller, check_again
 from entrypoints.web.context import context_of
 from entrypoints.web.parameters import Bid, Jid
 from entrypoints.web.streams import stream
 from operations.board.values import Change
 from operations.visibility import visible_batch, visible_job
+from pipeline.principal import Principal
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
@@ -23,6 +26,13 @@ EVENTS: dict[int | str, dict[str, Any]] = {
 GENERAL = ("stops", "freshness")
 
 
+def _stream(
+    request: Request, caller: Principal, last: str | None, admits: Callable[[Change], bool] = lambda _: True
+) -> StreamingResponse:
+    context, check = context_of(request), partial(check_again, request, caller)
+    return stream(context.streams, context.board, caller, check, last, admits)
+
+
 @router.get(
     "/events",
     summary="Changes of what the caller may see",
@@ -30,9 +40,9 @@ GENERAL = ("stops", "freshness")
     responses=EVENTS,
 )
 def events(request: Request, caller: Caller, last_event_id: LastEventId = None) -> StreamingResponse:
-    """Events `job`, `batch`, `stops` and `freshness`; `reset`: read the lists again."""
-    context = context_of(request)
-    return stream(context.streams, context.board, caller, last_event_id)
+    """Events `job`, `batch`, `stops` and `freshness`; `reset`: read the lists again; `unauthorized`: the
+    token, the login or its rights have ended, and the stream with them."""
+    return _stream(request, caller, last_event_id)
 
 
 @router.get(
@@ -50,7 +60,7 @@ def events_of_batch(
     def admits(change: Change) -> bool:
         return change.kind in GENERAL or bid in (change.bid, change.subject)
 
-    return stream(context.streams, context.board, caller, last_event_id, admits)
+    return _stream(request, caller, last_event_id, admits)
 
 
 @router.get(
@@ -68,4 +78,4 @@ def events_of_job(
     def admits(change: Change) -> bool:
         return change.kind in GENERAL or change.subject == jid
 
-    return stream(context.streams, context.board, caller, last_event_id, admits)
+    return _stream(request, caller, last_event_id, admits)

@@ -82,6 +82,7 @@ def actions(request: Request, caller: Caller) -> ActionHistory:
 @router.get("/collections/{name}/actions", summary="Who put the collection on hold, and released it")
 def collection_actions(request: Request, caller: OperatorCaller, name: Collection) -> ActionHistory:
     context = context_of(request)
+    caller.require(caller.role, f"see the history of collection {name}", name)
     _check_known(request, name)
     return holds.history(context.session, caller, name)
 

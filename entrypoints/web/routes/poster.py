@@ -17,11 +17,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 
 from entrypoints.web import problems
-from entrypoints.web.authentication import authenticate, principal_of
+from entrypoints.web.authentication import authenticate, check_again, count, principal_of
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.receiving import FIELD, check_form
 from operations.merritt_form import Form, FormFile, submit_form
 from operations.submission import Submitted
+from pipeline.description.xml_text import clean
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.principal import Forbidden, Interface, Principal, Role
 from pipeline.profiles.profile import ProfileError
@@ -70,12 +71,11 @@ def poster(request: Request) -> Principal:
         except (binascii.Error, UnicodeDecodeError):
             token = ""
         caller = principal_of(request, token, Interface.API)
-    context_of(request).rate_limit.count(caller.name)
+    count(request, caller)
     if not caller.role.includes(Role.DEPOSITOR):
         raise Forbidden(
             f"this needs the role {Role.DEPOSITOR}, and the token {caller.name} has the role {caller.role}"
         )
-    request.state.principal = caller
     return caller
 
 
@@ -154,6 +154,7 @@ async def post(
                 ),
                 tuple(part.strip() for part in given if isinstance(part, str) and part.strip()),
             )
+            await run_in_threadpool(check_again, request, caller)
             done = await run_in_threadpool(_submit, context, form, verb, caller)
         return _answer("bat", "batchState", _batch(done, form, now()), answered, 200)
     except ArklineError as error:
@@ -213,7 +214,7 @@ _NAMES = {
 
 def _answer(prefix: str, root: str, values: Mapping[str, str], form: ResponseForm, status: int) -> Response:
     uri = NAMESPACES[prefix]
-    named = {f"{prefix}:{name}": value for name, value in values.items()}
+    named = {f"{prefix}:{name}": clean(value) for name, value in values.items()}
     match form:
         case ResponseForm.JSON:
             body = to_json({f"{prefix}:{root}": {f"xmlns:{prefix}": uri, **named}}).decode()

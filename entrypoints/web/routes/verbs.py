@@ -212,6 +212,7 @@ def release_collection(
     request: Request, caller: OperatorCaller, name: Collection, body: Given = NO_REASON
 ) -> HoldResult:
     context = context_of(request)
+    caller.require(caller.role, f"release collection {name}", name)
     context.profiles.get(name)
     return holds.release_collection(context.operator(caller, body.reason), name)
 

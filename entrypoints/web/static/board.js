@@ -69,6 +69,8 @@
   }
   document.addEventListener("htmx:sse:after:connection", () => { root.dataset.stream = "open"; });
   document.addEventListener("htmx:sse:error", markLost);
+  // the login has ended: its page takes the place of what is shown here
+  document.addEventListener("unauthorized", () => location.reload());
   // the extension opens a stream again that was open, but not one whose first request fails
   for (const failure of ["htmx:response:error", "htmx:error"]) {
     document.addEventListener(failure, (event) => {
