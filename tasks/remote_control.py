@@ -1,6 +1,7 @@
 """The commands that a worker obeys over Redis: those that ask, those of events, and the two of a drain.
 
-Whoever can write to Redis could end every worker by one message otherwise (`shutdown`), or its pool.
+Whoever can write to Redis could otherwise end every worker by one message (`shutdown`), or its pool, have it
+drop messages as revoked (`hello`), or read its settings (`conf`, `report`).
 """
 
 from collections.abc import Callable
@@ -17,15 +18,12 @@ ALLOWED = frozenset(
         "active_queues",
         "add_consumer",
         "cancel_consumer",
-        "conf",
         "disable_events",
         "enable_events",
         "heartbeat",
-        "hello",
         "ping",
         "query_task",
         "registered",
-        "report",
         "reserved",
         "revoked",
         "scheduled",

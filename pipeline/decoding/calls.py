@@ -57,8 +57,15 @@ def unpack(  # noqa: PLR0913 - the facts of one container
     """See pipeline.containers.unpack; `admit` as in Request."""
     arguments = {"path": str(path), "name": name, "target": str(target), "limits": asdict(limits)}
     subject = f"container {quote_name(name)}"
-    writes = str(target.parent)
-    request = Request("unpack", subject, arguments, file_bytes=limits.bytes, admit=admit, writes=writes)
+    request = Request(
+        "unpack",
+        subject,
+        arguments,
+        file_bytes=limits.bytes,
+        admit=admit,
+        writes=str(target.parent),
+        reads=(str(path),),
+    )
     return tuple(_file(*values) for values in decoder.decode(request, attempt))
 
 
@@ -80,7 +87,7 @@ def read_fetch_lists(
         return ()
     arguments = {"folder": str(folder), "case_fold": case_fold, "most": most}
     body = json.dumps([(file.path, file.size) for file in files]).encode()
-    request = Request("fetch lists", "the fetch.txt of a bag", arguments, body)
+    request = Request("fetch lists", "the fetch.txt of a bag", arguments, body, reads=(str(folder),))
     return tuple(
         bag.ToFetch(path, url, size, Digest(algorithm=algorithm, value=value), where)
         for path, url, size, algorithm, value, where in decoder.decode(request, attempt)
@@ -104,7 +111,8 @@ def read_statements(
         return Statements()
     arguments = {"producer": str(producer), "container": container, "deletes": deletes}
     body = json.dumps([(file.path, file.size, file.sha512) for file in files]).encode()
-    request = Request("statements", "the lists and descriptions in the deposit", arguments, body)
+    subject = "the lists and descriptions in the deposit"
+    request = Request("statements", subject, arguments, body, reads=(str(producer),))
     return _collected(decoder, request, attempt)
 
 

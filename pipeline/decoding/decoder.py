@@ -4,6 +4,7 @@ A decoder that reaches a limit, or crashes, is a failure of the content: the sam
 """
 
 import json
+import logging
 import os
 import selectors
 import signal
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pipeline.attempt import POLL_INTERVAL, Attempt
-from pipeline.decoding import messages
+from pipeline.decoding import call_filter, messages
 from pipeline.decoding.limits import Limits
 from pipeline.decoding.server import HEADER
 from pipeline.outcome import StepFailed, content, system, transient
@@ -33,6 +34,8 @@ LINE_LIMIT = 8 << 20
 """Bytes of one result; the largest is a description."""
 
 READ_SIZE = 1 << 16
+
+_log = logging.getLogger(__name__)
 
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -55,6 +58,8 @@ class Request:
     """Called before so many bytes are written: the bytes that may be written without another question."""
     writes: str = ""
     """The folder below which files may be written, which exists; empty: nowhere."""
+    reads: tuple[str, ...] = ()
+    """The files and folders of the deposit that are read."""
 
 
 class Decoder:
@@ -75,6 +80,7 @@ class Decoder:
             request.file_bytes,
             asks=request.admit is not None,
             writes=request.writes,
+            reads=request.reads,
         )
         with self._turn(attempt):
             server = self._running()
@@ -118,6 +124,8 @@ def _start() -> subprocess.Popen[bytes]:
     """In a session of its own, so that the server and its child are killed together, and with nothing that
     belongs to the worker: neither its environment nor its open files.
     """
+    if not call_filter.is_available():
+        _log.warning("decoding without a filter of system calls: not on this machine, see docs/security.md")
     path = [_ROOT, *(str(Path(entry).absolute()) for entry in sys.path if entry)]
     return subprocess.Popen(  # noqa: S603 - this interpreter, with a constant program
         [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, json.dumps(path)],

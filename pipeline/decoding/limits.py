@@ -8,11 +8,13 @@ import os
 import resource
 import signal
 import sys
+import sysconfig
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from pipeline.attempt import Progress
-from pipeline.decoding.write_filter import restrict_writing
+from pipeline.decoding import call_filter, write_filter
 
 BYTES_PER_SECOND = 1_000_000
 """A decoder may use a second more of processor time for each so many bytes that it has read or written.
@@ -23,6 +25,13 @@ FILES_PER_SECOND = 1000
 
 OPEN_FILES = 32
 """A container, one file that is written, and the interpreter's own."""
+
+_LIBRARY = (
+    *{sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib")},
+    str(Path(__file__).resolve().parents[1]),
+    *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache"),
+)
+"""Python's own modules, ours, and shared libraries: a module may be loaded when it is first needed."""
 
 _PR_SET_PDEATHSIG = 1
 _CLONE_NEWUSER = 0x10000000
@@ -41,6 +50,8 @@ class Limits:
     """Whether the worker is asked before bytes are written."""
     writes: str = ""
     """The folder below which files may be written; empty: nowhere."""
+    reads: tuple[str, ...] = ()
+    """The files and folders of the deposit that may be read."""
 
 
 def apply(limits: Limits) -> None:
@@ -52,8 +63,14 @@ def apply(limits: Limits) -> None:
     _set(resource.RLIMIT_NOFILE, OPEN_FILES)
     _set(resource.RLIMIT_FSIZE, limits.file_bytes)
     _set(resource.RLIMIT_NPROC, 0)
-    restrict_writing(limits.writes)
+    write_filter.restrict_files(limits.writes, (*limits.reads, *_LIBRARY, *_installed()))
+    call_filter.restrict_calls()
     allow(limits, Progress())
+
+
+def _installed() -> list[str]:
+    """The folders of installed packages, and no other place of modules: secrets may be beside those."""
+    return [entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
 
 
 def allow(limits: Limits, done: Progress) -> None:

@@ -1,4 +1,5 @@
-"""Landlock: a process of Linux gives up the right to change files, except below one folder.
+"""Landlock: a process of Linux gives up the right to change files, except below one folder, and to read
+those that its work does not need.
 
 Source: Documentation/userspace-api/landlock.rst and include/uapi/linux/landlock.h of Linux. These system
 calls have the same numbers on x86_64, aarch64 and every other architecture but alpha.
@@ -7,6 +8,9 @@ calls have the same numbers on x86_64, aarch64 and every other architecture but 
 import ctypes
 import os
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION = 1
@@ -19,8 +23,10 @@ _WRITE_FILE = 1 << 1
 _MAKE_DIR = 1 << 7
 _MAKE_REG = 1 << 8
 _OF_VERSION_1 = _WRITE_FILE | sum(1 << bit for bit in range(4, 13))
-"""Writing, removing and creating, of every kind of file; not executing and reading."""
+"""Writing, removing and creating, of every kind of file; not executing."""
 
+_READ_FILE = 1 << 2
+_READ_DIR = 1 << 3
 _REFER = 1 << 13
 """Renaming and linking into another folder; since version 2."""
 _TRUNCATE = 1 << 14
@@ -40,8 +46,10 @@ def is_available() -> bool:
     return _version() > 0
 
 
-def restrict_writing(folder: str) -> bool:
+def restrict_files(folder: str, readable: Iterable[str]) -> bool:
     """Whether this process may from now on change no file but those below `folder`; empty: none at all.
+
+    Below `readable`, which are files and folders, it may read; those that do not exist are left out.
 
     False, and nothing changed, where the kernel has no Landlock. Files that are open stay open.
     """
@@ -49,22 +57,30 @@ def restrict_writing(folder: str) -> bool:
     if not version:
         return False
     truncate = _TRUNCATE if version >= 3 else 0
-    ruleset = _Ruleset(_OF_VERSION_1 | truncate | (_REFER if version >= 2 else 0))
+    ruleset = _Ruleset(_OF_VERSION_1 | _READ_FILE | _READ_DIR | truncate | (_REFER if version >= 2 else 0))
     descriptor = _call(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.sizeof(ruleset), 0)
     try:
         if folder:
-            _allow(descriptor, folder, _WRITE_FILE | _MAKE_DIR | _MAKE_REG | truncate)
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
-            raise _error()
+            changes = _WRITE_FILE | _MAKE_DIR | _MAKE_REG | truncate
+            _allow(descriptor, folder, changes | _READ_FILE | _READ_DIR)
+        for path in readable:
+            with suppress(FileNotFoundError):
+                _allow(descriptor, path, _READ_FILE | (_READ_DIR if Path(path).is_dir() else 0))
+        gain_no_privileges()
         _call(_RESTRICT_SELF, descriptor, 0)
     finally:
         os.close(descriptor)
     return True
 
 
+def gain_no_privileges() -> None:
+    """No program that this process starts gets more rights: the kernel's condition for filters."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        raise _error()
+
+
 def _allow(ruleset: int, folder: str, access: int) -> None:
-    parent = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    parent = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
         rule = _PathBeneath(access, parent)
         _call(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)

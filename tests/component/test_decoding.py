@@ -17,7 +17,7 @@ import pytest
 
 from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt
 from pipeline.containers.unpack import Limits
-from pipeline.decoding import calls, write_filter
+from pipeline.decoding import call_filter, calls, write_filter
 from pipeline.decoding import decoder as decoder_module
 from pipeline.decoding.decoder import Decoder, Request
 from pipeline.decoding.messages import DecoderBroken
@@ -94,7 +94,55 @@ def write(given, body, attempt):
     except OSError as error:
         yield error.strerror
 
-functions.FUNCTIONS |= {"probe": probe, "hang": hang, "write": write}
+def read(given, body, attempt):
+    for path in given["paths"]:
+        try:
+            with open(path, "rb") as file:
+                yield "read" if file.read() else "empty"
+        except OSError as error:
+            yield error.strerror
+
+def calls(given, body, attempt):
+    import ctypes, fcntl
+    path, worker, libc = given["path"], given["worker"], ctypes.CDLL(None, use_errno=True)
+    def raw(*arguments):
+        if libc.syscall(*map(ctypes.c_long, arguments)) < 0:
+            raise OSError(ctypes.get_errno(), "")
+    tried = {
+        "chmod": lambda: os.chmod(path, 0o666),
+        "chown": lambda: os.chown(path, 1, 1),
+        "utime": lambda: os.utime(path, (1, 1)),
+        "setxattr": lambda: os.setxattr(path, "user.a", b"b"),
+        "kill": lambda: os.kill(worker, 0),
+        "signal by pidfd": lambda: os.pidfd_open(worker),
+        "owner of signals": lambda: fcntl.fcntl(0, fcntl.F_SETOWN, worker),
+        "limits of the worker": lambda: resource.prlimit(worker, resource.RLIMIT_CORE),
+        "socket": lambda: socket.socket(socket.AF_UNIX),
+        "socketpair": lambda: socket.socketpair(),
+        "exec": lambda: os.execv("/bin/true", ["true"]),
+        "fork": lambda: os.fork() or os._exit(0),
+        "flags of a file": lambda: fcntl.ioctl(os.open(path, os.O_RDONLY), 0x40086602, bytes(8)),
+        "io_uring": lambda: raw(425, 1, 0),
+        "fchmodat2": lambda: raw(452, -100, 0, 0, 0),
+    }
+    for name, call in tried.items():
+        try:
+            call()
+            yield name, "done"
+        except OSError as error:
+            yield name, os.strerror(error.errno)
+
+def thread(given, body, attempt):
+    import threading
+    done = []
+    started = threading.Thread(target=done.append, args=("ran",))
+    started.start()
+    started.join()
+    yield from done
+
+functions.FUNCTIONS |= {
+    "probe": probe, "hang": hang, "write": write, "read": read, "calls": calls, "thread": thread
+}
 server.main()
 """
 HANG = Request("hang", "a test", {})
@@ -339,14 +387,17 @@ def test_a_decoder_has_no_environment_no_network_and_no_file_of_the_worker(
     asked = probing()
 
     with socket.create_server(("127.0.0.1", 0)) as listening, (tmp_path / "open").open("w"):
-        request = Request("probe", "a test", {"port": listening.getsockname()[1]})
+        port = listening.getsockname()[1]
+        request = Request("probe", "a test", {"port": port}, reads=("/proc/self/fd",))
         (given,) = asked.decode(request, UNATTENDED)
 
     asked.close()
     assert given["environment"].keys().isdisjoint({"ARKLINE_ZK_PASSWORD", "PATH", "HOME"})
     assert given["core"] == 0
     assert given["files"] <= 6  # input, output, errors, the pipe that says that it lives, this folder
-    if may_leave_network():
+    if call_filter.is_available():
+        assert given["network"] == "Operation not permitted"
+    elif may_leave_network():
         assert given["network"] == "Network is unreachable"
 
 
@@ -372,6 +423,54 @@ def test_a_decoder_writes_only_where_the_container_is_unpacked(tmp_path: Path) -
     assert nothing == ["Permission denied"] * 6
     assert (tmp_path / "mine").read_text() == "mine"
     assert {path.name for path in tmp_path.iterdir()} == {"job", "mine"}
+
+
+@LINUX
+def test_a_decoder_reads_its_container_and_no_secret_of_the_worker(tmp_path: Path) -> None:
+    if not write_filter.is_available():
+        pytest.skip("this kernel has no Landlock")
+    asked = probing()
+    (tmp_path / "job").mkdir()
+    for name in ("job/container", "token", "other.zip"):
+        (tmp_path / name).write_text("content")
+    container = str(tmp_path / "job" / "container")
+    secrets = [str(tmp_path / "token"), str(tmp_path / "other.zip"), f"/proc/{os.getpid()}/environ"]
+    request = Request("read", "a test", {"paths": [container, *secrets]}, reads=(container,))
+
+    outcomes = list(asked.decode(request, UNATTENDED))
+
+    asked.close()
+    assert outcomes == ["read"] + ["Permission denied"] * 3
+
+
+@LINUX
+def test_a_decoder_makes_no_call_that_changes_attributes_signals_connects_or_starts_a_process(
+    tmp_path: Path,
+) -> None:
+    if not call_filter.is_available():
+        pytest.skip("this kernel has no seccomp, or this machine no table of its calls")
+    asked = probing()
+    file = tmp_path / "file"
+    file.write_text("content")
+    before = file.stat()
+    arguments = {"path": str(file), "worker": os.getpid()}
+    request = Request("calls", "a test", arguments, reads=(str(tmp_path),))
+
+    outcomes = dict(asked.decode(request, UNATTENDED))
+
+    asked.close()
+    assert len(outcomes) == 15
+    assert set(outcomes.values()) == {"Operation not permitted"}, outcomes
+    assert (file.stat().st_mode, file.stat().st_mtime) == (before.st_mode, before.st_mtime)
+
+
+@LINUX
+def test_a_decoder_may_start_a_thread_of_its_own() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("the limit of processes counts threads of other users than root")
+    asked = probing()
+    assert list(asked.decode(Request("thread", "a test", {}), UNATTENDED)) == ["ran"]
+    asked.close()
 
 
 def may_leave_network() -> bool:

@@ -13,8 +13,14 @@ def answered(control: Control) -> bool:
     return any(control.ping(timeout=1) for _ in range(60))
 
 
-@pytest.mark.parametrize("command", ["shutdown", "pool_restart", "pool_shrink", "terminate", "rate_limit"])
-def test_a_worker_disobeys_a_command_that_could_end_it(
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("shutdown", "pool_restart", "pool_shrink", "terminate", "rate_limit", "revoke", "time_limit"),
+        *("hello", "conf", "report"),
+    ],
+)
+def test_a_worker_disobeys_a_command_that_could_end_it_drop_its_work_or_show_its_settings(
     settings: Settings, fleet: Fleet, command: str
 ) -> None:
     worker = fleet.worker()
