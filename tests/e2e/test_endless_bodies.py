@@ -26,7 +26,7 @@ def put_endless(source: HttpSource, name: str, folder: Path) -> str:
     path = folder / "endless"
     with path.open("wb") as file:
         file.truncate(100 * CAPACITY)
-    return source.put(f"/{name}", path, framing="close", head=False, etag=None, last_modified=None)
+    return source.put(f"/{name}", path, framing="close", ranges=False, etag=None, last_modified=None)
 
 
 def test_bodies_without_end_stay_within_working_storage_and_honest_deposits_complete(

@@ -106,17 +106,17 @@ def ordinary(order: Order, over: threading.Event) -> list[Request]:
         url = source.put("/honest.bin", b"harbour" * 1000)
 
         def caller(number: int) -> list[Request]:
-            made: list[Request] = []
+            sent: list[Request] = []
             turn = number
             at = began + own * number / len(order.tokens)
             while at < began + order.seconds and not over.wait(max(0.0, at - time.monotonic())):
-                made.append(_ask(order, order.tokens[number], turn, url))
+                sent.append(_ask(order, order.tokens[number], turn, url))
                 turn += 1
                 at = max(at + own, time.monotonic())
-            return made
+            return sent
 
-        made = list(pool.map(caller, range(len(order.tokens))))
-    return [request for requests in made for request in requests]
+        sent = list(pool.map(caller, range(len(order.tokens))))
+    return [request for requests in sent for request in requests]
 
 
 def _ask(order: Order, token: str, turn: int, payload: str) -> Request:
@@ -151,8 +151,8 @@ def main() -> None:
         over.set()
 
     threading.Thread(target=await_end, daemon=True).start()
-    made = ordinary(order, over) if order.a_second else hostile(order, over)
-    sys.stdout.write(json.dumps([asdict(one) for one in made]) + "\n")
+    sent = ordinary(order, over) if order.a_second else hostile(order, over)
+    sys.stdout.write(json.dumps([asdict(one) for one in sent]) + "\n")
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ def _measure(stack: Stack, result: Result, say: Callable[[str], None]) -> None:
         mallory = run.hostile_tokens(stack.settings)
         hostile = start(Order(url, bad, mallory, result.seconds / len(callers.ACTS)))
         phases = [Phase(**one) for one in json.loads(run.output_of(hostile, stack, longest))]
-        made = [Request(**one) for one in json.loads(run.output_of(honest, stack, longest))]
+        answered = [Request(**one) for one in json.loads(run.output_of(honest, stack, longest))]
     finally:
         for process in (honest, hostile):
             if process is not None and process.poll() is None:
@@ -119,22 +119,24 @@ def _measure(stack: Stack, result: Result, say: Callable[[str], None]) -> None:
         probe.over.set()
         thread.join()
     begun = started + WARM_UP, phases[0].began
-    result.quiet = _figures("quiet", *begun, made, probe)
+    result.quiet = _figures("quiet", *begun, answered, probe)
     for phase in phases:
         result.problems += callers.accepted(phase.act, phase.answers)
-        shown = _figures(phase.act, phase.began, phase.ended, made, probe)
+        shown = _figures(phase.act, phase.began, phase.ended, answered, probe)
         result.acts.append({**shown, "hostile_answers": phase.answers})
         say(json.dumps(result.acts[-1]))
-    result.attacked = _figures("all acts", phases[0].began, phases[-1].ended, made, probe)
+    result.attacked = _figures("all acts", phases[0].began, phases[-1].ended, answered, probe)
     result.web_peak_mb = round(max(kb for _, kb in probe.peaks) * 1024 / 1e6)
     result.restarts = len(run.web_of(stack).restarts)
     result.load_average = tuple(round(one, 1) for one in os.getloadavg())
 
 
-def _figures(name: str, began: float, ended: float, made: Iterable[Request], probe: _Probe) -> dict[str, Any]:
-    took = sorted(one.seconds for one in made if began <= one.at < ended)
+def _figures(
+    name: str, began: float, ended: float, answered: Iterable[Request], probe: _Probe
+) -> dict[str, Any]:
+    took = sorted(one.seconds for one in answered if began <= one.at < ended)
     live = [one.seconds for one in probe.asked if began <= one.at < ended]
-    failed = [one for one in made if began <= one.at < ended and not 200 <= one.status < 300]
+    failed = [one for one in answered if began <= one.at < ended and not 200 <= one.status < 300]
     peaks = [kb for at, kb in probe.peaks if at < ended]
     return {
         "act": name,
