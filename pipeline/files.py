@@ -46,7 +46,7 @@ class StoredVersion:
     files: tuple[StoredFile, ...]
     url: str
     key: str = ""
-    """Of the job; empty for a job of a release before 0.3.0."""
+    """Of the job; empty for a job of a release before 0.2.1."""
     verified: datetime | None = field(default=None, compare=False)
     """When the files that it added were read back; None if that is not known."""
 

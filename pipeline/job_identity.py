@@ -21,14 +21,14 @@ def number_of(name: str) -> int:
 
 
 def same_key(one: str, other: str) -> bool:
-    """Whether two keys may be of one job: jobs and entries of releases before 0.3.0 have none."""
+    """Whether two keys may be of one job: jobs and entries of releases before 0.2.1 have none."""
     return not one or not other or one == other
 
 
 def same_job(job: Job, key: str, bid: str, payload_name: str) -> bool:
     """Whether an entry with the job's number is the job's own.
 
-    Jobs and entries of releases before 0.3.0 have no key: their batch and payload are compared.
+    Jobs and entries of releases before 0.2.1 have no key: their batch and payload are compared.
     """
     own = job.configuration.key
     if own and key:

@@ -74,7 +74,7 @@ def canonical_ark(text: str) -> str:
 def spellings(text: str) -> tuple[str, ...]:
     """The canonical spelling, and then the spelling with hyphens, if the text has some.
 
-    Objects of releases before 0.3.0 are known by the spelling with hyphens.
+    Objects of releases before 0.2.1 are known by the spelling with hyphens.
     """
     match = _ARK.fullmatch(text.strip())
     if match is None or any(_DOTS.fullmatch(segment) for segment in match[2].replace("-", "").split("/")):

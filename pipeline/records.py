@@ -139,7 +139,7 @@ class FencedStatus(RewrittenRecord):
 
     `op`: a fresh token in every write, by which a writer whose answer was lost recognises its own write.
     `epoch` grows with every move and dispatch, and voids older tickets. `delay`: seconds by the server's
-    clock until the next dispatch. Absent before 0.3.0: the fields from `handed_back` on.
+    clock until the next dispatch. Absent before 0.2.1: the fields from `handed_back` on.
     """
 
     message: str = ""
@@ -176,14 +176,14 @@ class BatchStatus(FencedStatus):
 
 
 class StatusReport(RewrittenRecord):
-    """`/batches/BID/status-report`: the last report. Before 0.3.0 unfinished jobs are in `failed_jobs`."""
+    """`/batches/BID/status-report`: the last report. Before 0.2.1 unfinished jobs are in `failed_jobs`."""
 
     last_modified: datetime = Field(default_factory=now)
     failed_jobs: tuple[str, ...] = ()
     successful_jobs: tuple[str, ...] = ()
     unfinished_jobs: tuple[str, ...] = ()
     parts: tuple[str, ...] | None = None
-    """The nodes with further jobs of a long report. Absent before 0.3.0, and in short reports."""
+    """The nodes with further jobs of a long report. Absent before 0.2.1, and in short reports."""
     mailed: bool = True
 
 
@@ -192,7 +192,7 @@ class JobConfiguration(_Deposit):
 
     batch_id: str = Field(pattern=r"^(bid\d+)?$")
     key: str = ""
-    """128 random bits in hex: the job's identity, whatever its number. Empty in records before 0.3.0."""
+    """128 random bits in hex: the job's identity, whatever its number. Empty in records before 0.2.1."""
     payload_url: str
     payload_type: PayloadType
     payload_name: Text = ""
@@ -212,7 +212,7 @@ class Identifiers(RewrittenRecord):
     local_id: tuple[str, ...] = ()
     assigned: bool = False
     description: ObjectDescription | None = None
-    """As stored with the object; None until the version is recorded. Absent before 0.3.0."""
+    """As stored with the object; None until the version is recorded. Absent before 0.2.1."""
 
 
 class JobStatus(FencedStatus):
@@ -223,9 +223,9 @@ class JobStatus(FencedStatus):
     last_modification_date: datetime = Field(default_factory=now)
     retry_count: Count = 0
     priority: Priority = DEFAULT_PRIORITY
-    remark: str = ""  # what the depositor should check, although nothing failed; absent before 0.3.0
+    remark: str = ""  # what the depositor should check, although nothing failed; absent before 0.2.1
     room: Room = Room.KEPT
-    """What a failed job has of working storage. Absent before 0.3.0."""
+    """What a failed job has of working storage. Absent before 0.2.1."""
 
     @property
     def since(self) -> datetime:

@@ -42,7 +42,7 @@ class WaitsFor(BaseModel):
 
 
 def read_earlier_release(values: Any) -> Any:
-    """A status of before 0.3.0: with a delay it waited for a rate limit (`in_line`), a retry or a repair."""
+    """A status of before 0.2.1: with a delay it waited for a rate limit (`in_line`), a retry or a repair."""
     if not isinstance(values, dict) or not values.get("delay") or "waits_for" in values:
         return values
     untried = WaitKind.REPAIR if not values.get("tries") else WaitKind.RETRY

@@ -50,7 +50,7 @@ class Recording:
     downloaded: datetime | None = None
     """When all files were downloaded; None if that is not known, and then `provenance` is empty."""
     key: str = ""
-    """The job's key; empty for a job of a release before 0.3.0."""
+    """The job's key; empty for a job of a release before 0.2.1."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class InventoryVersion:
     verified: datetime | None
     """When the version was read back from storage; None if that was not recorded."""
     recorded: datetime | None
-    """When the version was entered in the inventory; None if a release before 0.3.0 entered it."""
+    """When the version was entered in the inventory; None if a release before 0.2.1 entered it."""
     files: tuple[InventoryFile, ...]
 
 

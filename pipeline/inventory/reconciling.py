@@ -29,7 +29,7 @@ class Entered:
     number: int
     jid: str
     key: str
-    """Empty for a job of a release before 0.3.0."""
+    """Empty for a job of a release before 0.2.1."""
     url: str
 
 

@@ -49,7 +49,7 @@ def kept_report(inventory: SqlInventory, bid: str, number: int, at: datetime) ->
 
 
 def sent_reports(inventory: SqlInventory, bid: str) -> tuple[SentReport, ...]:
-    """In the order in which they were sent; none if releases before 0.3.0 sent them."""
+    """In the order in which they were sent; none if releases before 0.2.1 sent them."""
     query = select(reports_sent).where(reports_sent.c.bid == bid).order_by(reports_sent.c.number)
     rows = inventory.database.read(lambda connection: connection.execute(query).mappings().all())
     return tuple(SentReport.model_validate(dict(row)) for row in rows)

@@ -123,14 +123,14 @@ ingests = Table(
     Column("profile", String(255), nullable=False),
     Column("batch_id", String(64), nullable=False, index=True),
     Column("job_id", String(64), nullable=False, unique=True),
-    # NULL in the rows of releases before 0.3.0
+    # NULL in the rows of releases before 0.2.1
     Column("job_key", String(32), nullable=True),
     prose_column("user_agent"),
     time_column("submitted"),
     prose_column("storage_url"),
     Column("landed", Utc, nullable=True),
     Column("verified", Utc, nullable=True),
-    # when the version was entered; NULL in the rows of releases before 0.3.0
+    # when the version was entered; NULL in the rows of releases before 0.2.1
     Column("recorded", Utc, nullable=True),
 )
 

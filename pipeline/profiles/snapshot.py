@@ -28,7 +28,7 @@ class Renewal(RewrittenRecord):
     reason: str = ""
     via: Interface | None = None
     request_id: str | None = None
-    """The request of the API or of a page; absent for other interfaces, and before 0.3.0."""
+    """The request of the API or of a page; absent for other interfaces, and before 0.2.1."""
 
 
 class ProfileSnapshot(Renewal):

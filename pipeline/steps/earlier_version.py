@@ -20,7 +20,7 @@ def find(job: Job, context: StepContext) -> StoredVersion | None:
 def look(job: Job, context: StepContext) -> StoredVersion | None:
     """The job's version as storage has it; None if there is none.
 
-    None for a job without a key, of a release before 0.3.0: only its content can prove its version.
+    None for a job without a key, of a release before 0.2.1: only its content can prove its version.
     """
     if not job.configuration.key:
         return None

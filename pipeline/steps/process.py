@@ -264,7 +264,7 @@ def _fence(job: Job, context: StepContext) -> None:
 def _check_ours(job: Job, files: tuple[ContentFile, ...], stored: StoredVersion) -> None:
     """StepFailed unless the version with the job's id has this job's content.
 
-    For jobs and versions of releases before 0.3.0, which have no key: job ids may be reused.
+    For jobs and versions of releases before 0.2.1, which have no key: job ids may be reused.
     """
     digests = {file.path: file.sha512 for file in stored.files}
     for file in files:

@@ -26,7 +26,7 @@ class StoreRequest:
     new: bool = False
     """The ARK was minted for this job, so it is an error if the object exists."""
     key: str = ""
-    """The job's key; empty for a job of a release before 0.3.0."""
+    """The job's key; empty for a job of a release before 0.2.1."""
     message: str = ""
     user: str = ""
     created: datetime | None = None

@@ -90,7 +90,7 @@ def test_a_profile_with_a_collection_of_the_object_may_change_the_object(reposit
 
 
 def test_an_object_that_was_entered_with_hyphens_is_found_by_that_name(repository: Repository) -> None:
-    """Releases before 0.3.0 kept the hyphens."""
+    """Releases before 0.2.1 kept the hyphens."""
     older = repository.recorded(repository.job(1))
     hyphens = older.ark[:-2] + "-" + older.ark[-2:]
     rename = update(objects).values(ark=hyphens)

@@ -25,7 +25,7 @@ SIDECAR = f"{INVENTORY}.{OF_RECORD}"
 CONTENT = "content"
 
 _JOB = re.compile(r"(?:\A|\n)(?:key=([0-9a-f]{32})\n)?jid=(\w+)\Z")
-"""The last lines of a version's message. The id comes last: releases before 0.3.0 look for it there."""
+"""The last lines of a version's message. The id comes last: releases before 0.2.1 look for it there."""
 
 
 class User(BaseModel):
@@ -51,7 +51,7 @@ class Version(BaseModel):
 
     @property
     def key(self) -> str:
-        """The key of that job; empty for a job of a release before 0.3.0."""
+        """The key of that job; empty for a job of a release before 0.2.1."""
         match = _JOB.search(self.message)
         return (match[1] or "") if match else ""
 
