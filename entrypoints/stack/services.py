@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -52,8 +52,6 @@ class StackConfig:
     home: Path
     workers: int = 2
     concurrency: int = 2
-    wait_for_all: bool = True
-    """Whether ready means that beats, pages and Flower are ready too; jobs run as soon as the workers are."""
     zookeeper: Path | None = None
     """The folder of an unpacked ZooKeeper distribution; None: the system's packages, or ZOOKEEPER_HOME."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -150,8 +148,7 @@ def _reserved_worker(config: StackConfig, queue: Queue, environment: Mapping[str
 
 
 def beat(config: StackConfig, number: int, environment: Mapping[str, str]) -> Service:
-    service = _service(config, f"beat{number}", programs.beat(), environment, 10)
-    return replace(service, gates_start=config.wait_for_all)
+    return _service(config, f"beat{number}", programs.beat(), environment, 10)
 
 
 def web(config: StackConfig, port: int, environment: Mapping[str, str]) -> Service:
@@ -170,12 +167,7 @@ def web(config: StackConfig, port: int, environment: Mapping[str, str]) -> Servi
         question = f"GET /health/{path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n"
         return ask(port, question.encode(), b" 200 OK", seconds=1)
 
-    return Service(
-        command,
-        ready=partial(says, "ready"),
-        answers=partial(says, "live"),
-        gates_start=config.wait_for_all,
-    )
+    return Service(command, ready=partial(says, "ready"), answers=partial(says, "live"))
 
 
 def flower(config: StackConfig, port: int, password: str, environment: Mapping[str, str]) -> Service:
@@ -191,7 +183,7 @@ def flower(config: StackConfig, port: int, password: str, environment: Mapping[s
     )
     question = b"GET /healthcheck HTTP/1.0\r\n\r\n"
     ready = partial(ask, port, question, b" 200 OK", seconds=1)
-    return Service(command, ready=ready, gates_start=config.wait_for_all)
+    return Service(command, ready=ready)
 
 
 def _service(

@@ -82,11 +82,7 @@ def running(
                 },
             )
 
-        tiers = (
-            (started.services, [*workers, *others])
-            if config.wait_for_all
-            else (started.services, workers, others)
-        )
+        tiers = (started.services, [*workers, *others])
         _keep_previous_logs(service for tier in tiers for service in tier)
         supervisor = Supervisor(tiers, signals, say, lambda: write_info(home, info()))
         try:

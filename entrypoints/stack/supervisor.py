@@ -40,8 +40,6 @@ class Service:
     ready: Callable[[], bool] = lambda: True
     ready_file: Path | None = None
     ready_seconds: float = 90
-    gates_start: bool = True
-    """Whether `start` waits for the service; other services are announced by `poll` when they are ready."""
     answers: Callable[[], bool] | None = None
     """Whether the service answers now; None: a running process is enough."""
     silent_seconds: float = 60
@@ -118,11 +116,7 @@ class Supervisor:
         for tier in self.tiers:
             for supervised in tier:
                 supervised.start()
-            while waiting := [
-                supervised
-                for supervised in tier
-                if supervised.service.gates_start and not self._is_ready(supervised)
-            ]:
+            while waiting := [supervised for supervised in tier if not self._is_ready(supervised)]:
                 self._wait_for(waiting)
         self.on_change()
 

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from pydantic import Field
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from entrypoints.web.authentication import CrossSiteRequest, NotAuthenticated
@@ -232,6 +232,10 @@ def install(app: FastAPI) -> None:
         described = "; ".join(f"{'.'.join(map(str, row['at']))}: {row['message']}" for row in errors)
         return answer(http_problem(request, 422, described, errors))
 
+    def on_cut(request: Request, _: Exception) -> Response:
+        """The client left before its body was whole: nobody reads the answer, and it is no fault of ours."""
+        return answer(http_problem(request, 400, "the body ended before its stated end"))
+
     def on_unexpected(request: Request, error: Exception) -> Response:
         log().error("request failed", error=f"{type(error).__name__}", exc_info=error)
         return answer(http_problem(request, 500, "an unexpected error, which is in the server's log"))
@@ -239,4 +243,5 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ArklineError, on_error)
     app.add_exception_handler(HTTPException, on_http)
     app.add_exception_handler(RequestValidationError, on_invalid)
+    app.add_exception_handler(ClientDisconnect, on_cut)
     app.add_exception_handler(Exception, on_unexpected)

@@ -14,6 +14,7 @@ from pipeline.inventory.tokens import revoke_token
 from pipeline.principal import Role
 from pipeline.records import now
 from pipeline.settings import Settings
+from tests.support.log_entries import log_entries
 from tests.support.web import Caller, Web, serving
 
 DATA = b"lighthouse" * 200_000
@@ -75,14 +76,16 @@ def test_a_body_over_the_limit_is_413_before_it_is_read(web: Web, ada: Caller) -
 
 def test_an_upload_that_is_cut_leaves_nothing(web: Web, ada: Caller) -> None:
     before = stored(web)
-    with _connection(web) as connection:
-        connection.sendall(_head(ada, "/v1/uploads?name=a", 4_000_000) + DATA)
-        connection.shutdown(socket.SHUT_WR)
-        while connection.recv(4096):
-            pass
+    with log_entries() as logged:
+        with _connection(web) as connection:
+            connection.sendall(_head(ada, "/v1/uploads?name=a", 4_000_000) + DATA)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(4096):
+                pass
 
-    assert ada.get("/v1").status_code == 200
+        assert ada.get("/v1").status_code == 200
     assert stored(web) == before
+    assert [entry for entry in logged if entry["event"] == "request failed"] == []
 
 
 def test_a_resumable_upload_continues_at_its_offset(ada: Caller) -> None:

@@ -44,6 +44,13 @@ DEPOSITS = (("batch-manifest", "objects.checkm"), ("container-batch-manifest", "
 """(type, manifest): three objects by their manifests, and two zip containers."""
 
 
+YOUR_OWN = """
+Now try a folder of your own:
+  ./dev up --detach
+  . var/run/environment
+  .venv/bin/arkline submit FOLDER --profile demo --wait"""
+
+
 class DemoStuck(ArklineError):
     """A command of the demo did not end in time."""
 
@@ -125,9 +132,7 @@ def demo_config(home: Path) -> StackConfig:
     if any(os.environ.get(name) for name in SERVER_SETTINGS):
         own = f"demo-{uuid.uuid4().hex[:8]}"
         environment |= {"ARKLINE_ZK_ROOT": f"/{own}", "ARKLINE_BROKER_PREFIX": f"{own}:"}
-    return StackConfig(
-        home=home, wait_for_all=False, environment=environment, stop_command=stop_command(home)
-    )
+    return StackConfig(home=home, environment=environment, stop_command=stop_command(home))
 
 
 def _ingest(session: Session, base: str) -> bool:
@@ -158,6 +163,8 @@ def _ingest(session: Session, base: str) -> bool:
         ("logs", str(settings.home / "log")),
     ):
         session.console.print(f"  {name:<9}  {value}", markup=False)
+    if not session.as_json:
+        session.console.print(YOUR_OWN, markup=False)
     if session.as_json:
         views = [json.loads(output) for _, output in ended]
         sys.stdout.write(json.dumps(summary(views, seconds, settings)) + "\n")
