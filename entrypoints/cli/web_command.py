@@ -31,9 +31,17 @@ def web(
         typer.Option(
             envvar="ARKLINE_WEB_PROXIES",
             metavar="NETWORKS",
-            help="Reverse proxies whose X-Forwarded-For names the client.",
+            help="Reverse proxies whose X-Forwarded-For names the client; default: none.",
         ),
-    ] = "127.0.0.1,::1",
+    ] = "",
+    hosts: Annotated[
+        str,
+        typer.Option(
+            envvar="ARKLINE_WEB_HOSTS",
+            metavar="NAMES",
+            help="Names by which clients may address this server, with commas; default: any.",
+        ),
+    ] = "",
     json: Json = False,
 ) -> None:
     """Serve the REST API and the pages.
@@ -56,7 +64,7 @@ def web(
         from entrypoints.web.server import server
 
         with open_context(settings, session, board) as context:
-            served = server(create_app(context, flower), host, port, announce, proxies)
+            served = server(create_app(context, flower, hosts), host, port, announce, proxies)
             served.run()
         if not served.started:
             raise ServiceUnreachable(f"nothing is served: {host} port {port} cannot be listened on")

@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 
 from entrypoints.web import problems
+from entrypoints.web.allowed_hosts import AllowedHosts, read_hosts
 from entrypoints.web.body_limit import BodyLimit
 from entrypoints.web.context import WebContext
 from entrypoints.web.document_examples import with_examples
@@ -78,10 +79,11 @@ class Api(FastAPI):
         return self.document
 
 
-def create_app(context: WebContext | None, flower: str = "") -> FastAPI:
+def create_app(context: WebContext | None, flower: str = "", hosts: str = "") -> FastAPI:
     """The application of one process; without a context, only for its document.
 
-    `flower`: the address of Flower, for the link on the pages.
+    `flower`: the address of Flower, for the link on the pages. `hosts`: the names of this server, with
+    commas; empty: a request may name any.
     """
     app = Api(
         title="arkline",
@@ -101,6 +103,7 @@ def create_app(context: WebContext | None, flower: str = "") -> FastAPI:
     if context is not None:
         pages.install(app, context, flower)
     app.add_middleware(BodyLimit)
+    app.add_middleware(AllowedHosts, hosts=read_hosts(hosts))
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestIds, metrics=context.requests if context else None)
     return app

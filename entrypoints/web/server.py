@@ -10,7 +10,6 @@ from fastapi import FastAPI
 from entrypoints.web.slow_clients import ClientLimits, limited
 from pipeline.errors import UsageRefused
 
-LOOPBACK = "127.0.0.1,::1"
 STOP_SECONDS = 5
 """Seconds that a stopping server waits for requests that are being answered."""
 
@@ -40,10 +39,11 @@ def server(
     host: str,
     port: int,
     on_ready: Callable[[int], None],
-    proxies: str = LOOPBACK,
+    proxies: str = "",
     limits: ClientLimits = ClientLimits(),  # noqa: B008 - frozen
 ) -> Server:
-    """`port` 0: a free one. `proxies`: whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
+    """`port` 0: a free one. `proxies`: whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed; nobody's
+    if empty, since everybody on this machine can send from loopback.
 
     UsageRefused if `proxies` are no addresses and networks: uvicorn ignores what it cannot read.
     """

@@ -19,7 +19,7 @@ WRONG = f"{PREFIX}{'a' * 38}"
 
 @pytest.fixture(scope="module")
 def serving_web(module_settings: Settings) -> Iterator[Web]:
-    with serving(module_settings) as running:
+    with serving(module_settings, proxies="127.0.0.1") as running:
         yield running
 
 
@@ -94,6 +94,28 @@ def test_all_addresses_of_an_ipv6_network_are_one_client(web: Web) -> None:
 
     assert ask(web, WRONG, "2001:db8::ffff").status_code == 429
     assert ask(web, WRONG, "2001:db8:0:1::1").status_code == 401
+
+
+def test_without_proxies_a_header_makes_nobody_another_client(settings: Settings) -> None:
+    with serving(settings) as web:
+        vars(web.context)["wrong_tokens"] = WrongTokens(LIMIT)
+        for number in range(LIMIT):
+            assert ask(web, WRONG, f"198.51.100.{number}").status_code == 401
+
+        assert ask(web, WRONG, "198.51.100.200").status_code == 429
+
+
+def test_only_the_names_of_the_server_are_believed(settings: Settings) -> None:
+    with serving(settings, hosts="Ingest.example.org, [::1]") as web:
+
+        def status(host: str, path: str = "/login") -> int:
+            return web.anybody.get(path, headers={"Host": host}).status_code
+
+        assert status("ingest.example.org") == status("INGEST.example.org:8080") == status("[::1]:80") == 200
+        assert (
+            status("evil.example") == status("ingest.example.org.evil.example") == status("127.0.0.1") == 421
+        )
+        assert status("10.1.2.3:8080", "/health/live") == 200
 
 
 @pytest.mark.parametrize("proxies", ["*", "proxy.example.org", "10.0.0.1/8"])

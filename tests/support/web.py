@@ -84,7 +84,7 @@ def new_token(settings: Settings, name: str, role: Role, collections: Sequence[s
 
 
 @contextmanager
-def serving(settings: Settings, flower: str = "") -> Iterator[Web]:
+def serving(settings: Settings, flower: str = "", proxies: str = "", hosts: str = "") -> Iterator[Web]:
     """The application, served on a free port of this machine until the block ends."""
     ready = threading.Event()
     ports: list[int] = []
@@ -94,7 +94,7 @@ def serving(settings: Settings, flower: str = "") -> Iterator[Web]:
         ready.set()
 
     with following(settings) as (session, board), open_context(settings, session, board) as context:
-        served = server(create_app(context, flower), "127.0.0.1", 0, on_ready)
+        served = server(create_app(context, flower, hosts), "127.0.0.1", 0, on_ready, proxies)
         thread = threading.Thread(target=served.run)
         thread.start()
         try:
