@@ -37,8 +37,8 @@ class FaultContext:
     second_bodies: dict[str, bytes]
     claimed: set[str] = field(default_factory=set)
     """The services that a fault has now. A second fault of one waits: its end would end the first."""
-    copied: float | None = None
-    """When ZooKeeper's data were copied, on the monotonic clock; None if there is no copy."""
+    copied: int | None = None
+    """The inventory's mark when ZooKeeper's data were copied; None if there is no copy."""
     watches: Counter[Fault] = field(default_factory=Counter)
     """How often a fault has watched for a job that has just stored its version."""
     struck: set[bytes] = field(default_factory=set)

@@ -3,19 +3,21 @@
 import base64
 import json
 import shutil
-import time
 from pathlib import Path
 
 import redis
 
+from pipeline.errors import ArklineError
+from pipeline.inventory.sql import open_inventory
 from pipeline.states import Queue
 from tools.chaos.actors import Actor
 from tools.chaos.clocks import BACK, FORWARD
 from tools.chaos.faults import Effect, FaultContext, NotNow, Table, kind_of, thaw
 from tools.chaos.schedule import Fault, Kind
 
-COPY_AGE = 15.0
-"""Seconds between a copy of ZooKeeper's data and its restore: longer than that of the mark (10 s)."""
+MARKS = 2
+"""Counts of the mark between a copy of ZooKeeper's data and its restore: the record's mark is one ahead of
+the inventory's for a moment, and a copy within one mark cannot be recognised (decision 34)."""
 
 _DATA = "zookeeper data"
 
@@ -132,11 +134,12 @@ def _restore_older(context: FaultContext, fault: Fault, late: bool) -> Effect:
     """
     folder = context.cluster.folder / "zookeeper"
     places = [folder / str(number) for number in range(1, len(context.cluster.zookeepers) + 1)]
+    mark = _mark(context)
     if context.copied is None:
         for place in places:
             shutil.copytree(place / "data", place / "copy")
-        context.copied = time.monotonic()
-    if time.monotonic() < context.copied + COPY_AGE:
+        context.copied = mark
+    if mark < context.copied + MARKS:
         raise NotNow
 
     def end() -> None:
@@ -152,8 +155,17 @@ def _restore_older(context: FaultContext, fault: Fault, late: bool) -> Effect:
         raise NotNow
     release = context.claim(_DATA, end)
     _swap(context, places, "copy", "own")
-    context.copied = None
-    return Effect(f"data of {COPY_AGE:.0f} s ago or more", release)
+    copied, context.copied = context.copied, None
+    return Effect(f"data of {mark - copied} marks ago", release)
+
+
+def _mark(context: FaultContext) -> int:
+    """The inventory's, or NotNow while a fault holds the inventory."""
+    try:
+        marker = open_inventory(context.cluster.settings.inventory).read_deployment()
+    except ArklineError as error:
+        raise NotNow from error
+    return marker.mark if marker else 0
 
 
 def _swap(context: FaultContext, places: list[Path], new: str, old: str) -> None:
