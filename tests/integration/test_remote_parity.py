@@ -20,8 +20,9 @@ from tools.json_documents import DOCUMENTS
 from tools.json_page import field_names
 from zkstate.session import Session
 
-OWN = {"text", "reported_at", "freshness", "oldest", "next_try", "used", "znodes", "data_bytes"}
-"""Fields with a time that passes between two commands, and what others use of the disk and of ZooKeeper."""
+OWN = {"text", "reported_at", "freshness", "oldest", "next_try", "used", "znodes", "data_bytes", "room"}
+"""Fields with a time that passes between two commands, what others use of the disk and of ZooKeeper, and what
+the lists of the board do not know."""
 
 
 @pytest.fixture

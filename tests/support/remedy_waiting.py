@@ -272,7 +272,7 @@ def _record_full(world: World) -> None:
 
 @case(Reason.BETWEEN_TRIES)
 def _between_tries(world: World) -> None:
-    bid = world.submit(world.put(b"x", status=500, status_times=2))
+    bid = world.submit(world.put(b"x", status=500, status_times=3))
     world.moves_itself(world.job(bid), Reason.BETWEEN_TRIES)
     world.completed(bid)
 

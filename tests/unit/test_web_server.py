@@ -42,7 +42,7 @@ def _serving(limits: ClientLimits, proxies: str = "") -> Iterator[int]:
     @application.get("/endless")
     async def endless() -> StreamingResponse:
         async def pieces() -> Iterator[bytes]:  # type: ignore[misc]
-            while True:
+            while not running.should_exit:
                 yield b"x" * (1 << 20)
 
         return StreamingResponse(pieces())
