@@ -20,7 +20,7 @@ from pipeline.outcome import DamagedObject, ServiceDown, StepFailed
 from pipeline.preservation.proof import Reading, prove
 from pipeline.records import Job, Record, now
 from pipeline.settings import Settings
-from pipeline.states import JobState
+from pipeline.states import JOB, JobState
 from pipeline.steps.clients import open_clients
 from pipeline.storage.base import Storage
 from tasks.stores import expected_of
@@ -131,7 +131,7 @@ def _jobs(
                 job = jobs.load(session, jid)
             except (Missing, Corrupt):
                 continue  # removed meanwhile, or a finding of the record
-            if job.status.status in (JobState.NOTIFY, JobState.COMPLETED, JobState.FAILED):
+            if job.status.status in (*JOB.after(JobState.RECORDING), JobState.COMPLETED, JobState.FAILED):
                 yield job, entered.get(jid)
 
 

@@ -15,7 +15,7 @@ from pipeline.preservation.rebuild import recording_of, require_as_sent
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import Job, now
 from pipeline.settings import Settings
-from pipeline.states import JobState
+from pipeline.states import JOB, JobState
 from pipeline.storage.base import VersionEntry
 from zkstate import jobs, listings
 from zkstate.errors import Corrupt, Missing
@@ -23,7 +23,7 @@ from zkstate.errors import Corrupt, Missing
 PAGE = 500
 """Completed jobs that are looked up in the inventory at a time."""
 
-_RECORDED = (JobState.RECORDING, JobState.NOTIFY)
+_RECORDED = (JobState.RECORDING, *JOB.after(JobState.RECORDING))
 """A failed job whose last successful state is one of these has entered its version."""
 
 
@@ -41,7 +41,7 @@ def in_flight(job: Job) -> bool:
     status = job.status
     if status.status is JobState.FAILED:
         return status.last_successful_status not in _RECORDED
-    return status.status not in (JobState.NOTIFY, JobState.COMPLETED)
+    return status.status not in (*JOB.after(JobState.RECORDING), JobState.COMPLETED)
 
 
 def reservation(search: Search, version: VersionEntry) -> Iterator[Comparison]:

@@ -133,7 +133,8 @@ def _content_gone(fleet: Fleet, job: Job, target: str) -> bool:
         return target == JobState.PROVISIONING
     working = fleet.settings.working
     here = mount.is_marked(working)
-    return target == JobState.PROCESSING and here and not Workspace.of(job, working).downloaded.exists()
+    reads_content = target in JOB.where(lambda facts: facts.reads_content)
+    return reads_content and here and not Workspace.of(job, working).downloaded.exists()
 
 
 def _state_before_failure(job: Job) -> str:

@@ -110,6 +110,8 @@ class StateFacts:
     """The work sends requests to the hosts of the content."""
     holds_space: bool = False
     """Bytes of working storage are reserved for a job here."""
+    reads_content: bool = False
+    """The work reads what was downloaded: the job goes back if that is gone."""
     ended: bool = False
     """Nothing more happens by itself."""
     queued: bool = True
@@ -277,6 +279,10 @@ class Machine(Generic[S]):
     def working(self) -> tuple[S, ...]:
         """The states in which a worker acts, in the order of the table."""
         return self._working
+
+    def after(self, state: S) -> tuple[S, ...]:
+        """The states in which a worker acts after the work of this one is done."""
+        return self._working[self._working.index(state) + 1 :]
 
     def task(self, state: S) -> Task:
         """The task of a state in which a worker acts."""

@@ -6,6 +6,8 @@ state that a row of them did not give. docs/adding-a-step.md says how to add a s
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 from pipeline.errors import Documented
 from pipeline.machine import (
@@ -82,78 +84,94 @@ def _work(state: JobState, queue: Queue) -> Task:
     return Task(f"job.{state}", queue)
 
 
-_KEPT, _EMPTY = frozenset({Room.KEPT}), frozenset({Room.EMPTY})
-_GIVEN_UP, _WITH_CONTENT = frozenset({Room.YIELDED, Room.EMPTY}), frozenset({Room.KEPT, Room.YIELDED})
-
-_STEPS = (_J.PENDING, _J.ESTIMATING, _J.PROVISIONING, _J.DOWNLOADING, _J.PROCESSING, _J.RECORDING)
-"""The steps that an operator may repeat, by naming one of them."""
-
-
-def _to_earlier_steps() -> Iterator[Transition[JobState]]:
-    """After a step has succeeded, the step and every one before; from downloading only with a reservation."""
-    for number, after in enumerate(_STEPS):
-        for target in _STEPS[: number + 1] if number else ():
-            room = _KEPT if target is _J.DOWNLOADING else frozenset[Room]()
-            if target is _J.PROCESSING:
-                room = _WITH_CONTENT
-            yield Transition(_J.FAILED, _E.RESUME, target, _O, after, room=room, named=True, since=2)
-
-
-JOB: Machine[JobState] = Machine(
-    "job",
-    _J.PENDING,
-    {
-        _J.PENDING: StateFacts(_work(_J.PENDING, Queue.IO), fetches=True),
-        _J.HELD: StateFacts(),
-        _J.ESTIMATING: StateFacts(_work(_J.ESTIMATING, Queue.IO), occupies_place=True, fetches=True),
-        _J.PROVISIONING: StateFacts(_work(_J.PROVISIONING, Queue.IO)),
-        _J.DOWNLOADING: StateFacts(
-            _work(_J.DOWNLOADING, Queue.DOWNLOAD), occupies_place=True, fetches=True, holds_space=True
-        ),
-        _J.PROCESSING: StateFacts(_work(_J.PROCESSING, Queue.PROCESS), occupies_place=True, holds_space=True),
-        _J.RECORDING: StateFacts(_work(_J.RECORDING, Queue.IO), occupies_place=True, holds_space=True),
-        _J.NOTIFY: StateFacts(_work(_J.NOTIFY, Queue.IO), occupies_place=True, holds_space=True),
-        _J.COMPLETED: StateFacts(ended=True, bucket=Bucket.COMPLETED),
-        _J.FAILED: StateFacts(ended=True, bucket=Bucket.FAILED),
-        _J.DELETED: StateFacts(ended=True, bucket=Bucket.DELETED, queued=False),
-    },
-    (
-        Transition(_J.PENDING, _E.ACQUIRE, _J.ESTIMATING, _W),
-        Transition(_J.PENDING, _E.HOLD, _J.HELD, _W | _O),
-        Transition(_J.PENDING, _E.FAIL, _J.FAILED, _W | _O),
-        Transition(_J.HELD, _E.RELEASE, _J.PENDING, _O),
-        Transition(_J.HELD, _E.DELETE, _J.DELETED, _O),
-        Transition(_J.ESTIMATING, _E.SUCCEED, _J.PROVISIONING, _W),
-        Transition(_J.ESTIMATING, _E.FAIL, _J.FAILED, _O),
-        Transition(_J.PROVISIONING, _E.SUCCEED, _J.DOWNLOADING, _W),
-        Transition(_J.PROVISIONING, _E.FAIL, _J.FAILED, _O, until=1),
-        Transition(_J.PROVISIONING, _E.FAIL, _J.FAILED, _W | _O, since=2),
-        Transition(_J.DOWNLOADING, _E.SUCCEED, _J.PROCESSING, _W),
-        Transition(_J.DOWNLOADING, _E.FAIL, _J.FAILED, _W | _O),
-        Transition(_J.DOWNLOADING, _E.DOWNLOAD_AGAIN, _J.PROVISIONING, _W, since=2),
-        Transition(_J.PROCESSING, _E.SUCCEED, _J.RECORDING, _W),
-        Transition(_J.PROCESSING, _E.FAIL, _J.FAILED, _W | _O),
-        Transition(_J.PROCESSING, _E.DOWNLOAD_AGAIN, _J.PROVISIONING, _W, since=2),
-        Transition(_J.RECORDING, _E.SUCCEED, _J.NOTIFY, _W),
-        Transition(_J.RECORDING, _E.FAIL, _J.FAILED, _W | _O),
-        Transition(_J.NOTIFY, _E.SUCCEED, _J.COMPLETED, _W),
-        Transition(_J.NOTIFY, _E.FAIL, _J.FAILED, _W | _O),
-        Transition(_J.COMPLETED, _E.CLEAN_UP, _J.COMPLETED, _A),
-        Transition(_J.FAILED, _E.RESUME, _J.PENDING, _O, None, refused_after=FailureKind.CONTENT),
-        Transition(_J.FAILED, _E.RESUME, _J.PROVISIONING, _O, _J.ESTIMATING),
-        Transition(_J.FAILED, _E.RESUME, _J.DOWNLOADING, _O, _J.PROVISIONING, until=1),
-        Transition(_J.FAILED, _E.RESUME, _J.PROCESSING, _O, _J.DOWNLOADING, until=1),
-        # a job whose reservation is gone takes a new one first; what is on the disk is not downloaded again
-        Transition(_J.FAILED, _E.RESUME, _J.DOWNLOADING, _O, _J.PROVISIONING, room=_KEPT, since=2),
-        Transition(_J.FAILED, _E.RESUME, _J.PROVISIONING, _O, _J.PROVISIONING, room=_GIVEN_UP, since=2),
-        Transition(_J.FAILED, _E.RESUME, _J.PROCESSING, _O, _J.DOWNLOADING, room=_WITH_CONTENT, since=2),
-        Transition(_J.FAILED, _E.RESUME, _J.PROVISIONING, _O, _J.DOWNLOADING, room=_EMPTY, since=2),
-        Transition(_J.FAILED, _E.RESUME, _J.RECORDING, _O, _J.PROCESSING),
-        Transition(_J.FAILED, _E.RESUME, _J.NOTIFY, _O, _J.RECORDING),
-        *_to_earlier_steps(),
-        Transition(_J.FAILED, _E.DELETE, _J.DELETED, _O),
+_FACTS: dict[JobState, StateFacts] = {
+    _J.PENDING: StateFacts(_work(_J.PENDING, Queue.IO), fetches=True),
+    _J.HELD: StateFacts(),
+    _J.ESTIMATING: StateFacts(_work(_J.ESTIMATING, Queue.IO), occupies_place=True, fetches=True),
+    _J.PROVISIONING: StateFacts(_work(_J.PROVISIONING, Queue.IO)),
+    _J.DOWNLOADING: StateFacts(
+        _work(_J.DOWNLOADING, Queue.DOWNLOAD), occupies_place=True, fetches=True, holds_space=True
     ),
+    _J.PROCESSING: StateFacts(
+        _work(_J.PROCESSING, Queue.PROCESS), occupies_place=True, holds_space=True, reads_content=True
+    ),
+    _J.RECORDING: StateFacts(_work(_J.RECORDING, Queue.IO), occupies_place=True, holds_space=True),
+    _J.NOTIFY: StateFacts(_work(_J.NOTIFY, Queue.IO), occupies_place=True, holds_space=True),
+    _J.COMPLETED: StateFacts(ended=True, bucket=Bucket.COMPLETED),
+    _J.FAILED: StateFacts(ended=True, bucket=Bucket.FAILED),
+    _J.DELETED: StateFacts(ended=True, bucket=Bucket.DELETED, queued=False),
+}
+
+_ROWS: tuple[Transition[JobState], ...] = (
+    Transition(_J.PENDING, _E.ACQUIRE, _J.ESTIMATING, _W),
+    Transition(_J.PENDING, _E.HOLD, _J.HELD, _W | _O),
+    Transition(_J.PENDING, _E.FAIL, _J.FAILED, _W | _O),
+    Transition(_J.HELD, _E.RELEASE, _J.PENDING, _O),
+    Transition(_J.HELD, _E.DELETE, _J.DELETED, _O),
+    Transition(_J.ESTIMATING, _E.SUCCEED, _J.PROVISIONING, _W),
+    Transition(_J.ESTIMATING, _E.FAIL, _J.FAILED, _O),
+    Transition(_J.PROVISIONING, _E.SUCCEED, _J.DOWNLOADING, _W),
+    Transition(_J.PROVISIONING, _E.FAIL, _J.FAILED, _O, until=1),
+    Transition(_J.PROVISIONING, _E.FAIL, _J.FAILED, _W | _O, since=2),
+    Transition(_J.DOWNLOADING, _E.SUCCEED, _J.PROCESSING, _W),
+    Transition(_J.DOWNLOADING, _E.FAIL, _J.FAILED, _W | _O),
+    Transition(_J.DOWNLOADING, _E.DOWNLOAD_AGAIN, _J.PROVISIONING, _W, since=2),
+    Transition(_J.PROCESSING, _E.SUCCEED, _J.RECORDING, _W),
+    Transition(_J.PROCESSING, _E.FAIL, _J.FAILED, _W | _O),
+    Transition(_J.PROCESSING, _E.DOWNLOAD_AGAIN, _J.PROVISIONING, _W, since=2),
+    Transition(_J.RECORDING, _E.SUCCEED, _J.NOTIFY, _W),
+    Transition(_J.RECORDING, _E.FAIL, _J.FAILED, _W | _O),
+    Transition(_J.NOTIFY, _E.SUCCEED, _J.COMPLETED, _W),
+    Transition(_J.NOTIFY, _E.FAIL, _J.FAILED, _W | _O),
+    Transition(_J.COMPLETED, _E.CLEAN_UP, _J.COMPLETED, _A),
+    Transition(_J.FAILED, _E.RESUME, _J.PENDING, _O, None, refused_after=FailureKind.CONTENT),
+    Transition(_J.FAILED, _E.DELETE, _J.DELETED, _O),
 )
+"""Without the rows that follow from these: where a failed job resumes."""
+
+
+def _room(step: JobState) -> frozenset[Room]:
+    """What a failed job must have of working storage to begin this step; empty: nothing."""
+    facts = _FACTS[step]
+    if facts.fetches and facts.holds_space:
+        return frozenset({Room.KEPT})
+    return frozenset({Room.KEPT, Room.YIELDED}) if facts.reads_content else frozenset()
+
+
+def _resumes() -> Iterator[Transition[JobState]]:
+    """A failed job continues with the step that its last success led to.
+
+    A job whose reservation is gone takes a new one first; what is on the disk is not downloaded again.
+    """
+    for done in _ROWS:
+        step, room = done.target, _room(done.target)
+        if done.event is not _E.SUCCEED or _FACTS[step].ended:
+            continue
+        row = partial(Transition[JobState], _J.FAILED, _E.RESUME, by=_O, after=done.source, until=done.until)
+        if not room:
+            yield row(target=step, since=done.since)
+            continue
+        if done.since == 1:
+            yield replace(row(target=step), until=1)
+        since = max(done.since, 2)
+        yield row(target=step, room=room, since=since)
+        yield row(target=_J.PROVISIONING, room=frozenset(Room) - room, since=since)
+
+
+def _repeats() -> Iterator[Transition[JobState]]:
+    """After a step has succeeded, an operator may name it or a step before it, to do the work again."""
+    onward = {row.source: row for row in _ROWS if row.event in (_E.ACQUIRE, _E.SUCCEED) and row.until is None}
+    since = {step: min(row.since for row in _ROWS if row.source is step) for step in onward}
+    order = [_J.PENDING]
+    while not _FACTS[following := onward[order[-1]].target].ended:
+        order.append(following)
+    for number, after in enumerate(order[1:-1], 1):
+        for step in order[: number + 1]:
+            first = max(2, since[step], since[after])
+            yield Transition(_J.FAILED, _E.RESUME, step, _O, after, room=_room(step), named=True, since=first)
+
+
+JOB: Machine[JobState] = Machine("job", _J.PENDING, _FACTS, (*_ROWS, *_resumes(), *_repeats()))
 
 _SPLIT = Task("batch.split", Queue.SPLIT)
 _REPORT = Task("batch.report", Queue.CONTROL)

@@ -2,7 +2,7 @@
 
 Rule: a process continues with its job, with the record and the lock in hand, if it consumes the messages of
 the next state's queue anyway. The ticket goes through Redis where the worker is stopping or drained, where
-a shared service is out of order, and before the two long states where a more urgent message waits. A job
+a shared service is out of order, and before a long state where a more urgent message waits. A job
 that has to wait (for space, its next try, a host) is handed back by its step, as ever.
 """
 
@@ -11,14 +11,14 @@ from collections.abc import Callable
 import redis
 
 from pipeline.records import Job
-from pipeline.states import JOB, JobState
+from pipeline.states import JOB, JobState, Queue
 from tasks.broker import more_urgent
 from tasks.logs import log
 from tasks.run import Locked
 from tasks.worker_context import WorkerContext
 from zkstate import outages
 
-LONG = frozenset({JobState.DOWNLOADING, JobState.PROCESSING})
+LONG = frozenset(state for state in JOB.working() if JOB.task(state).queue in (Queue.DOWNLOAD, Queue.PROCESS))
 """States whose work may take hours; the others end in less time than a look into Redis is worth."""
 
 Carry = Callable[[Locked[Job], JobState], bool]

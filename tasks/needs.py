@@ -7,7 +7,7 @@ from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import MinterName
 from pipeline.records import Batch, Job
 from pipeline.services import Service
-from pipeline.states import BatchState, JobState
+from pipeline.states import JOB, BatchState, JobState
 from pipeline.upload_url import is_upload
 from tasks.profiles import profile_of
 from tasks.worker_context import WorkerContext
@@ -15,13 +15,14 @@ from zkstate.outage import outage_name
 
 JOB_NEEDS: dict[JobState, frozenset[Service]] = {
     JobState.DOWNLOADING: frozenset({Service.WORKING_STORAGE}),
-    JobState.PROCESSING: frozenset(
-        {Service.WORKING_STORAGE, Service.INVENTORY, Service.IDENTIFIERS, Service.STORAGE}
-    ),
+    JobState.PROCESSING: frozenset({Service.INVENTORY, Service.IDENTIFIERS, Service.STORAGE}),
     JobState.RECORDING: frozenset({Service.INVENTORY}),
     JobState.NOTIFY: frozenset({Service.CALLBACK}),
 }
-"""A state that is not listed needs none, or some only for some jobs: those wait once they met the fault."""
+"""A state that is not listed needs none, or some only for some jobs: those wait once they met the fault.
+
+Whatever reads content needs working storage besides.
+"""
 
 BATCH_NEEDS: dict[BatchState, frozenset[Service]] = {
     BatchState.REPORTING: frozenset({Service.MAIL, Service.INVENTORY}),
@@ -32,6 +33,8 @@ BATCH_NEEDS: dict[BatchState, frozenset[Service]] = {
 def of_job(context: WorkerContext, job: Job) -> Collection[str]:
     """The names of the outages that keep the job from working in its state."""
     needs = JOB_NEEDS.get(job.status.status, frozenset())
+    if JOB.facts[job.status.status].reads_content:
+        needs |= {Service.WORKING_STORAGE}
     by_profile = {Service.IDENTIFIERS: _identifiers, Service.CALLBACK: _callback}
     names = [str(service) for service in needs if service not in by_profile]
     if job.status.status is JobState.DOWNLOADING and is_upload(job.configuration.payload_url):

@@ -4,13 +4,13 @@ from datetime import UTC, datetime
 
 from pipeline.deployment import Deployment
 from pipeline.services import Service
-from pipeline.states import Bucket, JobState
+from pipeline.states import JOB, Bucket, JobState
 from zkstate import codec, counters, listings, paths
 from zkstate.errors import Contended
 from zkstate.session import Session
 from zkstate.transaction import Put, Role, commit
 
-_AFTER_STORING = (JobState.RECORDING, JobState.NOTIFY, JobState.COMPLETED)
+_AFTER_STORING = (*JOB.after(JobState.PROCESSING), JobState.COMPLETED)
 
 
 class RecordDeployment:

@@ -7,6 +7,7 @@ by state costs one listing for each folder. A listing of 100,000 names is some 2
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 
 from pipeline.records import Job
 from pipeline.states import JOB, Bucket, JobState
@@ -56,8 +57,9 @@ def completed_jobs(session: Session) -> list[str]:
 
 
 def recorded_jobs(session: Session) -> list[str]:
-    """The ids of the jobs whose version is in the inventory: those in notify, and completed ones."""
-    return sorted({*completed_jobs(session), *_ids_in_queue(session, JobState.NOTIFY)})
+    """The ids of the jobs whose version is in the inventory: in a step after recording, or completed."""
+    later = (_ids_in_queue(session, state) for state in JOB.after(JobState.RECORDING))
+    return sorted({*completed_jobs(session), *chain.from_iterable(later)})
 
 
 def failed_jobs(session: Session) -> list[str]:

@@ -5,11 +5,20 @@ changed. Such a job is not downloaded again; its version is verified and recorde
 neither named, nor processed, nor resumed before, and lost no worker in processing, asks no server.
 """
 
+from collections.abc import Callable
+from itertools import takewhile
+
 from pipeline.files import StoredVersion
 from pipeline.names import NotAnArk, spellings
+from pipeline.outcome import Done, system
 from pipeline.records import HistoryEntry, Job
-from pipeline.states import JobState
+from pipeline.states import Event, JobState
 from pipeline.steps.context import StepContext
+from pipeline.working_storage import mount
+from pipeline.working_storage.workspace import ContentGone
+
+DOWNLOADS_AGAIN = 3
+"""Times that content that is gone from working storage is downloaded again, without an operator."""
 
 
 def find(job: Job, context: StepContext) -> StoredVersion | None:
@@ -40,6 +49,31 @@ def is_of(job: Job, version: StoredVersion) -> bool:
 
 def message(version: StoredVersion) -> str:
     return f"nothing is fetched: the job has stored version {version.number} of {version.ark} before"
+
+
+def pass_on(version: StoredVersion) -> Done:
+    return Done(message=message(version))
+
+
+def without_content(
+    job: Job, context: StepContext, gone: ContentGone, keep: Callable[[StoredVersion], Done] = pass_on
+) -> Done:
+    """The end of a step whose content is gone: `keep` the version that is stored, or download again."""
+    mount.require(context.settings, context.job_record.working_storage)
+    earlier = look(job, context)
+    return _download_again(job, gone) if earlier is None else keep(earlier)
+
+
+def _download_again(job: Job, gone: ContentGone) -> Done:
+    """Back to an earlier step; StepFailed(system) if that did not help, until an operator resumes the job."""
+    events = [entry.event for entry in job.history if entry.event in (Event.DOWNLOAD_AGAIN, Event.RESUME)]
+    again = len(list(takewhile(Event.DOWNLOAD_AGAIN.__eq__, reversed(events))))
+    if again >= DOWNLOADS_AGAIN:
+        raise system(
+            f"the content was downloaded {again + 1} times and is gone again ({gone}): see who removes files "
+            "from working storage, then resume the job"
+        )
+    return Done(event=Event.DOWNLOAD_AGAIN, message=f"the content is downloaded again: {gone}")
 
 
 def _may_be_stored(job: Job, context: StepContext) -> bool:

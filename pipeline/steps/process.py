@@ -8,7 +8,6 @@ job: once it is there, the content is not read any more.
 
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import takewhile
 
 from pipeline import names
 from pipeline.decoding.calls import Statements, read_statements
@@ -21,18 +20,13 @@ from pipeline.outcome import Done, ServiceDown, StepFailed, content, system
 from pipeline.preservation.rebuild import require_as_sent
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, PayloadType, SubmissionMode, now
-from pipeline.states import Event
 from pipeline.steps import earlier_version
 from pipeline.steps.context import StepContext
 from pipeline.steps.identity import Identity, check_consent, identify, recall
 from pipeline.steps.system_files import ERC_PATH, compose_all
 from pipeline.storage.base import StoreRequest
-from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import full_waits
 from pipeline.working_storage.workspace import ContentGone, DownloadedFile, Workspace, write_stored
-
-DOWNLOADS_AGAIN = 3
-"""Times that content that is gone from working storage is downloaded again, without an operator."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +50,7 @@ def work(job: Job, context: StepContext) -> Done:
     try:
         return _process(job, context)
     except ContentGone as gone:
-        mount.require(context.settings, context.job_record.working_storage)
-        earlier = earlier_version.look(job, context)
-        return _download_again(job, gone) if earlier is None else _keep(job, context, earlier)
+        return earlier_version.without_content(job, context, gone, partial(_keep, job, context))
 
 
 def _process(job: Job, context: StepContext) -> Done:
@@ -97,18 +89,6 @@ def _read_content(job: Job, context: StepContext) -> _Content:
         with full_waits("noting the digests that the content declares"):
             workspace.write_downloaded(with_digests)
     return _Content(workspace, with_digests, files, statements, local_id)
-
-
-def _download_again(job: Job, gone: ContentGone) -> Done:
-    """Back to an earlier step; StepFailed(system) if that did not help, until an operator resumes the job."""
-    events = [entry.event for entry in job.history if entry.event in (Event.DOWNLOAD_AGAIN, Event.RESUME)]
-    again = len(list(takewhile(Event.DOWNLOAD_AGAIN.__eq__, reversed(events))))
-    if again >= DOWNLOADS_AGAIN:
-        raise system(
-            f"the content was downloaded {again + 1} times and is gone again ({gone}): see who removes files "
-            "from working storage, then resume the job"
-        )
-    return Done(event=Event.DOWNLOAD_AGAIN, message=f"the content is downloaded again: {gone}")
 
 
 def _store_once(job: Job, context: StepContext, submitted: _Content, identity: Identity) -> Done:

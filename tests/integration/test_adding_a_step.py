@@ -6,78 +6,66 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from tasks import stores
+from tests.servers.http_source import HttpSource
 from tests.support import planting
+from tests.support.fleet import LIMIT, batch_ended, environment, fleet, wait_for
+from zkstate import batches, paths
 from zkstate.session import connect
+
+pytestmark = pytest.mark.timeout(400)  # unit tests of the copy, and a fleet
 
 PROJECT = Path(__file__).parent.parent.parent
 PAGE = PROJECT / "docs" / "adding-a-step.md"
-CODE = ("pipeline", "zkstate", "tasks", "operations", "celeryconfig.py", "tests")
-NEW = "indexing"
+NOT_COPIED = (".git", ".venv", "var", ".*_cache", "__pycache__")
+NEW = "scanning"
+VIRUS = rb"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"
 
-RUN = """
-import json, sys
-from pipeline.settings import Settings
-from pipeline.states import JOB, Event, JobState
-from tasks import app, job
-from tests.support import planting
-from zkstate import jobs, queue, record
-from zkstate.audit import audit
-from zkstate.session import connect
-
-settings = Settings()
-left_behind = sys.argv[1:]
-context = app.make_context(settings)
-
-def proceed(found):
-    "Take a job to its end: the new step by the worker's own code, the others by their moves alone."
-    if found.status.status is JobState.FAILED:
-        found = planting.apply_event(session, found, Event.RESUME)
-    while found.status.status in JOB.working():
-        if found.status.status is JobState.INDEXING:
-            job.run(context, record.ticket(found))
-            found = jobs.load(session, found.jid)
-        else:
-            pending = found.status.status is JobState.PENDING
-            found = planting.apply_event(session, found, Event.ACQUIRE if pending else Event.SUCCEED)
-    return found
-
-with connect(settings) as session:
-    before = [str(finding) for finding in audit(session)]
-    new = planting.one_job(session)
-    ended = [proceed(jobs.load(session, jid)) for jid in (new.jid, *left_behind)]
-    print(json.dumps({
-        "version": JOB.version,
-        "route": context.app.conf.task_routes[JOB.task(JobState.INDEXING).name]["queue"],
-        "registered": JOB.task(JobState.INDEXING).name in context.app.tasks,
-        "queued": queue.counts(session)[JobState.INDEXING],
-        "audit": before + [str(finding) for finding in audit(session)],
-        "ended": [
-            {
-                "state": done.status.status,
-                "states": [entry.state for entry in done.history],
-                "versions": sorted({entry.table for entry in done.history}),
-                "messages": [entry.message for entry in done.history if "search index" in entry.message],
-            }
-            for done in ended
-        ],
-    }))
-"""
+TESTS = (
+    *("states", "chaos_checker", "docs", "json_page", "man_page", "web_routes", "pages_static", "ribbon"),
+    *("records", "cli_words", "monitoring"),
+)
+"""Unit tests that have to do with states or with the generated pages."""
 
 
-def apply_page(checkout: Path) -> None:
+@dataclass(frozen=True)
+class NewRelease:
+    """The copy with the new step."""
+
+    folder: Path
+
+    def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        usual = {name: value for name, value in os.environ.items() if not name.startswith("ARKLINE_")}
+        path = os.pathsep.join((str(Path(sys.executable).parent), usual["PATH"]))
+        return subprocess.run(
+            words,
+            cwd=self.folder,
+            env={**usual, "PATH": path, "PYTHONPATH": str(self.folder), **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def arkline(self, settings: Settings, *words: str, code: int = 0) -> str:
+        done = self.run(sys.executable, "-m", "arkline", *words, **environment(settings))
+        assert done.returncode == code, (words, done)
+        return done.stdout
+
+
+def apply_diffs(folder: Path) -> None:
     """Apply every diff of the page; the lines that a diff names have to be there, once."""
     diffs = re.findall(r"```diff\n--- (\S+)\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(diffs) == 7
+    assert len(diffs) == PAGE.read_text().count("```diff")
     for name, diff in diffs:
-        file = checkout / name
+        file = folder / name
         lines = diff.splitlines(keepends=True)
         old = "".join(line[1:] or "\n" for line in lines if line[0] in " -")
         new = "".join(line[1:] or "\n" for line in lines if line[0] in " +")
@@ -86,59 +74,77 @@ def apply_page(checkout: Path) -> None:
         file.write_text(text.replace(old, new) if old else new)
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    folder = tmp_path / "checkout"
-    folder.mkdir()
-    for name in CODE:
-        source = PROJECT / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, folder / name)
-    apply_page(folder)
-    return folder
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewRelease]:
+    folder = tmp_path_factory.mktemp("release") / "checkout"
+    shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns(*NOT_COPIED))
+    apply_diffs(folder)
+    yield NewRelease(folder)
+    shutil.rmtree(folder)
 
 
-def run_new_release(checkout: Path, settings: Settings, left_behind: list[str]) -> dict[str, Any]:
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("ARKLINE_")},
-        "PYTHONPATH": str(checkout),
-        "ARKLINE_ZK_HOSTS": settings.zk_hosts,
-        "ARKLINE_ZK_ROOT": settings.zk_root,
-        "ARKLINE_BROKER_URL": settings.broker_url,
-        "ARKLINE_BROKER_PREFIX": settings.broker_prefix,
-        "ARKLINE_HOME": str(settings.home),
-        "ARKLINE_PROFILES": str(settings.profiles),
-    }
-    command = [sys.executable, "-c", RUN, *left_behind]
-    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+def test_the_page_leaves_no_test_and_no_check_that_fails(release: NewRelease) -> None:
+    (commands,) = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+    written = release.run("bash", "-e", "-c", commands)
+    assert (written.returncode, written.stdout) == (0, ""), written.stderr
+    for name in ("docs/states.md", "docs/api/openapi.json", "entrypoints/cli/arkline.1"):
+        assert NEW in (release.folder / name).read_text(), name
+
+    for check in (("ruff", "check"), ("ruff", "format", "--check"), ("lint-imports",)):
+        done = release.run(*check)
+        assert done.returncode == 0, done.stdout
+    tests = (f"tests/unit/test_{name}.py" for name in TESTS)
+    done = release.run(sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *tests)
+    assert done.returncode == 0, done.stdout[-5000:]
 
 
-def test_jobs_of_both_releases_go_through_a_step_added_as_the_page_says(
-    settings: Settings, checkout: Path
+def history(release: NewRelease, settings: Settings, jid: str) -> list[tuple[str, str]]:
+    """The states of the job and their messages, as the new release tells them."""
+    told = json.loads(release.arkline(settings, "timeline", jid, "--json"))
+    return [(step["state"], step["message"]) for step in told["steps"]]
+
+
+def test_a_worker_takes_jobs_of_both_releases_through_the_new_step(
+    settings: Settings, release: NewRelease
 ) -> None:
-    with connect(settings) as session:
+    with HttpSource() as source, connect(settings) as session:
         stores.compare(session, settings)  # gives the three stores their deployment id
-        completed = planting.job_in(session, JobState.COMPLETED, JobState.NOTIFY)
-        recording = planting.job_in(session, JobState.RECORDING, JobState.PROCESSING)
-        notify = planting.job_in(session, JobState.NOTIFY, JobState.RECORDING)
-        failed = planting.apply_event(session, planting.job_in(session, JobState.NOTIFY), Event.FAIL)
+        clean, infected = source.put("/clean.txt", b"content"), source.put("/virus.txt", VIRUS)
+        facts = {"working": settings.working, "payload_url": clean, "payload_name": "clean.txt"}
+        before = planting.job_in(session, JobState.DOWNLOADING, JobState.PROVISIONING, **facts)
+        after = planting.job_in(session, JobState.NOTIFY, JobState.RECORDING, **facts)
+        failed = planting.job_in(session, JobState.PROCESSING, JobState.DOWNLOADING, **facts)
+        failed = planting.apply_event(session, failed, Event.FAIL)
+        with fleet(settings, release.folder) as started:
+            started.worker()
+            started.beat()
+            new, refused = (
+                release.arkline(settings, "submit", url, "--profile", "demo").split()[0]
+                for url in (clean, infected)
+            )
+            release.arkline(settings, "resume", failed.jid)
+            for bid in (new, refused, before.bid, after.bid):
+                batch_ended(session, bid)
+            status = paths.job_status(failed.jid)
+            wait_for(session, status, lambda: b'"completed"' in session.get(status)[0], LIMIT, lambda: status)
+            stored, virus = (batches.all_jobs(session, bid)[0] for bid in (new, refused))
+            release.arkline(settings, "resume", virus, "--from", NEW)
 
-    result = run_new_release(checkout, settings, [job.jid for job in (completed, recording, notify, failed)])
+        told = {
+            jid: history(release, settings, jid) for jid in (stored, virus, before.jid, after.jid, failed.jid)
+        }
+        audited = json.loads(release.arkline(settings, "audit", "--json", code=1))
 
-    assert result["audit"] == []
-    assert (result["version"], result["route"], result["registered"], result["queued"]) == (3, "io", True, 0)
-    assert [ended["state"] for ended in result["ended"]] == ["completed"] * 5
-    new, old, through, after, resumed = result["ended"]
-    assert [state for state in new["states"] if state in ("recording", NEW, "notify")] == [
-        "recording",
-        NEW,
-        "notify",
-    ]
-    assert new["messages"] == ["jid0000000005 is in the search index"]
-    assert old["versions"] == [1, 2]  # the creation of a job is no move
-    assert [NEW in job["states"] for job in (old, through, after, resumed)] == [False, True, False, True]
+    assert audited["findings"] == []  # the planted job after the step is in neither store
+    assert {finding["jid"] for finding in audited["stores"]} == {after.jid}
+
+    path = [state for state, _ in told[stored]]
+    assert path[path.index(NEW) - 1 : path.index(NEW) + 2] == ["downloading", NEW, "processing"]
+    assert ("processing", "files without a virus: 1") in told[stored]
+    assert ("failed", "'virus.txt' has a virus: remove the file, then submit again") in told[virus]
+    assert [state for state, _ in told[before.jid]].count(NEW) == 1
+    assert NEW not in [state for state, _ in told[after.jid]]
+    resumed = [state for state, _ in told[failed.jid]]
+    again = resumed[resumed.index("failed") :]  # nothing was on the disk
+    assert again[:5] == ["failed", NEW, "provisioning", "downloading", NEW]

@@ -43,6 +43,8 @@ class Fleet:
     running: list[Process] = field(default_factory=list)
     extra: dict[str, str] = field(default_factory=dict)
     """Further variables of the processes that are started from now on."""
+    code: Path = PROJECT
+    """The folder of the release that runs."""
 
     def start(self, name: str, *arguments: str, wait: bool = True) -> Process:
         ready = self.folder / f"{name}.ready"
@@ -55,9 +57,9 @@ class Fleet:
                 **environment(self.settings),
                 **self.extra,
                 "ARKLINE_READY_FILE": str(ready),
-                "PYTHONPATH": str(PROJECT),
+                "PYTHONPATH": str(self.code),
             },
-            folder=PROJECT,
+            folder=self.code,
             stop_seconds=20,
         )
         process = Process(command)
@@ -93,8 +95,8 @@ class Fleet:
 
 
 @contextmanager
-def fleet(settings: Settings) -> Iterator[Fleet]:
-    found = Fleet(settings, settings.home / "fleet")
+def fleet(settings: Settings, code: Path = PROJECT) -> Iterator[Fleet]:
+    found = Fleet(settings, settings.home / "fleet", code=code)
     try:
         yield found
     except BaseException:

@@ -158,9 +158,9 @@ def any_way_to(state: JobState) -> tuple[Transition[JobState], ...]:
     raise AssertionError(f"no way leads to {state}")
 
 
-def job_in(session: Session, state: JobState, last: JobState | str | None = "any") -> Job:
+def job_in(session: Session, state: JobState, last: JobState | str | None = "any", **changes: object) -> Job:
     way = any_way_to(state) if last == "any" else way_to(state, last)  # type: ignore[arg-type]
-    job = one_job(session)
+    job = one_job(session, **changes)
     for row in way:
         job = apply_event(session, job, row.event)
     return job

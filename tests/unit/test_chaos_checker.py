@@ -35,6 +35,10 @@ def history(*states: JobState) -> tuple[HistoryEntry, ...]:
     return tuple(entries)
 
 
+def until(state: JobState) -> tuple[JobState, ...]:
+    return tuple(each for each in JOB.working()[1:] if each not in JOB.after(state))
+
+
 def job(number: int, state: JobState, path: str, entries: tuple[HistoryEntry, ...], **facts: object) -> Job:
     made = records.a_job(number, state, payload_url=f"http://127.0.0.1:1{path}", **facts)
     return made.model_copy(update={"history": entries})
@@ -43,7 +47,7 @@ def job(number: int, state: JobState, path: str, entries: tuple[HistoryEntry, ..
 def clean() -> FinalState:
     """One object stored and one refused, as it should be."""
     whole = history(*JOB.working()[1:], JobState.COMPLETED)
-    broken = history(JobState.ESTIMATING, JobState.PROVISIONING, JobState.DOWNLOADING, JobState.FAILED)
+    broken = history(*until(JobState.DOWNLOADING), JobState.FAILED)
     report = StatusReport(failed_jobs=(B,), successful_jobs=(A,))
     batch = records.a_batch(BatchState.FAILED, report)
     return FinalState(
@@ -383,7 +387,7 @@ def test_two_jobs_of_one_local_id_are_two_versions_of_one_object() -> None:
 def test_the_table_itself_decides_which_history_is_legal() -> None:
     final = clean()
     resumed = (
-        *history(*JOB.working()[1:6], JobState.FAILED),
+        *history(*until(JobState.RECORDING), JobState.FAILED),
         HistoryEntry(state=JobState.RECORDING, event=Event.RESUME),
         *history(*JOB.working()[1:], JobState.COMPLETED)[-2:],
     )

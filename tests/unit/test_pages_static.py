@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from entrypoints.web import pages
+from pipeline.states import BATCH, JOB
 
 WEB = Path(pages.__file__).parents[1]
 TEMPLATES = sorted((WEB / "templates").glob("*.html"))
@@ -47,6 +48,11 @@ def test_every_button_that_acts_shows_its_command_and_its_request(template: Path
 def test_the_forms_that_act_are_recognised() -> None:
     forms = [form for path in TEMPLATES for form in ACTING.finditer(path.read_text())]
     assert len(forms) >= 8
+
+
+@pytest.mark.parametrize("state", [*JOB.states(), *BATCH.states()])
+def test_every_state_has_a_colour(state: str) -> None:
+    assert re.search(rf"\.is-{state}\b[^{{]*{{ --mark: var\(", (WEB / "static" / "board.css").read_text())
 
 
 def test_a_page_loads_nothing_from_another_host() -> None:

@@ -48,17 +48,21 @@ def outside(machine: Machine[S]) -> Iterator[tuple[Machine[S], S, Event]]:
             yield machine, state, event
 
 
-def test_a_job_without_faults_visits_the_working_states_in_order() -> None:
+def test_a_job_without_faults_visits_the_working_states_in_the_order_of_their_definition() -> None:
     assert tuple(happy_path(JOB)) == (*JOB.working(), JobState.COMPLETED)
-    assert JOB.working() == (
-        JobState.PENDING,
-        JobState.ESTIMATING,
-        JobState.PROVISIONING,
-        JobState.DOWNLOADING,
-        JobState.PROCESSING,
-        JobState.RECORDING,
-        JobState.NOTIFY,
-    )
+    assert JOB.working() == tuple(state for state in JobState if JOB.facts[state].task)
+
+
+def test_a_step_reads_content_after_it_was_downloaded_and_before_it_is_recorded() -> None:
+    reading = set(JOB.where(lambda facts: facts.reads_content))
+
+    assert JobState.PROCESSING in reading
+    assert reading <= set(JOB.after(JobState.DOWNLOADING)) - {JobState.RECORDING, JobState.NOTIFY}
+
+
+@pytest.mark.parametrize("state", JOB.where(lambda facts: facts.reads_content))
+def test_a_job_whose_content_is_gone_goes_back_to_where_it_gets_room(state: JobState) -> None:
+    assert JOB.next(state, Event.DOWNLOAD_AGAIN) is JobState.PROVISIONING
 
 
 def test_a_batch_without_faults_is_split_reported_and_completed() -> None:
@@ -158,20 +162,15 @@ def test_a_failed_job_cannot_be_resumed_from_a_step_that_it_did_not_reach(last: 
             JOB.next(JobState.FAILED, Event.RESUME, last, named=step)
 
 
-@pytest.mark.parametrize(
-    ("last", "room", "target"),
-    [
-        (JobState.PROVISIONING, Room.YIELDED, JobState.PROVISIONING),
-        (JobState.PROVISIONING, Room.EMPTY, JobState.PROVISIONING),
-        (JobState.DOWNLOADING, Room.YIELDED, JobState.PROCESSING),
-        (JobState.DOWNLOADING, Room.EMPTY, JobState.PROVISIONING),
-        (JobState.PROCESSING, Room.EMPTY, JobState.RECORDING),
-        (JobState.RECORDING, Room.EMPTY, JobState.NOTIFY),
-    ],
-)
-def test_a_job_that_needs_room_again_resumes_where_it_gets_a_reservation(
-    last: JobState, room: Room, target: JobState
-) -> None:
+@pytest.mark.parametrize("room", [Room.YIELDED, Room.EMPTY])
+@pytest.mark.parametrize("last", JOB.working()[1:-1])
+def test_a_job_that_needs_room_again_resumes_where_it_gets_a_reservation(last: JobState, room: Room) -> None:
+    following = JOB.next(last, Event.SUCCEED)
+    needs_room = following is JobState.DOWNLOADING or (
+        room is Room.EMPTY and JOB.facts[following].reads_content
+    )
+    target = JobState.PROVISIONING if needs_room else following
+
     assert JOB.next(JobState.FAILED, Event.RESUME, last, room=room) is target
 
 

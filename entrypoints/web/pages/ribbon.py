@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from operations.job_view import Step
-from pipeline.states import JobState
+from pipeline.states import JOB, JobState
 
 WIDTH = 1000
 """Units of the drawing's width."""
@@ -19,7 +19,7 @@ WIDTH = 1000
 NARROWEST = 6
 """Units of the shortest segment: a state of some milliseconds must be visible."""
 
-WAITING = frozenset({JobState.PENDING, JobState.HELD, JobState.PROVISIONING})
+WAITING = frozenset(JOB.where(lambda facts: not facts.occupies_place and not facts.ended))
 """States in which nobody works on the job; drawn hatched."""
 
 
