@@ -54,6 +54,7 @@ class Reason(Documented):
     NO_BEAT = "no-beat", "No beat is running, so scheduled work has stopped."
     RECORD_OUTDATED = "record-outdated", "The record was restored from an older backup: nothing is processed."
     RECORD_FOREIGN = "record-foreign", "The record is not that of the storage root and the inventory."
+    RECORD_LIMIT = "record-limit", "ZooKeeper accepts smaller changes than arkline may make."
     # stored objects
     FIXITY_DAMAGED = "fixity-damaged", "A fixity check found damage in storage."
     FIXITY_OVERDUE = "fixity-overdue", "Stored files were not read again within their period."

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from operations.facts import REASON_OF_WAIT, Obstacle, Reason
 from operations.fleet import Fleet, broker_address
+from operations.hosts import HostView, waiting_hosts
 from operations.record_fault import RecordFault, record_fault
 from operations.record_memory import RecordMemory
 from pipeline.errors import Action, Documented, Remedy
@@ -14,11 +15,12 @@ from pipeline.records import Record
 from pipeline.services import Service
 from pipeline.states import JOB, JobState
 from pipeline.waits import WaitKind
-from zkstate import activity, host_back_off, outages
+from zkstate import activity, outages
 from zkstate.activity import Active
 from zkstate.fixity import FixityStatus
 from zkstate.holds import Hold
 from zkstate.session import Session
+from zkstate.transaction import TRANSACTION_LIMIT, takes_largest
 
 FAULTS = 5
 """Different faults that are named; `waiting` counts all jobs that wait for a retry."""
@@ -85,6 +87,8 @@ class FleetHealth(Record):
     """The process that does scheduled work; empty if none runs."""
     waiting: dict[Reason, int]
     """Jobs and batches that have not ended, by what they wait for."""
+    hosts: tuple[HostView, ...] = ()
+    """The sources to which no request is sent now."""
     outages: tuple[OutageView, ...]
     faults: tuple[Fault, ...]
     record_fault: RecordFault | None = None
@@ -106,7 +110,8 @@ def fleet_health(
     """
     pause, held = stops.get(""), [name for name in stops if name]
     active = (*activity.active_jobs(session, counts), *activity.active_batches(session))
-    waiting = _waiting(session, active, counts, pause)
+    hosts = waiting_hosts(session, _at_hosts(active))
+    waiting = _waiting(active, counts, pause, {view.host for view in hosts})
     faults = _faults(active)
     down = _outages(session)
     wrong = record_fault(session, fleet.settings)
@@ -115,7 +120,7 @@ def fleet_health(
         *_of_fleet(fleet, waiting),
         *((Problem(reason=Reason.QUEUE_PAUSED),) if pause else ()),
         *(Problem(reason=Reason.COLLECTION_ON_HOLD, waits_for=name) for name in held),
-        *_of_record(memory),
+        *_of_record(session, memory),
         *(
             Problem(reason=Reason.SERVICE_DOWN, waits_for=outage.name)
             for outage in down
@@ -134,6 +139,11 @@ def fleet_health(
             *((Remedy(Action.UNPAUSE),) if pause else ()),
             *(Remedy(Action.RELEASE_COLLECTION, name) for name in held),
             *((Remedy(Action.CLEAN_UP),) if memory.full else ()),
+            *(
+                (Remedy(Action.RAISE_LIMIT),)
+                if any(problem.reason is Reason.RECORD_LIMIT for problem in problems)
+                else ()
+            ),
             *((Remedy(Action.FIXITY_REPORT),) if stored.damaged else ()),
             *((Remedy(Action.CHECK_FIXITY), Remedy(Action.RAISE_FIXITY_RATE)) if stored.overdue else ()),
         ),
@@ -145,6 +155,7 @@ def fleet_health(
         zookeeper=fleet.settings.zk_hosts,
         beat=fleet.beat,
         waiting=waiting,
+        hosts=hosts,
         outages=down,
         faults=faults,
         record_fault=wrong,
@@ -176,7 +187,10 @@ def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterable[Problem]:
         yield Problem(**dict(obstacle), stops_all=stops_all)
 
 
-def _of_record(memory: RecordMemory) -> Iterable[Problem]:
+def _of_record(session: Session, memory: RecordMemory) -> Iterable[Problem]:
+    if not takes_largest(session):
+        size = f"{TRANSACTION_LIMIT:,} bytes"
+        yield Problem(reason=Reason.RECORD_LIMIT, waits_for=session.hosts, message=size)
     if memory.full:
         yield Problem(reason=Reason.RECORD_FULL, waits_for=f"{memory.accepted_jobs:,}")
 
@@ -198,11 +212,15 @@ def _queue(fleet: Fleet, name: str) -> QueueHealth:
     )
 
 
+def _at_hosts(active: Iterable[Active]) -> Counter[str]:
+    """How many jobs and batches were handed back until a source may be asked again, by its host."""
+    waits = (job.waits_for for job in active if job.waits_for is not None)
+    return Counter(wait.name for wait in waits if wait.kind == WaitKind.HOST)
+
+
 def _waiting(
-    session: Session, active: Sequence[Active], counts: dict[JobState, int], pause: Hold | None
+    active: Sequence[Active], counts: dict[JobState, int], pause: Hold | None, paused: Container[str]
 ) -> dict[Reason, int]:
-    hosts = {job.waits_for.name for job in active if job.waits_for and job.waits_for.kind == WaitKind.HOST}
-    paused = {host for host in hosts if host and host_back_off.pause_by_own_clock(session, host).left}
     waiting = Counter(_reason(job, paused) for job in active)
     dispatched = sum(1 for job in active if job.state == JobState.PENDING and job.id.startswith("jid"))
     line = Reason.QUEUE_PAUSED if pause else Reason.WAITING_FOR_TURN

@@ -1,6 +1,6 @@
 """The sources that the fleet knows at the moment: who is asked to wait, and how many connections are open."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
@@ -19,6 +19,10 @@ class HostView(Record):
     """No request is sent before: the host asked clients to slow down, or does not answer."""
     unanswered: int = 0
     """Requests in a row that got no answer."""
+    cause: str = ""
+    """What the host answered when it asked clients to wait, or why it does not answer; empty if not known."""
+    jobs: int | None = None
+    """Jobs and batches that were handed back until then; None where they were not counted."""
     connections: int = 0
     """Of the whole fleet."""
 
@@ -29,14 +33,20 @@ def known_hosts(session: Session) -> tuple[HostView, ...]:
     return tuple(sorted(views, key=lambda view: (view.waits_until is None, view.host)))
 
 
-def waiting_hosts(session: Session) -> tuple[HostView, ...]:
-    """The hosts to which no request is sent now, by name; one read for each host, two if it waits."""
-    waiting = (_view(session, host, pause) for host, pause in _pauses(session) if pause.left)
-    return tuple(sorted(waiting, key=lambda view: view.host))
+def waiting_hosts(session: Session, jobs: Mapping[str, int] | None = None) -> tuple[HostView, ...]:
+    """The hosts to which no request is sent now, by name; one read for each host, two if it waits.
+
+    `jobs`: how many jobs and batches wait for each of them; these hosts are among those that are read.
+    """
+    views = [_view(session, host, pause) for host, pause in _pauses(session, jobs or ()) if pause.left]
+    if jobs is not None:
+        views = [view.model_copy(update={"jobs": jobs.get(view.host, 0)}) for view in views]
+    return tuple(sorted(views, key=lambda view: view.host))
 
 
-def _pauses(session: Session) -> Iterator[tuple[str, Pause]]:
-    for host in islice(host_back_off.known(session), LISTED):
+def _pauses(session: Session, first: Iterable[str] = ()) -> Iterator[tuple[str, Pause]]:
+    known = dict.fromkeys((*filter(None, first), *host_back_off.known(session)))
+    for host in islice(known, LISTED):
         yield host, host_back_off.pause_by_own_clock(session, host)
 
 
@@ -45,5 +55,6 @@ def _view(session: Session, host: str, pause: Pause) -> HostView:
         host=host,
         waits_until=datetime.now(UTC) + timedelta(seconds=pause.left) if pause.left else None,
         unanswered=pause.unanswered,
+        cause=pause.cause if pause.left else "",
         connections=len(host_connections.holders(session, host)),
     )

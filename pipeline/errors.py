@@ -59,6 +59,11 @@ class Action(Documented):
         "Start ZooKeeper, or restore the network to it (runbook: ZooKeeper was unreachable). Nothing is "
         "lost: jobs continue by themselves.",
     )
+    RAISE_LIMIT = (
+        "raise-limit",
+        "Start every ZooKeeper server with -Djute.maxbuffer=1048575 (ZooKeeper's default) or more, then "
+        "resume what failed.",
+    )
     FIX_BROKER = (
         "fix-broker",
         "Have Redis accept writes, as its message says: end its replication (replicaof no one), raise its "

@@ -44,7 +44,7 @@ class BackOff(Record):
     since_ms: int = 0
     """When the first of these got none, by the server's clock."""
     cause: str = ""
-    """Why the last of these got none, as a message says it."""
+    """Why the last of these got none, or what the host answered when it requested the pause."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Pause:
     since_ms: int = 0
 
 
-def begin(session: Session, host: str, seconds: float) -> None:
+def begin(session: Session, host: str, seconds: float, cause: str = "") -> None:
     """Have the fleet send no request to the host for `seconds`, unless it waits as long already."""
     path = paths.host(host)
     session.ensure_node(path)
@@ -70,7 +70,7 @@ def begin(session: Session, host: str, seconds: float) -> None:
     with locks.single_flight(session, f"back-off-{host}") as clock:
         # another worker that writes just now was asked by the host at the same moment
         if clock is not None and seconds_left(session, host, clock) < asked:
-            data = codec.encode(BackOff(seconds=asked))
+            data = codec.encode(BackOff(seconds=asked, cause=cause))
             try:
                 session.ask(session.zk.set_async, path, data)
             except NoNodeError:

@@ -76,8 +76,8 @@ class FleetHostLimiter:
         self._opened.setdefault(host, self._opened[start])
         self._wait_out_back_off(host, self._opened[start], attempt)
 
-    def back_off(self, host: str, seconds: float) -> None:
-        host_back_off.begin(self._session, host, seconds)
+    def back_off(self, host: str, seconds: float, cause: str = "") -> None:
+        host_back_off.begin(self._session, host, seconds, cause)
 
     def no_answer(self, host: str, cause: str) -> None:
         self._probing.discard(host)

@@ -19,7 +19,7 @@ from kazoo.exceptions import (
 )
 from kazoo.security import ACL
 
-from pipeline.errors import ArklineError
+from pipeline.errors import Action, ArklineError, Remedy
 from zkstate import multi_request
 from zkstate.client import root_prefix, whole_path
 from zkstate.errors import (
@@ -183,7 +183,7 @@ def settle(session: Session, sent: Sent) -> list[Any]:
                 f"ZooKeeper at {session.hosts} ends the connection on a request of {sent.size:,} bytes, and "
                 f"arkline's have up to {TRANSACTION_LIMIT:,}: start every server with "
                 f"-Djute.maxbuffer={DEFAULT_BUFFER} (ZooKeeper's default) or more, then resume what failed"
-            ) from error
+            ).with_remedies(Remedy(Action.RAISE_LIMIT)) from error
         raise Ambiguous(f"ZooKeeper at {session.hosts} did not confirm a change") from error
     refused = _first_refusal(results)
     if refused is not None:
@@ -191,6 +191,19 @@ def settle(session: Session, sent: Sent) -> list[Any]:
         operation = next(islice(_singles(sent.operations), position, None))
         raise _refusal(operation, reason) from reason
     return results
+
+
+def takes_largest(session: Session) -> bool:
+    """False if the server of this session ends the connection on the largest transaction.
+
+    Asked once for each connection, since servers differ, by a request that changes nothing.
+    """
+    key, connection = "takes-largest", session.connections
+    known = session.remembered.get(key)
+    if not isinstance(known, tuple) or known[0] != connection:
+        known = connection, not session.refuses_size(TRANSACTION_LIMIT)
+        session.remembered[key] = known
+    return bool(known[1])
 
 
 def _singles(operations: Sequence[Operation]) -> Iterator[Single]:

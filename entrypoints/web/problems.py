@@ -41,7 +41,7 @@ from pipeline.uploads.layout import (
 )
 from tasks.logs import log
 from zkstate.batches import KeyReused
-from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, Stale, TooBig
+from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, ServerLimit, Stale, TooBig
 
 MEDIA_TYPE = "application/problem+json"
 TYPES = "/v1/errors/"
@@ -77,6 +77,7 @@ STATUSES: Mapping[type[ArklineError], int] = {
     UploadRefused: 422,
     UploadBusy: 423,
     UploadsFull: 507,
+    ServerLimit: 507,
     DamagedObject: 500,
     Corrupt: 500,
     ArklineError: 500,

@@ -30,10 +30,10 @@ from pipeline.sources.part import Origin, Part, open_part, origin_of
 from pipeline.sources.request_clock import RequestClock
 from pipeline.sources.response import (
     body_chunks,
-    busy_host,
     content_length,
     encoded,
     refuse_encoded,
+    request_of_pause,
     require_status,
     send,
     source_size,
@@ -79,7 +79,7 @@ class HttpFetcher:
         """Shared by the fetchers of a process. A connection is reused for the same sources alone."""
         self._sources = sources
         self._uploads = UploadedSource(settings.uploads_folder)
-        self._busy_hosts: set[str] = set()
+        self._request_of_pauses: set[str] = set()
         """Hosts that requested a pause instead of returning a size: their sizes are not requested again."""
 
     def limited_by(
@@ -115,19 +115,19 @@ class HttpFetcher:
         if is_upload(url):
             return self._uploads.size(url)
         host = place_of(url)
-        if not host or host in self._busy_hosts:
+        if not host or host in self._request_of_pauses:
             return None
         try:
             return source_size(url, lambda headers: self.request("GET", url, attempt, headers))
         except RateLimited:
-            if host not in self._busy_hosts:
+            if host not in self._request_of_pauses:
                 raise
         except NoAnswer as fault:
             self._limiter.no_answer(fault.place, fault.cause)
         except StepFailed as fault:  # the download will meet the same and report it
             if fault.retry_after:
-                self._busy_hosts.add(host)
-                self._limiter.back_off(busy_host(fault, url), fault.retry_after)
+                self._request_of_pauses.add(host)
+                self._obey(fault, url, fault.retry_after)
         return None
 
     def read(self, url: str, limit: int, attempt: Attempt = UNATTENDED) -> bytes:
@@ -270,12 +270,17 @@ class HttpFetcher:
                 furthest = max(furthest, bytes_so_far())
                 requested = fault.retry_after or 0.0
                 if requested:
-                    self._limiter.back_off(busy_host(fault, url), requested)
+                    self._obey(fault, url, requested)
                 if tries >= self._settings.fetch_tries or requested > LONGEST_PAUSE:
                     if isinstance(fault, NoAnswer):
                         self._limiter.no_answer(fault.place, fault.cause)
                     raise transient(f"{fault} (try {tries})", fault.retry_after) from fault
             pause(max(requested, self._back_off(tries)), attempt)
+
+    def _obey(self, fault: StepFailed, url: str, seconds: float) -> None:
+        """Send no request to the host for as long as it asked for."""
+        host, answered = request_of_pause(fault, url)
+        self._limiter.back_off(host, seconds, answered)
 
     def _back_off(self, tries: int) -> float:
         """Seconds before the next try, varied so that many files are not retried at the same moment."""

@@ -18,8 +18,11 @@ class HostLimiter(Protocol):
     def redirected(self, start: str, host: str, attempt: Attempt) -> None:
         """A request to `start`, which has a connection, is redirected to `host`: wait as for a connection."""
 
-    def back_off(self, host: str, seconds: float) -> None:
-        """The host sent Retry-After: no worker sends it a request for so many seconds."""
+    def back_off(self, host: str, seconds: float, cause: str = "") -> None:
+        """The host sent Retry-After: no worker sends it a request for so many seconds.
+
+        `cause`: what it answered, without a URL.
+        """
 
     def no_answer(self, host: str, cause: str) -> None:
         """The host was not reached, or sent nothing in time: one worker probes it, and the others wait."""
@@ -37,7 +40,7 @@ class NoLimit:
 
     def redirected(self, start: str, host: str, attempt: Attempt) -> None: ...
 
-    def back_off(self, host: str, seconds: float) -> None:
+    def back_off(self, host: str, seconds: float, cause: str = "") -> None:
         """The fetcher itself waits before its next try."""
 
     def no_answer(self, host: str, cause: str) -> None: ...

@@ -54,14 +54,16 @@ _UNREACHABLE = (
 class PauseRequested(StepFailed):
     """A host asked for a pause: the host that answered, which a redirect may have named."""
 
-    def __init__(self, message: str, seconds: float, host: str) -> None:
+    def __init__(self, message: str, seconds: float, host: str, cause: str) -> None:
         super().__init__(FailureKind.TRANSIENT, message, seconds)
         self.host = host
+        self.cause = cause
+        """What the host answered, without the URL, which is for other submitters too."""
 
 
-def busy_host(fault: StepFailed, url: str) -> str:
-    """The host, and its port, that asked for a pause when `url` was requested."""
-    return fault.host if isinstance(fault, PauseRequested) else place_of(url)
+def request_of_pause(fault: StepFailed, url: str) -> tuple[str, str]:
+    """The host, and its port, that asked for a pause when `url` was requested, and what it answered."""
+    return (fault.host, fault.cause) if isinstance(fault, PauseRequested) else (place_of(url), "")
 
 
 @contextmanager
@@ -128,7 +130,10 @@ def require_status(response: Response, url: str, *statuses: int) -> None:
     if is_transient(status):
         seconds = retry_after(response.headers.get("Retry-After"))
         host = place_of(response.url)
-        raise PauseRequested(answered, seconds, host) if seconds and host else transient(answered)
+        if seconds and host:
+            cause = f"{status} {phrase}".rstrip()
+            raise PauseRequested(answered, seconds, host, f"{cause}, Retry-After {seconds:.0f} s")
+        raise transient(answered)
     raise content(f"{answered}; check the URL, and that it may be read without a login")
 
 

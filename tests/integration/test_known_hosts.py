@@ -2,19 +2,42 @@ import threading
 from datetime import UTC, datetime
 
 from operations.hosts import known_hosts
-from zkstate import host_back_off, host_connections
+from pipeline.settings import Settings
+from pipeline.states import JobState
+from pipeline.waits import WaitKind, WaitsFor
+from tests.support import cli as arkline
+from tests.support import planting
+from zkstate import host_back_off, host_connections, record
 from zkstate.session import Session
 
 
 def test_hosts_that_asked_to_wait_come_first_with_the_moment_of_the_next_request(session: Session) -> None:
     connection = host_connections.acquire(session, "busy.example", 2, "jid0000000001", threading.Event())
     assert connection is not None
-    host_back_off.begin(session, "slow.example:8080", 60)
+    host_back_off.begin(session, "slow.example:8080", 60, "503 Service Unavailable, Retry-After 60 s")
 
     slow, busy = known_hosts(session)
 
     assert slow.host == "slow.example:8080"
     assert slow.waits_until is not None
+    assert (slow.cause, slow.jobs) == ("503 Service Unavailable, Retry-After 60 s", None)
     assert 50 < (slow.waits_until - datetime.now(UTC)).total_seconds() <= 61
     assert (busy.host, busy.waits_until, busy.connections) == ("busy.example", None, 1)
     host_connections.release(connection)
+
+
+def test_the_status_names_the_port_the_answer_and_the_jobs_of_a_host_that_asked_to_wait(
+    session: Session, settings: Settings
+) -> None:
+    host, answer = "slow.example:8080", "503 Service Unavailable, Retry-After 900 s"
+    host_back_off.begin(session, host, 900, answer)
+    for name in (host, host, "other.example:80"):
+        job = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
+        record.hand_back(session, job, "worker", delay=900, waits_for=WaitsFor(kind=WaitKind.HOST, name=name))
+
+    shown = arkline.run(settings, "status").out
+
+    (line,) = [line for line in shown.splitlines() if line.startswith("source ")]
+    assert f"{host} asked clients to slow down ({answer})" in shown
+    assert "asked again in 15 minutes" in line or "in 14 minutes" in shown
+    assert "2 jobs and batches wait for it" in " ".join(shown.split())

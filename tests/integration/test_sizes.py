@@ -5,8 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from entrypoints.cli.render.overview import problem_text
+from operations.facts import Reason
+from operations.overview import overview
 from pipeline.attempt import UNATTENDED
+from pipeline.errors import Action, Remedy
 from pipeline.outcome import StepFailed
+from pipeline.principal import Role
 from pipeline.records import Batch, Identifiers, StatusReport
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, Event, FailureKind, JobState
@@ -14,6 +19,7 @@ from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.proxy import Proxy
 from tests.support import planting
 from tests.support.waits import RETRY
+from tests.support.web import serving_board
 from zkstate import batches, creation, deletion, histories, jobs, paths, record, report_parts
 from zkstate.batches import SUBMISSION_LIMIT, BatchMove
 from zkstate.errors import Ambiguous, ServerLimit, Stale, TooBig
@@ -194,6 +200,37 @@ def test_a_transaction_between_the_servers_limit_and_ours_is_no_outage_and_names
 
         assert time.monotonic() - began < own.answer_timeout / 2
         assert own.exists("/larger") is None
+
+
+def test_the_status_names_the_limit_of_the_server_before_a_job_meets_it(
+    settings: Settings, small_server: zookeeper_servers.Server, session: Session
+) -> None:
+    small = settings.model_copy(update={"zk_hosts": small_server.hosts})
+    with connect(small) as own:
+        health = overview(own, small).health
+
+    (text,) = [problem_text(each) for each in health.problems if each.reason is Reason.RECORD_LIMIT]
+    assert text.startswith(f"ZooKeeper at {small_server.hosts} accepts no change of 524,288 bytes")
+    assert Remedy(Action.RAISE_LIMIT) in health.remedies
+    usual = overview(session, settings).health
+    assert Reason.RECORD_LIMIT not in {each.reason for each in usual.problems}
+
+
+def test_a_request_that_is_larger_than_the_servers_accept_names_the_limit(
+    settings: Settings, small_server: zookeeper_servers.Server
+) -> None:
+    small = settings.model_copy(update={"zk_hosts": small_server.hosts, "zk_root": "/web"})
+    with serving_board(small) as web:
+        operator = web.caller(Role.OPERATOR)
+        long = {"description": LONG["description"][:1] * 19}  # 114 kB
+        deposit = {"profile": "demo", "payload_url": "https://example.org/a.txt", "dublin_core": long}
+
+        answer = operator.post("/v1/batches", deposit)
+
+        assert (answer.status_code, answer.json()["code"]) == (507, "server-limit")
+        assert "jute.maxbuffer" in answer.json()["detail"]
+        assert "Retry-After" not in answer.headers
+        assert "bid0" not in operator.get("/v1/batches").text
 
 
 def test_an_answer_that_was_lost_is_not_taken_for_a_limit(shaky: Session, zookeeper_proxy: Proxy) -> None:

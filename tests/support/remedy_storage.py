@@ -13,11 +13,13 @@ from pipeline.inventory.sql import open_inventory
 from pipeline.settings import Settings
 from pipeline.storage.ocfl.layout import object_path
 from tasks.stores import count_up
+from tests.servers import zookeeper as zookeeper_servers
 from tests.support import planting
 from tests.support.remedy_world import Case, World, adding_to
 from tests.support.stores import flip
 from zkstate import batches, jobs, paths
 from zkstate.session import connect
+from zkstate.transaction import DEFAULT_BUFFER
 
 CASES: dict[Reason, Case] = {}
 case = adding_to(CASES)
@@ -96,6 +98,20 @@ def _foreign(world: World) -> None:
     with connect(theirs) as session:
         assert why(session, theirs, bid).reason is not Reason.RECORD_FOREIGN
     world.completed(world.submit())
+
+
+@case(Reason.RECORD_LIMIT)
+def _small_server(world: World) -> None:
+    folder = world.settings.home / "small-server"
+    with zookeeper_servers.running(folder / "before", max_buffer=100_000) as small:
+        theirs = world.settings.model_copy(update={"zk_hosts": small.hosts})
+        with connect(theirs) as session:
+            assert Remedy(Action.RAISE_LIMIT) in overview(session, theirs).health.remedies
+    with zookeeper_servers.running(folder / "after", max_buffer=DEFAULT_BUFFER) as started:
+        theirs = world.settings.model_copy(update={"zk_hosts": started.hosts})
+        with connect(theirs) as session:
+            problems = overview(session, theirs).health.problems
+            assert Reason.RECORD_LIMIT not in {problem.reason for problem in problems}
 
 
 @case(Reason.FIXITY_OVERDUE)

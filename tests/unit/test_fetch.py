@@ -226,8 +226,8 @@ class NotedPauses(NoLimit):
     def __init__(self) -> None:
         self.hosts: list[str] = []
 
-    def back_off(self, host: str, seconds: float) -> None:
-        assert seconds == 1
+    def back_off(self, host: str, seconds: float, cause: str = "") -> None:
+        assert (seconds, cause) == (1, "503 Service Unavailable, Retry-After 1 s")
         self.hosts.append(host)
 
 

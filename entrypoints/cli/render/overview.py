@@ -11,6 +11,7 @@ from entrypoints.cli.render.humanize import age, ago, brief, by_whom, counted, d
 from entrypoints.cli.render.remedies import hints
 from operations.facts import Reason
 from operations.health import FleetHealth, Health, OutageView, Problem
+from operations.hosts import HostView
 from operations.overview import Overview, Space
 from pipeline.services import REMEDIES, Service
 from pipeline.working_storage.capacity import in_units
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from zkstate.feed.corrections import Correction
     from zkstate.fixity import FixityStatus
     from zkstate.holds import Hold
+
+HOSTS = 5
+"""Sources that are named; a manifest may have thousands."""
 
 NAMED_FOR = 86_400.0
 """Seconds for which a correction of a board is named."""
@@ -42,6 +46,7 @@ _PROBLEMS: dict[Reason, str] = {
     Reason.RECORD_OUTDATED: "the {} is older than it was: nothing is processed",
     Reason.RECORD_FOREIGN: "the {} is not that of the storage root and the inventory: nothing is processed",
     Reason.RECORD_FULL: "ZooKeeper has room for {} jobs and has them: nothing is submitted or split",
+    Reason.RECORD_LIMIT: "ZooKeeper at {} accepts no change of {message} (jute.maxbuffer): large jobs fail",
     Reason.SERVICE_DOWN: "{} is out of order: jobs that need it wait",
     Reason.BETWEEN_TRIES: "{} does not work: jobs wait for a retry",
 }
@@ -86,6 +91,9 @@ def _facts(view: Overview) -> Iterator[tuple[str, str | Text | None]]:
     yield "beat", health.beat
     yield "jobs", listed(view.jobs) or "none in the queue"
     yield "waiting", listed(health.waiting)
+    for host in health.hosts[:HOSTS]:
+        left = in_time(host.waits_until) if host.waits_until else "soon"
+        yield "source", f"{host.host} {standstill(host)}; asked again {left}. {kept_waiting(host)}"
     yield from _outages(health)
     for fault in health.faults:
         yield "retry", f"{counted(fault.jobs, 'job')} {in_time(fault.next_try)}: {fault.message}"
@@ -129,6 +137,21 @@ def outage_text(outage: OutageView) -> str:
         f"{outage.name}{where} for {duration(age(outage.since))}, next probe {in_time(outage.next_probe)}: "
         f"{outage.message}"
     )
+
+
+def standstill(host: HostView) -> str:
+    """`does not answer (3 requests in a row: timeout while connecting)`."""
+    if host.unanswered:
+        why = f": {host.cause}" if host.cause else ""
+        return f"does not answer ({counted(host.unanswered, 'request')} in a row{why})"
+    return f"asked clients to slow down ({host.cause or 'Retry-After'})"
+
+
+def kept_waiting(host: HostView) -> str:
+    if not host.jobs:
+        return "Its jobs continue by themselves."
+    wait = "waits for it and continues" if host.jobs == 1 else "wait for it and continue"
+    return f"{counted(host.jobs, 'job or batch', 'jobs and batches')} {wait} without an action."
 
 
 def problem_text(problem: Problem) -> str:

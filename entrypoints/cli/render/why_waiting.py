@@ -57,8 +57,8 @@ def _host(facts: Explanation) -> str:
         )
     if facts.reason is Reason.HOST_BACKING_OFF:
         return (
-            f"{worker}{facts.waits_for} asked clients to slow down (Retry-After); the next request is sent "
-            f"{in_time(facts.when)}."
+            f"{worker}{facts.waits_for} asked clients to slow down ({facts.message or 'Retry-After'}); the "
+            f"next request is sent {in_time(facts.when)}."
         )
     return (
         f"{worker}All {facts.limit} allowed connections to {facts.waits_for} "

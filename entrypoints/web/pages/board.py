@@ -145,7 +145,7 @@ def board_values(web: WebContext, scope: Scope, whole: Whole | None, sees_whole:
         banner=banner_of(whole, acts.of_remedies(_without_stops(whole.health.remedies))),
         late=whole.late,
         waiting=tuple(_waiting(web, whole)),
-        hosts=whole.hosts,
+        hosts=whole.health.hosts,
         space=True,
         space_picture=space.picture(whole.space),
     )

@@ -77,7 +77,7 @@ def stops(request: Request, caller: PageCaller) -> HTMLResponse:
         known=known and web.session.connected,
         outages=whole.health.outages if whole else (),
         outage_remedies=REMEDIES,
-        hosts=whole.hosts if whole else (),
+        hosts=whole.health.hosts if whole else (),
         drained=[
             acts.Button(acts.ACTS[Action.UNDO_DRAIN], name)
             for name in (whole.health.drained if whole else ())

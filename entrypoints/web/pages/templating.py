@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from entrypoints.cli.render.fleet import given_back
 from entrypoints.cli.render.humanize import age, brief, by_whom, counted, duration, kept_back
+from entrypoints.cli.render.overview import kept_waiting, standstill
 from entrypoints.web.pages import spelling
 from entrypoints.web.pages.notices import forget, notice_of
 from operations.board.values import Stop
@@ -101,6 +102,8 @@ _ENVIRONMENT.filters.update(
     duration=duration,
     given_back=given_back,
     kept_back=_kept_back,
+    kept_waiting=kept_waiting,
+    standstill=standstill,
     proof=spelling.proof,
     quoted=_quoted,
     short_digest=_short_digest,

@@ -1,4 +1,4 @@
-"""What the pages show of the whole fleet: health, working storage, and the sources that asked to wait."""
+"""What the pages show of the whole fleet: its health, working storage, and collections at their limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from entrypoints.web.context import WebContext
 from entrypoints.web.pages.recent import Recent
 from operations.fleet import Answers, Fleet, ask_broker, ask_workers
 from operations.health import FleetHealth, fleet_health
-from operations.hosts import HostView, waiting_hosts
 from operations.overview import Space, space_now
 from operations.record_memory import record_memory
 from pipeline.records import age, now
@@ -33,8 +32,6 @@ class Whole:
     health: FleetHealth
     space: Space
     fleet: Fleet
-    hosts: tuple[HostView, ...]
-    """The sources to which no request is sent now."""
     full: Mapping[str, int]
     """Collection -> the maximum of active jobs in its profile, which it has."""
     at: datetime
@@ -96,7 +93,7 @@ class WholeFleet:
         health = fleet_health(session, fleet, counts, holds.stops(session), stored, memory)
         space = space_now(session, settings, counts)
         oldest = min([at, *([broker.at] if broker else []), *([known[0]] if known else [])])
-        return Whole(health, space, fleet, waiting_hosts(session), self._full(), oldest, asked)
+        return Whole(health, space, fleet, self._full(), oldest, asked)
 
     def _full(self) -> dict[str, int]:
         quota = fairness.site_limits(self._web.settings).quota
