@@ -15,7 +15,8 @@ from operations.facts import Obstacle, Reason
 from pipeline.errors import Action, Remedy, ServiceUnreachable
 from pipeline.records import Record
 from pipeline.settings import Settings
-from zkstate import deployment
+from zkstate import deployment, holds
+from zkstate.holds import Hold
 from zkstate.leadership import leader
 from zkstate.session import Session
 
@@ -34,7 +35,7 @@ class Worker(Record):
 
     name: str
     queues: tuple[str, ...]
-    """Empty if it was drained."""
+    """Those that it consumes; none if it is drained."""
     processes: int = 0
     busy: int = 0
     """Processes that work on a task now."""
@@ -119,6 +120,11 @@ class Fleet:
         return leader(self._session)
 
     @cached_property
+    def drained(self) -> dict[str, Hold]:
+        """The workers that an operator drained, whether they answer or not."""
+        return holds.drained(self._session)
+
+    @cached_property
     def broker(self) -> Broker | None:
         """None if nothing is known of Redis yet."""
         if self._answers is not None:
@@ -196,8 +202,7 @@ class Fleet:
             elif obstacle.reason is Reason.NO_BEAT:
                 advice.append(Remedy(Action.START_BEAT))
             elif obstacle.reason is Reason.NO_WORKER:
-                drained = [worker.name for worker in self.workers if not worker.queues]
-                advice += [Remedy(Action.UNDO_DRAIN, name) for name in drained] or [
-                    Remedy(Action.START_WORKER, obstacle.waits_for)
-                ]
+                advice += [Remedy(Action.UNDO_DRAIN, name) for name in self.drained]
+                if not any(worker.name in self.drained for worker in self.workers):
+                    advice.append(Remedy(Action.START_WORKER, obstacle.waits_for))
         return tuple(dict.fromkeys(advice))

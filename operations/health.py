@@ -76,7 +76,7 @@ class FleetHealth(Record):
     remedies: tuple[Remedy, ...]
     queues: tuple[QueueHealth, ...]
     drained: tuple[str, ...]
-    """Workers that answer and consume no queue."""
+    """The workers that an operator drained, whether they answer or not."""
     redis: str
     redis_answers: bool
     foreign_messages: int = 0
@@ -148,7 +148,7 @@ def fleet_health(
             *((Remedy(Action.CHECK_FIXITY), Remedy(Action.RAISE_FIXITY_RATE)) if stored.overdue else ()),
         ),
         queues=tuple(_queue(fleet, name) for name in Queue),
-        drained=tuple(worker.name for worker in fleet.workers if not worker.queues),
+        drained=tuple(fleet.drained),
         redis=broker_address(fleet.settings),
         redis_answers=fleet.fault is None or fleet.fault.reason is not Reason.BROKER_UNREACHABLE,
         foreign_messages=fleet.foreign_messages,

@@ -45,7 +45,7 @@ def hold_collection(operator: Operator, profiles: Profiles, name: str) -> HoldRe
     """Hold what is submitted to a collection; jobs that have started continue."""
     operator.require(f"hold collection {name}", name)
     profiles.get(name)
-    changed = holds.place(operator.session, _hold(operator), name)
+    changed = holds.place(operator.session, operator.hold, name)
     hold = holds.collection_hold(operator.session, name)
     return HoldResult(collection=name, hold=hold, changed=changed)
 
@@ -76,7 +76,7 @@ def held_in(session: Session, name: str) -> list[str]:
 def pause(operator: Operator) -> HoldResult:
     """Start no further job; running jobs continue, and submissions are still accepted."""
     operator.require("pause the queue")
-    changed = holds.place(operator.session, _hold(operator))
+    changed = holds.place(operator.session, operator.hold)
     return HoldResult(hold=holds.paused(operator.session), changed=changed)
 
 
@@ -105,7 +105,3 @@ def batch_history(session: Session, principal: Principal, bid: str) -> BatchHist
         Renewal.model_validate(one.model_dump(include=set(Renewal.model_fields))) for one in given if one.by
     )
     return BatchHistory(bid=bid, moves=batch.history, renewals=renewals)
-
-
-def _hold(operator: Operator) -> Hold:
-    return Hold.model_validate(operator.stamp.model_dump())

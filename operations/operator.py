@@ -14,6 +14,7 @@ from pipeline.working_storage.workspace import folder_of
 from tasks import after_move
 from tasks.publisher import publisher
 from zkstate.errors import Busy, Stale
+from zkstate.holds import Hold
 from zkstate.journal import Stamp
 from zkstate.session import Session
 
@@ -66,6 +67,10 @@ class Operator:
     def stamp(self) -> Stamp:
         principal = self.principal
         return Stamp(by=self.by, reason=self.reason, via=principal.interface, request_id=principal.request_id)
+
+    @property
+    def hold(self) -> Hold:
+        return Hold.model_validate(self.stamp.model_dump())
 
     def require(self, action: str, collection: str | None = None) -> None:
         """Forbidden unless the principal is an operator of the collection or, without one, of all."""

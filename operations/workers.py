@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import redis
 from celery.app.control import Inspect
 from kombu.exceptions import OperationalError
+from pydantic import Field
 
 from operations.fleet import Worker, broker_address
 from pipeline.errors import ServiceUnreachable, UsageRefused
-from pipeline.machine import Queue
 from pipeline.records import Record
 from pipeline.settings import Settings
 from tasks.publisher import publisher
 from zkstate import holds
-from zkstate.journal import Action
+from zkstate.holds import Hold
+from zkstate.session import Session
 
 if TYPE_CHECKING:
     from operations.operator import Operator
@@ -27,18 +29,42 @@ if TYPE_CHECKING:
 ANSWER_WAIT = 5.0
 """Seconds to wait for each worker's answer; nobody is waited for once all that were asked have answered."""
 
-OBEY_INTERVAL = 0.1
-"""Seconds between two questions to a worker that is to obey an order."""
+FOLLOW_INTERVAL = 0.1
+"""Seconds between two questions to a worker that is to follow the record."""
+
+FOLLOW_WAIT = 15.0
+"""Seconds that a worker may take to follow the record: 2, unless its machine is busy."""
 
 ONE_WAIT = 15.0
 """Seconds to wait for the answer of one worker that was named: its answer ends the wait."""
 
 
+class Workers(Record):
+    """The workers that answer, and those that an operator drained."""
+
+    workers: tuple[Worker, ...]
+    drained: dict[str, Hold] = Field(default_factory=dict)
+    """Worker -> who drained it, when and why; also workers that do not answer."""
+
+    @property
+    def taking(self) -> dict[str, tuple[str, ...]]:
+        """Worker -> the queues that it consumes."""
+        return {worker.name: worker.queues for worker in self.workers}
+
+
 class Drained(Record):
-    """A worker and the queues that it consumes now."""
+    """A worker, its drain in the record, and the queues that it consumes now."""
 
     worker: str
     queues: tuple[str, ...]
+    answers: bool = True
+    """False if the worker does not answer: its queues are not known."""
+    drain: Hold | None = None
+    """Who drained the worker, when and why; absent if nobody did."""
+    changed: bool = True
+    """False if it was so before."""
+    followed: bool = True
+    """False if the worker has not followed yet: it does once it reaches ZooKeeper."""
 
 
 def workers(settings: Settings) -> tuple[Worker, ...]:
@@ -55,6 +81,11 @@ def workers(settings: Settings) -> tuple[Worker, ...]:
         )
         for name, consumed in sorted(queues.items())
     )
+
+
+def listed(session: Session, settings: Settings) -> Workers:
+    """Needs the record, and Redis."""
+    return Workers(workers=workers(settings), drained=holds.drained(session))
 
 
 def taking(settings: Settings) -> dict[str, tuple[str, ...]]:
@@ -90,29 +121,45 @@ def _ask(
 
 
 def drain(operator: Operator, worker: str, *, undo: bool = False) -> Drained:
-    """Stop a worker from accepting new tasks, so that it may be stopped once it is idle.
+    """Have a worker take no new tasks, so that it may be stopped once it is idle; `undo` ends that.
 
-    A restart of the worker undoes it. The action is recorded before it takes effect.
+    The drain is in the record, so it lasts over a restart of the worker. It is ended for a worker that does
+    not answer too.
     """
     operator.require(f"drain worker {worker}")
-    settings = operator.settings
-    if _taken_by(settings, worker) is None:
-        names = ", ".join(sorted(taking(settings))) or "none answers"
-        raise UsageRefused(f"no worker called '{worker}' answers; running: {names}")
-    action = Action.UNDO_DRAIN if undo else Action.DRAIN
-    holds.record_action(operator.session, action, operator.stamp, worker)
-    control = publisher(settings).control
-    for queue in Queue:
-        order = control.add_consumer if undo else control.cancel_consumer
-        order(queue, destination=[worker], reply=True, timeout=ONE_WAIT)
-    return Drained(worker=worker, queues=_await_queues(settings, worker, set(Queue) if undo else set()))
+    session, settings = operator.session, operator.settings
+    known = holds.drained(session)
+    if worker not in known and _taken_by(settings, worker) is None:
+        raise _unknown(settings, worker, known)
+    if undo:
+        changed = worker in known and holds.undo_drain(session, operator.stamp, worker)
+    else:
+        changed = holds.drain(session, operator.hold, worker)
+    queues = _await_queues(settings, worker, some=undo)
+    return Drained(
+        worker=worker,
+        queues=queues or (),
+        answers=queues is not None,
+        drain=holds.drained(session).get(worker),
+        changed=changed,
+        followed=queues is not None and bool(queues) is undo,
+    )
 
 
-def _await_queues(settings: Settings, worker: str, expected: set[Queue]) -> tuple[str, ...]:
-    """The queues that the worker consumes: it says that it will obey before it does."""
-    deadline = time.monotonic() + ONE_WAIT
-    while True:
-        queues = _taken_by(settings, worker) or ()
-        if set(queues) == expected or time.monotonic() > deadline:
-            return queues
-        time.sleep(OBEY_INTERVAL)
+def _unknown(settings: Settings, worker: str, drained: Iterable[str]) -> UsageRefused:
+    running = ", ".join(sorted(taking(settings))) or "none answers"
+    also = f"; drained: {', '.join(drained)}" if drained else ""
+    return UsageRefused(f"no worker called '{worker}' answers; running: {running}{also}")
+
+
+def _await_queues(settings: Settings, worker: str, *, some: bool) -> tuple[str, ...] | None:
+    """The queues that the worker consumes once there are some, or none; None if it does not answer."""
+    deadline = time.monotonic() + FOLLOW_WAIT
+    queues: tuple[str, ...] | None = None
+    with suppress(ServiceUnreachable):  # Redis is away: it is not known what the worker does
+        while True:
+            queues = _taken_by(settings, worker)
+            if queues is None or bool(queues) is some or time.monotonic() > deadline:
+                return queues
+            time.sleep(FOLLOW_INTERVAL)
+    return None

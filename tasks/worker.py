@@ -17,7 +17,7 @@ from celery.signals import (
 )
 
 from pipeline.errors import UsageRefused
-from tasks import hang_guard, logs, remote_control, watchdog
+from tasks import draining, hang_guard, logs, remote_control, watchdog
 from tasks.start_gate import await_claim, confirmed_id, watch_claim
 from tasks.worker_context import Stop, WorkerContext
 
@@ -48,12 +48,18 @@ def connect_signals(context: WorkerContext) -> None:
         queues, concurrency = sender.app.amqp.queues, sender.controller.concurrency
         stopped = threading.Event()
         worker_shutting_down.connect(lambda **_: stopped.set(), weak=False)
-        sample = partial(watchdog.take_sample, settings, queues.consume_from, concurrency)
+
+        def sample() -> watchdog.Sample:
+            return watchdog.take_sample(settings, tuple(queues.consume_from), concurrency)
+
         watch = partial(watchdog.watch, sample, watchdog.end, settings.stalled_after, stopped)
         threading.Thread(target=watch, name="watchdog", daemon=True).start()
 
-    def await_deployment(**_: Any) -> None:
-        """Before Celery connects and forks: nothing is consumed until the stores are confirmed."""
+    def await_record(sender: str, **_: Any) -> None:
+        """Before Celery connects and forks: nothing is consumed until the stores are confirmed.
+
+        `sender` is the worker's name.
+        """
         logs.configure(settings.log_level)
         try:
             own = await_claim(settings, lambda: confirmed_id(settings))
@@ -62,13 +68,13 @@ def connect_signals(context: WorkerContext) -> None:
         stopped = threading.Event()
         worker_ready.connect(lambda **_: watch_claim(settings, own, stopped), weak=False)
         worker_shutting_down.connect(lambda **_: stopped.set(), weak=False)
+        draining.follow(settings, sender, own_drain, stopped)
+        own_drain.known.wait()
 
-    def note_queues(sender: Any, **_: Any) -> None:
-        for name in sender.app.amqp.queues.consume_from:
-            context.serve(name)
-
-    celeryd_init.connect(lambda **_: remote_control.restrict(context.serve), weak=False)
-    celeryd_init.connect(await_deployment, weak=False)
+    own_drain = draining.OwnDrain(context.serve)
+    context.app.steps["consumer"].add(draining.step(own_drain))
+    celeryd_init.connect(lambda **_: remote_control.restrict(), weak=False)
+    celeryd_init.connect(await_record, weak=False)
     setup_logging.connect(set_up_logging, weak=False)
     # after that time the process has lost its session, and its attempt is over
     end_if_hung = partial(hang_guard.start, settings.zk_session_timeout)
@@ -76,7 +82,6 @@ def connect_signals(context: WorkerContext) -> None:
     worker_process_init.connect(_collect_less_garbage, weak=False)
     worker_process_shutdown.connect(close_session, weak=False)
     worker_shutting_down.connect(partial(_limit_warm_stop, context), weak=False)
-    worker_ready.connect(note_queues, weak=False)
     worker_ready.connect(touch_ready_file, weak=False)
     worker_ready.connect(start_watchdog, weak=False)
 

@@ -1,8 +1,10 @@
-"""Holds on collections, the pause of the whole queue, and the journals of what operators did to both.
+"""Holds on collections, the pause of the whole queue, drains of workers, and the journals of all of them.
 
 `collection` is a collection's name; None is the queue, whose hold is the pause.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from urllib.parse import unquote
 
@@ -14,33 +16,66 @@ from zkstate.transaction import Create, Delete, Operation, Role
 
 
 class Hold(Stamp):
-    """A hold of a collection or a pause of the queue: person, time and reason."""
+    """A hold of a collection, a pause of the queue or a drain of a worker: person, time and reason."""
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What a hold keeps back: the hold's node, the journal of its actions, and the actions themselves."""
+
+    path: str
+    entries: str
+    begin: Action
+    end: Action
+    target: str = ""
+
+
+def _collection(name: str | None) -> _Subject:
+    begin, end = (Action.PAUSE, Action.UNPAUSE) if name is None else (Action.HOLD, Action.RELEASE)
+    return _Subject(paths.hold(name), paths.actions(name), begin, end)
+
+
+def _worker(name: str) -> _Subject:
+    return _Subject(paths.drain(name), paths.actions(None), Action.DRAIN, Action.UNDO_DRAIN, name)
 
 
 def place(session: Session, hold: Hold, collection: str | None = None) -> bool:
     """False if there is a hold already: the first hold stays."""
-    path = paths.hold(collection)
-    if session.exists(path) is not None:
-        return False
-    action = Action.PAUSE if collection is None else Action.HOLD
-    return _commit(session, collection, action, hold, Create(path, codec.encode(hold), role=Role.SHARED))
+    return _place(session, _collection(collection), hold)
 
 
 def end(session: Session, stamp: Stamp, collection: str | None = None) -> bool:
     """False if there was no hold."""
-    path = paths.hold(collection)
-    if session.exists(path) is None:
+    return _end(session, _collection(collection), stamp)
+
+
+def drain(session: Session, hold: Hold, worker: str) -> bool:
+    """False if the worker is drained already: the first drain stays."""
+    return _place(session, _worker(worker), hold)
+
+
+def undo_drain(session: Session, stamp: Stamp, worker: str) -> bool:
+    """False if the worker was not drained."""
+    return _end(session, _worker(worker), stamp)
+
+
+def _place(session: Session, subject: _Subject, hold: Hold) -> bool:
+    if session.exists(subject.path) is not None:
         return False
-    action = Action.UNPAUSE if collection is None else Action.RELEASE
-    return _commit(session, collection, action, stamp, Delete(path, role=Role.SHARED))
+    effect = Create(subject.path, codec.encode(hold), role=Role.SHARED)
+    return _commit(session, subject, subject.begin, hold, effect)
 
 
-def _commit(
-    session: Session, collection: str | None, action: Action, stamp: Stamp, effect: Operation
-) -> bool:
+def _end(session: Session, subject: _Subject, stamp: Stamp) -> bool:
+    if session.exists(subject.path) is None:
+        return False
+    return _commit(session, subject, subject.end, stamp, Delete(subject.path, role=Role.SHARED))
+
+
+def _commit(session: Session, subject: _Subject, action: Action, stamp: Stamp, effect: Operation) -> bool:
     """False if another operator had the same effect first."""
     try:
-        journal.commit(session, paths.actions(collection), action, stamp, effect)
+        journal.commit(session, subject.entries, action, stamp, effect, target=subject.target)
     except Contended:
         return False
     finally:
@@ -49,11 +84,16 @@ def _commit(
 
 
 def paused(session: Session) -> Hold | None:
-    return _read(session, None)
+    return _read(session, paths.hold(None))
 
 
 def collection_hold(session: Session, profile_name: str) -> Hold | None:
-    return _read(session, profile_name)
+    return _read(session, paths.hold(profile_name))
+
+
+def is_drained(session: Session, worker: str) -> bool:
+    """Whether an operator drained the worker; unreadable, the drain holds too."""
+    return session.exists(paths.drain(worker)) is not None
 
 
 def is_held(session: Session, profile_name: str) -> bool:
@@ -62,8 +102,7 @@ def is_held(session: Session, profile_name: str) -> bool:
     return remembered.read(session, path, partial(_decoded, path)).value is not None
 
 
-def _read(session: Session, collection: str | None) -> Hold | None:
-    path = paths.hold(collection)
+def _read(session: Session, path: str) -> Hold | None:
     node = session.find(path)
     return None if node is None else _decoded(path, node[0])
 
@@ -76,8 +115,17 @@ def _decoded(path: str, data: bytes) -> Hold:
 
 
 def held_collections(session: Session) -> dict[str, Hold]:
-    names = sorted(unquote(name) for name in session.children(paths.HOLDS))
-    holds = ((name, collection_hold(session, name)) for name in names)
+    return _all(session, paths.HOLDS, paths.hold)
+
+
+def drained(session: Session) -> dict[str, Hold]:
+    """The workers that an operator drained, whether they answer or not."""
+    return _all(session, paths.DRAINS, paths.drain)
+
+
+def _all(session: Session, folder: str, path_of: Callable[[str], str]) -> dict[str, Hold]:
+    names = sorted(unquote(name) for name in session.children(folder))
+    holds = ((name, _read(session, path_of(name))) for name in names)
     return {name: hold for name, hold in holds if hold is not None}
 
 

@@ -18,7 +18,7 @@ _NAMES = {
     paths.JOBS: f"{paths.JID}|states",
     paths.WAITING: paths.JID,
     paths.CALLBACKS: f"{paths.JID}-[0-9]+",
-    "/locks": "queue|collections|hosts|leader|single-flight|localid|storage",
+    "/locks": "queue|collections|drains|hosts|leader|single-flight|localid|storage",
     "/locks/queue": "ingest",
     "/space": "working|marked",
     "/actions": "queue|collections",

@@ -12,6 +12,7 @@
     /callbacks/JID-EPOCH                the callback of a failed job that is not delivered yet
     /locks/queue/ingest                 an operator's pause
     /locks/collections/NAME             an operator's hold
+    /locks/drains/NAME                  an operator's drain of a worker
     /locks/KIND/NAME                    ephemeral: one holder in the fleet
     /restore                            ephemeral: a restore is at work; outside the folders that it deletes
     /locks/hosts/HOST/N                 ephemeral: a connection to a source; the parent holds its back-off
@@ -49,6 +50,7 @@ WAITING = "/waiting"
 CALLBACKS = "/callbacks"
 PAUSE = "/locks/queue"
 HOLDS = "/locks/collections"
+DRAINS = "/locks/drains"
 SPACE = "/space/working"
 SPACE_MARKED = "/space/marked"
 UPLOADS_MARKED = "/space/uploads-marked"
@@ -88,6 +90,7 @@ SKELETON = (
     *(f"{QUEUES}/{state}" for state in JOB.where(lambda facts: facts.queued)),
     PAUSE,
     HOLDS,
+    DRAINS,
     WAITING,
     OUTAGES,
     CALLBACKS,
@@ -182,6 +185,10 @@ def outage(name: str) -> str:
 def hold(collection: str | None) -> str:
     """The hold of a collection; with None the pause of the queue."""
     return "/locks/queue/ingest" if collection is None else f"{HOLDS}/{quote(collection, safe='')}"
+
+
+def drain(worker: str) -> str:
+    return f"{DRAINS}/{quote(worker, safe='')}"
 
 
 def actions(collection: str | None) -> str:

@@ -31,7 +31,7 @@ def read_record(session: Session) -> Iterator[RecordEntry]:
     yield from _singles(session, "/submission-keys")
     for bid in ownership.children(session, paths.BATCHES):
         yield from _batch(session, bid)
-    for folder in (paths.HOLDS, "/locks/queue", paths.CALLBACKS, "/actions/collections"):
+    for folder in (paths.HOLDS, paths.DRAINS, "/locks/queue", paths.CALLBACKS, "/actions/collections"):
         yield from _singles(session, folder)
     yield from _nodes(session, ["/actions/queue"])
     yield from _singles(session, "/ids")

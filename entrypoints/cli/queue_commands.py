@@ -7,8 +7,8 @@ import typer
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
+from entrypoints.cli import exit_codes, sites
 from entrypoints.cli import operator_context as common
-from entrypoints.cli import sites
 from entrypoints.cli.options import ID, Bid, Json, SharedOptions, command, read_duration
 from entrypoints.cli.remote import maintenance as remote_maintenance
 from entrypoints.cli.remote import verbs as remote_verbs
@@ -22,6 +22,7 @@ from pipeline.notify.report import text as report_text
 if TYPE_CHECKING:
     from operations.holds import HoldResult
     from operations.operator import Operator
+    from operations.workers import Workers
 
 
 @command("arkline report bid0000000001")
@@ -107,21 +108,27 @@ def drain(
 ) -> None:
     """Stop a worker from taking new jobs.
 
-    It finishes the jobs it has, and can then be stopped. When it is restarted, it takes jobs again.
+    It finishes the jobs it has, and can then be stopped. Restarted, it stays drained until --undo. The exit
+    code is 1 if the worker still takes jobs, or does not answer, after 15 seconds.
     """
     remote = sites.client()
     if worker is None:
-        opened.quiet_logs()
-        taking = remote_verbs.taking(remote) if remote else fleet_workers.taking(opened.settings())
-        screen.emit(taking) if options.json else drawn_fleet.workers(taking)
+        fleet = remote_verbs.workers(remote) if remote else _workers()
+        screen.emit(fleet.taking) if options.json else drawn_fleet.workers(fleet)
         return
     if remote is not None:
         done = remote_verbs.drain(remote, worker, options.reason, undo=undo)
-        screen.emit(done) if options.json else drawn_fleet.workers({done.worker: done.queues})
-        return
-    with common.operator(options) as operator:
-        done = fleet_workers.drain(operator, worker, undo=undo)
-    screen.emit(done) if options.json else drawn_fleet.workers({done.worker: done.queues})
+    else:
+        with common.operator(options) as operator:
+            done = fleet_workers.drain(operator, worker, undo=undo)
+    screen.emit(done) if options.json else drawn_fleet.drained(done)
+    raise typer.Exit(0 if undo or done.followed else exit_codes.FAILED)
+
+
+def _workers() -> "Workers":
+    opened.quiet_logs()
+    with opened.session() as (session, settings):
+        return fleet_workers.listed(session, settings)
 
 
 @command("arkline space --json")

@@ -17,7 +17,7 @@ def answered(control: Control) -> bool:
     "command",
     [
         *("shutdown", "pool_restart", "pool_shrink", "terminate", "rate_limit", "revoke", "time_limit"),
-        *("hello", "conf", "report"),
+        *("hello", "conf", "report", "autoscale", "pool_grow", "election"),
     ],
 )
 def test_a_worker_disobeys_a_command_that_could_end_it_drop_its_work_or_show_its_settings(

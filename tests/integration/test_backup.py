@@ -31,7 +31,7 @@ from tests.support.recordings import ARK, recording
 from tests.support.records import a_submission
 from tests.support.repository import Repository
 from tests.support.stores import with_record
-from zkstate import audit, batches, codec, counters, deployment, paths, record_copy, record_restore
+from zkstate import audit, batches, codec, counters, deployment, holds, paths, record_copy, record_restore
 from zkstate.session import Session
 
 if TYPE_CHECKING:
@@ -59,6 +59,17 @@ def test_a_record_that_is_not_empty_is_replaced_only_when_that_is_said(
     assert session.children("/batches") == ["bid0000000001"]
     assert batches.submit(session, a_submission()) > later
     assert audit.audit(session) == ()
+
+
+def test_the_drain_of_a_worker_is_in_a_backup(session: Session, settings: Settings, tmp_path: Path) -> None:
+    initialize(session, settings)
+    drain = ann(session, settings).hold
+    holds.drain(session, drain, "worker1@here")
+    back_up(session, settings, tmp_path / "backup")
+
+    restore(session, settings, tmp_path / "backup", replace=True)
+
+    assert holds.drained(session) == {"worker1@here": drain}
 
 
 @pytest.mark.parametrize("present", ["none", "another"])

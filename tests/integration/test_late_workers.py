@@ -6,10 +6,16 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
 
+import pytest
+
 from operations import workers
 from operations.fleet import Worker
 from pipeline.settings import Settings
 from tasks.publisher import configured
+from tests.support.operators import ann
+from zkstate import holds
+from zkstate.journal import Action
+from zkstate.session import Session
 
 WAIT = 20.0
 
@@ -79,3 +85,16 @@ def test_without_a_worker_nobody_is_waited_for(settings: Settings) -> None:
 
     assert workers.workers(settings) == ()
     assert time.monotonic() - began < QUICK
+
+
+def test_a_worker_that_does_not_follow_its_drain_is_named_with_what_it_still_consumes(
+    session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "FOLLOW_WAIT", 0.5)
+    with answering(settings, "worker1@here"):
+        done = workers.drain(ann(session, settings), "worker1@here")
+        again = workers.drain(ann(session, settings), "worker1@here")
+
+    assert (done.queues, done.changed, done.followed) == (("process",), True, False)
+    assert (again.drain, again.changed) == (done.drain, False)
+    assert [entry.action for entry in holds.actions(session)] == [Action.DRAIN]

@@ -49,6 +49,7 @@ EXAMPLES = {
     "counter.name": "job",
     "owed_callback.epoch": 7,
     "outage.name": "inventory",
+    "worker": "worker1@host",
     "service": "storage",
 }
 """A value for each parameter of a function of zkstate.paths, as the examples in docs/znodes.md have it."""

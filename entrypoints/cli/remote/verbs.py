@@ -5,20 +5,14 @@ from collections.abc import Sequence
 from entrypoints.cli.remote.client import Client, path_of
 from operations.bulk import Outcome
 from operations.bulk_plans import BulkPlan, Receipt
-from operations.fleet import Worker
 from operations.holds import HoldResult
 from operations.job_list import JobFilter
 from operations.operator import VerbResult
 from operations.profile_renewal import ProfileRenewal
 from operations.verbs import check_kind
-from operations.workers import Drained
+from operations.workers import Drained, Workers
 from pipeline.errors import UsageRefused
-from pipeline.records import Record
 from pipeline.states import Event, JobState
-
-
-class _Workers(Record):
-    workers: tuple[Worker, ...]
 
 
 def _seen(version: int | None) -> dict[str, str]:
@@ -93,10 +87,8 @@ def hold(client: Client, path: str, reason: str) -> HoldResult:
     return client.post(path, HoldResult, {"reason": reason})
 
 
-def taking(client: Client) -> dict[str, tuple[str, ...]]:
-    """Worker -> the queues that it consumes."""
-    answer = client.get("/v1/workers", _Workers)
-    return {worker.name: worker.queues for worker in answer.workers}
+def workers(client: Client) -> Workers:
+    return client.get("/v1/workers", Workers)
 
 
 def renew_profile(client: Client, bid: str, reason: str, version: int | None) -> ProfileRenewal:

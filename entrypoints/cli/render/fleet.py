@@ -1,12 +1,18 @@
 """Shows the workers, working storage with its reservations, and the result of a clean-up."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from entrypoints.cli import console as screen
 from entrypoints.cli.console import Column
-from entrypoints.cli.render.humanize import age, brief, counted, duration
+from entrypoints.cli.render.humanize import age, brief, by_whom, counted, duration
 from operations.working_storage import CleanUp, GivesBack, Reservation, SpaceView
 from pipeline.working_storage.capacity import in_units
+
+if TYPE_CHECKING:
+    from operations.workers import Drained, Workers
+    from zkstate.holds import Hold
 
 _GIVEN_BACK = {
     GivesBack.AT_ITS_END: "when it ends",
@@ -16,13 +22,30 @@ _GIVEN_BACK = {
 }
 
 
-def workers(queues_by_worker: Mapping[str, tuple[str, ...]]) -> None:
-    if not queues_by_worker:
+def workers(fleet: Workers) -> None:
+    taking: dict[str, tuple[str, ...] | None] = {**dict.fromkeys(fleet.drained), **fleet.taking}
+    if not fleet.workers:
         screen.note("no worker answers")
-    for name, queues in sorted(queues_by_worker.items()):
-        screen.say(
-            f"{name} consumes {', '.join(queues)}." if queues else f"{name} is drained: it takes no new jobs."
-        )
+    for name, queues in sorted(taking.items()):
+        screen.say(_worker(name, queues, fleet.drained.get(name)))
+
+
+def drained(done: Drained) -> None:
+    """A drain, or the end of one."""
+    if not done.changed:
+        screen.note(f"{done.worker} {'is already' if done.drain else 'was not'} drained")
+    screen.say(_worker(done.worker, done.queues if done.answers else None, done.drain))
+    if not done.followed:
+        screen.note(f"{done.worker} has not followed yet: it does as soon as it runs and reaches ZooKeeper")
+
+
+def _worker(name: str, queues: tuple[str, ...] | None, drain: Hold | None) -> str:
+    """One line; without queues the worker does not answer."""
+    answers = "it does not answer" if queues is None else f"it consumes {', '.join(queues) or 'no queue'}"
+    if drain is not None:
+        taken = "it takes no new jobs" if queues == () else answers
+        return f"{name} is drained{by_whom(drain.by, drain.reason, drain.at)}: {taken}."
+    return f"{name}: {answers}." if queues is None else f"{name} {answers.removeprefix('it ')}."
 
 
 def space(view: SpaceView) -> None:

@@ -171,13 +171,18 @@ def _renew_profile(operator: Operator, bid: str, version: int | None) -> str:
     return f"The remaining jobs of {bid} use the profile as its file is now."
 
 
+_FOLLOWS = "it does as soon as it runs and reaches ZooKeeper"
+
+
 def _drain(operator: Operator, worker: str, _: int | None) -> str:
-    workers.drain(operator, worker)
-    return f"Worker {worker} accepts no new task; stop it once it is idle."
+    if not workers.drain(operator, worker).followed:
+        return f"The drain of {worker} is recorded, but {worker} has not followed yet; {_FOLLOWS}."
+    return f"Worker {worker} accepts no new task, also after a restart; stop it once it is idle."
 
 
 def _undo_drain(operator: Operator, worker: str, _: int | None) -> str:
-    workers.drain(operator, worker, undo=True)
+    if not workers.drain(operator, worker, undo=True).followed:
+        return f"{worker} is no longer drained, but has not followed yet; {_FOLLOWS}."
     return f"Worker {worker} accepts tasks again."
 
 

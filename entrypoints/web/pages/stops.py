@@ -21,6 +21,7 @@ from pipeline.errors import Action, ServiceUnreachable
 from pipeline.principal import Principal
 from pipeline.services import REMEDIES
 from zkstate import journal
+from zkstate.holds import Hold
 from zkstate.journal import JournalEntry
 
 router = page_router()
@@ -45,6 +46,7 @@ class WorkerRow:
     queues: tuple[str, ...]
     processes: int
     busy: int
+    drain: Hold | None
     button: acts.Button
 
 
@@ -79,8 +81,8 @@ def stops(request: Request, caller: PageCaller) -> HTMLResponse:
         outage_remedies=REMEDIES,
         hosts=whole.health.hosts if whole else (),
         drained=[
-            acts.Button(acts.ACTS[Action.UNDO_DRAIN], name)
-            for name in (whole.health.drained if whole else ())
+            (acts.Button(acts.ACTS[Action.UNDO_DRAIN], name), drain)
+            for name, drain in (whole.fleet.drained if whole else {}).items()
         ],
         late=whole.late if whole else None,
         actions=_acts(web, caller, [row.name for row in rows]) if sees_whole else (),
@@ -108,13 +110,15 @@ def fleet(request: Request, caller: OperationsCaller) -> HTMLResponse:
     if whole is None:
         at = web.settings.zk_hosts
         raise ServiceUnreachable(f"ZooKeeper at {at} or the workers have not answered yet: repeat this soon")
+    drained = whole.fleet.drained
     workers = [
         WorkerRow(
             worker.name,
             worker.queues,
             worker.processes,
             worker.busy,
-            acts.Button(acts.ACTS["drain" if worker.queues else Action.UNDO_DRAIN], worker.name),
+            drained.get(worker.name),
+            acts.Button(acts.ACTS[Action.UNDO_DRAIN if worker.name in drained else "drain"], worker.name),
         )
         for worker in whole.fleet.workers
     ]

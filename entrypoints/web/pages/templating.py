@@ -23,6 +23,7 @@ from entrypoints.web.pages.notices import forget, notice_of
 from operations.board.values import Stop
 from pipeline.principal import Principal, Role
 from pipeline.working_storage.capacity import in_units
+from zkstate.holds import Hold
 
 STATIC = Path(__file__).parent.parent / "static"
 VERSION = version("arkline")
@@ -51,7 +52,7 @@ DEPOSITOR_NAVIGATION = (
 )
 
 
-def _by_whom(stamp: Stop) -> str:
+def _by_whom(stamp: Stop | Hold) -> str:
     return by_whom(stamp.by, stamp.reason, stamp.at)
 
 

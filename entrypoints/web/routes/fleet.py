@@ -10,21 +10,17 @@ from operations import holds, working_storage
 from operations import overview as whole
 from operations import workers as fleet_workers
 from operations.audit import AuditView, audit
-from operations.fleet import Worker
 from operations.holds import ActionHistory
 from operations.hosts import HostView, known_hosts
 from operations.overview import Overview
 from operations.profile_view import ProfileLines, ProfileView, listed, shown
 from operations.visibility import require_fleet
+from operations.workers import Workers
 from operations.working_storage import SpaceView
 from pipeline.records import Record
 from zkstate.errors import Missing
 
 router = APIRouter(prefix="/v1", tags=["fleet"])
-
-
-class Workers(Record):
-    workers: tuple[Worker, ...]
 
 
 class Hosts(Record):
@@ -40,14 +36,13 @@ async def queue(request: Request, caller: Caller) -> Overview:
     )
 
 
-@router.get("/workers", summary="The workers that answer, with their queues")
+@router.get("/workers", summary="The workers that answer, with their queues, and those that were drained")
 async def workers(request: Request, caller: Caller) -> Workers:
     require_fleet(caller, "see the workers")
     context = context_of(request)
-    answers = await context.slow_work.run(
-        request, caller.name, lambda _: fleet_workers.workers(context.settings)
+    return await context.slow_work.run(
+        request, caller.name, lambda _: fleet_workers.listed(context.session, context.settings)
     )
-    return Workers(workers=answers)
 
 
 @router.get("/space", summary="Working storage, and the jobs that reserve it")

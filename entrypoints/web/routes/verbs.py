@@ -217,7 +217,7 @@ def release_collection(
     return holds.release_collection(context.operator(caller, body.reason), name)
 
 
-@router.post("/workers/{worker}/drain", summary="Have a worker take no further jobs")
+@router.post("/workers/{worker}/drain", summary="Have a worker take no further jobs, also after a restart")
 async def drain(
     request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON
 ) -> Drained:
