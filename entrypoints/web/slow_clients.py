@@ -37,7 +37,10 @@ class ClientLimits:
     unread: float = 300.0
     """Seconds in which a client takes no byte of its answer."""
     of_address: int = 200
-    """Connections of one address; a browser opens six, and an institution is one address."""
+    """Connections of one address without a whole request; a browser opens six, and an institution is one
+    address. A connection whose request is whole has the limits of requests and of streams."""
+    fresh: float = 1.0
+    """Seconds in which a new connection is not ended for its address: its request may have arrived unread."""
     most: int = _connections()
 
 
@@ -46,8 +49,8 @@ class ClientLimited(H11Protocol):
 
     limits: ClassVar[ClientLimits]
     of_address: ClassVar[Counter[str]]
-    """Connections of each address; those of proxies have the address ""."""
-    waiting: ClassVar[dict[H11Protocol, str]]
+    """Connections without a whole request of each address; those of proxies have the address ""."""
+    waiting: ClassVar[dict["ClientLimited", str]]
     """Connections without a request -> their address, in the order in which their waiting began."""
     networks: ClassVar[list[IPv4Network | IPv6Network]]
 
@@ -60,20 +63,24 @@ class ClientLimited(H11Protocol):
         self.arrived = 0
         self.unread = 0
         self.unread_since = self.since
-        self.of_address[self.address] += 1
+        self.counted = False
+        """Whether `of_address` counts this connection."""
+        self._count(True)
         self.waiting[self] = self.address
-        if self.address and self.of_address[self.address] > self.limits.of_address:
-            self._make_room(self.address)
+        if self._is_crowded():
+            self._end_one_of(
+                one
+                for one, address in self.waiting.items()
+                if address == self.address and self.loop.time() - one.since > self.limits.fresh
+            )
         elif len(self.connections) > self.limits.most:
-            self._make_room(None)
+            self._end_one_of([*self.waiting, self])
         self.look = self.loop.call_later(self._pause, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.look.cancel()
         self.waiting.pop(self, None)
-        self.of_address[self.address] -= 1
-        if not self.of_address[self.address]:
-            del self.of_address[self.address]
+        self._count(False)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -84,12 +91,15 @@ class ClientLimited(H11Protocol):
         if self in self.waiting and self.conn.their_state is not h11.IDLE:
             del self.waiting[self]
             self._begin_window()
+        if self.conn.their_state in (h11.DONE, h11.MUST_CLOSE):
+            self._count(False)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._begin_window()
         self.waiting.pop(self, None)
         if self.conn.their_state is h11.IDLE:
+            self._count(True)
             self.waiting[self] = self.address
 
     @property
@@ -117,6 +127,8 @@ class ClientLimited(H11Protocol):
         if self in self.waiting:
             if unread:
                 self.since = now  # the client still takes its last answer
+            if self._is_crowded() and now - self.since > self.limits.fresh:
+                return f"one of more than {self.limits.of_address} connections of its address, without a request"
             return f"no request within {self.limits.head:g} s" if now - self.since > self.limits.head else ""
         if self.conn.their_state is not h11.SEND_BODY or self._is_body_awaited_here():
             self._begin_window()
@@ -130,13 +142,21 @@ class ClientLimited(H11Protocol):
         """Whether this process has not taken what arrived, or not asked for the body yet."""
         return self.flow.read_paused or self.cycle.waiting_for_100_continue
 
-    def _make_room(self, address: str | None) -> None:
-        others = (
-            one
-            for one, its_address in self.waiting.items()
-            if one is not self and address in (None, its_address) and not one.transport.is_closing()
-        )
-        next(others, self).transport.abort()
+    def _count(self, counts: bool) -> None:
+        if counts != self.counted:
+            self.counted = counts
+            self.of_address[self.address] += 1 if counts else -1
+            if not self.of_address[self.address]:
+                del self.of_address[self.address]
+
+    def _is_crowded(self) -> bool:
+        return bool(self.address) and self.of_address[self.address] > self.limits.of_address
+
+    def _end_one_of(self, connections: Iterable["ClientLimited"]) -> None:
+        """Ends the first of them that is not being ended."""
+        one = next((one for one in connections if not one.transport.is_closing()), None)
+        if one:
+            one.transport.abort()
 
     def _is_proxy(self, host: str) -> bool:
         try:
@@ -148,8 +168,8 @@ class ClientLimited(H11Protocol):
 def limited(limits: ClientLimits, proxies: Iterable[str]) -> type[H11Protocol]:
     """The protocol of one server; `proxies`: addresses and networks that stand for many clients.
 
-    When there are too many connections, the one that has waited longest for a request is ended; if none
-    waits, the new one.
+    When there are too many connections, the one that has waited longest for a request is ended; if none of
+    all waits, the new one.
     """
     attributes = {
         "limits": limits,

@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from queue import Queue
 from types import SimpleNamespace
 
@@ -34,6 +34,10 @@ def _serving(limits: ClientLimits, proxies: str = "") -> Iterator[int]:
     @application.get("/health")
     async def health() -> bool:
         return True
+
+    @application.get("/pause")
+    async def pause() -> None:
+        time.sleep(0.5)  # noqa: ASYNC251 - the server accepts nothing meanwhile
 
     @application.post("/length")
     async def length(request: Request) -> int:
@@ -158,10 +162,35 @@ def test_half_open_connections_of_many_leave_room_for_a_new_one() -> None:
 
 
 def test_one_address_has_only_so_many_connections_at_a_time() -> None:
-    with _serving(ClientLimits(head=60, of_address=5)) as port:
-        connections = [_connect(port) for _ in range(6)]
+    with _serving(ClientLimits(head=60, of_address=5, fresh=0.1)) as port:
+        connections = [_connect(port) for _ in range(5)]
+        time.sleep(0.2)  # the clients' silence is what is tested
+        connections.append(_connect(port))
         assert _is_ended(connections[0])
         connections[-1].sendall(GET)
         assert connections[-1].recv(1 << 16).startswith(b"HTTP/1.1 200 ")
         for connection in connections:
             connection.close()
+
+
+def test_requests_that_arrive_together_from_one_address_are_all_answered() -> None:
+    with _serving(ClientLimits(of_address=5)) as port, ExitStack() as stack:
+        busy = stack.enter_context(_connect(port))
+        busy.sendall(b"GET /pause HTTP/1.1\r\nHost: a\r\n\r\n")  # nothing is accepted in the pause
+        connections = [stack.enter_context(_connect(port)) for _ in range(50)]
+        for connection in connections:
+            connection.sendall(GET)
+        for connection in connections:
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_connection_whose_answer_is_in_progress_leaves_the_count_of_its_address() -> None:
+    with _serving(ClientLimits(of_address=5, fresh=0.0)) as port, ExitStack() as stack:
+        for _ in range(20):
+            reading = stack.enter_context(_connect(port))
+            reading.sendall(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert reading.recv(1) == b"H"
+        silent = [stack.enter_context(_connect(port)) for _ in range(5)]
+        _answers(port)
+        assert _is_ended(silent[0])
+        assert reading.recv(1) == b"T"
