@@ -177,8 +177,11 @@ def test_a_storage_root_whose_mount_is_missing_is_waited_for(
     await_true(lambda: bool(outages.known(session)), 20, lambda: "an outage")
     assert [known.outage.service for known in outages.known(session).values()] == [Service.STORAGE]
     assert list(settings.storage.iterdir()) == []
-    states = {jobs.load(session, jid).status.status for jid in batches.all_jobs(session, bid)}
-    assert states <= {JobState.DOWNLOADING, JobState.PROCESSING}
+
+    def states() -> set[JobState]:
+        return {jobs.load(session, jid).status.status for jid in batches.all_jobs(session, bid)}
+
+    await_true(lambda: states() <= {JobState.DOWNLOADING, JobState.PROCESSING}, 20, lambda: str(states()))
     settings.storage.rmdir()
     elsewhere.rename(settings.storage)
     assert_completed(batch_ended(session, bid, timeout=120))

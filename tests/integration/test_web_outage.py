@@ -37,8 +37,6 @@ def test_while_zookeeper_is_away_lists_are_read_and_the_rest_is_503_within_secon
     assert viewer.get("/health/live").status_code == 200
 
 
-# kazoo leaves the socket of a connection that never came to be, and the garbage collector reports it here
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_front_page_names_zookeeper_what_stands_still_what_is_safe_and_what_helps(
     shaky_web: Web, zookeeper_proxy: Proxy
 ) -> None:
