@@ -25,9 +25,9 @@ class TlsHandler(SharingHandler):
         self._hostname = ""
         """Of the server of the session."""
 
-    def create_connection(self, address: Any, hostname: str | int, timeout: float, **_: Any) -> ssl.SSLSocket:
-        """`hostname`: for a command (`mntr`) kazoo gives the port of the session's server in its place."""
-        if isinstance(hostname, str):
+    def create_connection(self, address: Any, hostname: str | None, timeout: float, **_: Any) -> ssl.SSLSocket:
+        """`hostname`: None for a command (`mntr`) to the server of the session."""
+        if hostname:
             self._hostname = hostname
         connection = socket.create_connection(address, timeout)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

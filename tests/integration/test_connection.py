@@ -1,5 +1,6 @@
 """A thread sends its own requests and reads its own answers; no answer is lost or taken for another's."""
 
+import gc
 import os
 import signal
 import sys
@@ -109,6 +110,26 @@ def test_a_thread_that_waits_for_long_gets_its_answer_from_the_thread_of_kazoo(
     zookeeper_proxy.delay(0.3)
 
     assert shaky.get(PATH)[0] == b"0"
+
+
+def test_the_answer_to_a_command_is_read_to_its_end(shaky: Session, zookeeper_proxy: Proxy) -> None:
+    zookeeper_proxy.trickle(0.001)
+
+    assert "java.version=" in shaky.zk.command(b"envi")
+
+
+def test_a_command_that_is_not_answered_leaves_no_socket_open(
+    shaky: Session, zookeeper_proxy: Proxy, recwarn: pytest.WarningsRecorder
+) -> None:
+    zookeeper_proxy.partition()
+
+    with pytest.raises(TimeoutError):
+        shaky.zk.command(b"envi")
+    zookeeper_proxy.cut()
+    assert shaky.wait_connected(time.monotonic() + 30)
+
+    gc.collect()
+    assert not [one for one in recwarn if one.category is ResourceWarning]
 
 
 def test_a_cut_connection_ends_what_waits_and_a_new_one_answers(
