@@ -25,7 +25,9 @@ class TlsHandler(SharingHandler):
         self._hostname = ""
         """Of the server of the session."""
 
-    def create_connection(self, address: Any, hostname: str | None, timeout: float, **_: Any) -> ssl.SSLSocket:
+    def create_connection(
+        self, address: Any, hostname: str | None, timeout: float, **_: Any
+    ) -> ssl.SSLSocket:
         """`hostname`: None for a command (`mntr`) to the server of the session."""
         if hostname:
             self._hostname = hostname

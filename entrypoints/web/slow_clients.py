@@ -128,7 +128,7 @@ class ClientLimited(H11Protocol):
             if unread:
                 self.since = now  # the client still takes its last answer
             if self._is_crowded() and now - self.since > self.limits.fresh:
-                return f"one of more than {self.limits.of_address} connections of its address, without a request"
+                return f"one of more than {self.limits.of_address} connections of its address"
             return f"no request within {self.limits.head:g} s" if now - self.since > self.limits.head else ""
         if self.conn.their_state is not h11.SEND_BODY or self._is_body_awaited_here():
             self._begin_window()

@@ -37,7 +37,7 @@ def _serving(limits: ClientLimits, proxies: str = "") -> Iterator[int]:
 
     @application.get("/pause")
     async def pause() -> None:
-        time.sleep(0.5)  # noqa: ASYNC251 - the server accepts nothing meanwhile
+        time.sleep(0.5)  # the server accepts nothing meanwhile
 
     @application.post("/length")
     async def length(request: Request) -> int:
