@@ -28,7 +28,7 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import ZnodeStat
 
-from pipeline.errors import Action, Remedy
+from pipeline.errors import Action, ArklineError, Remedy
 from pipeline.settings import Settings
 from zkstate import tls
 from zkstate.client import Client, make_client
@@ -247,6 +247,19 @@ class Session(AbstractContextManager["Session"]):
         data, stat = node
         return data, stat
 
+    def create_skeleton_later(self, settings: Settings) -> None:
+        """Once ZooKeeper answers: by a session of its own, whose root is not that of requests under way."""
+        while not self._closed.is_set() and self.usable:
+            if not self._connected.wait(PROBE_PAUSE):
+                continue
+            try:
+                connect(settings).close()
+            except ArklineError as error:
+                _log.warning("the record cannot be prepared: %s", error)
+                self._closed.wait(PROBE_PAUSE)
+            else:
+                return
+
     def close(self) -> None:
         """End the session, which releases its locks, or this process: a lock must not outlive its work."""
         self._closed.set()
@@ -328,10 +341,12 @@ def connect(
     *,
     create: bool = True,
     answer_timeout: float = ANSWER_TIMEOUT,
+    required: bool = True,
 ) -> Session:
     """A session below the configured root, with the skeleton of the tree in place if `create`.
 
-    `answer_timeout`: seconds after which a call raises Unreachable.
+    `answer_timeout`: seconds after which a call raises Unreachable. `required`: False gives a session that
+    is not connected if ZooKeeper does not answer within `timeout`; it connects once ZooKeeper does.
     """
     client = make_client(settings)
     session = Session(settings, client, answer_timeout)
@@ -341,10 +356,14 @@ def connect(
             create_skeleton(client, settings.zk_root, ANSWER_TIMEOUT)
         client.chroot = settings.zk_root.rstrip("/")
     except (*BROKEN, client.handler.timeout_exception) as error:
-        session.close()
-        raise Unreachable(
-            f"ZooKeeper at {settings.zk_hosts} does not answer: {tls.why_unreachable(settings)}"
-        ).with_remedies(START) from error
+        message = f"ZooKeeper at {settings.zk_hosts} does not answer: {tls.why_unreachable(settings)}"
+        if required:
+            session.close()
+            raise Unreachable(message).with_remedies(START) from error
+        _log.warning("%s", message)
+        client.chroot = settings.zk_root.rstrip("/")
+        if create:
+            threading.Thread(target=session.create_skeleton_later, args=[settings], daemon=True).start()
     except NoAuthError as error:
         session.close()
         raise session.refuses_user() from error

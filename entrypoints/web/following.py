@@ -13,8 +13,11 @@ ANSWER_TIMEOUT = 3.0
 
 @contextmanager
 def following(settings: Settings) -> Iterator[tuple[Session, Board]]:
-    """The session and the board, until the block ends; Unreachable if ZooKeeper does not answer."""
-    with connect(settings, answer_timeout=ANSWER_TIMEOUT) as session:
+    """The session and the board, until the block ends.
+
+    ZooKeeper may be away: then the pages say so, what helps, and that nothing is known yet.
+    """
+    with connect(settings, ANSWER_TIMEOUT, answer_timeout=ANSWER_TIMEOUT, required=False) as session:
         board = Board.open(session, settings)
         try:
             yield session, board

@@ -49,8 +49,9 @@ class ArklineCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         measured = self._measure()
         yield _gauge("build_info", "The release.", [((version("arkline"),), 1)], "version")
-        yield from _of_jobs(self._board)
-        yield from _of_stops(self._board)
+        if self._board.known:
+            yield from _of_jobs(self._board)
+            yield from _of_stops(self._board)
         yield from _of_moves(self._board.tally())
         yield from _of_feed(self._board)
         yield _value("zookeeper_up", "1 if ZooKeeper answers.", measured.record is not None)

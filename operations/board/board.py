@@ -24,15 +24,20 @@ from operations.board.values import (
     Stops,
 )
 from operations.board.writer import Writer
+from pipeline.errors import ServiceUnreachable
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
 from zkstate.session import Session
 
 
 class Board:
-    """Thread-safe; no answer reads ZooKeeper. While ZooKeeper is away the answers are those of before."""
+    """Thread-safe; no answer reads ZooKeeper. While ZooKeeper is away the answers are those of before.
+
+    Before the whole record was read once, a question raises ServiceUnreachable: nothing is known yet.
+    """
 
     def __init__(self, session: Session) -> None:
+        self._session = session
         self._table = Table()
         self._ring = Ring()
         self._tally = Tally()
@@ -51,6 +56,21 @@ class Board:
         """True once the board has been filled from the record; False after `seconds`."""
         return self._follower.filled.wait(seconds)
 
+    @property
+    def known(self) -> bool:
+        """False until the whole record was read for the first time."""
+        return self._follower.filled.is_set()
+
+    @property
+    def _rows(self) -> Table:
+        if self.known:
+            return self._table
+        if not self._session.connected:
+            raise self._session.unreachable()
+        raise ServiceUnreachable(
+            f"the record in ZooKeeper at {self._session.hosts} is being read: repeat this soon"
+        )
+
     def close(self) -> None:
         if self._follower.stop():
             self._table.close()
@@ -60,22 +80,22 @@ class Board:
 
     def counts(self, scope: Scope) -> dict[JobState, int]:
         """Jobs by state; completed ones until their batch is removed from the record."""
-        return queries.counts(self._table, scope)
+        return queries.counts(self._rows, scope)
 
     def oldest(self, scope: Scope) -> dict[JobState, datetime]:
         """Since when the job is there that has been in the state for longest."""
-        return queries.oldest(self._table, scope)
+        return queries.oldest(self._rows, scope)
 
     def oldest_batches(self, scope: Scope) -> dict[BatchState, datetime]:
         """Since when the batch is there that has been in the state for longest."""
-        return queries.oldest_batches(self._table, scope)
+        return queries.oldest_batches(self._rows, scope)
 
     def jobs(self, scope: Scope, search: JobSearch, limit: int, after: str | None = None) -> JobPage:
         """Jobs of a batch in their order, active ones of a state in the queue's order, others newest first.
 
         Deleted jobs are listed only where their state is asked for.
         """
-        return queries.jobs(self._table, scope, search, limit, after, self._tally.usual())
+        return queries.jobs(self._rows, scope, search, limit, after, self._tally.usual())
 
     def usual(self) -> dict[JobState, float]:
         """Seconds in a state after which a job is slow there: 95 % of those that left lately needed less.
@@ -86,21 +106,21 @@ class Board:
 
     def slow(self, scope: Scope) -> dict[JobState, int]:
         """How many jobs are slow, by state; without the states that have none."""
-        return queries.slow(self._table, scope, self._tally.usual())
+        return queries.slow(self._rows, scope, self._tally.usual())
 
     def batches(self, scope: Scope, search: BatchSearch, limit: int, after: str | None = None) -> BatchPage:
         """Newest first."""
-        return queries.batches(self._table, scope, search, limit, after)
+        return queries.batches(self._rows, scope, search, limit, after)
 
     def failures(self, scope: Scope) -> tuple[FailureGroup, ...]:
         """Failures by cause, the most frequent first."""
-        return queries.failures(self._table, scope)
+        return queries.failures(self._rows, scope)
 
     def collections(self, scope: Scope) -> tuple[CollectionCounts, ...]:
-        return queries.collections(self._table, scope)
+        return queries.collections(self._rows, scope)
 
     def stops(self, scope: Scope) -> Stops:
-        return stopping.stops(self._table, scope)
+        return stopping.stops(self._rows, scope)
 
     def changes_since(self, event_id: str | None, scope: Scope = EVERYTHING) -> Changes:
         """The changes after this id; `reset` if some of them are forgotten."""

@@ -24,7 +24,7 @@ from tests.support.browser import Chromium, Visitor, chromium, visitor
 from tests.support.fleet import fleet
 from tests.support.operators import ann
 from tests.support.remedy_world import World, quick_settings
-from tests.support.web import Web, new_token, serving_board
+from tests.support.web import Caller, Web, new_token, serving, serving_board
 from zkstate import jobs, record
 from zkstate.session import connect
 
@@ -154,6 +154,9 @@ def test_no_worker_for_a_queue(world: World, front: Page) -> None:
     world.fleet.running.remove(worker)
     bid = world.submit()
 
+    with serving(world.settings) as cold:
+        first = Caller(cold.url, new_token(world.settings, "nora", Role.OPERATOR)).get("/").text
+    assert "o worker consumes queue &#39;download&#39;" in first
     expect(front.get_by_text("no worker consumes queue 'download'")).to_be_visible()
     words = advised_command(front, "--queues download")
     assert words == ["worker", "--queues", "download"]

@@ -1,12 +1,30 @@
+"""What the pages say of servers that are away and of jobs that do not move, from their first second on."""
+
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from html import unescape
 
 import pytest
 
+from pipeline.deployment import Deployment
+from pipeline.outcome import ServiceDown
 from pipeline.principal import Role
+from pipeline.services import Service
 from pipeline.settings import Settings
+from pipeline.states import Event, FailureKind, JobState
+from pipeline.waits import WaitKind, WaitsFor
+from tasks.broker_claim import claim_key
+from tasks.redis_client import client
 from tests.servers.proxy import Proxy
-from tests.support.web import Web, serving_board
+from tests.support import planting
+from tests.support.remedy_world import write_profiles
+from tests.support.web import Caller, Web, new_token, serving, serving_board
+from zkstate import holds, host_back_off, jobs, outages, record
+from zkstate.deployment import RecordDeployment
+from zkstate.holds import Hold
+from zkstate.jobs import JobMove
+from zkstate.session import Session
 
 MOST_SECONDS = 3.0
 """Seconds after which a request that needs ZooKeeper is refused."""
@@ -53,3 +71,203 @@ def test_the_front_page_names_zookeeper_what_stands_still_what_is_safe_and_what_
         assert part in page
     assert 'aria-labelledby="health"' not in page
     assert "Nothing is recorded" not in viewer.get("/stops").text
+
+
+AWAY = "127.0.0.1:1"
+"""A port where nobody listens."""
+
+Trouble = Callable[[Session, Settings], Settings | None]
+"""Causes a trouble; the settings of the web process, if they are others."""
+
+
+def _paused(session: Session, _: Settings) -> None:
+    holds.place(session, Hold(by="ann", reason="the database is moved"))
+
+
+def _held(session: Session, _: Settings) -> None:
+    holds.place(session, Hold(by="ann", reason="wrong rights"), "demo")
+
+
+def _no_space(session: Session, settings: Settings) -> None:
+    settings.working.mkdir(parents=True, exist_ok=True)
+    planting.job_in(session, JobState.PROVISIONING)
+
+
+def _too_large(session: Session, _: Settings) -> None:
+    _fail(session, FailureKind.SYSTEM, "the object needs 4.0 MB, and working storage holds 950 kB at most")
+
+
+def _busy_host(session: Session, _: Settings) -> None:
+    host = "slow.example:8080"
+    host_back_off.begin(session, host, 900, "503 Service Unavailable, Retry-After 900 s")
+    job = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
+    record.hand_back(session, job, "worker", delay=900, waits_for=WaitsFor(kind=WaitKind.HOST, name=host))
+
+
+def _quota(session: Session, settings: Settings) -> Settings:
+    profiles = settings.home / "own-profiles"
+    write_profiles(profiles)
+    _, (working, _) = planting.split_batch_of(session, {"profile_name": "small"}, 2)
+    planting.acquire(session, planting.apply_event(session, jobs.load(session, working), Event.ACQUIRE))
+    return settings.model_copy(update={"profiles": profiles})
+
+
+def _missing(session: Session, _: Settings) -> None:
+    for number in range(3):
+        _fail(
+            session,
+            FailureKind.CONTENT,
+            f"https://x.edu/{number}.svg: the source answered 404 Not Found; check the URL",
+        )
+
+
+def _digest(session: Session, _: Settings) -> None:
+    _fail(session, FailureKind.CONTENT, "b.txt: the md5 digest is e26c, but d41d was declared")
+
+
+def _redis_away(session: Session, settings: Settings) -> Settings:
+    planting.one_job(session)
+    return settings.model_copy(update={"broker_url": f"redis://{AWAY}/0"})
+
+
+def _zookeeper_away(_: Session, settings: Settings) -> Settings:
+    return settings.model_copy(update={"zk_hosts": AWAY})
+
+
+def _read_only(session: Session, settings: Settings) -> None:
+    fault = ServiceDown(Service.STORAGE, f"{settings.storage}: Read-only file system")
+    outages.report(session, fault, "vm1")
+
+
+def _other_deployment(session: Session, settings: Settings) -> None:
+    RecordDeployment(session).write_deployment(Deployment(id="a" * 32))
+    client(settings).set(claim_key(settings), "theirs")
+
+
+def _nothing(session: Session, _: Settings) -> None:
+    planting.one_job(session)
+
+
+def _fail(session: Session, kind: FailureKind, message: str) -> None:
+    held = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
+    jobs.move(session, held, JobMove(Event.FAIL, "worker", message=message, kind=kind))
+
+
+TROUBLES: dict[str, tuple[Trouble, tuple[str, ...]]] = {
+    "a paused queue": (
+        _paused,
+        ("the queue is paused", "by ann", "the database is moved", "Start new jobs again"),
+    ),
+    "a collection on hold": (
+        _held,
+        ("collection demo is on hold", "by ann", "wrong rights", "End the hold on the collection"),
+    ),
+    "no worker for a queue": (
+        _nothing,
+        ("no worker consumes queue 'download'", "Start a worker", "arkline worker --queues download"),
+    ),
+    "no beat": (_nothing, ("no beat is running", "Start the scheduler", "arkline beat")),
+    "no room in working storage": (
+        _no_space,
+        ("1 job waits for working storage", "reserved of", "enlarge working storage"),
+    ),
+    "an object larger than working storage": (
+        _too_large,
+        ("1 job failed: the object needs 4.0 MB", "Remove the cause, then resume"),
+    ),
+    "a host that asks to wait": (
+        _busy_host,
+        (
+            "slow.example:8080 asked clients to slow down (503 Service Unavailable, Retry-After 900 s)",
+            "1 job or batch waits for it and continues without an action",
+        ),
+    ),
+    "a collection at its quota": (
+        _quota,
+        ("1 job waits: small: the collection's limit of 1 job at a time is reached", "limits.jobs_at_work"),
+    ),
+    "many failures of one cause": (
+        _missing,
+        ("3 jobs failed: ", "the source answered 404 Not Found", "The depositor has to act"),
+    ),
+    "a digest that differs": (
+        _digest,
+        ("1 job failed: b.txt: the md5 digest is e26c", "corrected and deposited again"),
+    ),
+    "Redis away": (_redis_away, (f"Redis at {AWAY} does not answer", "Start Redis")),
+    "ZooKeeper away": (
+        _zookeeper_away,
+        (f"ZooKeeper at {AWAY} does not answer", "What stands still:", "What is safe:", "start ZooKeeper"),
+    ),
+    "a read-only storage root": (
+        _read_only,
+        ("storage is out of order", "Read-only file system", "mounted, writable and not full"),
+    ),
+    "another deployment's prefix": (
+        _other_deployment,
+        ("belongs to deployment theirs", "Set ARKLINE_BROKER_PREFIX"),
+    ),
+}
+
+
+def _banner(page: str) -> str:
+    """What the first box of the front page says."""
+    main = page.partition('<section class="panel note')[2].partition("</section>")[0]
+    text = unescape(re.sub(r"<[^>]*>", " ", main.partition(">")[2]))
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_the_first_page_of_a_web_process_names_the_trouble_with_cause_and_remedy(
+    session: Session, settings: Settings, trouble: str
+) -> None:
+    cause, parts = TROUBLES[trouble]
+    changed = cause(session, settings) or settings
+    operator = new_token(settings, "olga", Role.OPERATOR)
+
+    with serving(changed) as cold:
+        banner = _banner(Caller(cold.url, operator).get("/").text)
+
+    missing = [part for part in parts if part.lower() not in banner.lower()]
+    assert not missing, banner
+    assert "All systems work" not in banner
+
+
+def test_a_web_process_that_starts_without_zookeeper_claims_nothing_and_follows_it_once_it_answers(
+    session: Session, settings: Settings, zookeeper_proxy: Proxy
+) -> None:
+    planting.one_job(session)
+    zookeeper_proxy.refuse()
+    with serving(settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})) as web:
+        viewer = web.caller(Role.VIEWER)
+
+        first = viewer.get("/").text
+        listed = viewer.get("/v1/jobs")
+        counted = viewer.get("/metrics").text
+
+        for claim in ("Nothing is stopped", "No failed job", "No batch", "Below is the state", "As of"):
+            assert claim not in first
+        assert (listed.status_code, listed.json()["code"]) == (503, "service-unreachable")
+        assert "arkline_zookeeper_up 0.0" in counted
+        assert not re.search(r"^arkline_(jobs|queue_paused|batches)\b", counted, re.MULTILINE)
+        assert viewer.get("/health/live").status_code == 200
+
+        zookeeper_proxy.accept()
+        assert web.context.board.wait_filled(30)
+        assert viewer.get("/v1/jobs").json()["total"] == 1
+        assert "does not answer" not in _banner(viewer.get("/").text)
+
+
+def test_a_web_process_that_starts_before_the_record_exists_prepares_it(
+    settings: Settings, zookeeper_proxy: Proxy
+) -> None:
+    zookeeper_proxy.refuse()
+    new = settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts, "zk_root": f"{settings.zk_root}new"})
+    with serving(new) as web:
+        zookeeper_proxy.accept()
+        assert web.context.board.wait_filled(30)
+        operator, deadline = web.caller(Role.OPERATOR), time.monotonic() + 30
+        deposit = {"profile": "demo", "payload_url": "https://example.org/a.txt"}
+
+        while (status := operator.post("/v1/batches", deposit).status_code) != 201:
+            assert time.monotonic() < deadline, status

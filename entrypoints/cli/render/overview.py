@@ -102,7 +102,7 @@ def _facts(view: Overview) -> Iterator[tuple[str, str | Text | None]]:
     yield "batches", f"{view.open_batches} unfinished, {held}{view.batches_in_all} in all"
     yield "record", _memory(view.record)
     yield "board", _corrected(view.correction)
-    yield "space", _space(view.space)
+    yield "space", space_text(view.space)
     yield "fixity", _fixity(view.fixity)
     if view.paused:
         yield "paused", Text(_stopped(view.paused), "yellow")
@@ -181,7 +181,7 @@ def _corrected(last: Correction | None) -> str:
     )
 
 
-def _space(space: Space) -> str:
+def space_text(space: Space) -> str:
     waiting = f"; {counted(space.waiting, 'job')} waiting" if space.waiting else ""
     if space.total is None or space.used is None:
         return f"{in_units(space.reserved)} reserved{waiting}" if space.reserved or waiting else ""

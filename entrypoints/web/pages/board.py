@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from urllib.parse import urlencode
@@ -11,14 +11,31 @@ from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
-from entrypoints.cli.render.humanize import counted
-from entrypoints.cli.render.overview import outage_text, problem_text
+from entrypoints.cli.render.humanize import by_whom, counted
+from entrypoints.cli.render.overview import (
+    HOSTS,
+    kept_waiting,
+    outage_text,
+    problem_text,
+    space_text,
+    standstill,
+)
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages import acts, ribbon, space
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page, render
 from entrypoints.web.pages.whole import Whole, whole_of
-from operations.board.values import EVERYTHING, BatchSearch, FailureGroup, Freshness, Scope, Stops, scope_of
+from operations.board.board import Board
+from operations.board.values import (
+    EVERYTHING,
+    BatchSearch,
+    FailureGroup,
+    Freshness,
+    Owner,
+    Scope,
+    Stops,
+    scope_of,
+)
 from operations.facts import REASON_OF_WAIT, Reason
 from operations.health import FleetHealth, Health, Problem
 from operations.hosts import HostView
@@ -30,6 +47,9 @@ from pipeline.states import JobState
 from pipeline.waits import WaitKind
 
 router = page_router()
+
+FIRST_READ = 2.0
+"""Seconds that the front page waits until the record was read for the first time."""
 
 LATEST = 10
 """Batches that the front page lists."""
@@ -64,6 +84,9 @@ class Trouble:
     detail: str = ""
     remedy: str = ""
     link: str = ""
+    link_text: str = "Stops"
+    urgent: bool = False
+    """Whether an operator may have to act although all systems work."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +100,9 @@ class Banner:
 
 
 @dataclass(frozen=True)
-class BoardValues:
-    """What `board_live.html` shows; health and space only for those who see the whole fleet."""
+class JobValues:
+    """What the board knows of the record."""
 
-    freshness: Freshness
     counts: dict[JobState, int]
     oldest: dict[JobState, datetime]
     slow: dict[JobState, int]
@@ -89,6 +111,15 @@ class BoardValues:
     stops: Stops
     stop_buttons: Shown
     failures: tuple[FailureGroup, ...]
+
+
+@dataclass(frozen=True)
+class BoardValues:
+    """What `board_live.html` shows; health and space only for those who see the whole fleet."""
+
+    freshness: Freshness
+    jobs: JobValues | None
+    """None before the record was read for the first time: nothing is claimed."""
     away: str = ""
     """ZooKeeper's address, if it does not answer."""
     banner: Banner | None = None
@@ -105,13 +136,16 @@ def front(request: Request, caller: PageCaller) -> Response:
     if caller.role is Role.DEPOSITOR:
         return RedirectResponse("/deposits", status_code=303)
     web, scope = context_of(request), scope_of(caller)
-    whole = whole_of(request).get() if sees_fleet(caller) else None
+    whole = None
+    if web.session.connected:
+        whole = whole_of(request).get() if sees_fleet(caller) else None
+        web.board.wait_filled(FIRST_READ)
     return page(
         request,
         "board.html",
         caller=caller,
         board=board_values(web, scope, whole, sees_fleet(caller)),
-        latest=web.board.batches(scope, BatchSearch(), LATEST).rows,
+        latest=web.board.batches(scope, BatchSearch(), LATEST).rows if web.board.known else None,
     )
 
 
@@ -122,9 +156,32 @@ def live(web: WebContext, scope: Scope, whole: Whole | None, *, sees_whole: bool
 
 def board_values(web: WebContext, scope: Scope, whole: Whole | None, sees_whole: bool) -> BoardValues:
     board = web.board
+    facts = BoardValues(board.freshness(), _job_values(board, scope) if board.known else None)
+    if not web.session.connected:
+        return replace(facts, away=web.settings.zk_hosts)
+    if not sees_whole:
+        return facts
+    if whole is None or not whole.current:
+        return replace(facts, banner=ASKING)
+    return replace(
+        facts,
+        banner=banner_of(
+            whole,
+            acts.of_remedies(_without_stops(whole.health.remedies)),
+            (*_at_limits(web, whole), *_of_jobs(whole, facts.jobs)),
+            facts.jobs.stops if facts.jobs else None,
+        ),
+        late=whole.late,
+        waiting=tuple(_waiting(web, whole)),
+        hosts=whole.health.hosts,
+        space=True,
+        space_picture=space.picture(whole.space),
+    )
+
+
+def _job_values(board: Board, scope: Scope) -> JobValues:
     counts, stops = board.counts(scope), board.stops(scope)
-    facts = BoardValues(
-        freshness=board.freshness(),
+    return JobValues(
         counts=counts,
         oldest=board.oldest(scope),
         slow=board.slow(scope),
@@ -134,47 +191,40 @@ def board_values(web: WebContext, scope: Scope, whole: Whole | None, sees_whole:
         stop_buttons=acts.of_remedies(_against(stops)),
         failures=board.failures(scope),
     )
-    if not web.session.connected:
-        return replace(facts, away=web.settings.zk_hosts)
-    if not sees_whole:
-        return facts
-    if whole is None or not whole.current:
-        return replace(facts, banner=ASKING)
-    return replace(
-        facts,
-        banner=banner_of(whole, acts.of_remedies(_without_stops(whole.health.remedies))),
-        late=whole.late,
-        waiting=tuple(_waiting(web, whole)),
-        hosts=whole.health.hosts,
-        space=True,
-        space_picture=space.picture(whole.space),
-    )
 
 
 ASKING = Banner("asking", "Asking ZooKeeper, Redis and the workers …")
 
 
-def banner_of(whole: Whole, remedies: Shown) -> Banner:
-    """The first problem is the title. While nothing is known of the workers, no good news is given."""
+def banner_of(
+    whole: Whole, remedies: Shown, beside: Sequence[Trouble] = (), stops: Stops | None = None
+) -> Banner:
+    """The first problem is the title. While nothing is known of the workers, no good news is given.
+
+    `beside`: what keeps jobs back although all systems work.
+    """
     health = whole.health
     if not whole.current:
         return ASKING
     asking = not whole.fleet.knows_workers and whole.fleet.fault is None
     problems = sorted(health.problems, key=lambda problem: not problem.stops_all)
+    if not problems and asking:
+        return Banner("asking", "Asking the workers …", tuple(beside))
     if not problems:
-        return Banner("asking", "Asking the workers …") if asking else Banner("good", health.status.doc)
-    first, *others = (_trouble(health, problem) for problem in problems)
+        tone = "warn" if any(trouble.urgent for trouble in beside) else "good"
+        return Banner(tone, health.status.doc, tuple(beside))
+    first, *others = (_trouble(health, problem, stops) for problem in problems)
     title = f"{first.text[:1].upper()}{first.text[1:]}"
     if others:
         title += f", and {counted(len(others), 'more problem')}"
     last = (Trouble("asking the workers …"),) if asking else ()
-    return Banner(_TONES[health.status], title, (replace(first, text=""), *others, *last), remedies)
+    return Banner(_TONES[health.status], title, (replace(first, text=""), *others, *last, *beside), remedies)
 
 
 _TONES = {Health.OK: "good", Health.DEGRADED: "warn", Health.STOPPED: "bad"}
 
 
-def _trouble(health: FleetHealth, problem: Problem) -> Trouble:
+def _trouble(health: FleetHealth, problem: Problem, stops: Stops | None) -> Trouble:
     text = problem_text(problem)
     for outage in health.outages:
         if problem.reason is Reason.SERVICE_DOWN and outage.name == problem.waits_for:
@@ -182,23 +232,93 @@ def _trouble(health: FleetHealth, problem: Problem) -> Trouble:
             return Trouble(text, outage_text(outage), remedy[:1].upper() + remedy[1:], "/stops#services")
     if problem.waits_for == Service.RECORD and health.record_fault:
         return Trouble(text, health.record_fault.message)
-    return Trouble(text, link="/stops" if problem.reason in _STOPS else "")
+    action = _STOPS.get(problem.reason)
+    if action is None:
+        return Trouble(text)
+    placed = (*((stops.pause,) if stops.pause else ()), *stops.collections) if stops else ()
+    by = [
+        by_whom(stop.by, stop.reason, stop.at)
+        for stop in placed
+        if stop.collection == (problem.waits_for or None)
+    ]
+    return Trouble(text, "".join(by).strip(), action.doc.rstrip("."), "/stops")
 
 
-_STOPS = frozenset({Reason.QUEUE_PAUSED, Reason.COLLECTION_ON_HOLD})
+_STOPS: Mapping[Reason, Action] = {
+    Reason.QUEUE_PAUSED: Action.UNPAUSE,
+    Reason.COLLECTION_ON_HOLD: Action.RELEASE_COLLECTION,
+}
+
+
+def _of_jobs(whole: Whole, jobs: JobValues | None) -> Iterator[Trouble]:
+    """What keeps jobs back that is no fault of a system: space, sources, and the causes of failures."""
+    if number := whole.health.waiting.get(Reason.WAITING_FOR_SPACE, 0):
+        yield Trouble(
+            f"{_wait(number)} for working storage",
+            space_text(whole.space),
+            "Jobs that end make room; if none ends, stop one that has much of it, or enlarge working storage",
+            "/space",
+            "Who has it",
+            urgent=True,
+        )
+    for host in whole.health.hosts[:HOSTS]:
+        until = f" until {host.waits_until:%H:%M:%S} UTC" if host.waits_until else ""
+        text = f"{host.host} {standstill(host)}: no request is sent to it{until}"
+        yield Trouble(
+            text, "", kept_waiting(host).rstrip("."), _LISTS[Reason.WAITING_FOR_HOST], "Waiting jobs"
+        )
+    for group in jobs.failures[:CAUSES] if jobs else ():
+        text = f"{counted(group.count, 'job')} failed: {group.message}"
+        if not group.count:
+            text = f"{counted(group.batches, 'batch', 'batches')} failed: {group.message}"
+        link = f"/failures/{group.id}"
+        yield Trouble(text, "", _AGAINST[group.owner], link, "These jobs", urgent=group.owner == "operator")
+
+
+CAUSES = 3
+"""Causes of failures that the banner names; all are in a list below it."""
+
+_AGAINST: Mapping[Owner, str] = {
+    "depositor": "The depositor has to act: the content is wrong. It is to be corrected and deposited again",
+    "operator": "Remove the cause, then resume these jobs",
+    "wait": "Resume these jobs once the service or the source works",
+}
+
+
+def _at_limits(web: WebContext, whole: Whole) -> Iterator[Trouble]:
+    for row in _of_quotas(web, whole):
+        yield Trouble(
+            f"{_wait(row.number)}: {row.text.rstrip('.')}",
+            "",
+            "They start as others end; limits.jobs_at_work in the profile is the limit",
+            row.link,
+            "Waiting jobs",
+        )
+
+
+def _wait(jobs: int) -> str:
+    return f"{counted(jobs, 'job')} {'waits' if jobs == 1 else 'wait'}"
+
+
+def _of_quotas(web: WebContext, whole: Whole) -> Iterator[Waiting]:
+    """The jobs of collections that are at their limit."""
+    if Reason.WAITING_FOR_TURN not in whole.health.waiting or not web.board.known:
+        return
+    for row in web.board.collections(EVERYTHING):
+        limit, pending = whole.full.get(row.collection), row.jobs.get(JobState.PENDING, 0)
+        if limit is None or not pending:
+            continue
+        where = urlencode({"collection": row.collection, "state": JobState.PENDING})
+        text = f"{row.collection}: the collection's limit of {counted(limit, 'job')} at a time is reached."
+        yield Waiting(pending, text, f"/jobs?{where}")
 
 
 def _waiting(web: WebContext, whole: Whole) -> Iterator[Waiting]:
     """What waits, and for what; a collection at its limit is named apart from jobs that wait for others."""
     numbers = dict(whole.health.waiting)
-    for row in web.board.collections(EVERYTHING):
-        limit, pending = whole.full.get(row.collection), row.jobs.get(JobState.PENDING, 0)
-        if limit is None or Reason.WAITING_FOR_TURN not in numbers or not pending:
-            continue
-        numbers[Reason.WAITING_FOR_TURN] -= pending
-        where = urlencode({"collection": row.collection, "state": JobState.PENDING})
-        text = f"{row.collection}: the collection's limit of {counted(limit, 'job')} at a time is reached."
-        yield Waiting(pending, text, f"/jobs?{where}")
+    for row in _of_quotas(web, whole):
+        numbers[Reason.WAITING_FOR_TURN] -= row.number
+        yield row
     for reason, number in numbers.items():
         if number > 0:
             yield Waiting(number, reason.doc, _LISTS.get(reason, ""))
