@@ -26,8 +26,8 @@ GRACE = 2.5
 RELEASE_TIME = 5.0
 """Seconds in which the record may be handed back and the session closed, before the process ends."""
 
-EXIT_OVERDUE = 75
-"""EX_TEMPFAIL of sysexits.h: the pool starts another process."""
+EXIT_OVERDUE = os.EX_TEMPFAIL
+"""The pool starts another process."""
 
 Release = Callable[[AttemptOver], object]
 """Gives back what the attempt holds in the record; called in another thread than the step's."""

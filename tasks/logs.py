@@ -74,7 +74,7 @@ def _add_name(_logger: object, _method: str, event: EventDict) -> EventDict:
 
 
 def _in_order(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """When, how serious and what first: a person reads the beginnings of lines."""
+    """Time, level and message first: a person reads the beginnings of lines."""
     return {**{name: event[name] for name in _FIRST if name in event}, **event}
 
 

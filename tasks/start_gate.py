@@ -23,8 +23,8 @@ CLAIM_CHECK = 5.0
 
 _NO_ID = "no worker has given the record its deployment id yet"
 
-EXIT_FOREIGN = 75
-"""EX_TEMPFAIL of sysexits.h: restart the process, which then waits."""
+EXIT_FOREIGN = os.EX_TEMPFAIL
+"""A supervisor restarts the process, which then waits."""
 
 
 def confirmed_id(settings: Settings) -> str:

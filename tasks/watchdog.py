@@ -16,8 +16,8 @@ from pipeline.settings import Settings
 from tasks.broker import waiting_messages
 from tasks.logs import log
 
-EXIT_STALLED = 75
-"""EX_TEMPFAIL of sysexits.h: restart the process."""
+EXIT_STALLED = os.EX_TEMPFAIL
+"""A supervisor restarts the process."""
 
 
 SAMPLES = 4

@@ -40,7 +40,7 @@ class FleetHostLimiter:
         max_wait: float = HOST_WAIT,
         give_up_after: float = math.inf,
     ) -> None:
-        """`give_up_after`: seconds without an answer to anybody after which a host is given up."""
+        """`give_up_after`: a host is given up after so many seconds without any answer from it."""
         self._session = session
         self._owner = owner
         """The job or batch; `why` shows who uses the connections."""

@@ -8,8 +8,8 @@ from kazoo.client import KazooState
 from zkstate import paths
 from zkstate.session import Session
 
-EXIT_IN_DOUBT = 75
-"""EX_TEMPFAIL of sysexits.h: restart the process."""
+EXIT_IN_DOUBT = os.EX_TEMPFAIL
+"""A supervisor restarts the process."""
 
 
 def leader(session: Session) -> str:

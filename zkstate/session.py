@@ -51,8 +51,8 @@ ANSWER_TIMEOUT = 30.0
 CLOSE_TIME = 5.0
 """Seconds that the end of a session may take, and again once its connection is shut."""
 
-EXIT_UNCLOSED = 75
-"""EX_TEMPFAIL of sysexits.h: restart the process."""
+EXIT_UNCLOSED = os.EX_TEMPFAIL
+"""A supervisor restarts the process."""
 
 START = Remedy(Action.START_RECORD)
 """What helps if ZooKeeper does not answer."""

@@ -30,7 +30,7 @@ _UTF8_NAME = 0x800
 _CENTRAL_ENTRY = b"PK\x01\x02"
 _CENTRAL_LENGTH, _LOCAL_LENGTH, _END_LENGTH = 46, 30, 22
 _LOCATOR = struct.Struct("<4sLQL")
-"""Of the end of a zip64: signature, part with that end, its position, number of parts."""
+"""The end locator of a zip64: signature, number of the part with the end record, its offset, all parts."""
 
 _UNICODE_PATH = 0x7075
 _UNIX = (3, 19)

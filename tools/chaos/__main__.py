@@ -8,12 +8,10 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from entrypoints.cli import exit_codes
 from entrypoints.stack.signals import stop_signals
-from pipeline.errors import ArklineError, UsageRefused
+from pipeline.errors import UsageRefused
 from tools.chaos import report as report
 from tools.chaos import small_disks
 from tools.chaos.checker import judge
@@ -25,6 +23,7 @@ from tools.chaos.result import Result, result_of
 from tools.chaos.run import RunLog, RunOptions, run
 from tools.chaos.schedule import Kind
 from tools.chaos.soak import soak, table
+from tools.command_line import end_with, say
 
 SECONDS_PER_FAULT = 4.2
 """The default of --minutes; faults overlap, since most of them last longer."""
@@ -73,14 +72,13 @@ def main(arguments: list[str]) -> int:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _say(parsed: argparse.Namespace, line: str) -> None:
-    if not parsed.quiet:
-        sys.stderr.write(f"{line}\n")
+def _silent(_line: str) -> None:
+    """Of `--quiet`."""
 
 
 def _soak(parsed: argparse.Namespace, folder: Path) -> int:
     with stop_signals() as signals:
-        result = soak(parsed.seed, parsed.soak, folder, signals, partial(_say, parsed))
+        result = soak(parsed.seed, parsed.soak, folder, signals, _silent if parsed.quiet else say)
     sys.stderr.write(table(result))
     if parsed.json:
         sys.stdout.write(json.dumps(result.as_json()) + "\n")
@@ -92,25 +90,25 @@ def _chaos(parsed: argparse.Namespace, kinds: frozenset[Kind], folder: Path) -> 
     options = RunOptions(parsed.seed, parsed.jobs, parsed.faults, seconds, kinds)
     results: list[Result] = []
 
-    say = partial(_say, parsed)
+    tell = _silent if parsed.quiet else say
 
     def examine(cluster: Cluster, run_log: RunLog) -> None:
         final = read(cluster)
         judged = judge(run_log.collection.deposits, run_log.bids, final, run_log.acts)
         began = time.monotonic()
-        drilled = tuple(drill(cluster.settings, final, run_log.acts, say))
-        say(f"the drills took {time.monotonic() - began:.0f} s")
+        drilled = tuple(drill(cluster.settings, final, run_log.acts, tell))
+        tell(f"the drills took {time.monotonic() - began:.0f} s")
         faults = outages(run_log.injected)
         stood_still = tuple(check_other_hosts(faults, final.deposited))
-        say(f"{len(undisturbed(faults))} outages of one host without another long fault")
+        tell(f"{len(undisturbed(faults))} outages of one host without another long fault")
         judgement = replace(judged, problems=judged.problems + drilled + stood_still)
         results.append(result_of(run_log, final, judgement))
         if results[-1].problems:
             sys.stderr.write(report.shortest(cluster, run_log, results[-1].problems, final) + "\n")
 
-    say(f"seed {options.seed}: {options.jobs} jobs, {options.faults} faults in {seconds:.0f} s, in {folder}")
+    tell(f"seed {options.seed}: {options.jobs} jobs, {options.faults} faults in {seconds:.0f} s, in {folder}")
     with stop_signals() as signals:
-        run_log = run(options, folder, signals, say, examine)
+        run_log = run(options, folder, signals, tell, examine)
     (result,) = results
     sys.stderr.write(report.table(run_log, result))
     if parsed.json:
@@ -119,8 +117,4 @@ def _chaos(parsed: argparse.Namespace, kinds: frozenset[Kind], folder: Path) -> 
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except ArklineError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(exit_codes.of_error(error))
+    end_with(main)

@@ -7,8 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from entrypoints.cli import exit_codes
-from pipeline.errors import ArklineError
+from tools.command_line import end_with, say
 from tools.storm.changes import changed
 from tools.storm.run import Result, storm
 
@@ -39,9 +38,9 @@ def main(arguments: list[str]) -> int:
     parsed = _parse(arguments)
     folder = Path(parsed.keep or tempfile.mkdtemp(prefix="arkline-storm-")).absolute()
     for name, (value, shipped) in changed(parsed.shipped).items():
-        _say(f"{name}={value} ({shipped})")
+        say(f"{name}={value} ({shipped})")
     try:
-        result = storm(parsed.hostile, parsed.honest, parsed.seed, folder, _say, shipped=parsed.shipped)
+        result = storm(parsed.hostile, parsed.honest, parsed.seed, folder, say, shipped=parsed.shipped)
     finally:
         if parsed.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -67,13 +66,5 @@ def _table(result: Result) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-
-
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except ArklineError as error:
-        _say(f"error: {error}")
-        sys.exit(exit_codes.of_error(error))
+    end_with(main)

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from entrypoints.cli import exit_codes
 from entrypoints.cli.context import quiet_logs
 from entrypoints.stack.signals import stop_signals
 from entrypoints.stack.stack import Stack, running
-from pipeline.errors import ArklineError
+from tools.command_line import end_with, say
 from tools.storm import callers, run
 from tools.storm.generator import Order, Phase, Request, start
 from tools.storm.processes import peak_kb
@@ -192,24 +191,16 @@ def main(arguments: list[str]) -> int:
     parsed = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="arkline-load-"))
     try:
-        result = load(parsed.seconds, folder, _say, files=parsed.files, shared=parsed.shared)
+        result = load(parsed.seconds, folder, say, files=parsed.files, shared=parsed.shared)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     for name, value in vars(result).items():
         if name != "acts":
-            _say(f"{name}: {value}")
+            say(f"{name}: {value}")
     if parsed.json:
         sys.stdout.write(json.dumps(vars(result)) + "\n")
     return 1 if result.problems else 0
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-
-
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except ArklineError as error:
-        _say(f"error: {error}")
-        sys.exit(exit_codes.of_error(error))
+    end_with(main)

@@ -88,7 +88,7 @@ class BatchReport(Record):
     number: int = Field(ge=1)
     """1 is the first report; updates continue from 2."""
     reported_at: datetime
-    """The moment whose state it gives: for a mail when reporting began, for a question now."""
+    """The report gives the state of this moment: the beginning of reporting for a mail, now for a request."""
     sent_at: datetime | None = None
     """When the last report before this one went to the depositor; absent if none did."""
     ended_at: datetime | None = None
