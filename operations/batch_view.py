@@ -124,11 +124,12 @@ def _failed(session: Session, bid: str) -> tuple[FailedJob, ...]:
 def _at_end(batch: ArchivedBatch, jobs: tuple[ArchivedJob, ...]) -> dict[str, Any]:
     states = Counter(job.state for job in jobs)
     failures = [
-        FailedJob(jid=job.jid, name=job.configuration.payload_name, kind=job.kind, message=job.message)
+        FailedJob(jid=job.jid, name=job.name, kind=job.kind, message=job.message)
         for job in jobs
         if job.state is JobState.FAILED
     ]
     report = BatchReport.model_validate(batch.report) if batch.report else None
+    sent = report and report.sent_at and batch.state is BatchState.COMPLETED
     ended = (report and report.ended_at) or max((job.since for job in jobs), default=batch.disposition.at)
     return {
         "status": batch.state,
@@ -139,6 +140,7 @@ def _at_end(batch: ArchivedBatch, jobs: tuple[ArchivedJob, ...]) -> dict[str, An
         "jobs": dict(states),
         "percent": 100.0,
         "failed_jobs": tuple(failures[:FAILURES]),
-        "report": report and status_report_of(report),
+        # of a deleted batch the archive has another state than the one that was sent last
+        "report": status_report_of(report) if sent and report else None,
         "archived": Gone.of(batch.disposition),
     }

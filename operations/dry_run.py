@@ -20,7 +20,7 @@ from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.identifiers import ownership
 from pipeline.manifests.planned_jobs import Plan
 from pipeline.manifests.split import plan
-from pipeline.names import canonical_ark, name_in
+from pipeline.names import canonical_ark
 from pipeline.outcome import StepFailed
 from pipeline.principal import Principal
 from pipeline.profiles.effective import with_site_limits
@@ -83,7 +83,7 @@ def perform_dry_run(  # noqa: PLR0913 - what is tried, by whom, and its limits
         except StepFailed as failure:
             trouble = Trouble(
                 number=0,
-                name=submission.payload_filename or name_in(submission.payload_url),
+                name=submission.name,
                 message=failure.message,
             )
             return opening.model_copy(update={"failing": 1, "failures": (trouble,)})

@@ -156,7 +156,7 @@ class Explanation(Cause):
     kind: str
     """`job` or `batch`."""
     name: str = ""
-    """The payload's name, or its URL."""
+    """Of the payload."""
     bid: str = ""
     """The batch of a job."""
     profile: str = ""
@@ -173,11 +173,9 @@ class Explanation(Cause):
     def of(cls, record: Job | Batch, cause: Cause) -> Explanation:
         status, facts = record.status, dict(cause)
         if isinstance(record, Job):
-            name = record.configuration.payload_name or record.configuration.payload_url
-            facts |= {"kind": "job", "bid": record.bid, "name": name}
+            facts |= {"kind": "job", "bid": record.bid, "name": record.configuration.name}
         else:
-            name = record.submission.payload_filename or record.submission.payload_url
-            facts |= {"kind": "batch", "name": name}
+            facts |= {"kind": "batch", "name": record.submission.name}
         return cls(
             **facts,
             id=record.id,

@@ -77,7 +77,7 @@ def job_view(session: Session, jid: str, archive: Archive = no_archive) -> JobVi
         "jid": jid,
         "bid": job.bid,
         "profile": configuration.profile_name,
-        "name": configuration.payload_name or configuration.payload_url.rpartition("/")[2],
+        "name": configuration.name,
         **final_description(configuration, job.identifiers).model_dump(include={"who", "what", "when"}),
         "ark": job.identifiers.primary_id,
         "local_id": job.identifiers.local_id,
@@ -105,6 +105,7 @@ def _at_end(job: ArchivedJob) -> dict[str, Any]:
         "since": job.since,
         "message": job.message,
         "kind": job.kind,
+        "remark": job.remark,
         "retry_count": sum(entry.event is Event.RESUME for entry in job.history),
         "archived": Gone.of(job.disposition),
     }

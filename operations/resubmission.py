@@ -19,7 +19,6 @@ from pipeline.inventory.archive import ArchivedJob
 from pipeline.inventory.sql import SqlInventory
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestProfile, Row
-from pipeline.names import name_in
 from pipeline.principal import Principal
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Batch, Job, PayloadType, Record, Submission, SubmissionType
@@ -190,7 +189,7 @@ def _message(job: Job | ArchivedJob) -> str:
 
 
 def _name(job: Job | ArchivedJob) -> str:
-    return job.configuration.payload_name or name_in(job.configuration.payload_url)
+    return job.configuration.name
 
 
 def _shown(url: str) -> str:

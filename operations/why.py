@@ -67,6 +67,7 @@ def _explanation(session: Session, fleet: Fleet, name: str, archive: Archive) ->
     return Explanation(
         id=name,
         kind=kind,
+        name=record.name,
         profile=record.profile,
         state=record.state,
         since=gone.at,

@@ -13,6 +13,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstrain
 from pipeline.bounded import Count, Seconds
 from pipeline.damaged_node import DamagedNode
 from pipeline.fixity import Digest
+from pipeline.names import name_in
 from pipeline.object_description import Deposited, ObjectDescription
 from pipeline.principal import Interface
 from pipeline.states import BatchState, Event, FailureKind, JobState, Room, S
@@ -133,6 +134,11 @@ class Submission(_Deposit):
     owner: Text = ""
     """Identity of the principal that submitted; idempotency keys belong to it. Empty in 0.1.0's records."""
 
+    @property
+    def name(self) -> str:
+        """Of the payload, for people."""
+        return self.payload_filename or name_in(self.payload_url)
+
 
 class FencedStatus(RewrittenRecord):
     """The fields shared by the status of jobs and of batches; the node's version fences every change.
@@ -200,6 +206,11 @@ class JobConfiguration(_Deposit):
     """The depositor gave no name: the name that the source states comes first. Absent before 0.2.1."""
     working_dir: str
     submission_type: SubmissionType = SubmissionType.FILE
+
+    @property
+    def name(self) -> str:
+        """Of the payload, for people."""
+        return self.payload_name or name_in(self.payload_url)
 
 
 class Identifiers(RewrittenRecord):

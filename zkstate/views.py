@@ -168,7 +168,7 @@ def _job_row(jid: str, data: Sequence[bytes]) -> JobRow:
         jid=jid,
         bid=configuration.batch_id,
         profile=configuration.profile_name,
-        name=configuration.payload_name or configuration.payload_url.rpartition("/")[2],
+        name=configuration.name,
         state=status.status,
         since=status.last_modification_date,
         priority=status.priority,
@@ -188,7 +188,7 @@ def _batch_row(bid: str, data: Sequence[bytes]) -> BatchRow:
     return BatchRow(
         bid=bid,
         profile=submission.profile_name,
-        name=submission.payload_filename or submission.payload_url.rpartition("/")[2],
+        name=submission.name,
         status=status.status,
         since=status.last_modified,
         total=status.total,

@@ -105,9 +105,7 @@ def of_batch(batch: BatchRead) -> dict[str, object]:
 
 
 def _batch_name(submission: Submission | None) -> str:
-    if submission is None:
-        return ""
-    return submission.payload_filename or submission.payload_url.rpartition("/")[2].partition("?")[0]
+    return submission.name if submission else ""
 
 
 def seconds(moment: datetime | None) -> float:

@@ -48,9 +48,14 @@ class ArchivedJob(_Archived):
     jid: str
     state: JobState
     kind: FailureKind | None
+    remark: str
     identifiers: Identifiers
     configuration: JobConfiguration
     history: tuple[HistoryEntry, ...]
+
+    @property
+    def name(self) -> str:
+        return self.configuration.name
 
     @property
     def since(self) -> datetime:
@@ -66,6 +71,10 @@ class ArchivedBatch(_Archived):
     submission: Submission
     report: dict[str, Any] | None
     """The last report, in the form of `pipeline.notify.report.text.as_json`."""
+
+    @property
+    def name(self) -> str:
+        return self.submission.name
 
 
 def archive_jobs(
@@ -204,6 +213,7 @@ def _job_row(job: Job, state: JobState, by: Disposition) -> dict[str, Any]:
         "state": state.value,
         "message": job.status.message,
         "kind": job.status.kind and job.status.kind.value,
+        "remark": job.status.remark,
         **by.model_dump(),
         "ark": job.identifiers.primary_id,
         "identifiers": job.identifiers.model_dump(mode="json"),

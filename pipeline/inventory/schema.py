@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from pipeline.inventory.engines import LOCK_WAIT, transaction
 from pipeline.outcome import system
 
-HEAD = "0008"
+HEAD = "0009"
 """The newest revision in `migrations/versions`; repeated here so that a comparison does not load Alembic."""
 
 PAUSE = 0.05

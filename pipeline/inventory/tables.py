@@ -263,6 +263,8 @@ jobs_archived = Table(
     Column("identifiers", JSON, nullable=False),
     Column("configuration", JSON, nullable=False),
     Column("history", JSON, nullable=False),
+    # empty in the rows of releases before 0.2.1, which had no remarks
+    Column("remark", Prose, nullable=False, server_default=""),
     Index(None, "ark"),
 )
 

@@ -24,7 +24,6 @@ from pipeline.names import (
     PRODUCER,
     UnsafeName,
     is_ark,
-    name_in,
     quote_name,
     safe_name,
 )
@@ -74,12 +73,12 @@ def priority_of(jobs: int) -> int:
 
 
 def _name(submission: Submission) -> str:
-    return submission.payload_filename or name_in(submission.payload_url) or "the payload"
+    return submission.name or "the payload"
 
 
 def _single(submission: Submission) -> PlannedJob:
     by_source = _may_be_named_by_source(submission)
-    name = submission.payload_filename or name_in(submission.payload_url)
+    name = submission.name
     try:
         name = safe_name(name, PRODUCER)
     except UnsafeName as error:

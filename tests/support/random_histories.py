@@ -11,6 +11,7 @@ from operations.verbs import act
 from pipeline.attempt import UNATTENDED
 from pipeline.machine import IllegalTransition
 from pipeline.notify.callback import HttpCallback
+from pipeline.outcome import Done
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Job, SubmissionType
 from pipeline.settings import Settings
@@ -22,8 +23,9 @@ from tests.servers.receiver import Receiver
 from tests.support import planting
 from tests.support.operators import ann
 from tests.support.waits import RETRY
-from zkstate import batches, jobs, record
+from zkstate import batches, jobs, paths, record
 from zkstate.job_record import ZooKeeperJobRecord
+from zkstate.jobs import JobMove
 from zkstate.session import Session
 
 BATCHES, STEPS = 6, 90
@@ -36,8 +38,8 @@ class Walk:
     context: WorkerContext
     receiver: Receiver
     bids: list[str] = field(default_factory=list)
-    deleted: dict[str, str] = field(default_factory=dict)
-    """JID -> the state in which an operator deleted it."""
+    deleted: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    """JID -> the znodes of the job before an operator deleted it."""
     callbacks: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     @property
@@ -47,6 +49,7 @@ class Walk:
     def submit(self) -> None:
         number = len(self.bids)
         submitted = {
+            "payload_url": f"http://example.org/lettre%20{number}.txt?v=1",
             "payload_filename": self.rng.choice(["", f"batch {number}.checkm"]),
             "submitter": self.rng.choice(["", "me/Me"]),
             "note": f"note {number}",
@@ -84,8 +87,16 @@ class Walk:
     def _succeed(self, job: Job) -> None:
         if job.status.status is JobState.PROCESSING and job.identifiers.primary_id is None:
             return self._identify(job)
+        if job.status.status is JobState.DOWNLOADING:
+            return self._download(job)
         pending = job.status.status is JobState.PENDING
         planting.apply_event(self.session, job, Event.ACQUIRE if pending else Event.SUCCEED)
+
+    def _download(self, job: Job) -> None:
+        """The job downloads its files, of which there is something to remark."""
+        done = Done(remark=job.status.with_remarks(f"look at {job.configuration.payload_name}"))
+        held = planting.acquire(self.session, job)
+        jobs.move(self.session, held, JobMove(Event.SUCCEED, "worker", done=done, message="said so"))
 
     def _fail(self, job: Job) -> None:
         if Event.FAIL in JOB.events(job.status.status):
@@ -115,8 +126,8 @@ class Walk:
         self._act(job, Event.RELEASE)
 
     def _delete(self, job: Job) -> None:
+        self.deleted[job.jid] = planting.tree(self.session, paths.job(job.jid))
         self._act(job, Event.DELETE)
-        self.deleted[job.jid] = job.bid
 
     def _resume(self, job: Job) -> None:
         status = job.status

@@ -3,9 +3,11 @@
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from kazoo.client import KazooClient
 
@@ -37,13 +39,17 @@ def canonical(value: Any) -> Any:
     return None if value == "" else value
 
 
+def value_of(data: bytes) -> Any:
+    text = data.decode()
+    return json.loads(text) if text[:1] in ("{", "[") else text
+
+
 def read(zk: KazooClient, path: str) -> Told:
     nodes: dict[str, Any] = {}
     versions: dict[str, int] = {}
     for name in zk.get_children(path):
         data, stat = zk.get(f"{path}/{name}")
-        text = data.decode()
-        nodes[name] = json.loads(text) if text[:1] in ("{", "[") else text
+        nodes[name] = value_of(data)
         versions[name] = stat.version
     return Told(nodes, versions)
 
@@ -83,7 +89,7 @@ def job_facts(jid: str, job: Told, batch: Told) -> dict[str, Any]:
         "when": described.get("when", given.get("erc_when", "")),
         "state": status["status"],
         "since": status["last_modification_date"],
-        "version": job.versions["status"],
+        "version": job.versions.get("status"),
         "priority": int(job["priority"]),
         "kind": status.get("kind"),
         "message": status.get("message", ""),
@@ -100,6 +106,10 @@ def job_facts(jid: str, job: Told, batch: Told) -> dict[str, Any]:
         "space_needed": int(job["space_needed"]),
         "space_promised": job["promised"],
     }
+
+
+def last_of(url: str) -> str:
+    return unquote(urlsplit(url).path.rpartition("/")[2])
 
 
 def batch_facts(bid: str, batch: Told, members: dict[str, Told]) -> dict[str, Any]:
@@ -125,7 +135,7 @@ def batch_facts(bid: str, batch: Told, members: dict[str, Told]) -> dict[str, An
         "profile": submitted["profile_name"],
         "owner": submitted.get("owner", ""),
         "submitter": submitted.get("submitter", ""),
-        "name": submitted.get("payload_filename") or submitted["payload_url"].rpartition("/")[2],
+        "name": submitted.get("payload_filename") or last_of(submitted["payload_url"]),
         "payload_url": submitted["payload_url"],
         "payload_type": submitted["type"],
         "submitted_at": submitted["submitted_at"],
@@ -139,18 +149,37 @@ def batch_facts(bid: str, batch: Told, members: dict[str, Told]) -> dict[str, An
         "buckets": buckets,
         "failed_jobs": failed,
         "report": report,
+        "sent_at": report and report["last_modified"],
+        "ended_at": status["last_modified"] if status["status"] in ("completed", "failed") else None,
         "held": status["status"] == "held",
         "objects": None,
     }
 
 
 def line_facts(facts: dict[str, Any]) -> dict[str, Any]:
-    """A line of a report: what did not fail has no message, and what people ended has the report's words."""
+    """A line of a report: what did not fail has no message, and what people ended has the report's words.
+
+    Of what was deleted there is nothing to check.
+    """
     failed = facts["state"] == "failed"
     stopped = re.match(r"failed by ann@desk: (.*)", facts["message"])
     message = f"our staff stopped this object: {stopped[1]}" if stopped else facts["message"]
-    changed = {"message": message if failed else "", "kind": facts["kind"] if failed else None}
-    return facts | changed
+    if facts["state"] == "deleted":
+        return facts | {"message": "because", "kind": None, "remark": ""}
+    return facts | {"message": message if failed else "", "kind": facts["kind"] if failed else None}
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment that no znode keeps: between two that the test knows."""
+
+    start: datetime
+    end: datetime
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, datetime) and self.start <= other <= self.end
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass
@@ -159,23 +188,83 @@ class Record:
 
     batches: dict[str, dict[str, Any]]
     jobs: dict[str, dict[str, Any]]
+    deleted: dict[str, dict[str, Any]]
+    """Of jobs that operators deleted, as they were before."""
     histories: dict[str, list[dict[str, Any]]]
     submissions: dict[str, dict[str, Any]]
     reports: dict[str, int]
 
     @classmethod
-    def read(cls, zk: KazooClient) -> "Record":
+    def read(cls, zk: KazooClient, deleted: Mapping[str, Mapping[str, bytes]], moment: Moment) -> "Record":
+        """`deleted`: the znodes of the jobs that were deleted, within this moment."""
         of_batches, of_jobs = read_all(zk)
+        gone = {jid: of_deleted(jid, nodes) for jid, nodes in deleted.items()}
         members: dict[str, dict[str, Told]] = {bid: {} for bid in of_batches}
         for jid, told in of_jobs.items():
             members[told["bid"]][jid] = told
         return cls(
             {bid: batch_facts(bid, told, members[bid]) for bid, told in of_batches.items()},
             {jid: job_facts(jid, told, of_batches[told["bid"]]) for jid, told in of_jobs.items()},
-            {name: told["history"] for name, told in (of_jobs | of_batches).items()},
+            {
+                jid: tombstone_facts(job_facts(jid, told, of_batches[told["bid"]]), moment)
+                for jid, told in gone.items()
+            },
+            {name: told["history"] for name, told in (of_jobs | of_batches | gone).items()},
             {bid: told["submission"] for bid, told in of_batches.items()},
             {bid: told["status"].get("reports", 0) for bid, told in of_batches.items()},
         )
 
     def of(self, bid: str) -> list[str]:
         return sorted(jid for jid, facts in self.jobs.items() if facts["bid"] == bid)
+
+    def members(self, bid: str) -> list[str]:
+        """With those that were deleted."""
+        return sorted(jid for jid, facts in (self.jobs | self.deleted).items() if facts["bid"] == bid)
+
+    def job(self, jid: str) -> dict[str, Any]:
+        return self.jobs.get(jid) or self.deleted[jid]
+
+    def alone(self, bids: Collection[str]) -> "Record":
+        """Of these batches and their jobs."""
+        return replace(
+            self,
+            batches={bid: facts for bid, facts in self.batches.items() if bid in bids},
+            jobs={jid: facts for jid, facts in self.jobs.items() if facts["bid"] in bids},
+            deleted={jid: facts for jid, facts in self.deleted.items() if facts["bid"] in bids},
+        )
+
+    def after_deletion(self, bids: Collection[str], moment: Moment) -> "Record":
+        """These batches were deleted: what is completed stays so, every other job was deleted."""
+        so = self.alone(bids)
+        gone = {jid: facts for jid, facts in so.jobs.items() if facts["state"] != "completed"}
+        for facts in so.batches.values():
+            lost = [jid for jid in gone if gone[jid]["bid"] == facts["bid"]]
+            left = {
+                name: number for name, number in facts["jobs"].items() if name in ("completed", "deleted")
+            }
+            number = left.get("deleted", 0) + len(lost)
+            completed = left.get("completed", 0)
+            facts |= {
+                "status": "deleted",
+                "since": moment,
+                "version": None,
+                "jobs": {"completed": completed, "deleted": number},
+                "buckets": {"batch-completed": completed, "batch-deleted": number},
+                "failed_jobs": [],
+            }
+        tombstones = {jid: tombstone_facts(facts, moment) for jid, facts in gone.items()}
+        kept = {jid: facts for jid, facts in so.jobs.items() if jid not in gone}
+        return replace(so, jobs=kept, deleted=so.deleted | tombstones)
+
+
+def of_deleted(jid: str, nodes: Mapping[str, bytes]) -> Told:
+    before = f"/jobs/{jid}/"
+    named = {
+        path.removeprefix(before): value_of(data) for path, data in nodes.items() if path.startswith(before)
+    }
+    return Told(named | {"promised": None}, {})
+
+
+def tombstone_facts(facts: dict[str, Any], moment: Moment) -> dict[str, Any]:
+    """A job that was deleted has no version and no storage."""
+    return facts | {"state": "deleted", "since": moment, "version": None, "working_dir": ""}

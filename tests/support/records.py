@@ -106,6 +106,7 @@ def a_tombstone(number: int, reason: str = "", **facts: Any) -> ArchivedJob:
         disposition=Disposition(who="operator", why=reason, at=AT),
         state=JobState.DELETED,
         kind=None,
+        remark="",
         identifiers=job.identifiers,
         configuration=job.configuration,
         history=job.history,

@@ -95,6 +95,7 @@ def test_what_an_earlier_schema_holds_has_no_arrival(inventory: SqlInventory, ur
             execute(inventory, f"ALTER TABLE {table} DROP {name}")
     for name in ("job_key", "recorded"):
         execute(inventory, f"ALTER TABLE inv_ingests DROP {name}")
+    execute(inventory, "ALTER TABLE arc_jobs DROP remark")
     schedule = ("inv_fixities", "inv_fixity_reads", "inv_events")
     for table in ("deployment", "minted_arks", "arc_reports", "tokens", "logins", *schedule):
         execute(inventory, f"DROP TABLE {table}")

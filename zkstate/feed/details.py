@@ -50,7 +50,7 @@ def _detail(jid: str, status_data: bytes, configuration_data: bytes, identifiers
     identifiers = codec.decode(Identifiers, identifiers_data, paths.identifiers(jid))
     return JobDetail(
         jid=jid,
-        name=configuration.payload_name or configuration.payload_url.rpartition("/")[2],
+        name=configuration.name,
         ark=identifiers.primary_id or "",
         state=status.status,
         since=status.last_modification_date,

@@ -105,8 +105,7 @@ def _drawn(web: WebContext, view: BatchView) -> Iterator[DrawnJob]:
             continue
         status, given = job.status, job.configuration
         drawn = ribbon.of_history(steps_of(job), JOB.facts[status.status].ended)
-        name = given.payload_name or row.name
-        yield DrawnJob(row.jid, name, status.status, status.remark, drawn)
+        yield DrawnJob(row.jid, given.name, status.status, status.remark, drawn)
 
 
 def _verbs(web: WebContext, view: BatchView) -> tuple[acts.Button, ...]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from pipeline.description.final import final_description
-from pipeline.names import name_in
 from pipeline.notify.report.job_outcome import JobOutcome
 from pipeline.notify.report.reported_jobs import ReportedJob, ReportedJobs, by_state
 from pipeline.records import Batch, Entry, Job, PayloadType, Record, StatusReport, SubmissionType, now
@@ -158,7 +157,7 @@ def compose_reported(
         bid=batch.bid,
         profile_name=submission.profile_name,
         submitter=submission.submitter,
-        payload_name=submission.payload_filename or name_in(submission.payload_url),
+        payload_name=submission.name,
         payload_type=submission.type,
         note=submission.note,
         submitted_at=submission.submitted_at,
@@ -277,7 +276,7 @@ def _names(job: "Job | JobOutcome | ArchivedJob") -> dict[str, Any]:
     configuration, identifiers = job.configuration, job.identifiers
     return {
         "jid": job.jid,
-        "name": configuration.payload_name or name_in(configuration.payload_url),
+        "name": configuration.name,
         "local_id": identifiers.local_id,
         "ark": identifiers.primary_id,
         "title": final_description(configuration, identifiers).what,

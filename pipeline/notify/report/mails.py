@@ -97,7 +97,7 @@ def confirmation_mail(
 ) -> EmailMessage:
     """Confirms that a submission was received, with the number of objects in it."""
     to = recipients(profile, submission)
-    name = submission.payload_filename or names.name_in(submission.payload_url)
+    name = submission.name
     objects = "1 object" if jobs == 1 else f"{jobs:,} objects"
     body = (
         f"We received your submission {bid}: {objects} will be created.\n"
