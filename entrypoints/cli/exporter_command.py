@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from operations.trace_export import Sender
 
 
+FIRST_READ = 10.0
+"""Seconds to wait until the record was read, before the first scrape is answered."""
+
+
 @command("arkline exporter --port 9464")
 def exporter(
     host: Annotated[
@@ -29,21 +33,24 @@ def exporter(
 ) -> None:
     """Serve the metrics for Prometheus.
 
-    No token is needed: let only Prometheus reach the port. Traces are sent if ARKLINE_OTLP_ENDPOINT names a
+    No token is needed: let only Prometheus reach the port. Starts while ZooKeeper is away, too, and serves
+    what is known then. Traces are sent if ARKLINE_OTLP_ENDPOINT names a
     collector. Runs until SIGTERM.
     """
     from prometheus_client import CollectorRegistry, start_http_server
 
     from entrypoints.web import metrics
+    from entrypoints.web.following import following
     from entrypoints.web.trace_metrics import TraceCollector
-    from operations.board.board import Board
     from operations.trace_export import TraceExport
     from tasks.logs import configure
 
-    with opened.session() as (session, settings):
-        configure(settings.log_level)
-        sender = _sender(settings.otlp_endpoint)
-        board = Board.open(session, settings)
+    settings = opened.settings()
+    configure(settings.log_level)
+    sender = _sender(settings.otlp_endpoint)
+    with following(settings) as (session, board):
+        if session.connected:
+            board.wait_filled(FIRST_READ)
         registry = CollectorRegistry()
         registry.register(metrics.collector(board, session, settings))
         traces = TraceExport.start(board, session, sender) if sender else None
@@ -54,7 +61,6 @@ def exporter(
         except OSError as error:
             if traces:
                 traces.close()
-            board.close()
             raise UsageRefused(f"{host} port {port} cannot be listened on: {error.strerror}") from error
         stopped = Event()
         signal.signal(signal.SIGTERM, lambda *_: stopped.set())
@@ -69,7 +75,6 @@ def exporter(
             served.server_close()
             if traces:
                 traces.close()
-            board.close()
 
 
 def _sender(endpoint: str) -> Sender | None:

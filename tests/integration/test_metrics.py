@@ -230,6 +230,19 @@ def test_the_exporter_serves_metrics_until_a_signal_stops_it(
         assert time.monotonic() - began < STOP_SECONDS
 
 
+def test_an_exporter_that_starts_without_zookeeper_says_so_and_counts_nothing(settings: Settings) -> None:
+    away = {**NO_REDIS, "ARKLINE_ZK_HOSTS": "127.0.0.1:1"}
+    with cli.start(settings, "exporter", "--port", "0", **away) as process:
+        assert process.stdout is not None
+        address = re.search(r"http://[^;]+", process.stdout.readline())
+        assert address is not None
+
+        lines = requests.get(address[0], timeout=30).text.splitlines()
+
+        assert {"arkline_zookeeper_up 0.0", "arkline_broker_up 0.0"} <= set(lines)
+        assert not [line for line in lines if line.startswith(("arkline_jobs{", "arkline_queue_paused"))]
+
+
 def test_every_query_of_rules_and_dashboard_names_an_existing_metric(
     session: Session, settings: Settings, board: Board
 ) -> None:

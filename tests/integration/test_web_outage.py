@@ -188,7 +188,7 @@ TROUBLES: dict[str, tuple[Trouble, tuple[str, ...]]] = {
     ),
     "many failures of one cause": (
         _missing,
-        ("3 jobs failed: ", "the source answered 404 Not Found", "The depositor has to act"),
+        ("3 jobs failed, for instance: ", "the source answered 404 Not Found", "The depositor has to act"),
     ),
     "a digest that differs": (
         _digest,
@@ -205,7 +205,11 @@ TROUBLES: dict[str, tuple[Trouble, tuple[str, ...]]] = {
     ),
     "another deployment's prefix": (
         _other_deployment,
-        ("belongs to deployment theirs", "Set ARKLINE_BROKER_PREFIX"),
+        (
+            "The prefix in Redis is another deployment's",
+            "belongs to deployment theirs",
+            "Set ARKLINE_BROKER_PREFIX",
+        ),
     ),
 }
 

@@ -45,6 +45,20 @@ def test_every_rule_has_a_test_in_which_it_fires() -> None:
     assert fired == {rule["alert"] for rule in rules()}
 
 
+def test_every_trouble_has_an_alert_that_exists_or_a_reason_why_it_has_none() -> None:
+    page = (PROJECT / "docs" / "operators" / "monitoring.md").read_text()
+    table = page.partition("| trouble | alert |\n|---|---|\n")[2].partition("\n\n")[0]
+    named = {rule["alert"] for rule in rules()}
+
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+
+    assert len(rows) >= 12
+    for trouble, answer in rows:
+        alerts = re.findall(r"`(Arkline\w+)`", answer)
+        assert set(alerts) <= named, trouble
+        assert alerts or answer.startswith("none"), trouble
+
+
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
 def test_every_rule_names_a_heading_of_the_runbook(rule: dict[str, Any]) -> None:
     page, _, anchor = rule["annotations"]["runbook_url"].partition("#")

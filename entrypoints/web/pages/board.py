@@ -232,6 +232,8 @@ def _trouble(health: FleetHealth, problem: Problem, stops: Stops | None) -> Trou
             return Trouble(text, outage_text(outage), remedy[:1].upper() + remedy[1:], "/stops#services")
     if problem.waits_for == Service.RECORD and health.record_fault:
         return Trouble(text, health.record_fault.message)
+    if problem.reason is Reason.BROKER_FOREIGN:
+        return Trouble(problem.reason.doc.rstrip("."), problem.message)
     action = _STOPS.get(problem.reason)
     if action is None:
         return Trouble(text)
@@ -268,11 +270,11 @@ def _of_jobs(whole: Whole, jobs: JobValues | None) -> Iterator[Trouble]:
             text, "", kept_waiting(host).rstrip("."), _LISTS[Reason.WAITING_FOR_HOST], "Waiting jobs"
         )
     for group in jobs.failures[:CAUSES] if jobs else ():
-        text = f"{counted(group.count, 'job')} failed: {group.message}"
-        if not group.count:
-            text = f"{counted(group.batches, 'batch', 'batches')} failed: {group.message}"
+        number = group.count or group.batches
+        failed = counted(number, "job") if group.count else counted(number, "batch", "batches")
+        text = f"{failed} failed{', for instance' if number > 1 else ''}: {group.message}"
         link = f"/failures/{group.id}"
-        yield Trouble(text, "", _AGAINST[group.owner], link, "These jobs", urgent=group.owner == "operator")
+        yield Trouble(text, "", _AGAINST[group.owner], link, "What failed", urgent=group.owner == "operator")
 
 
 CAUSES = 3
@@ -313,6 +315,9 @@ def _of_quotas(web: WebContext, whole: Whole) -> Iterator[Waiting]:
         yield Waiting(pending, text, f"/jobs?{where}")
 
 
+NO_TURN = "Pending: no job moves now."
+
+
 def _waiting(web: WebContext, whole: Whole) -> Iterator[Waiting]:
     """What waits, and for what; a collection at its limit is named apart from jobs that wait for others."""
     numbers = dict(whole.health.waiting)
@@ -321,7 +326,8 @@ def _waiting(web: WebContext, whole: Whole) -> Iterator[Waiting]:
         yield row
     for reason, number in numbers.items():
         if number > 0:
-            yield Waiting(number, reason.doc, _LISTS.get(reason, ""))
+            starts = reason is not Reason.WAITING_FOR_TURN or whole.health.status is not Health.STOPPED
+            yield Waiting(number, reason.doc if starts else NO_TURN, _LISTS.get(reason, ""))
 
 
 def _against(stops: Stops) -> tuple[Remedy, ...]:
