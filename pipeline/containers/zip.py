@@ -37,16 +37,22 @@ _UNIX = (3, 19)
 """The systems whose attributes are those of Unix: Unix and Darwin (APPNOTE 4.4.2.2)."""
 
 _DOS_FOLDER = 0x10
-_PART = re.compile(r"\.(z\d{2,}|\d{3})", re.IGNORECASE)
-"""The end of a part's name: a.z01, a.zip.001."""
+_PART = re.compile(r"\.(z\d{2,}|\d{3,})$", re.IGNORECASE)
+"""The end of a part's name: a.z01, a.z100, a.zip.001."""
+
+_ZIP_PART = re.compile(r"\.z(ip\.\d{3,}|\d{2,})$", re.IGNORECASE)
+"""Of a name that only parts of a zip have: other formats have parts such as a.7z.001."""
 
 
 class Zip:
     def recognizes(self, archive: Archive, head: bytes) -> bool:
-        """A zip may have something in front, such as the program of a self-extracting one."""
-        return head.startswith(_SIGNATURES) or (
-            archive.name.lower().endswith(".zip") and zipfile.is_zipfile(archive.path)
-        )
+        """A zip may have something in front, such as the program of a self-extracting one.
+
+        A part from the middle has nothing of a zip but its name.
+        """
+        if head.startswith(_SIGNATURES) or _ZIP_PART.search(archive.name):
+            return True
+        return archive.name.lower().endswith(".zip") and zipfile.is_zipfile(archive.path)
 
     @contextlib.contextmanager
     def entries(self, archive: Archive) -> Iterator[Iterator[Entry]]:
@@ -59,6 +65,7 @@ class Zip:
 
 def _check_whole(archive: Archive, file: io.FileIO) -> None:
     """A content failure for one part of a zip that was divided into several."""
+    is_part = _PART.search(archive.name) is not None
     size = file.seek(0, io.SEEK_END)
     file.seek(max(0, size - _END_LENGTH - 0x1_0000 - _LOCATOR.size))
     tail = file.read()
@@ -67,10 +74,12 @@ def _check_whole(archive: Archive, file: io.FileIO) -> None:
     if len(locator) == _LOCATOR.size and locator.startswith(b"PK\x06\x07"):
         divided = _LOCATOR.unpack(locator)[3] > 1
     elif at >= 0 and len(tail) >= at + _END_LENGTH:
-        divided = struct.unpack_from("<H", tail, at + 4)[0] not in (0, 0xFFFF)
+        part, length, offset = struct.unpack_from("<4xH6xLL", tail, at)
+        before = size - len(tail) + at
+        divided = part not in (0, 0xFFFF) or (length + offset > before and is_part)
     else:
         file.seek(0)
-        divided = file.read(4) == b"PK\x07\x08" or bool(_PART.fullmatch(archive.name[-4:]))
+        divided = file.read(4) == b"PK\x07\x08" or is_part
     if divided:
         raise content(
             f"{archive.title} is one part of a zip that was divided, and the other parts are missing: join "

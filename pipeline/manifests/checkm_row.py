@@ -145,7 +145,7 @@ def of_cells(
     name = ""
     if cell["nfo:fileName"] or not problem:
         name = _name(cell["nfo:fileName"] or name_in(url), error)
-        _check_kind(profile, name, error, warn)
+        _check_kind(profile, name, warn)
     return Row(
         line=line,
         url=url,
@@ -265,11 +265,11 @@ def _size(text: str, error: _Report) -> int | None:
     return int(text)
 
 
-def _check_kind(profile: ManifestProfile, name: str, error: _Report, warn: _Report) -> None:
+def _check_kind(profile: ManifestProfile, name: str, warn: _Report) -> None:
     is_manifest = name.lower().endswith(".checkm")
     quoted = quote_name(name)
     if profile is ManifestProfile.CONTAINER_BATCH and not is_container(name):
-        error(f"{quoted} is not a container; its name must end in {' '.join(CONTAINER_SUFFIXES)}")
+        warn(f"{quoted} is unpacked, although its name does not end in {' '.join(CONTAINER_SUFFIXES)}")
     elif profile is ManifestProfile.BATCH and not is_manifest:
         warn(f"{quoted} is read as an object manifest, although its name does not end in .checkm")
     elif profile is ManifestProfile.FILE_BATCH and (is_manifest or is_container(name)):

@@ -1,9 +1,12 @@
 """Containers created in memory, valid and invalid, and the result of unpacking them."""
 
 import io
+import struct
 import tarfile
 import zipfile
+import zlib
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -57,6 +60,30 @@ def tar_with_header(payload: bytes) -> bytes:
     header = tarfile.TarInfo("header")
     header.type, header.size = tarfile.XHDTYPE, len(payload)
     return header.tobuf() + payload + bytes(-len(payload) % 512) + tarfile.TarInfo("a").tobuf() + bytes(1024)
+
+
+def blocks(form: Literal[0, 1], *changes: tuple[int, bytes]) -> bytes:
+    """The header of an empty file, with other bytes at these places."""
+    header = bytearray(tarfile.TarInfo("a.txt").tobuf(form))
+    for at, value in changes:
+        header[at : at + len(value)] = value
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header)
+
+
+def with_extra(packed: bytes, extra: bytes, name: str = "__.txt") -> bytes:
+    """A zip of one entry with this extra field."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        info = zipfile.ZipInfo(name)
+        info.extra = extra
+        archive.writestr(info, packed)
+    return data.getvalue()
+
+
+def unicode_path(name: bytes, of: bytes = b"__.txt", version: int = 1) -> bytes:
+    return struct.pack("<HHBL", 0x7075, 5 + len(name), version, zlib.crc32(of)) + name
 
 
 def on_disk(folder: Path) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ from pipeline.manifests.checkm import (
     parse,
     write,
 )
-from tests.support.manifests import BATCH, FILES, MANIFEST, MD5, OBJECT, URL, manifest, problems
+from tests.support.manifests import BATCH, CONTAINERS, FILES, MANIFEST, MD5, OBJECT, URL, manifest, problems
 
 
 def row(*rows: str, profile: str = OBJECT) -> Row:
@@ -146,6 +146,10 @@ WARNED = {
     "a batch row that is no manifest": (
         manifest(f"{URL} ||||| a.jpg", profile=BATCH),
         "line 3: 'a.jpg' is read as an object manifest",
+    ),
+    "a container of another name": (
+        manifest(f"{URL} ||||| 4711", profile=CONTAINERS),
+        "line 3: '4711' is unpacked, although its name does not end in .zip .tar .tar.gz",
     ),
     "a container kept as a file": (
         manifest(f"{URL} ||||| a.zip", profile=FILES),

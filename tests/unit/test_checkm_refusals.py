@@ -116,13 +116,6 @@ def test_objects_of_a_batch_may_have_manifests_of_one_name() -> None:
     assert len(parse(data, "test").rows) == 2
 
 
-@pytest.mark.parametrize("name", ["a", "a.rar", "a.gz", "a.zip.txt"])
-def test_a_batch_of_containers_names_only_containers(name: str) -> None:
-    (problem,) = problems(manifest(f"{URL} ||||| {name}", profile=CONTAINERS))
-
-    assert f"line 3: '{name}' is not a container; its name must end in .zip .tar .tar.gz" in problem
-
-
 def test_another_profile_than_the_expected_is_refused_with_what_to_submit_it_as() -> None:
     (problem,) = problems(manifest("ftp://bad", profile=CONTAINERS), ManifestProfile.BATCH)
 

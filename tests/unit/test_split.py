@@ -216,14 +216,6 @@ def test_a_batch_manifest_without_rows_is_refused() -> None:
     )
 
 
-def test_a_row_that_is_no_container_is_refused_with_its_line() -> None:
-    message = refusal(
-        submitted("container_batch_manifest"), b"https://x.edu/a.zip\nhttps://x.edu/a.rar\n#%eof"
-    )
-
-    assert "line 2: 'a.rar' is not a container" in message
-
-
 def test_a_container_may_have_any_name_as_its_content_tells_its_format() -> None:
     (job,) = plan(submitted("container", payload_url="https://x.edu/datafile/4711"), not_read, LIMIT).jobs
 

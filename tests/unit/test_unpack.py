@@ -2,20 +2,29 @@ import hashlib
 import io
 import shutil
 import stat
-import struct
 import subprocess
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
 from pipeline.folders import empty_folders
-from tests.support.packing import FILES, LIMITS, PACKED, Unpack, entry, on_disk, tarred, zipped
+from tests.support.packing import (
+    FILES,
+    LIMITS,
+    PACKED,
+    Unpack,
+    blocks,
+    entry,
+    on_disk,
+    tarred,
+    unicode_path,
+    with_extra,
+    zipped,
+)
 from tests.support.requirements import unavailable
 
 
@@ -85,15 +94,6 @@ def test_a_prefix_counts_in_posix_headers_alone(
     assert [file.path for file in unpacked(data, "a.tar")] == [name]
 
 
-def blocks(form: Literal[0, 1], *changes: tuple[int, bytes]) -> bytes:
-    header = bytearray(tarfile.TarInfo("a.txt").tobuf(form))
-    for at, value in changes:
-        header[at : at + len(value)] = value
-    header[148:156] = b" " * 8
-    header[148:156] = b"%06o\0 " % sum(header)
-    return bytes(header)
-
-
 def test_volume_labels_and_lists_of_folders_in_a_backup_are_no_files(unpacked: Unpack) -> None:
     files = [
         entry("Backup of May", type=b"V"),
@@ -102,19 +102,6 @@ def test_volume_labels_and_lists_of_folders_in_a_backup_are_no_files(unpacked: U
     ]
 
     assert [file.path for file in unpacked(tarred(files, form=tarfile.GNU_FORMAT), "a.tar")] == ["docs/a.txt"]
-
-
-def with_extra(packed: bytes, extra: bytes, name: str = "__.txt") -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        info = zipfile.ZipInfo(name)
-        info.extra = extra
-        archive.writestr(info, packed)
-    return data.getvalue()
-
-
-def unicode_path(name: bytes, of: bytes = b"__.txt", version: int = 1) -> bytes:
-    return struct.pack("<HHBL", 0x7075, 5 + len(name), version, zlib.crc32(of)) + name
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,19 @@ def test_a_zip_without_its_other_parts_says_so(unpacked: Unpack) -> None:
         assert "the other parts are missing" in unpacked.refusal(data, name)
 
 
+@pytest.mark.parametrize("name", ["a.z01", "a.z100", "A.Z1000", "a.zip.002", "a.zip.1000"])
+def test_a_part_of_a_zip_says_so_wherever_it_was_cut(name: str, unpacked: Unpack) -> None:
+    whole = zipped({"a": bytes(range(256)) * 40}, method=zipfile.ZIP_STORED)
+
+    for part in (whole[:900], whole[900:1800], whole[1800:]):
+        assert "the other parts are missing" in unpacked.refusal(part, name)
+
+
+@pytest.mark.parametrize("name", ["a.z100", "a.zip.001"])
+def test_a_whole_zip_may_be_named_as_a_part(name: str, unpacked: Unpack) -> None:
+    assert [file.path for file in unpacked(zipped({"a": b"1"}), name)] == ["a"]
+
+
 def test_a_folder_that_is_also_a_file_refuses_the_container(unpacked: Unpack) -> None:
     assert "is a folder and also a file" in unpacked.refusal(zipped({"a/": b"", "a": b"1"}))
 
