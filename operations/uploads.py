@@ -4,9 +4,12 @@ An upload belongs to the principal that began it; to everybody else it does not 
 """
 
 import hashlib
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import BinaryIO
 
 from pipeline.errors import UsageRefused
@@ -17,9 +20,10 @@ from pipeline.principal import Principal, Role
 from pipeline.records import Record, Submission
 from pipeline.settings import Settings
 from pipeline.upload_url import UploadAddress, is_upload, parse_upload_url
-from pipeline.uploads import layout, reading, removal, writing
+from pipeline.uploads import layout, quota, reading, removal, writing
 from pipeline.uploads.layout import Declared, Upload, UploadedFile
 from pipeline.uploads.writing import PartWriter
+from tasks.logs import log
 from zkstate import upload_mark
 from zkstate.session import Session
 
@@ -54,7 +58,22 @@ def begin_upload(session: Session, settings: Settings, principal: Principal, key
     require_depositor(principal)
     _require_mounted(session, settings)
     wished = hashlib.sha256(f"{principal.identity}\n{key}".encode()).hexdigest()[:32] if key else ""
-    return writing.create(settings.uploads_folder, principal.identity, wished)
+    root, held = settings.uploads_folder, quota.quota_of(settings, principal.identity)
+    if not (wished and layout.folder_of(root, wished).exists()):
+        _take(held, entries=1)
+    begun = writing.create(root, principal.identity, wished)
+    with writing.storing(root):
+        held.note(begun.id)
+    return begun
+
+
+def _take(held: quota.Quota, entries: int = 0, size: int = 0) -> None:
+    """UploadQuota, which administrators find in the log."""
+    try:
+        held.take(entries, size)
+    except quota.UploadQuota as refused:
+        log().warning("upload quota reached", message=str(refused))
+        raise
 
 
 def _require_mounted(session: Session, settings: Settings) -> None:
@@ -91,6 +110,7 @@ def view_upload(session: Session, settings: Settings, principal: Principal, uplo
     )
 
 
+@contextmanager
 def write_file(  # noqa: PLR0913 - who writes what, and where it continues
     session: Session,
     settings: Settings,
@@ -100,21 +120,32 @@ def write_file(  # noqa: PLR0913 - who writes what, and where it continues
     *,
     resumable: bool = False,
     offset: int | None = None,
-) -> AbstractContextManager[PartWriter]:
-    """Receive a file of the principal's upload; see `pipeline.uploads.writing.writing`."""
+) -> Iterator[PartWriter]:
+    """Receive a file of the principal's upload; see `pipeline.uploads.writing.writing`. UploadQuota."""
     own_upload(session, settings, principal, upload)
     try:
         safe_name(declared.name)
     except UnsafeName as error:
         raise UsageRefused(f"{error}: give the file another name") from error
-    return writing.writing(
-        settings.uploads_folder,
-        upload,
-        declared,
-        settings.upload_bytes,
-        resumable=resumable,
-        offset=offset,
-    )
+    root, held = settings.uploads_folder, quota.quota_of(settings, principal.identity)
+    with writing.storing(root):
+        held.note(upload)
+    if not layout.part_folder(root, upload, declared.name).exists():
+        _take(held, entries=1)
+    try:
+        with writing.writing(
+            root,
+            upload,
+            declared,
+            settings.upload_bytes,
+            resumable=resumable,
+            offset=offset,
+            take=lambda size: _take(held, size=size),
+        ) as part:
+            yield part
+    except BaseException:
+        held.forget()  # what arrived may have been removed
+        raise
 
 
 def receive_file(
@@ -130,6 +161,46 @@ def receive_file(
         while chunk := stream.read(READ_CHUNK):
             part.append(chunk)
         return part.finish()
+
+
+@dataclass(frozen=True)
+class FormPlace:
+    """Where the files of a form are until the form was dealt with."""
+
+    session: Session
+    settings: Settings
+    principal: Principal
+    _paths: list[Path] = field(default_factory=list)
+
+    @property
+    def root(self) -> Path:
+        return self.settings.uploads_folder
+
+    def open_file(self) -> BinaryIO:
+        """Forbidden, or ServiceDown if the folder of uploads is not mounted."""
+        require_depositor(self.principal)
+        _require_mounted(self.session, self.settings)
+        with writing.storing(self.root):
+            folder = self.root / layout.FORMS
+            folder.mkdir(exist_ok=True)
+            prefix = layout.owner_folder(self.root, self.principal.identity).name
+            descriptor, path = tempfile.mkstemp(dir=folder, prefix=f"{prefix}.")
+            self._paths.append(Path(path))
+            return os.fdopen(descriptor, "r+b", buffering=0)
+
+    def write(self, file: BinaryIO, data: bytes) -> None:
+        """UploadQuota, UploadsFull."""
+        _take(quota.quota_of(self.settings, self.principal.identity), size=len(data))
+        with writing.storing(self.root):
+            left = memoryview(data)
+            while left:
+                left = left[file.write(left) :]
+
+    def release(self) -> None:
+        """Take the names away: the bytes are there while the files are open, and no longer count."""
+        for path in self._paths:
+            path.unlink(missing_ok=True)
+        quota.quota_of(self.settings, self.principal.identity).forget()
 
 
 def find_file(
@@ -163,6 +234,7 @@ def remove_upload(session: Session, settings: Settings, principal: Principal, up
             f"upload {upload} was submitted: it is removed by itself once its batch no longer needs it"
         )
     removal.remove(settings.uploads_folder, upload)
+    quota.quota_of(settings, principal.identity).forget()
 
 
 def remove_unless_submitted(session: Session, settings: Settings, principal: Principal, upload: str) -> None:

@@ -41,6 +41,13 @@ class Settings(ServerSettings, InterfaceSettings):
         description="What depositors upload, shared by all workers and the web server; default HOME/uploads.",
     )
     upload_bytes: Positive = Field(100 << 30, description="Maximum bytes of an uploaded file.")
+    upload_bytes_of_owner: Positive = Field(
+        1 << 40, description="Maximum bytes that the holder of a token has in the folder of uploads."
+    )
+    uploads_of_owner: Positive = Field(
+        100_000,
+        description="Maximum uploads, and files in them together, that the holder of a token has there.",
+    )
     upload_days: Annotated[float, Field(gt=0)] = Field(
         7, description="Days after which an upload is removed that no unfinished batch was made of."
     )

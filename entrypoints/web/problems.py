@@ -39,6 +39,7 @@ from pipeline.uploads.layout import (
     UploadsFull,
     UploadTooLarge,
 )
+from pipeline.uploads.quota import UploadQuota
 from tasks.logs import log
 from zkstate.batches import KeyReused
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, ServerLimit, Stale, TooBig
@@ -77,6 +78,7 @@ STATUSES: Mapping[type[ArklineError], int] = {
     UploadRefused: 422,
     UploadBusy: 423,
     UploadsFull: 507,
+    UploadQuota: 507,
     ServerLimit: 507,
     DamagedObject: 500,
     Corrupt: 500,

@@ -16,9 +16,6 @@ from pipeline.settings import Settings
 from pipeline.uploads import writing
 from pipeline.uploads.layout import Declared, UploadedFile
 
-FIELD = 1 << 16
-"""Bytes of a field of a form that is no file: all fields together are kept in memory."""
-
 PIECE = 1 << 20
 """Bytes that are collected before they are written."""
 
@@ -67,7 +64,7 @@ async def receive(  # noqa: PLR0913 - a request has these parts
         )
         stack.enter_context(context.requests.receiving())
         part = await run_in_threadpool(stack.enter_context, opening)
-        async for piece in _pieces(request):
+        async for piece in pieces(request):
             await run_in_threadpool(part.append, piece)
         await run_in_threadpool(check_again, request, caller)
         if complete:
@@ -76,7 +73,8 @@ async def receive(  # noqa: PLR0913 - a request has these parts
         return Unfinished(name=declared.name, offset=part.offset, size=part.declared.size)
 
 
-async def _pieces(request: Request) -> AsyncIterator[bytes]:
+async def pieces(request: Request) -> AsyncIterator[bytes]:
+    """The body in pieces that are worth a write."""
     piece = bytearray()
     async for chunk in request.stream():
         piece += chunk

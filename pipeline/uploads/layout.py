@@ -23,6 +23,12 @@ MARK = ".arkline-uploads"
 RECORD = "upload.json"
 CONTENT = "content"
 DESCRIPTION = "file.json"
+FORMS = "forms"
+"""The folder of the files of a form, while the form arrives; their names begin with the owner's hash."""
+
+OWNERS = "owners"
+"""The folder of notes which upload is whose; `pipeline.uploads.quota` has them."""
+
 REMOVED = "removed"
 """The folder of uploads that are being removed."""
 
@@ -101,6 +107,10 @@ def folder_of(root: Path, upload: str) -> Path:
     if not is_upload_id(upload):
         raise missing(upload)
     return root / upload[:2] / upload
+
+
+def owner_folder(root: Path, owner: str) -> Path:
+    return root / OWNERS / hashlib.sha256(owner.encode()).hexdigest()
 
 
 def _hash(name: str) -> str:

@@ -49,6 +49,13 @@ def clean_up(root: Path, unused_for: float, needed: Callable[[], frozenset[str]]
         present = _present(root)
         for left in _folders(root / layout.REMOVED):
             shutil.rmtree(left, ignore_errors=True)
+        for form in (root / layout.FORMS).glob("*.*"):
+            with suppress(FileNotFoundError):
+                if present - form.stat().st_mtime > PART_AGE:
+                    form.unlink()
+        for note in (root / layout.OWNERS).glob("*/*"):
+            if not layout.folder_of(root, note.name).exists():
+                note.unlink(missing_ok=True)
         uploads = [
             folder for prefix in _folders(root) for folder in _folders(prefix) if is_upload_id(folder.name)
         ]

@@ -10,7 +10,7 @@ import os
 import shutil
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -40,7 +40,7 @@ def create(root: Path, owner: str, upload: str = "") -> Upload:
     layout.require(root)
     upload = upload or uuid.uuid4().hex
     folder = layout.folder_of(root, upload)
-    with _faults(root):
+    with storing(root):
         for path in (folder.parent, folder, folder / "files", folder / "parts"):
             path.mkdir(exist_ok=True)
         if not (folder / layout.RECORD).exists():
@@ -87,12 +87,21 @@ _KEPT = _KeptDigests(most=1000)
 class PartWriter:
     """An unfinished file, locked for one writer; opened by `writing`."""
 
-    def __init__(self, root: Path, upload: str, declared: Declared, stream: BinaryIO, limit: int) -> None:
+    def __init__(
+        self,
+        root: Path,
+        upload: str,
+        declared: Declared,
+        stream: BinaryIO,
+        limit: int,
+        take: Callable[[int], None],
+    ) -> None:
         self.declared = declared
         self._root = root
         self._upload = upload
         self._stream = stream
         self._limit = limit
+        self._take = take
         self._algorithm = declared.digest.algorithm if declared.digest else OF_RECORD
         self._digests = _KEPT.take(stream, self._algorithm) or Digester({OF_RECORD, self._algorithm})
         stream.seek(self._digests.size)
@@ -117,6 +126,7 @@ class PartWriter:
                 f"{quote_name(self.declared.name)} has more than the {self.declared.size:,} bytes that were "
                 "declared: upload it again"
             )
+        self._take(len(chunk))
         self._stream.write(chunk)
         self._digests.update(chunk)
 
@@ -171,7 +181,7 @@ class PartWriter:
 
 
 @contextmanager
-def writing(
+def writing(  # noqa: PLR0913 - who writes what, and within which limits
     root: Path,
     upload: str,
     declared: Declared,
@@ -179,17 +189,19 @@ def writing(
     *,
     resumable: bool = False,
     offset: int | None = None,
+    take: Callable[[int], None] = lambda size: None,
 ) -> Iterator[PartWriter]:
     """Write a file of the upload; UploadBusy if another request is doing so.
 
-    `resumable`: what arrived before an exception stays, to be continued; else nothing stays. Bytes that are
-    refused never stay. What was declared when a file was begun holds for its continuation. OffsetDiffers if
-    the file does not end at `offset` now, which is compared before its bytes are read.
+    `take` counts bytes before they are written, and may refuse them. `resumable`: what arrived before an
+    exception stays, to be continued; else nothing stays. Bytes that are refused never stay. What was declared
+    when a file was begun holds for its continuation. OffsetDiffers if the file does not end at `offset` now,
+    which is compared before its bytes are read.
     """
     layout.require(root)
     safe_name(declared.name)
     check_size(declared.name, declared.size or 0, limit)
-    with _faults(root):
+    with storing(root):
         _check_room(root, declared.size or 0)
         folder = layout.part_folder(root, upload, declared.name)
         if offset and not folder.exists():
@@ -204,7 +216,7 @@ def writing(
             if begun is None or not resumable:
                 stream.truncate(0)
                 layout.write_record(folder / layout.DESCRIPTION, declared)
-            writer = PartWriter(root, upload, begun if begun and resumable else declared, stream, limit)
+            writer = PartWriter(root, upload, begun if begun and resumable else declared, stream, limit, take)
             try:
                 yield writer
             except BaseException as error:
@@ -253,7 +265,8 @@ def _check_room(root: Path, size: int) -> None:
 
 
 @contextmanager
-def _faults(root: Path) -> Iterator[None]:
+def storing(root: Path) -> Iterator[None]:
+    """Raise a fault of the file system in this block as an outage, and a full one as UploadsFull."""
     with mount_faults(Service.UPLOADS, root, "the folder of uploads"):
         try:
             yield

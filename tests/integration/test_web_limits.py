@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -16,8 +18,8 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from entrypoints.web.body_limit import OF_STRANGERS
+from entrypoints.web.forms import FIELD
 from entrypoints.web.rate_limit import TooMany
-from entrypoints.web.receiving import FIELD
 from entrypoints.web.slow_work import SECONDS, AlreadyWorking, SlowWork
 from pipeline.principal import Role
 from pipeline.settings import Settings
@@ -207,6 +209,51 @@ def test_a_field_of_a_form_is_small(mallory: Caller, path: str) -> None:
     answer = mallory.post(path, files={"what": (None, "x" * (FIELD + 1))})
 
     assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/poster/submit", "/deposits"])
+def test_all_fields_of_a_form_together_are_small(mallory: Caller, path: str) -> None:
+    fields = {f"what{number}": (None, "x" * FIELD) for number in range(17)}
+
+    answer = mallory.post(path, files=fields)
+
+    assert answer.status_code == 400
+    assert "1,048,576 bytes" in answer.text
+
+
+@pytest.mark.parametrize("path", ["/poster/submit", "/deposits"])
+def test_the_file_of_a_form_arrives_in_the_folder_of_uploads_and_a_cut_leaves_nothing(
+    web: Web, mallory: Caller, path: str
+) -> None:
+    """... and not in the temporary folder, which may be memory."""
+    folder = web.context.settings.uploads_folder
+    temporary = Path(tempfile.gettempdir())
+    size = 3 << 20
+    before = _held_open(temporary)
+    with _connection(web) as connection:
+        connection.sendall(
+            f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {2 * size}\r\n"
+            f"Authorization: Bearer {mallory.token}\r\n"
+            "Content-Type: multipart/form-data; boundary=b\r\n\r\n"
+            '--b\r\nContent-Disposition: form-data; name="file"; filename="a.zip"\r\n\r\n'.encode()
+        )
+        connection.sendall(b"z" * size)
+        eventually(lambda: any(held >= 2 << 20 for held in _held_open(folder).values()) or None)
+        elsewhere = set(_held_open(temporary)) - set(_held_open(folder)) - set(before)
+
+    assert not [path for path in elsewhere if " (deleted)" in path]
+    eventually(lambda: not _held_open(folder) or None)
+    assert not [path for path in folder.glob("forms/*") if path.is_file()]
+
+
+def _held_open(folder: Path) -> dict[str, int]:
+    """The files below the folder that this process has open, with their bytes."""
+    held = {}
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if (path := str(descriptor.readlink())).startswith(f"{folder.resolve()}/"):
+                held[path] = descriptor.stat().st_size
+    return held
 
 
 @pytest.mark.parametrize("path", ["/poster/submit", "/deposits"])

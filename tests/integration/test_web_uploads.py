@@ -167,3 +167,22 @@ def _head(caller: Caller, path: str, length: int) -> bytes:
         f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {caller.token}\r\n"
         f"Content-Length: {length}\r\nConnection: close\r\n\r\n"
     ).encode()
+
+
+def test_the_holder_of_a_token_has_a_quota_that_a_removal_frees(module_settings: Settings) -> None:
+    with (
+        serving(module_settings.model_copy(update={"upload_bytes_of_owner": 1000})) as web,
+        log_entries() as logged,
+    ):
+        grace = web.caller(Role.DEPOSITOR, ["demo"], name="grace")
+        first = grace.request("POST", "/v1/uploads?name=a.jpg", data=b"x" * 900)
+        chunked = grace.request("POST", "/v1/uploads?name=b.jpg", data=iter([b"x" * 101]))
+        form = grace.post("/poster/submit", files={"file": ("c.jpg", b"x" * 101)})
+        grace.request("DELETE", first.headers["Location"])
+        again = grace.request("POST", "/v1/uploads?name=b.jpg", data=b"x" * 1000)
+
+    assert (chunked.status_code, chunked.json()["code"]) == (507, "upload-quota")
+    assert "ARKLINE_UPLOAD_BYTES_OF_OWNER" in chunked.json()["detail"]
+    assert form.status_code == 507
+    assert again.status_code == 201
+    assert [entry["event"] for entry in logged].count("upload quota reached") == 2

@@ -11,6 +11,7 @@ import pytest
 from pipeline.fixity import Digest
 from pipeline.outcome import ServiceDown
 from pipeline.services import Service
+from pipeline.settings import Settings
 from pipeline.uploads import layout, reading, removal, writing
 from pipeline.uploads.layout import (
     Declared,
@@ -22,6 +23,7 @@ from pipeline.uploads.layout import (
     UploadRefused,
     UploadTooLarge,
 )
+from pipeline.uploads.quota import Quota, UploadQuota
 
 OWNER = "token:ada"
 LIMIT = 1000
@@ -240,3 +242,68 @@ def test_an_unfinished_file_is_removed_after_a_day(root: Path, upload: Upload) -
     _older(root, upload, removal.PART_AGE + 60)
     removal.clean_up(root, 10 * removal.PART_AGE, frozenset)
     assert remains(root, upload) == []
+
+
+def quota(root: Path, **limits: int) -> Quota:
+    """As a process has it that begins now."""
+    return Quota(Settings(uploads=root).model_copy(update=limits), OWNER)
+
+
+def test_bytes_that_an_earlier_or_another_process_stored_count_for_their_owner_alone(root: Path) -> None:
+    other = writing.create(root, "token:eve")
+    Quota(Settings(uploads=root), "token:eve").note(other.id)
+    put(root, other, "b.jpg", b"x" * 900)
+    mine = writing.create(root, OWNER)
+    quota(root).note(mine.id)
+    put(root, mine, "a.jpg", b"x" * 60)
+    cut_off(root, mine, Declared(name="c.jpg"), resumable=True)
+
+    begun = quota(root, upload_bytes_of_owner=100)
+
+    begun.take(size=35)
+    with pytest.raises(UploadQuota, match=r"has 100 bytes .* may have 100 .ARKLINE_UPLOAD_BYTES_OF_OWNER"):
+        begun.take(size=1)
+
+
+def test_what_is_taken_and_not_written_yet_counts_too(root: Path) -> None:
+    begun = quota(root, upload_bytes_of_owner=100)
+    begun.take(size=100)
+
+    with pytest.raises(UploadQuota):
+        begun.take(size=1)
+
+
+def test_uploads_and_the_files_in_them_have_a_limit_of_their_own(root: Path) -> None:
+    mine = writing.create(root, OWNER)
+    held = quota(root, uploads_of_owner=2)
+    held.note(mine.id)
+    put(root, mine, "a.jpg")
+
+    held.take(size=10)
+    with pytest.raises(UploadQuota, match=r"has 2 uploads and files .* may have 2 .ARKLINE_UPLOADS_OF_OWNER"):
+        held.take(entries=1)
+
+
+def test_a_removed_upload_no_longer_counts_and_leaves_no_note(root: Path) -> None:
+    mine = writing.create(root, OWNER)
+    held = quota(root, upload_bytes_of_owner=100)
+    held.note(mine.id)
+    put(root, mine, "a.jpg", b"x" * 100)
+    removal.remove(root, mine.id)
+
+    held.take(size=100)
+
+    assert list((root / "owners").glob("*/*")) == []
+
+
+def test_the_files_of_a_form_count_while_it_arrives_and_those_of_a_crash_are_removed(root: Path) -> None:
+    (root / "forms").mkdir()
+    crashed = root / "forms" / f"{layout.owner_folder(root, OWNER).name}.x"
+    crashed.write_bytes(b"x" * 100)
+
+    with pytest.raises(UploadQuota):
+        quota(root, upload_bytes_of_owner=100).take(size=1)
+
+    os.utime(crashed, (0, 0))
+    removal.clean_up(root, 3600, frozenset)
+    assert not crashed.exists()

@@ -9,10 +9,10 @@ from starlette.datastructures import UploadFile
 
 from entrypoints.web.authentication import check_again
 from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.forms import read_form
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.notices import Notice, redirect
 from entrypoints.web.pages.templating import page
-from entrypoints.web.receiving import FIELD, check_form
 from operations import submission as submissions
 from operations import uploads
 from operations.board.values import BatchSearch, Scope
@@ -60,8 +60,7 @@ async def submit(request: Request, caller: PageCaller) -> Response:
     """A deposit by the form: of a file, which is uploaded, or of what is at an address."""
     web = context_of(request)
     try:
-        check_form(request, web.settings)
-        async with request.form(max_files=1, max_fields=20, max_part_size=FIELD) as parts:
+        async with read_form(request, caller, max_files=1, max_fields=20) as parts:
             fields = {name: value for name, value in parts.items() if isinstance(value, str)}
             given = parts.get("file")
             file = given if isinstance(given, UploadFile) and given.filename else None

@@ -11,10 +11,10 @@ from starlette.datastructures import FormData, UploadFile
 
 from entrypoints.web.authentication import check_again
 from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.forms import read_form
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
 from entrypoints.web.pages.notices import Notice, redirect
 from entrypoints.web.pages.templating import page
-from entrypoints.web.receiving import FIELD, check_form
 from operations import resubmission, uploads
 from operations.archive import load_batch
 from operations.resubmission import Corrections, FailedObject, Preview
@@ -44,8 +44,7 @@ async def preview(request: Request, caller: PageCaller, bid: str) -> Response:
     web = context_of(request)
     await run_in_threadpool(_require, web, caller, bid)
     try:
-        check_form(request, web.settings)
-        async with request.form(max_files=EDITED, max_fields=3 * EDITED, max_part_size=FIELD) as fields:
+        async with read_form(request, caller, max_files=EDITED, max_fields=3 * EDITED) as fields:
             await run_in_threadpool(check_again, request, caller)
             prepared = await run_in_threadpool(_prepare, web, caller, bid, fields)
     except InvalidToken:

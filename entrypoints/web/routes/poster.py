@@ -19,7 +19,7 @@ from starlette.datastructures import UploadFile
 from entrypoints.web import problems
 from entrypoints.web.authentication import authenticate, check_again, count, principal_of
 from entrypoints.web.context import WebContext, context_of
-from entrypoints.web.receiving import FIELD, check_form
+from entrypoints.web.forms import read_form
 from operations.merritt_form import Form, FormFile, submit_form
 from operations.submission import Submitted
 from pipeline.description.xml_text import clean
@@ -138,8 +138,7 @@ async def post(
     context = context_of(request)
     answered = ResponseForm.XML
     try:
-        check_form(request, context.settings)
-        async with request.form(max_files=1000, max_fields=200, max_part_size=FIELD) as parts:
+        async with read_form(request, caller, max_files=1000, max_fields=200) as parts:
             fields = {name: value for name, value in parts.multi_items() if isinstance(value, str)}
             answered = _response_form(fields)
             if objectid:

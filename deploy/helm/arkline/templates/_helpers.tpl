@@ -108,7 +108,7 @@ volumeMounts:
 {{- with index . 0 }}
 volumes:
   - name: tmp
-    emptyDir: {}
+    emptyDir: {sizeLimit: 1Gi}
   - name: secrets
     secret:
       secretName: {{ include "arkline.secret" . }}

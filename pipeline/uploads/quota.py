@@ -1,0 +1,175 @@
+"""What one owner has in the folder of uploads, and how much that may be.
+
+`owners/HASH/ID` notes an upload of the owner, so that the uploads of one are found without reading those of
+all. The note is written after the upload's folder, and again at every write; who finds that the upload has
+gone removes it. Rule: bytes count when they arrive, by one process exactly, by others within some seconds.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.errors import UsageRefused
+from pipeline.settings import Settings
+from pipeline.uploads import layout
+from pipeline.uploads.reading import faults
+
+MEASURED_FOR = 5.0
+"""Seconds that a measurement is reused, with what this process added since."""
+
+REST = 4
+"""A measurement is also reused for this many times as long as it took."""
+
+
+class UploadQuota(UsageRefused):
+    """The owner has as many uploads, or bytes in them, as one may have."""
+
+
+@dataclass(frozen=True)
+class Used:
+    """Of one owner: uploads and the files in them, together, and the bytes of the files."""
+
+    entries: int = 0
+    size: int = 0
+
+    def __add__(self, other: "Used") -> "Used":
+        return Used(self.entries + other.entries, self.size + other.size)
+
+    def __sub__(self, other: "Used") -> "Used":
+        return Used(self.entries - other.entries, self.size - other.size)
+
+
+class Quota:
+    """Of one owner in one process. Thread-safe; no thread waits while another one measures."""
+
+    def __init__(self, settings: Settings, owner: str) -> None:
+        self._settings = settings
+        self._root = settings.uploads_folder
+        self._owner = owner
+        self._guard = threading.Lock()
+        self._measuring = threading.Lock()
+        self._measured: Used | None = None
+        self._added = Used()
+        """By this process since the measurement began."""
+        self._took = 0.0
+        self._ended = 0.0
+        self._until = 0.0
+        """The moment, by the monotonic clock, until which the measurement is reused."""
+
+    def take(self, entries: int = 0, size: int = 0) -> None:
+        """Count uploads and files before they are made, and bytes before they are written; UploadQuota."""
+        more = Used(entries, size)
+        self._measure_if_due()
+        if not self._taken(more):
+            self.forget()
+            self._measure_if_due()
+            if not self._taken(more):
+                raise self._refusal(more)
+
+    def forget(self) -> None:
+        """Something was removed: measure again for the next request, unless that takes much of the time."""
+        with self._guard:
+            self._until = self._ended + REST * self._took
+
+    def note(self, upload: str) -> None:
+        """That the upload is the owner's."""
+        folder = layout.owner_folder(self._root, self._owner)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / upload).touch()
+
+    def _taken(self, more: Used) -> bool:
+        with self._guard:
+            total = (self._measured or Used()) + self._added + more
+            if self._measured and self._exceeded(total, more):
+                return False
+            self._added += more
+            return True
+
+    def _exceeded(self, total: Used, more: Used) -> bool:
+        entries = more.entries and total.entries > self._settings.uploads_of_owner
+        return bool(entries or (more.size and total.size > self._settings.upload_bytes_of_owner))
+
+    def _measure_if_due(self) -> None:
+        if time.monotonic() < self._until or not self._measuring.acquire(blocking=False):
+            return
+        try:
+            with self._guard:
+                before = self._added
+            began = time.monotonic()
+            measured = measure(self._root, self._owner)
+            with self._guard:
+                self._measured, self._added = measured, self._added - before
+                self._ended = time.monotonic()
+                self._took = self._ended - began
+                self._until = self._ended + max(MEASURED_FOR, REST * self._took)
+        finally:
+            self._measuring.release()
+
+    def _refusal(self, more: Used) -> UploadQuota:
+        used = (self._measured or Used()) + self._added
+        if more.entries and used.entries + more.entries > self._settings.uploads_of_owner:
+            have, limit = f"{used.entries:,} uploads and files", f"{self._settings.uploads_of_owner:,}"
+            setting = "ARKLINE_UPLOADS_OF_OWNER"
+        else:
+            have, limit = f"{used.size:,} bytes", f"{self._settings.upload_bytes_of_owner:,}"
+            setting = "ARKLINE_UPLOAD_BYTES_OF_OWNER"
+        return UploadQuota(
+            f"{self._owner} has {have} in the folder of uploads, and may have {limit} ({setting}): remove "
+            "uploads that are not needed (DELETE /v1/uploads/ID), wait until uploads are removed that no "
+            f"unfinished batch needs ({self._settings.upload_days:g} days), or ask an administrator"
+        )
+
+
+_QUOTAS: dict[tuple[Path, str, int, int], Quota] = {}
+_GUARD = threading.Lock()
+
+
+def quota_of(settings: Settings, owner: str) -> Quota:
+    """The same for all requests of this process."""
+    limits = settings.uploads_of_owner, settings.upload_bytes_of_owner
+    with _GUARD:
+        key = (settings.uploads_folder, owner, *limits)
+        return _QUOTAS.setdefault(key, Quota(settings, owner))
+
+
+def measure(root: Path, owner: str) -> Used:
+    """What the owner has now; notes of uploads that have gone are removed."""
+    used = Used(size=sum(_size(path) for path in form_files(root, owner)))
+    folder = layout.owner_folder(root, owner)
+    with faults(root):
+        for note in _entries(folder):
+            place = layout.folder_of(root, note.name)
+            if not place.exists():
+                with suppress(FileNotFoundError):
+                    note.unlink()
+                continue
+            used += _of_upload(place)
+    return used
+
+
+def form_files(root: Path, owner: str) -> Iterator[Path]:
+    """Files of the owner's forms that are arriving."""
+    return (root / layout.FORMS).glob(f"{layout.owner_folder(root, owner).name}.*")
+
+
+def _of_upload(place: Path) -> Used:
+    files = [*_entries(place / "files"), *_entries(place / "parts")]
+    return Used(1 + len(files), sum(_size(file / layout.CONTENT) for file in files))
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.lstat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except FileNotFoundError:
+        return []
