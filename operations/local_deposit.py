@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from pipeline.containers.unpack import folders_without_files
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.fixity import OF_RECORD, READ_CHUNK, Digest
 from pipeline.folders import empty_folders
@@ -27,7 +28,9 @@ from pipeline.names import (
     quote_name,
     safe_name,
 )
+from pipeline.outcome import StepFailed
 from pipeline.records import Submission, SubmissionType
+from pipeline.settings import Settings
 from pipeline.upload_url import UploadAddress, is_local, is_upload, parse_upload_url
 from pipeline.uploads.layout import UploadedFile
 
@@ -118,6 +121,19 @@ def plan_deposit(
     if source.name.lower().endswith(TABLE) and kind is not SubmissionType.FILE:
         return _table(source, kind)
     return _file(source, kind)
+
+
+def with_container_read(deposit: LocalDeposit, settings: Settings) -> LocalDeposit:
+    """The deposit with the folders without files in its container; UsageRefused if that cannot be read."""
+    if deposit.type is not SubmissionType.CONTAINER:
+        return deposit
+    source, limits = deposit.source, (settings.container_entries, settings.container_bytes)
+    try:
+        return replace(deposit, empty=folders_without_files(source, source.name, *limits))
+    except StepFailed as unreadable:
+        raise UsageRefused(unreadable.message) from unreadable
+    except OSError as error:
+        raise UsageRefused(f"'{source}' cannot be read: {error}") from error
 
 
 def _file(source: Path, kind: SubmissionType | None) -> LocalDeposit:

@@ -40,7 +40,7 @@ def upload(deposit: LocalDeposit, uploader: Uploader, key: str) -> Payload:
 
 
 def describe(deposit: LocalDeposit) -> None:
-    """Remarks on what is deposited, for the person at the terminal."""
+    """What is deposited, for the person at the terminal."""
     files = humanize.counted(len(deposit.files), "file")
     objects = humanize.counted(deposit.objects, "object")
     screen.note(
@@ -48,6 +48,11 @@ def describe(deposit: LocalDeposit) -> None:
         f"{deposit.type.label}",
         "",
     )
+    remark(deposit)
+
+
+def remark(deposit: LocalDeposit) -> None:
+    """What the person may not mean to deposit, or to leave out."""
     if deposit.hidden:
         screen.note(f"hidden files are deposited, too: {_first(deposit.hidden)}")
     if deposit.empty:

@@ -234,6 +234,8 @@ def _uploaded(submission: Submission, deposit: LocalDeposit, uploader: Uploader)
 
 
 def _dry_run(submission: Submission, deposit: LocalDeposit | None, limit: int, *, as_json: bool) -> NoReturn:
+    if deposit is not None:
+        local_files.remark(deposits.with_container_read(deposit, opened.settings()))
     if (remote := sites.client()) is not None:
         over_api = (
             remote_deposits.dry_run(remote, submission)

@@ -86,6 +86,26 @@ def unpack(path: Path, name: str, target: Path, limits: Limits, attempt: Attempt
         ) from error
 
 
+def folders_without_files(path: Path, name: str, entries_limit: int, bytes_limit: int) -> tuple[str, ...]:
+    """The folders of a container in which there is nothing; nothing is unpacked.
+
+    StepFailed(content) if it cannot be read.
+    """
+    archive = Archive(path, name, entries_limit, bytes_limit)
+    folders, parents = set[str](), set[str]()
+    try:
+        with entries(archive) as members:
+            for entry in members:
+                inside = entry.name.strip("/")
+                if entry.is_folder:
+                    folders.add(inside)
+                while inside := inside.rpartition("/")[0]:
+                    parents.add(inside)
+    except _DAMAGED as error:
+        raise _damaged(archive, error) from error
+    return tuple(sorted(folders - parents - {"", "."}))
+
+
 def _write_all(
     entries: Iterable[Entry], archive: Archive, target: Path, case_fold: bool, attempt: Attempt
 ) -> Iterator[DownloadedFile]:

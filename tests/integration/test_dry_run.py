@@ -1,6 +1,7 @@
 """A dry run tells what a submission would come to, and leaves everything as it is."""
 
 import hashlib
+import shutil
 import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
@@ -296,6 +297,32 @@ def test_the_estimate_says_from_what_it_comes(
     assert 0.2 < found.estimate.most < 10
     assert found.estimate.least == pytest.approx(found.estimate.most / 4, abs=0.1)
     assert (found.estimate.sampled, found.estimate.measured, found.estimate.unmeasured) == (40000, 1, ())
+
+
+@pytest.mark.parametrize("kind", ["folder", "a.zip", "a.tar.gz"])
+def test_a_dry_run_of_local_files_names_folders_without_files(
+    kind: str, settings: Settings, tmp_path: Path
+) -> None:
+    local = tmp_path / "local"
+    (local / "folder" / "empty" / "inner").mkdir(parents=True)
+    (local / "folder" / "full").mkdir()
+    (local / "folder" / "full" / "a.txt").write_text("a")
+    for form in ("zip", "gztar"):
+        shutil.make_archive(str(local / "a"), form, local / "folder")
+
+    done = arkline.run(settings, "submit", "--profile", "demo", "--dry-run", str(local / kind))
+
+    assert "folders without files are not deposited: 'empty/inner'\n" in done.err
+    assert done.code == 0
+
+
+def test_a_dry_run_of_a_damaged_container_refuses_it(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(b"PK\3\4 and no more")
+
+    done = arkline.run(settings, "submit", "--profile", "demo", "--dry-run", str(tmp_path / "a.zip"))
+
+    assert "container 'a.zip' is damaged" in " ".join(done.err.split())
+    assert done.code != 0
 
 
 def test_a_dry_run_needs_the_right_to_submit(
