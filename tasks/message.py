@@ -41,14 +41,38 @@ def checked(message: object) -> dict[str, Any]:
             raise Foreign("not in Celery's form")
 
 
+def check_control(message: object) -> None:
+    """Foreign unless it has the form of a remote command, of an answer to one, or of events.
+
+    Nor may a command select workers by a pattern, whose comparison may take for ever.
+    """
+    match message:
+        case {
+            "body": str(body),
+            "content-type": "application/json",
+            "content-encoding": "utf-8",
+            "headers": {},
+            "properties": {"delivery_tag": str(), "delivery_info": {}, "body_encoding": "base64"},
+        }:
+            content = _content(body)
+        case _:
+            raise Foreign("not in Celery's form")
+    if isinstance(content, dict) and (content.get("pattern") or content.get("matcher")):
+        raise Foreign("a remote command with a pattern")
+
+
 def arguments(body: str) -> list[Any]:
     """The positional arguments of the task in the body of a message; Foreign if there are none."""
+    match _content(body):
+        case [list(positional), dict(), dict()]:
+            return positional
+        case _:
+            raise Foreign("the body holds no arguments of a task")
+
+
+def _content(body: str) -> Any:
     try:
-        match json.loads(base64.b64decode(body, validate=True)):
-            case [list(positional), dict(), dict()]:
-                return positional
-            case _:
-                raise Foreign("the body holds no arguments of a task")
+        return json.loads(base64.b64decode(body, validate=True))
     except (ValueError, RecursionError) as error:
         raise Foreign("the body is not JSON in base64") from error
 

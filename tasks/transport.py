@@ -15,7 +15,7 @@ from kombu.utils.json import dumps
 
 import celeryconfig
 from tasks.logs import log
-from tasks.message import Foreign, checked
+from tasks.message import Foreign, check_control, checked
 from tasks.signing import OPTION, Keys
 
 SET_ASIDE = ".foreign"
@@ -41,6 +41,14 @@ class Channel(kombu_redis.Channel):
             if _WRONG_TYPE not in str(error):
                 raise
             self._set_aside_foreign_keys(*self.active_queues)
+            raise Empty from error
+
+    def _receive_one(self, client: Any) -> Any:
+        """A message to everybody; kombu rejects what is not JSON, if it is not nested too deeply."""
+        try:
+            return super()._receive_one(client)  # type: ignore[misc]  # not in its stubs
+        except RecursionError as error:
+            _reject(error)
             raise Empty from error
 
     def _put(self, queue: str, message: Any, **options: Any) -> None:
@@ -85,10 +93,12 @@ class Transport(kombu_redis.Transport):
     Channel = Channel
 
     def _deliver(self, delivered: Any, queue: str | None) -> None:
-        """Only what arkline sends is checked: Celery's remote control has queues and forms of its own."""
+        """Only what arkline sends is signed: Celery's remote control has queues and forms of its own."""
         try:
             if queue in celeryconfig.QUEUES:
                 _keys(self.client).verify(checked(delivered))
+            else:
+                check_control(delivered)
         except Foreign as error:
             _reject(error)
         else:

@@ -12,8 +12,9 @@ from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState
 from tasks.broker import read_queues
-from tasks.publisher import configured
+from tasks.publisher import configured, publisher
 from tests.e2e.collection import body_of, submit
+from tests.e2e.test_remote_control import answered
 from tests.servers.http_source import HttpSource
 from tests.servers.redis import Server as RedisServer
 from tests.support.fleet import Fleet, batch_ended, quiet
@@ -71,6 +72,62 @@ def test_foreign_messages_stop_neither_the_workers_nor_the_sweep(
     quiet(session)
     assert worker.running
     assert worker.pid == pid
+
+
+def commands() -> dict[str, bytes]:
+    """What is no remote command that a worker could have been sent."""
+    properties = {"delivery_mode": 2, "delivery_info": {}, "body_encoding": "base64", "delivery_tag": "1"}
+    command = {
+        "body": "",
+        "content-encoding": "utf-8",
+        "content-type": "application/json",
+        "headers": {"clock": 1},
+        "properties": properties,
+    }
+
+    def changed(**changes: Any) -> bytes:
+        return json.dumps({**command, **changes}).encode()
+
+    def having(body: object) -> bytes:
+        return changed(body=base64.b64encode(json.dumps(body).encode()).decode())
+
+    return {
+        "no JSON": b"hello",
+        "a list": b"[]",
+        "a number of more digits than Python reads": b"1" * 5_000,
+        "nested too deeply": b"[" * 100_000,
+        "an empty object": b"{}",
+        "no properties": changed(properties=None),
+        "no headers": changed(headers=None),
+        "a body that is a number": changed(body=5),
+        "a body that is not base64": changed(body="%%%"),
+        "a body nested too deeply": changed(body=base64.b64encode(b"[" * 100_000).decode()),
+        "another encoding": changed(**{"content-encoding": "rot13"}),
+        "a body that is a list": having([]),
+        "a clock that is a text": changed(headers={"clock": "late"}),
+        "a method that is a list": having({"method": []}),
+        "arguments that are a list": having({"method": "ping", "arguments": [1]}),
+        "an answer to nowhere": having({"method": "ping", "reply_to": 5}),
+        "a pattern that takes for ever": having(
+            {"method": "ping", "matcher": "pcre", "pattern": "[a-z@.-]*" * 80 + "!"}
+        ),
+    }
+
+
+def test_foreign_messages_in_the_channel_of_remote_control_stop_no_worker(
+    settings: Settings, fleet: Fleet, redis_server: RedisServer
+) -> None:
+    worker = fleet.worker(concurrency=1)
+    control = publisher(settings).control
+    assert answered(control)
+    channel = f"{settings.broker_prefix}/0.celery.pidbox"
+    with redis.Redis.from_url(redis_server.url) as client:
+        for name, message in commands().items():
+            assert client.publish(channel, message), name
+
+    # commands are handled in their order: the answer comes after the others
+    assert answered(control)
+    assert worker.running
 
 
 KEY = "a key of this site"

@@ -3,6 +3,7 @@
 import hashlib
 import re
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from html import unescape
@@ -445,6 +446,28 @@ def test_a_pause_stands_on_the_front_page_with_its_reason_and_the_button_that_en
     finally:
         operator.act("unpause")
     assert holds.paused(session) is None
+
+
+def test_a_worker_that_is_drained_and_does_not_answer_is_among_the_stops_with_the_button_that_ends_it(
+    operator: Browser, session: Session, web: Web
+) -> None:
+    holds.drain(session, ann(session, web.context.settings).hold, "worker1@gone")
+    try:
+        page = shows(operator, "/stops", "Undo the drain of worker1@gone")
+        assert "<strong>worker1@gone</strong> by ann@desk" in page
+        assert "has not followed yet" in operator.act("undo-drain", "worker1@gone")
+        assert holds.drained(session) == {}
+    finally:
+        holds.undo_drain(session, ann(session, web.context.settings).stamp, "worker1@gone")
+
+
+def shows(operator: Browser, path: str, text: str) -> str:
+    """The page once it has the text: what is known of the fleet is some seconds old."""
+    deadline = time.monotonic() + 60
+    while text not in (page := operator.open(path)):
+        assert time.monotonic() < deadline, text
+        time.sleep(0.2)
+    return page
 
 
 def test_a_hold_shows_how_many_jobs_it_keeps_back(operator: Browser, session: Session, web: Web) -> None:

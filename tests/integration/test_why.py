@@ -123,6 +123,17 @@ def test_why_sees_a_message_that_nobody_takes(session: Session, settings: Settin
     assert (found.reason, found.waits_for) == (Reason.NO_WORKER, "split")
 
 
+def test_why_names_a_worker_that_is_drained_and_does_not_answer_beside_the_start_of_one(
+    session: Session, settings: Settings
+) -> None:
+    bid = submit(session, settings, Profiles(settings.profiles), planting.submission(), ANN).bid
+    holds.drain(session, Hold(by="ann"), "worker1@gone")
+
+    remedies = why(session, settings, bid).remedies
+
+    assert {Remedy(Action.UNDO_DRAIN, "worker1@gone"), Remedy(Action.START_WORKER, "split")} <= set(remedies)
+
+
 def test_why_tells_who_has_to_act_on_a_failure(session: Session, settings: Settings) -> None:
     beyond = planting.job_in(session, JobState.FAILED, JobState.DOWNLOADING)
     rejected = planting.one_job(session)
