@@ -245,12 +245,18 @@ def test_a_web_process_that_starts_without_zookeeper_claims_nothing_and_follows_
     with serving(settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})) as web:
         viewer = web.caller(Role.VIEWER)
 
+        fleet = viewer.get("/fleet").text
+        deposits = web.caller(Role.DEPOSITOR).get("/deposits").text
         first = viewer.get("/").text
         listed = viewer.get("/v1/jobs")
         counted = viewer.get("/metrics").text
 
         for claim in ("Nothing is stopped", "No failed job", "No batch", "Below is the state", "As of"):
             assert claim not in first
+        assert "start ZooKeeper" in first
+        assert "Start ZooKeeper" in fleet
+        assert "ZooKeeper" not in deposits
+        assert "What you deposited before is safe" in deposits
         assert (listed.status_code, listed.json()["code"]) == (503, "service-unreachable")
         assert "arkline_zookeeper_up 0.0" in counted
         assert not re.search(r"^arkline_(jobs|queue_paused|batches)\b", counted, re.MULTILINE)

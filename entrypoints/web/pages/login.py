@@ -28,8 +28,8 @@ from entrypoints.web.problems import retry_after, status_of
 from entrypoints.web.rate_limit import TooMany
 from operations.tokens import InvalidToken, hash_of
 from operations.visibility import check_visible, require_fleet
-from pipeline.errors import ArklineError
-from pipeline.principal import Interface, Principal
+from pipeline.errors import ArklineError, ServiceUnreachable
+from pipeline.principal import Interface, Principal, Role
 
 TITLES = {
     401: "Log in first",
@@ -41,6 +41,14 @@ TITLES = {
     429: "Too many requests",
     503: "A server does not answer",
 }
+
+
+AWAY = "The repository does not answer at the moment"
+WAIT = (
+    "What you deposited before is safe and continues by itself. Please try again in some minutes; if you "
+    "have just deposited something, look into “My deposits” first. If this lasts, tell our staff."
+)
+"""For a depositor, who can start no server."""
 
 
 class PageRoute(APIRoute):
@@ -129,14 +137,17 @@ def to_login(request: Request) -> Response:
 
 def error_page(request: Request, error: ArklineError) -> HTMLResponse:
     status = status_of(error)
+    caller: Principal | None = getattr(request.state, "principal", None)
+    for_staff = caller is None or caller.role is not Role.DEPOSITOR
+    away = isinstance(error, ServiceUnreachable) and not for_staff
     answer = page(
         request,
         "error.html",
-        caller=getattr(request.state, "principal", None),
+        caller=caller,
         status=status,
-        title=TITLES.get(status, "This failed"),
-        message=str(error),
-        remedies=acts.of_remedies(error.remedies),
+        title=AWAY if away else TITLES.get(status, "This failed"),
+        message=WAIT if away else str(error),
+        remedies=() if away else acts.of_remedies(error.remedies),
     )
     answer.headers.update(retry_after(error))
     return answer

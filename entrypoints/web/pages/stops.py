@@ -107,9 +107,10 @@ def _acts(web: WebContext, caller: Principal, collections: Iterable[str]) -> lis
 def fleet(request: Request, caller: OperationsCaller) -> HTMLResponse:
     web = context_of(request)
     whole = whole_of(request).get()
+    if whole is None and not web.session.connected:
+        raise web.session.unreachable()
     if whole is None:
-        at = web.settings.zk_hosts
-        raise ServiceUnreachable(f"ZooKeeper at {at} or the workers have not answered yet: repeat this soon")
+        raise ServiceUnreachable("ZooKeeper, Redis and the workers are being asked: repeat this soon")
     drained = whole.fleet.drained
     workers = [
         WorkerRow(
