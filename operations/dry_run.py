@@ -31,7 +31,7 @@ from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import JobState
 from pipeline.steps import dry_run
 from pipeline.steps.dry_run import DryRunJob, Host
-from pipeline.working_storage.capacity import refusal, usage
+from pipeline.working_storage.capacity import refusal, usage_now
 from zkstate import batches, holds, queue, space
 from zkstate.session import Session
 
@@ -119,9 +119,8 @@ def perform_dry_run(  # noqa: PLR0913 - what is tried, by whom, and its limits
 
 def _largest(settings: Settings) -> int | None:
     """Bytes of working storage that one job can get; None if it cannot be measured here."""
-    if not settings.working.is_dir():
-        return None
-    return usage(settings).total * settings.working_threshold // 100
+    space = usage_now(settings) if settings.working.is_dir() else None
+    return space.total * settings.working_threshold // 100 if space else None
 
 
 def _counts(jobs: list[DryRunJob]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from operations.record_memory import RecordMemory, record_memory
 from pipeline.records import Record
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
-from pipeline.working_storage.capacity import usage
+from pipeline.working_storage.capacity import usage_now
 from zkstate import fixity, holds, listings, queue, space, views
 from zkstate.feed.corrections import Correction, last_correction
 from zkstate.fixity import FixityStatus
@@ -80,7 +80,7 @@ def _held(session: Session, bids: Sequence[str]) -> int:
 
 
 def space_now(session: Session, settings: Settings, counts: dict[JobState, int]) -> Space:
-    disk = usage(settings) if settings.working.is_dir() else None
+    disk = usage_now(settings) if settings.working.is_dir() else None
     return Space(
         reserved=space.reserved(session),
         total=disk.total if disk else None,

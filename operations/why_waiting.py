@@ -134,13 +134,15 @@ def _space(session: Session, fleet: Fleet, job: Job) -> Cause:
         if not job.status.message:
             return Cause(reason=Reason.STARTING, moves_itself=True)
         return Cause(reason=Reason.WAITING_FOR_SPACE, message=job.status.message, moves_itself=True)
+    disk = capacity.occupancy_now(settings)
+    if disk is None:  # it is being measured for the first time
+        return Cause(reason=Reason.WAITING_FOR_SPACE, message=job.status.message, moves_itself=True)
     reserved = space.reservations(session)
     promised = sum(reserved.values())
     if capacity.refusal(job.space_needed, promised, partial(dict, reserved), settings, job.jid) is None:
         return Cause(reason=Reason.STARTING, moves_itself=True)
     if (cause := exceeds_space(fleet, job)) is not None:
         return cause
-    disk = capacity.occupancy(settings)
     limit = disk.limit(settings.working_threshold)
     taken = disk.used + sum(disk.outstanding(reserved, except_for=job.jid).values())
     held = capacity.holders(reserved, disk.on_disk)
@@ -161,9 +163,10 @@ def _space(session: Session, fleet: Fleet, job: Job) -> Cause:
 def exceeds_space(fleet: Fleet, job: Job) -> Cause | None:
     """The cause of a job that is larger than working storage may ever hold; None if it is not."""
     settings = fleet.settings
-    if not settings.working.is_dir() or capacity.never_fits(job.space_needed, settings) is None:
+    measured = capacity.usage_now(settings) if settings.working.is_dir() else None
+    if measured is None or capacity.never_fits(job.space_needed, settings) is None:
         return None
-    limit = capacity.usage(settings).total * settings.working_threshold // 100
+    limit = measured.total * settings.working_threshold // 100
     return Cause(
         reason=Reason.EXCEEDS_SPACE,
         needed=job.space_needed,

@@ -12,7 +12,7 @@ from pipeline.records import Record, age
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, FailureKind, JobState
 from pipeline.steps.clients import open_clients
-from pipeline.working_storage.capacity import holders, occupancy
+from pipeline.working_storage.capacity import holders, occupancy_now
 from tasks.after_move import clean_up_completed, remove_folder
 from tasks.orphan_folders import orphans
 from tasks.retention import remove_old_batches, retention_of
@@ -46,7 +46,7 @@ class Reservation(Record):
     """None if there is no such job, which the audit reports."""
     bytes: int
     on_disk: int | None = None
-    """Bytes of its working directory; None on a machine without working storage."""
+    """Bytes of its working directory; None where working storage is not, or is not measured yet."""
     kind: FailureKind | None = None
     """Of its failure. A failed job gives up its reservation and its content when others need the room."""
     since: datetime | None = None
@@ -91,12 +91,12 @@ def _reservations(
 ) -> Iterator[Reservation]:
     """The jobs that reserve or use working storage, those that hold most first."""
     reserved = space.reservations(session)
-    here = settings.working.is_dir()
-    held = holders(reserved, occupancy(settings).on_disk if here else {})
+    disk = occupancy_now(settings) if settings.working.is_dir() else None
+    held = holders(reserved, disk.on_disk if disk else {})
     rows = {row.jid: row for row in views.readable(views.job_rows(session, list(held)))}
     for jid in held:
         row, size = rows.get(jid), reserved.get(jid, 0)
-        on_disk = occupancy(settings).on_disk.get(jid, 0) if here else None
+        on_disk = disk.on_disk.get(jid, 0) if disk else None
         if row is None:
             gives_back = GivesBack.NEVER if size else GivesBack.CLEAN_UP
             yield Reservation(jid=jid, bytes=size, on_disk=on_disk, gives_back=gives_back)

@@ -12,6 +12,7 @@ from entrypoints.web.context import WebContext
 from entrypoints.web.document_examples import with_examples
 from entrypoints.web.document_links import with_links
 from entrypoints.web.headers import RequestIds, SecurityHeaders
+from entrypoints.web.in_progress import RequestsInProgress
 from entrypoints.web.pages import install as pages
 from entrypoints.web.pages.install import live_pages
 from entrypoints.web.problem_document import with_problems
@@ -103,6 +104,8 @@ def create_app(context: WebContext | None, flower: str = "", hosts: str = "") ->
     if context is not None:
         pages.install(app, context, flower)
     app.add_middleware(BodyLimit)
+    if context is not None:
+        app.add_middleware(RequestsInProgress, in_progress=context.in_progress)
     app.add_middleware(AllowedHosts, hosts=read_hosts(hosts))
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestIds, metrics=context.requests if context else None)

@@ -152,7 +152,9 @@ def counted(request: Request) -> Principal:
 
 
 def count(request: Request, caller: Principal) -> Principal:
-    context_of(request).rate_limit.count(caller.name)
+    context = context_of(request)
+    context.rate_limit.count(caller.name)
+    context.in_progress.count(request, caller.name)
     request.state.principal = caller
     return caller
 

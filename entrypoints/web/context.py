@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 
 from entrypoints.cli import context as opened
 from entrypoints.web.metrics import ArklineCollector, collector
-from entrypoints.web.rate_limit import RateLimit, WrongTokens
+from entrypoints.web.rate_limit import InProgress, RateLimit, WrongTokens
 from entrypoints.web.request_metrics import RequestMetrics
 from entrypoints.web.slow_work import SlowWork
 from entrypoints.web.streams import Streams
@@ -89,6 +89,10 @@ class WebContext:
     @cached_property
     def requests(self) -> RequestMetrics:
         return RequestMetrics(lambda: self.streams.number)
+
+    @cached_property
+    def in_progress(self) -> InProgress:
+        return InProgress()
 
     @cached_property
     def rate_limit(self) -> RateLimit:

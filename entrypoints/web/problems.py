@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from entrypoints.web.authentication import CrossSiteRequest, NotAuthenticated
-from entrypoints.web.rate_limit import TooMany, TooManyRequests, TooManyWrongTokens
+from entrypoints.web.rate_limit import TooMany, TooManyAtOnce, TooManyRequests, TooManyWrongTokens
 from entrypoints.web.slow_work import AlreadyWorking, NoThreadFree, TookTooLong
 from entrypoints.web.streams import TooManyStreams
 from operations.allowed_verbs import Moved
@@ -86,6 +86,7 @@ STATUSES: Mapping[type[ArklineError], int] = {
     StepFailed: 500,
     ServiceUnreachable: 503,
     RecordFull: 503,
+    TooManyAtOnce: 503,
     TooManyStreams: 503,
     NoThreadFree: 503,
     TookTooLong: 503,

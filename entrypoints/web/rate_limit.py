@@ -1,18 +1,28 @@
-"""Limits on requests, in the memory of this process: of a token, and of wrong tokens from one address."""
+"""Limits on requests, in the memory of this process: of all, of a token, of wrong tokens from one address."""
 
 import math
+import threading
 import time
+from collections import Counter
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
+from starlette.requests import Request
 
 from pipeline.errors import ArklineError, ErrorKind
 from tasks.logs import log
 
 REQUESTS_PER_MINUTE = 1200
 WRONG_TOKENS_PER_MINUTE = 30
+MOST_IN_PROGRESS = 700
+"""Requests in progress, streams and bodies that arrive included: fewer than connections where a process may
+open 1,024 files, and each has up to 2 MiB of a body in memory."""
+
+IN_PROGRESS_OF_TOKEN = 200
+"""Those of one token, so that no token keeps out the others."""
+
 _IPV6_SITE = 64
 """Bits of an IPv6 address that name a network of one client, which has all addresses in it."""
 
@@ -29,6 +39,12 @@ class TooMany(ArklineError):
 
 class TooManyRequests(TooMany):
     """The token has sent more requests than the limit; `Retry-After` says when to continue."""
+
+
+class TooManyAtOnce(ArklineError):
+    """The server has as many requests in progress as it may have; a later one may succeed."""
+
+    error_kind = ErrorKind.UNREACHABLE
 
 
 class TooManyWrongTokens(TooMany):
@@ -72,6 +88,43 @@ class RateLimit:
                 f"the token {token_name} has sent more than {self._window.limit} requests in a minute: wait",
                 self._window.seconds_left(token_name),
             )
+
+
+class InProgress:
+    """Of one process. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._all = 0
+        self._of_token: Counter[str] = Counter()
+
+    def enter(self) -> None:
+        """TooManyAtOnce if this request is one too many."""
+        with self._guard:
+            if self._all >= MOST_IN_PROGRESS:
+                raise TooManyAtOnce(f"the server has {MOST_IN_PROGRESS} requests in progress: try again soon")
+            self._all += 1
+
+    def count(self, request: Request, token_name: str) -> None:
+        """Note whose the request is, once; TooManyRequests if the token has too many."""
+        if getattr(request.state, "counted_for", None) is not None:
+            return
+        with self._guard:
+            if self._of_token[token_name] >= IN_PROGRESS_OF_TOKEN:
+                raise TooManyRequests(
+                    f"the token {token_name} has {IN_PROGRESS_OF_TOKEN} requests in progress: wait",
+                    1,
+                )
+            self._of_token[token_name] += 1
+        request.state.counted_for = token_name
+
+    def leave(self, token_name: str | None) -> None:
+        with self._guard:
+            self._all -= 1
+            if token_name is not None:
+                self._of_token[token_name] -= 1
+                if not self._of_token[token_name]:
+                    del self._of_token[token_name]
 
 
 class WrongTokens:

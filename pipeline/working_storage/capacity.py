@@ -99,6 +99,19 @@ def occupancy(settings: Settings) -> Occupancy:
     return _MEASUREMENTS.of(settings.working, settings.working_capacity)
 
 
+def usage_now(settings: Settings) -> Usage | None:
+    """As `usage`, for who must not wait; None while another thread makes the first measurement."""
+    if not settings.working_capacity:
+        return usage(settings)
+    with working_storage_faults(settings):
+        return occupancy_now(settings)
+
+
+def occupancy_now(settings: Settings) -> Occupancy | None:
+    """As `occupancy`, for who must not wait; None while another thread makes the first measurement."""
+    return _MEASUREMENTS.known(settings.working, settings.working_capacity)
+
+
 def bytes_below(folder: Path) -> int:
     """Bytes of the files below `folder`."""
     return sum(_counted(folder).values())
@@ -123,15 +136,22 @@ class _Measurements:
         self._forgotten = 0
 
     def of(self, folder: Path, capacity: int) -> Occupancy:
+        known = self.known(folder, capacity)
+        if known is not None:
+            return known
+        with self._measuring[folder, capacity]:
+            return self._measure((folder, capacity))
+
+    def known(self, folder: Path, capacity: int) -> Occupancy | None:
+        """None while another thread makes the first measurement: nobody waits."""
         key = folder, capacity
         with self._guard:
             measuring = self._measuring.setdefault(key, threading.Lock())
             last = self._last.get(key)
         if last is not None and time.monotonic() < last[1]:
             return last[0]
-        if not measuring.acquire(blocking=last is None):
-            assert last is not None
-            return last[0]
+        if not measuring.acquire(blocking=False):
+            return last[0] if last else None
         try:
             return self._measure(key)
         finally:

@@ -17,6 +17,7 @@ import requests
 from starlette.requests import Request
 from starlette.types import Message
 
+from entrypoints.web import rate_limit
 from entrypoints.web.body_limit import OF_STRANGERS
 from entrypoints.web.forms import FIELD
 from entrypoints.web.rate_limit import TooMany
@@ -267,6 +268,52 @@ def test_a_form_that_does_not_state_its_size_is_refused_unread(web: Web, mallory
         answered = connection.recv(1 << 16)  # no byte of the body was sent
 
     assert b"HTTP/1.1 4" in answered
+
+
+def test_requests_in_progress_are_limited_and_those_for_health_are_spared(
+    web: Web, mallory: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rate_limit, "MOST_IN_PROGRESS", 3)
+    anybody = web.caller(Role.DEPOSITOR, ["demo"], name="anybody")
+    with contextlib.ExitStack() as uploads:
+        for _ in range(3):
+            _begin_upload(uploads.enter_context(_connection(web)), mallory)
+        [refused] = eventually(lambda: _refused(anybody, 503))
+        alive = requests.get(f"{web.url}/health/live", timeout=30)
+
+    assert (refused.json()["code"], refused.headers["Retry-After"]) == ("too-many-at-once", "5")
+    assert alive.status_code == 200
+    eventually(lambda: mallory.get("/v1").status_code == 200)
+
+
+def test_a_token_with_many_requests_in_progress_keeps_out_no_other(
+    web: Web, mallory: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rate_limit, "IN_PROGRESS_OF_TOKEN", 3)
+    other = web.caller(Role.DEPOSITOR, ["demo"], name="bystander")
+    with contextlib.ExitStack() as uploads:
+        for _ in range(3):
+            _begin_upload(uploads.enter_context(_connection(web)), mallory)
+        [refused] = eventually(lambda: _refused(mallory, 429))
+        admitted = other.get("/v1/jobs")
+
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")
+    assert admitted.status_code == 200
+    eventually(lambda: mallory.get("/v1/jobs").status_code == 200)
+
+
+def _begin_upload(connection: socket.socket, caller: Caller) -> None:
+    """All but the last byte of it."""
+    connection.sendall(
+        "POST /v1/uploads?name=a.jpg HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n"
+        f"Authorization: Bearer {caller.token}\r\n\r\nx".encode()
+    )
+
+
+def _refused(caller: Caller, status: int) -> list[requests.Response]:
+    """The answer, if it has this status; in a list, since a refusal is false to requests."""
+    answer = caller.get("/v1/jobs")
+    return [answer] if answer.status_code == status else []
 
 
 def test_an_unknown_method_adds_no_series_of_its_own(web: Web) -> None:

@@ -3,6 +3,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,9 @@ from pipeline.working_storage.capacity import (
     measure_again,
     never_fits,
     occupancy,
+    occupancy_now,
     usage,
+    usage_now,
 )
 
 GB = 10**9
@@ -129,9 +132,37 @@ _WATCHED: dict[str, Callable[[], None]] = {}
 """Folder -> what is called before it is listed."""
 
 
+@cache
+def _watch() -> None:
+    """A hook stays until the process ends."""
+    sys.addaudithook(_before_listing)
+
+
 def _before_listing(event: str, arguments: tuple[object, ...]) -> None:
     if event == "os.scandir" and (watched := _WATCHED.get(str(arguments[0]))):
         watched()
+
+
+def test_nobody_waits_for_the_first_measurement_and_what_is_not_known_is_absent(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, working=tmp_path / "working", working_capacity=10**9)
+    settings.working.mkdir()
+    began, end = threading.Event(), threading.Event()
+
+    def listed() -> None:
+        began.set()
+        assert end.wait(30)
+
+    _watch()
+    _WATCHED[str(settings.working)] = listed
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            measuring = threads.submit(occupancy_now, settings)
+            assert began.wait(30)
+            assert (occupancy_now(settings), usage_now(settings)) == (None, None)
+            end.set()
+            assert measuring.result() is not None
+    finally:
+        del _WATCHED[str(settings.working)]
 
 
 def test_one_thread_measures_while_others_have_the_last_measurement(tmp_path: Path) -> None:
@@ -144,7 +175,7 @@ def test_one_thread_measures_while_others_have_the_last_measurement(tmp_path: Pa
         began.set()
         assert end.wait(30)
 
-    sys.addaudithook(_before_listing)
+    _watch()
     first = occupancy(settings)
     measure_again()
     _WATCHED[str(settings.working)] = listed
