@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from entrypoints.cli import completion, counting, exit_codes, reach, sites
+from entrypoints.cli import completion, counting, exit_codes, sites
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import operator_context as common
@@ -134,8 +134,9 @@ def audit(
     must be in storage and inventory, with the same digests. Exit 4 if storage lacks what was stored, 1 if
     there are other findings, 3 if storage or inventory cannot be reached.
     """
-    if (remote := sites.client()) is not None:
-        _audit_over_api(remote, options_given=record or content, as_json=json)
+    beside = "`arkline audit` with --record or --content" if record or content else ""
+    if (remote := sites.client(beside)) is not None:
+        _audit_over_api(remote, as_json=json)
     with (
         opened.session() as (session, settings),
         screen.interruptible() as interrupted,
@@ -150,11 +151,9 @@ def audit(
     raise typer.Exit(exit_codes.of_audit(view))
 
 
-def _audit_over_api(remote: Client, *, options_given: bool, as_json: bool) -> NoReturn:
+def _audit_over_api(remote: Client, *, as_json: bool) -> NoReturn:
     from entrypoints.cli.remote.site import RemoteSite
 
-    if options_given:
-        reach.refuse_over_api("`arkline audit` with --record or --content")
     view = RemoteSite(remote).audit()
     screen.emit(view) if as_json else drawn_audit.audit(view)
     raise typer.Exit(exit_codes.of_audit(view))

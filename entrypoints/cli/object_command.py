@@ -57,9 +57,8 @@ def object(
     """
     if all_versions and version is not None:
         raise UsageRefused("--version and --all-versions cannot be combined")
-    if (remote := sites.client()) is not None:
-        if premis is not None:
-            reach.refuse_over_api("--premis")
+    beside = "--premis" if premis is not None else "reading files" if verify and reach.is_own_stack() else ""
+    if (remote := sites.client(beside)) is not None:
         recorded = remote_objects.object_view(remote, ark, version, every=all_versions)
         if verify:
             screen.note("over the API the records are compared: no byte is read from storage")

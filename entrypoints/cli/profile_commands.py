@@ -131,8 +131,7 @@ def profile_renew(options: SharedOptions, bid: Bid) -> None:
     A batch keeps the profile that it started with. After a mistake in the profile is corrected, renew the
     profile of the batch, then resume its failed jobs.
     """
-    if (remote := sites.client()) is not None:
-        reach.refuse_dry_run(dry_run=options.dry_run)
+    if (remote := sites.client(reach.DRY_RUN if options.dry_run else "")) is not None:
         renewed = remote_verbs.renew_profile(remote, bid, options.reason, options.version)
     else:
         renewed = _renew(options, bid)

@@ -28,6 +28,9 @@ class Reach(StrEnum):
     """It asks neither a site nor the stack that the variables name."""
 
 
+DRY_RUN = "--dry-run of this verb"
+"""Of a verb that the API only carries out."""
+
 REACH: dict[str, Reach] = {
     "submit": Reach.API,
     "watch": Reach.API,
@@ -96,15 +99,14 @@ def checked(name: str, function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def refuse_dry_run(*, dry_run: bool) -> None:
-    """UsageRefused for the dry run of a verb that the API only carries out."""
-    if dry_run:
-        refuse_over_api("--dry-run of this verb")
+def is_own_stack() -> bool:
+    """Whether ARKLINE_URL names the stack whose settings the environment has too."""
+    return URL in os.environ and os.environ[URL] == os.environ.get(STACK_URL)
 
 
 def refuse_over_api(what: str) -> None:
     """UsageRefused if the variables name another site: `what` is for the stack beside this process."""
-    if URL in os.environ and os.environ[URL] == os.environ.get(STACK_URL):
+    if is_own_stack():
         return
     if given := [name for name in (URL, TOKEN) if os.environ.get(name)]:
         names = " and ".join(given)

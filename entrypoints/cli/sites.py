@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from entrypoints.cli import context as opened
 from entrypoints.cli import operator_context as common
+from entrypoints.cli import reach
 from entrypoints.cli.reach import TOKEN, URL
 from pipeline.errors import UsageRefused
 
@@ -117,8 +118,14 @@ class StackBeside:
         return working_storage.space_view(self.session, self.settings)
 
 
-def client() -> Client | None:
-    """The client of the site in ARKLINE_URL; None if the commands work beside the stack."""
+def client(beside: str = "") -> Client | None:
+    """The client of the site in ARKLINE_URL; None if the command works beside the stack.
+
+    `beside`: what was asked for that the API does not offer; UsageRefused if the site is another one.
+    """
+    if beside:
+        reach.refuse_over_api(beside)
+        return None
     url, token = os.environ.get(URL, ""), os.environ.get(TOKEN, "")
     if not url and not token:
         return None

@@ -122,8 +122,7 @@ def hold(
         _act(options, Event.HOLD)
         return
     _check_alone(options)
-    if (remote := sites.client()) is not None:
-        reach.refuse_dry_run(dry_run=options.dry_run)
+    if (remote := sites.client(reach.DRY_RUN if options.dry_run else "")) is not None:
         held = remote_verbs.hold(remote, f"/v1/collections/{collection}/hold", options.reason)
         screen.emit(held) if options.json else actions.held(held)
         return
@@ -170,10 +169,8 @@ def release(
         _act(options, Event.RELEASE)
         return
     _check_alone(options)
-    if (remote := sites.client()) is not None:
-        reach.refuse_dry_run(dry_run=options.dry_run)
-        if keep_held:
-            reach.refuse_over_api("--keep-held")
+    beside = "--keep-held" if keep_held else reach.DRY_RUN if options.dry_run else ""
+    if (remote := sites.client(beside)) is not None:
         ended = remote_verbs.hold(remote, f"/v1/collections/{collection}/release", options.reason)
         _show_released(ended, as_json=options.json)
         return

@@ -99,6 +99,14 @@ def test_an_operator_reads_and_acts_with_the_same_result(
     assert run(alone, operator, "resume", failed.jid).code != 0
 
 
+def test_a_reason_that_the_site_requires_is_named_with_its_option(
+    web: Web, session: Session, alone: Settings
+) -> None:
+    done = run(alone, web.caller(Role.OPERATOR, name="ola"), "fail", job_in(session, JobState.PENDING).jid)
+
+    assert (done.code, "add --reason WHY" in done.err) == (2, True)
+
+
 def test_a_site_that_does_not_answer_and_half_a_setting_are_named(alone: Settings) -> None:
     away = cli.run(alone, "jobs", ARKLINE_URL="http://127.0.0.1:1", ARKLINE_TOKEN="x")
     half = cli.run(alone, "jobs", ARKLINE_URL="http://127.0.0.1:1")

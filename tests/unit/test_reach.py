@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from entrypoints.cli import sites
 from entrypoints.cli.command_table import ENTRIES, load
 from entrypoints.cli.main import app
 from entrypoints.cli.reach import REACH, Reach, refuse_over_api
@@ -124,6 +125,8 @@ def test_in_the_shell_of_a_stack_what_has_no_route_works_beside_it(
     monkeypatch.setenv("ARKLINE_STACK_URL", site["ARKLINE_URL"])
 
     refuse_over_api("`arkline export`")
+    assert sites.client("--keep-held") is None
+    assert sites.client() is not None
 
     monkeypatch.setenv("ARKLINE_URL", "https://ingest.example.org")
     with pytest.raises(UsageRefused):

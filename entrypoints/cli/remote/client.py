@@ -137,8 +137,15 @@ def _error_of(answer: requests.Response) -> ArklineError:
     """The problem of an answer with the exit code that the same error has beside the stack."""
     problem = _problem(answer)
     detail = str(problem.get("detail") or f"{answer.url} answered {answer.status_code} {answer.reason}")
+    if _lacks_reason(problem.get("errors")):
+        detail = "a reason is required, and kept in the history: add --reason WHY"
     error = _CLASSES[_kind(problem, answer.status_code)](detail)
     return error.with_remedies(*_remedies(problem.get("remedies")))
+
+
+def _lacks_reason(errors: object) -> bool:
+    rows = errors if isinstance(errors, list) else []
+    return any(isinstance(row, dict) and row.get("at") == ["body", "reason"] for row in rows)
 
 
 def _kind(problem: Mapping[str, Any], status: int) -> ErrorKind:

@@ -300,9 +300,7 @@ _WITH_VERSION = frozenset(Event) | {Action.RENEW_PROFILE}
 _LINKS: dict[Action, str] = {
     Action.SHOW_REPORT: "/batches/{}/report",
     Action.SHOW_STATUS: "/",
-    Action.SHOW_WHY: "/find?q={}",
     Action.SHOW_JOBS: "/jobs",
-    Action.SHOW_SPACE: "/space",
     Action.SUBMIT_AGAIN: "/deposits/new",
     Action.FIXITY_REPORT: "/stops#fixity",
 }
