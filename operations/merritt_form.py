@@ -13,7 +13,7 @@ from pipeline.errors import UsageRefused
 from pipeline.fixity import Digest
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row
-from pipeline.names import is_container, name_in, quote_name
+from pipeline.names import is_container, mail_addresses, name_in, quote_name
 from pipeline.principal import Principal
 from pipeline.profiles.profile import Profiles
 from pipeline.records import ResponseType, Submission, SubmissionMode, SubmissionType
@@ -106,7 +106,7 @@ def _submission(form: Form, mode: SubmissionMode, principal: Principal) -> Submi
         "primary_id": form.text("primaryIdentifier", "object") or None,
         "digest": _digest(form),
         "size": form.text("size") or None,
-        "notification": tuple(local_ids.parse(form.text("notification"))),
+        "notification": mail_addresses([form.text("notification")]),
         "response_type": _response_type(form),
         "dublin_core": _dublin_core(form),
     }

@@ -86,12 +86,16 @@ def _require_current_record(session: Session) -> None:
 
 
 def _check_recipients(settings: Settings, profile: Profile, submission: Submission) -> None:
+    """An entry is one address, so that a list of entries is as long as it looks."""
     limit = with_site_limits(profile, settings).limits.recipients
     if limit is not None and (given := len(names.mail_addresses(submission.notification))) > limit:
         raise UsageRefused(
             f"the submission names {given} mail addresses for its report, and {limit} are accepted: name "
             "fewer, or ask the operator to raise ARKLINE_RECIPIENTS, or limits.recipients of the profile"
         )
+    for entry in submission.notification:
+        if len(names.mail_addresses([entry])) > 1:
+            raise UsageRefused(f"{names.quote_name(entry)} is several mail addresses: name each by itself")
 
 
 def _require_room(session: Session, settings: Settings) -> None:

@@ -78,6 +78,12 @@ def test_recipients_are_counted_by_address_and_not_by_entry(
         submitted(session, limited(settings, recipients=2), notification=(joined,))
 
 
+@pytest.mark.parametrize("mark", [",", ";", " , "])
+def test_an_entry_of_several_recipients_is_refused(session: Session, settings: Settings, mark: str) -> None:
+    with pytest.raises(UsageRefused, match="is several mail addresses: name each by itself"):
+        submitted(session, settings, notification=(f"a@example.org{mark}b@example.org",))
+
+
 def test_a_profile_may_accept_more_recipients_than_the_site(
     session: Session, settings: Settings, tmp_path: Path
 ) -> None:
