@@ -125,9 +125,8 @@ _ROWS: tuple[Transition[JobState], ...] = (
     Transition(_J.NOTIFY, _E.FAIL, _J.FAILED, _W | _O),
     Transition(_J.COMPLETED, _E.CLEAN_UP, _J.COMPLETED, _A),
     Transition(_J.FAILED, _E.RESUME, _J.PENDING, _O, None, refused_after=FailureKind.CONTENT),
-    Transition(_J.FAILED, _E.DELETE, _J.DELETED, _O),
 )
-"""Without the rows that follow from these: where a failed job resumes."""
+"""Without the deletion of a failed job and the rows that follow from these: where a failed job resumes."""
 
 
 def _room(step: JobState) -> frozenset[Room]:
@@ -171,7 +170,13 @@ def _repeats() -> Iterator[Transition[JobState]]:
             yield Transition(_J.FAILED, _E.RESUME, step, _O, after, room=_room(step), named=True, since=first)
 
 
-JOB: Machine[JobState] = Machine("job", _J.PENDING, _FACTS, (*_ROWS, *_resumes(), *_repeats()))
+JOB: Machine[JobState] = Machine(
+    "job",
+    _J.PENDING,
+    _FACTS,
+    # what an operator is offered has this order: the deletion last
+    (*_ROWS, *_resumes(), *_repeats(), Transition(_J.FAILED, _E.DELETE, _J.DELETED, _O)),
+)
 
 _SPLIT = Task("batch.split", Queue.SPLIT)
 _REPORT = Task("batch.report", Queue.CONTROL)
