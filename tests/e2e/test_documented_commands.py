@@ -31,6 +31,7 @@ NOT_RUN = {
     "./dev demo": "tests/e2e/test_demo.py runs it",
     "./dev test": "this test is a part of it",
     "./dev check": "CI runs it",
+    "python -m ": "tests/integration/test_adding_a_step.py runs it",
     "ARKLINE_ZK_": "settings of a site, no command",
     "ARKLINE_BROKER_URL=rediss": "a setting of a site, no command",
 }
