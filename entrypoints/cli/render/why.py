@@ -135,6 +135,7 @@ _REASONS: dict[Reason, Callable[[Explanation], str]] = {
     Reason.FAILED_SYSTEM: _failed,
     Reason.FAILED_TRANSIENT: _failed,
     Reason.JOBS_FAILED: _jobs_failed,
+    Reason.RECORD_LIMIT: lambda facts: facts.reason.doc,
     Reason.FIXITY_DAMAGED: lambda facts: facts.reason.doc,
     Reason.FIXITY_OVERDUE: lambda facts: facts.reason.doc,
     Reason.REPORT_NOT_SENT: lambda facts: (
