@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from operations.allowed_verbs import allowed_verbs, check_seen
 from operations.job_list import JobFilter, find
-from operations.operator import Operator, VerbResult, feed, follow
+from operations.operator import Operator, Stopped, VerbResult, feed, follow
 from operations.repair import WAS, repair
-from operations.verbs import Stopped, act, stop_batch
+from operations.verbs import act, stop_batch
 from pipeline.errors import ArklineError, ServiceUnreachable
 from pipeline.records import Batch, Record
 from pipeline.states import BatchState, Bucket, Event, IllegalTransition, JobState

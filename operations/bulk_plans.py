@@ -80,7 +80,7 @@ class Planned:
 
 
 def make_plan(operator: Operator, event: Event, names: Sequence[str]) -> BulkPlan:
-    """UsageRefused for more jobs than JOBS_OF_A_PLAN."""
+    """UsageRefused for more jobs than JOBS_OF_A_PLAN; Stopped."""
     if len(names) > JOBS_OF_A_PLAN:
         raise UsageRefused(
             f"{len(names):,} jobs are selected, and {JOBS_OF_A_PLAN:,} are accepted: select fewer, such "
@@ -89,6 +89,7 @@ def make_plan(operator: Operator, event: Event, names: Sequence[str]) -> BulkPla
     expected: list[VerbResult] = []
     refused: list[Refusal] = []
     for name in names:
+        operator.run.check(f"the dry run of {event} was stopped: nothing was changed")
         try:
             expected.append(act(operator, name, event, dry_run=True))
         except (ServiceUnreachable, Ambiguous):
@@ -142,6 +143,8 @@ def carry_out(operator: Operator, plan: Planned) -> Receipt:
     moved: list[Refusal] = []
     stopped = ""
     for jid, version in plan.jobs:
+        if operator.run.should_stop():
+            break
         try:
             done.append(act(operator, jid, plan.verb, version=version, feeding=False))
         except Moved as error:

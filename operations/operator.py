@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from pipeline.errors import ArklineError, ErrorKind
 from pipeline.principal import Principal, Role
 from pipeline.records import Batch, Job, Record
 from pipeline.settings import Settings
@@ -27,6 +28,12 @@ TRIES = 20
 """Times that a verb reads a job or a batch again that moved between the read and the write."""
 
 
+class Stopped(ArklineError):
+    """The caller asked to stop; the message says what was done."""
+
+    error_kind = ErrorKind.INTERRUPTED
+
+
 @dataclass(frozen=True)
 class Run:
     """How a long verb reports its progress and learns that it should stop.
@@ -38,6 +45,11 @@ class Run:
 
     on_progress: Callable[[float, int], None] = lambda done, total: None
     should_stop: Callable[[], bool] = lambda: False
+
+    def check(self, message: str) -> None:
+        """Stopped, with this message, if the caller asks to stop."""
+        if self.should_stop():
+            raise Stopped(message)
 
     def part(self, done: int, total: int) -> Run:
         """For the next of `total` jobs and batches, of which `done` are done."""

@@ -15,7 +15,7 @@ from operations.operator import (
     retry_stale,
 )
 from operations.reports import compose
-from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, UsageRefused
+from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.notify.report.compose import deleted_with_batch
 from pipeline.records import Batch, Job
 from pipeline.states import (
@@ -38,12 +38,6 @@ from zkstate.record import Lock
 
 _FOR_A_BATCH = {Event.FAIL: (Action.CANCEL,), Event.RESUME: (Action.RESUME_BATCH,)}
 """What does to the jobs of a batch what the event does to one job."""
-
-
-class Stopped(ArklineError):
-    """The caller asked to stop before anything was removed."""
-
-    error_kind = ErrorKind.INTERRUPTED
 
 
 def act(  # noqa: PLR0913 - the conditions of one verb
@@ -214,8 +208,7 @@ def _write_tombstones(operator: Operator, batch: Batch, jids: Sequence[str]) -> 
 def _unless_stopped(operator: Operator, batch: Batch, jids: Sequence[str]) -> Iterator[Job]:
     """The jobs of a batch that is to be deleted, until the caller asks to stop."""
     for number, job in enumerate(jobs.load_present(operator.session, jids), 1):
-        if operator.run.should_stop():
-            raise Stopped(f"the deletion of {batch.bid} was stopped before anything was removed")
+        operator.run.check(f"the deletion of {batch.bid} was stopped before anything was removed")
         operator.run.on_progress(number, 2 * len(jids))
         yield job
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from operations.operator import Operator
 from operations.overview import Space, space_now
+from pipeline.attempt import Attempt, CheckedAttempt
 from pipeline.errors import UsageRefused
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Record, age
@@ -125,7 +126,7 @@ def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bo
     """Do now what beat does regularly, and remove the working directories that no job needs.
 
     `older_than`: seconds that completed batches stay in ZooKeeper, instead of the settings' retention; the
-    retention time of a collection's profile applies in any case.
+    retention time of a collection's profile applies in any case. Stopped; the same call does the rest.
     """
     operator.require("clean up working storage")
     working = operator.settings.working
@@ -143,11 +144,14 @@ def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bo
             batches=_old_batches(operator, retention),
             folders=tuple(str(folder) for folder in orphans(session, working)),
         )
+    stopped = "the clean-up was stopped: what it removed is removed, and a further clean-up does the rest"
+    attempt = CheckedAttempt(lambda: operator.run.check(stopped))
     holds.record_action(session, Action.CLEAN_UP, operator.stamp)
-    cleaned = clean_up_completed(session, working)
-    archived, busy = _remove_batches(operator, retention)
+    cleaned = clean_up_completed(session, working, attempt)
+    archived, busy = _remove_batches(operator, retention, attempt)
     folders = list(orphans(session, working))
     for number, folder in enumerate(folders, start=1):
+        attempt.check()
         remove_folder(folder)
         operator.run.on_progress(number, len(folders))
     removed = tuple(str(folder) for folder in folders)
@@ -169,7 +173,7 @@ def _old_batches(operator: Operator, retention: float) -> tuple[str, ...]:
     )
 
 
-def _remove_batches(operator: Operator, retention: float) -> tuple[tuple[str, ...], bool]:
+def _remove_batches(operator: Operator, retention: float, attempt: Attempt) -> tuple[tuple[str, ...], bool]:
     """The batches that were removed; True if beat was removing batches at the same moment."""
     session = operator.session
     chosen = operator.settings.model_copy(update={"retention": retention})
@@ -178,6 +182,7 @@ def _remove_batches(operator: Operator, retention: float) -> tuple[tuple[str, ..
     with locks.single_flight(session, "clean_up_batches") as clock:
         if clock is None:
             return (), True
-        remove_old_batches(session, clock, clients, operator.stamp)
+        remove_old_batches(session, clock, clients, operator.stamp, attempt)
+        attempt.check()
         remove_unneeded(session, operator.settings)
     return tuple(sorted(before - set(listings.all_batches(session)))), False

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from pipeline.outcome import Promised
+from pipeline.outcome import AttemptOver, Promised
 from pipeline.records import Identifiers, Job
 
 CHECK_INTERVAL = 1.0
@@ -62,6 +62,14 @@ class CheckedAttempt:
 
 UNATTENDED: Attempt = CheckedAttempt(lambda: None)
 """Work outside a job: never interrupted, and without progress reports."""
+
+
+def is_over(attempt: Attempt) -> bool:
+    try:
+        attempt.check()
+    except AttemptOver:
+        return True
+    return False
 
 
 def pause(seconds: float, attempt: Attempt) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from celery import Celery
 
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.folders import remove_tree
 from pipeline.records import Batch, Job
 from pipeline.settings import Settings
@@ -95,13 +96,14 @@ def remove_folder(folder: Path) -> None:
         log().debug("batch folder is still in use", folder=str(folder.parent))
 
 
-def clean_up_completed(session: Session, working: Path) -> int:
+def clean_up_completed(session: Session, working: Path, attempt: Attempt = UNATTENDED) -> int:
     """Clean up the completed jobs that a worker of an earlier release left; the number of jobs cleaned up.
 
     The working directory goes first, then the reservation of its bytes and the queue entry.
     """
     done = 0
     for jid in queue.queued(session, JobState.COMPLETED):
+        attempt.check()
         try:
             job = jobs.load(session, jid)
             if _remove_folder_of(job, working):

@@ -1,5 +1,6 @@
 """Completed batches are deleted from ZooKeeper after the retention time; the archive keeps their records."""
 
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.inventory.archive import archive_batch, archive_jobs
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import Batch
@@ -17,11 +18,15 @@ from zkstate.session import Session
 
 
 def remove_old_batches(
-    session: Session, clock: ServerClock, clients: Clients, stamp: Stamp | None = None
+    session: Session,
+    clock: ServerClock,
+    clients: Clients,
+    stamp: Stamp | None = None,
+    attempt: Attempt = UNATTENDED,
 ) -> None:
     """Archive and remove completed batches older than the retention time; finish interrupted removals.
 
-    `stamp`: the operator who asked for it; None for scheduled work.
+    `stamp`: the operator who asked for it; None for scheduled work. The attempt is checked before each batch.
     """
     who = stamp or Stamp(by="retention")
     by, reason = who.by, who.reason or "retention time is over"
@@ -29,6 +34,7 @@ def remove_old_batches(
         Event.DELETE, by, message=reason, lock=Lock.FREE, via=who.via, request_id=who.request_id
     )
     for bid in listings.all_batches(session):
+        attempt.check()
         try:
             batch = batches.load(session, bid)
             written = views.activity(session, batch).status_written

@@ -21,9 +21,10 @@ from operations.board.board import Board
 from operations.custody_proofs import CustodyProofs
 from operations.logins import Logins
 from operations.oidc import values as oidc_values
-from operations.operator import Operator
+from operations.operator import Operator, Run
 from operations.shared_proofs import SharedProofs
 from operations.tokens import Authenticator, InvalidToken
+from pipeline.attempt import UNATTENDED, Attempt, is_over
 from pipeline.errors import UsageRefused
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Interface, Principal
@@ -137,14 +138,15 @@ class WebContext:
         """One for all scrapes: it remembers for some seconds what workers and disks answered."""
         return collector(self.board, self.session, self.settings)
 
-    def operator(self, principal: Principal, reason: str = "") -> Operator:
-        """The principal of a request, with what a verb needs."""
+    def operator(self, principal: Principal, reason: str = "", attempt: Attempt = UNATTENDED) -> Operator:
+        """The principal of a request, with what a verb needs; a verb stops once the attempt is over."""
         return Operator(
             session=self.session,
             settings=self.settings,
             inventory=self.inventory,
             principal=principal,
             reason=reason,
+            run=Run(should_stop=lambda: is_over(attempt)),
         )
 
 

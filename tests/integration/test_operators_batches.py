@@ -8,9 +8,10 @@ import pytest
 from operations.allowed_verbs import Moved
 from operations.batch_view import batch_view
 from operations.bulk import act_on_many, cancel, select
+from operations.bulk_plans import Planned, carry_out, make_plan
 from operations.job_list import JobFilter
-from operations.operator import Operator, Run
-from operations.verbs import Stopped, act
+from operations.operator import Operator, Run, Stopped
+from operations.verbs import act
 from pipeline.attempt import UNATTENDED
 from pipeline.inventory import archive
 from pipeline.inventory.archive import find_batch, find_job, jobs_of
@@ -89,6 +90,20 @@ def test_progress_is_reported_and_a_verb_that_was_stopped_can_be_repeated(
     assert progress == [(1, 3), (2, 3)]
     assert ([result.id for result in first.done], first.untried) == (jids[:2], 1)
     assert ([result.id for result in rest.done], rest.untried) == (jids[2:], 0)
+
+
+def test_a_plan_that_is_stopped_acts_on_no_further_job(session: Session, operator: Operator) -> None:
+    _, jids = planting.split_batch(session, 3)
+    plan = Planned(Event.HOLD, tuple((jid, jobs.load(session, jid).version) for jid in jids))
+    looks = iter((False, True))
+    stopping = dataclasses.replace(operator, run=Run(should_stop=lambda: next(looks)))
+
+    receipt = carry_out(stopping, plan)
+    with pytest.raises(Stopped, match="nothing was changed"):
+        make_plan(dataclasses.replace(operator, run=Run(should_stop=lambda: True)), Event.HOLD, jids)
+
+    assert ([result.id for result in receipt.done], receipt.untried) == (jids[:1], 2)
+    assert [jobs.load(session, jid).status.status is JobState.HELD for jid in jids] == [True, False, False]
 
 
 def test_a_held_batch_is_released_to_be_split(

@@ -10,7 +10,7 @@ from entrypoints.cli.render.fleet import given_back
 from operations import holds as stopping
 from operations import workers
 from operations.batch_view import batch_view
-from operations.operator import Operator
+from operations.operator import Operator, Run, Stopped
 from operations.reports import report
 from operations.verbs import act
 from operations.working_storage import GivesBack, clean_up, space_view
@@ -250,6 +250,25 @@ def test_a_clean_up_archives_completed_batches_that_are_old(
     shown = batch_view(session, batch.bid, operator.inventory)
     assert shown.report is not None
     assert report(session, batch.bid, operator.inventory).bid == batch.bid
+
+
+@pytest.mark.parametrize("looks", [0, 1])
+def test_a_clean_up_that_is_stopped_removes_nothing_further(
+    session: Session, operator: Operator, settings: Settings, looks: int
+) -> None:
+    """... a batch, and where all looks at batches are over, a folder."""
+    counters.raise_to(session, "job", 9)
+    forgotten = settings.working / "bid0000000009" / "jid0000000009"
+    forgotten.mkdir(parents=True)
+    batch = planting.batch_in(session, BatchState.COMPLETED)
+    answers = iter([False] * looks + [True])
+    stopping = dataclasses.replace(operator, run=Run(should_stop=lambda: next(answers)))
+
+    with pytest.raises(Stopped, match="a further clean-up does the rest"):
+        clean_up(stopping, older_than=0.000001)
+
+    assert (session.exists(paths.batch(batch.bid)) is None) == bool(looks)
+    assert forgotten.exists()
 
 
 def test_a_clean_up_needs_the_working_storage(operator: Operator) -> None:

@@ -21,12 +21,16 @@ from entrypoints.web import rate_limit
 from entrypoints.web.body_limit import OF_STRANGERS
 from entrypoints.web.forms import FIELD
 from entrypoints.web.rate_limit import TooMany
+from entrypoints.web.routes import bulk
 from entrypoints.web.slow_work import SECONDS, AlreadyWorking, SlowWork
 from pipeline.principal import Role
 from pipeline.settings import Settings
+from pipeline.states import JobState
 from tests.servers.http_source import HttpSource
+from tests.support import planting
 from tests.support.manifests import BATCH, FILES, manifest
 from tests.support.web import Caller, Web, serving
+from zkstate import jobs
 
 T = TypeVar("T")
 
@@ -135,6 +139,22 @@ def test_a_second_request_may_come_when_the_first_one_ends() -> None:
         return refused.value
 
     assert 290 < asyncio.run(both()).retry_after <= 300
+
+
+def test_a_bulk_verb_that_nobody_waits_for_acts_on_nothing_further(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = planting.split_batch(web.context.session, 40)[1]
+    operator = web.caller(Role.OPERATOR, name="impatient")
+    plan = operator.post("/v1/bulk/hold/dry-run", {"select": {"ids": ids}}).json()
+    monkeypatch.setattr(bulk, "LONG", 0.0)
+
+    answer = operator.post("/v1/bulk/hold", {"token": plan["token"]})
+
+    eventually(lambda: _idle(web))
+    assert (answer.status_code, answer.json()["code"]) == (503, "took-too-long")
+    held = [jid for jid in ids if jobs.load(web.context.session, jid).status.status is JobState.HELD]
+    assert len(held) < len(ids)
 
 
 def test_a_dry_run_ends_when_its_client_has_left(web: Web, mallory: Caller, silent: str) -> None:

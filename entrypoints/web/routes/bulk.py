@@ -59,9 +59,9 @@ async def plan(
     """The token carries it out, within a quarter of an hour."""
     context = context_of(request)
 
-    def planned(_: Attempt) -> BulkPlan:
-        names = _selected(context, caller, body.select)
-        return make_plan(context.operator(caller), Event(verb.value), names)
+    def planned(attempt: Attempt) -> BulkPlan:
+        names = _selected(context, caller, body.select, attempt)
+        return make_plan(context.operator(caller, attempt=attempt), Event(verb.value), names)
 
     return await context.slow_work.run(request, caller.name, planned, LONG)
 
@@ -75,25 +75,27 @@ async def do(
     if event in WITH_REASON and not body.reason:
         raise UsageRefused(f"{event} cannot be undone: give a reason")
 
-    def done(_: Attempt) -> Receipt:
+    def done(attempt: Attempt) -> Receipt:
         planned = read_plan(caller, event, body.token)
         check_jobs_visible(context.session, caller, planned.jobs, context.archive)
-        return carry_out(context.operator(caller, body.reason), planned)
+        return carry_out(context.operator(caller, body.reason, attempt), planned)
 
     return await context.slow_work.run(request, caller.name, done, LONG)
 
 
-def _selected(context: WebContext, caller: Principal, selection: Selection) -> list[str]:
+def _selected(context: WebContext, caller: Principal, selection: Selection, attempt: Attempt) -> list[str]:
     if bool(selection.ids) == (selection.search is not None):
         raise UsageRefused("select jobs by `ids` or by `search`, not by both")
     if selection.search is None:
         ids = list(dict.fromkeys(selection.ids))
         for jid in ids:
+            attempt.check()
             visible_job(context.session, caller, jid, context.archive)
         return ids
     names: list[str] = []
     after = None
     while True:
+        attempt.check()
         page = context.board.jobs(scope_of(caller), selection.search, PAGE, after)
         names += [row.jid for row in page.rows]
         after = page.next

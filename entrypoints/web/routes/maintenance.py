@@ -15,6 +15,7 @@ from operations.operator import VerbResult
 from operations.repair import repair
 from operations.visibility import require_fleet
 from operations.working_storage import CleanUp
+from pipeline.attempt import Attempt
 from pipeline.records import Record
 
 router = APIRouter(prefix="/v1", tags=["maintenance"])
@@ -52,13 +53,12 @@ async def clean_up(
 ) -> CleanUp:
     """A dry run unless `dry_run` is false. 422 if working storage is not on the server of the API."""
     context = context_of(request)
-    operator = context.operator(caller, body.reason)
-    return await context.slow_work.run(
-        request,
-        caller.name,
-        lambda _: working_storage.clean_up(operator, older_than=body.older_than, dry_run=body.dry_run),
-        LONG,
-    )
+
+    def perform(attempt: Attempt) -> CleanUp:
+        operator = context.operator(caller, body.reason, attempt)
+        return working_storage.clean_up(operator, older_than=body.older_than, dry_run=body.dry_run)
+
+    return await context.slow_work.run(request, caller.name, perform, LONG)
 
 
 @router.get("/fixity", summary="What was read again, what is overdue, and all damage in storage")
