@@ -37,6 +37,50 @@ NOT_RUN = {
 }
 """The beginning of a command -> why it is not run here."""
 
+STORED = r"jobs +1 completed\n(.|\n)* ark:/99999/fk4\d+\w  completed"
+SAYS = {
+    'arkline submit photos/ --profile demo --what "South Mole light" --dry-run': (
+        "nothing was submitted\n(.|\n)*objects +1, of which 0 would"
+    ),
+    "arkline submit http://library.example.org/photos.checkm": "files +3, 1.6 kB",
+    "arkline submit": STORED,
+    "arkline status bid0000000001": "jobs +1 completed\n(.|\n)*collection +demo\n",
+    "arkline status": "health +ok\n",
+    "arkline why jid0000000001": r"The object is stored as ark:/99999/fk4\w+ and recorded in the inventory\.",
+    "arkline timeline jid0000000001": "estimating (.|\n)*downloading (.|\n)*processing (.|\n)*recording ",
+    "arkline history bid0000000001": "split|processing|acquire",
+    "arkline jobs --state failed": "^job +state ",
+    "arkline report bid0000000001": r"^bid0000000001: 1 of 1 object completed\.",
+    "arkline object ark:": r"^ark:/99999/fk4\w+\n(.|\n)*version 1, 13 files",
+    "arkline export ark:": "is a bag in .*: 13 files, 24.9 kB, verified",
+    "arkline fixity report": r"objects +1 in the schedule\n(.|\n)*No damage is known\.",
+    "arkline audit": r"^Everything agrees\. [1-9]",
+    "arkline manifest check http://library.example.org/photos.checkm": "object-manifest of 3 rows, good",
+    "arkline profile template": "^$",
+    "arkline profile check harbour": "harbour.yaml: profile, good",
+    "arkline profile show harbour": "collections +ark:/99999/fk4collection",
+    "arkline profile list": "(?m)^harbour ",
+    "arkline resume jid0000000001": "jid[0-9]+ was failed, is now pending",
+    "arkline resume --batch bid0000000001 --dry-run": "resume: 2 would be done",
+    "arkline update-report bid0000000001": "was failed, is now update-reporting",
+    "arkline token create": r"(?m)^ark_\w+$",
+    "arkline backup": r"[1-9]\d* batches and [1-9]\d* jobs of deployment ",
+    "arkline reconcile": r"agree: [1-9]\d* versions and jobs compared",
+    "arkline standalone stop": "^Stopped after ",
+    "curl -T photo.tif": '"name":"photo.tif","size":858,"complete":true',
+    "curl -X POST -T": '"name":"South light.jpg","size":858,"complete":true',
+    "curl ": '"(bid|version)":',
+    "api -N ": "event: open",
+    'api -X POST "$ARKLINE_URL/v1/jobs/jid0000000007/resume': '"was":"failed","now":"pending"',
+    'api -X POST "$ARKLINE_URL/v1/objects': '"state":"(running|waiting|done|ended|ok)',
+    'api "$ARKLINE_URL/v1/bulk/resume/dry-run': '"jobs":1,',
+    'api "$ARKLINE_URL/v1/bulk/resume"': '"was":"failed","now":"pending"',
+    'api "$ARKLINE_URL/v1/batches/bid0000000001/report?form=html': "1 of 1 object completed",
+    'api "$ARKLINE_URL/v1/batches/bid0000000001/report?form=csv': '"completed"',
+    "api ": '"(bid|reason)":',
+}
+"""The beginning of a command -> a pattern of what its page says that it shows; the first that fits counts."""
+
 FAILED_JOBS = """
 arkline pause --reason "the inventory is away"
 bid=$(arkline submit three --object-per-file --profile demo)
@@ -107,6 +151,13 @@ def real(site: Site, page: str, command: str, said: str) -> str:
     return command
 
 
+def promised(command: str) -> str:
+    """The pattern of what the command shows; a command that changes the shell alone shows nothing."""
+    if command.startswith((". ", "export ", "api() ")):
+        return "^$"
+    return next(pattern for beginning, pattern in SAYS.items() if command.startswith(beginning))
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     with started(tmp_path) as running:
@@ -124,6 +175,13 @@ def test_every_command_that_is_not_run_is_on_a_page() -> None:
     assert gone == []
 
 
+def test_every_command_that_is_run_has_a_pattern_of_what_it_shows() -> None:
+    run = [command for found in PAGES.values() for command in found if is_run(command)]
+
+    assert {pattern for command in run if (pattern := promised(command))} <= {"^$", *SAYS.values()}
+    assert [name for name in SAYS if not any(command.startswith(name) for command in run)] == []
+
+
 @pytest.mark.usefixtures("zookeeper", "redis_server")  # skipped where these cannot run
 def test_the_commands_of_the_pages_work_in_the_shell_of_the_stack(site: Site) -> None:
     refused = []
@@ -135,6 +193,8 @@ def test_the_commands_of_the_pages_work_in_the_shell_of_the_stack(site: Site) ->
                 code = shell.run(real(site, page, command, shell.said))
                 if code and not (code == 28 and "event: " in shell.said):  # curl: the stream was cut
                     refused.append(f"{page}: {command}\nexit code {code}: {shell.said}")
+                elif not re.search(promise := promised(command), shell.said):
+                    refused.append(f"{page}: {command}\ndoes not show {promise}: {shell.said}")
 
     assert refused == []
     assert running_pid(site.home) is None

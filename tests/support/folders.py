@@ -24,6 +24,8 @@ LONGEST_FIRST = (
     "test_outside_services",
     "test_recovery",
     "test_demo",
+    "test_printed_remedies",
+    "test_documented_commands",
     "test_host_limits",
     "test_browser",
 )

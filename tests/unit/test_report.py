@@ -120,16 +120,18 @@ def test_a_failed_job_is_reported_with_its_message_and_what_to_do() -> None:
         last_successful_status=JobState.PROVISIONING,
         local_id=("loc-3", "hunt"),
     )
-    text = as_text(compose_report(a_batch(note="second try"), [a_job(1), failed], at=AT))
+    report = compose_report(a_batch(note="second try"), [a_job(1), failed], at=AT)
+    text = as_text(report.model_copy(update={"sent_at": AT}))
 
     assert text == (
         "bid0000000001: 1 of 2 objects completed, 1 failed.\n"
         "\n"
-        "Collection: demo\n"
-        "Submitted:  2026-09-01 12:00 UTC by me/Me\n"
-        "Payload:    batch.checkm (batch-manifest)\n"
-        "Note:       second try\n"
-        "State of:   2026-09-01 12:00 UTC\n"
+        "Collection:  demo\n"
+        "Submitted:   2026-09-01 12:00 UTC by me/Me\n"
+        "Payload:     batch.checkm (batch-manifest)\n"
+        "Note:        second try\n"
+        "State of:    2026-09-01 12:00 UTC\n"
+        "Last report: 2026-09-01 12:00 UTC\n"
         "\n"
         "Failed: 1\n"
         "\n"
@@ -513,4 +515,4 @@ def test_a_confirmation_has_the_number_of_objects() -> None:
     assert mail["Subject"] == f"Ingest: OK -- Submission Queued: {BID}"
     assert mail["Message-ID"] == f"<{BID}.confirmation@arkline>"
     assert "We received your submission bid0000000001: 3 objects will be created." in body(mail)
-    assert "Payload:    batch.checkm (batch-manifest)" in body(mail)
+    assert "Payload:     batch.checkm (batch-manifest)" in body(mail)

@@ -22,7 +22,7 @@ def as_json(report: BatchReport) -> str:
 def as_text(report: BatchReport) -> str:
     lines = [*_wrapped(headline(report)), ""]
     for name, value in facts(report):
-        lines += _labelled(name, value, width=12)
+        lines += _labelled(name, value, width=13)
     if report.message:
         lines += ["", *_labelled("What happened", report.message), *_labelled("What to do", report.advice)]
     for title, jobs in report.sections:
