@@ -515,4 +515,4 @@ def test_a_confirmation_has_the_number_of_objects() -> None:
     assert mail["Subject"] == f"Ingest: OK -- Submission Queued: {BID}"
     assert mail["Message-ID"] == f"<{BID}.confirmation@arkline>"
     assert "We received your submission bid0000000001: 3 objects will be created." in body(mail)
-    assert "Payload:     batch.checkm (batch-manifest)" in body(mail)
+    assert "Payload:    batch.checkm (batch-manifest)" in body(mail)
