@@ -6,6 +6,7 @@ import socket
 import tempfile
 import threading
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,16 +21,20 @@ from starlette.types import Message
 from entrypoints.web import rate_limit
 from entrypoints.web.body_limit import OF_STRANGERS
 from entrypoints.web.forms import FIELD
+from entrypoints.web.pages.explanations import explain
+from entrypoints.web.pages.whole import WholeFleet
 from entrypoints.web.rate_limit import TooMany
 from entrypoints.web.routes import bulk
-from entrypoints.web.slow_work import SECONDS, AlreadyWorking, SlowWork
+from entrypoints.web.slow_work import SECONDS, THREADS, AlreadyWorking, SlowWork
+from operations import fleet
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from pipeline.states import JobState
 from tests.servers.http_source import HttpSource
 from tests.support import planting
 from tests.support.manifests import BATCH, FILES, manifest
-from tests.support.web import Caller, Web, serving
+from tests.support.operators import ANN
+from tests.support.web import OWN_FORM, Caller, Web, serving
 from zkstate import jobs
 
 T = TypeVar("T")
@@ -139,6 +144,80 @@ def test_a_second_request_may_come_when_the_first_one_ends() -> None:
         return refused.value
 
     assert 290 < asyncio.run(both()).retry_after <= 300
+
+
+@pytest.fixture
+def taken(web: Web) -> Iterator[None]:
+    """All places for slow work are taken."""
+    free, request = threading.Event(), Request({"type": "http"}, receive=_nothing)
+
+    async def take() -> None:
+        work = web.context.slow_work
+        await asyncio.gather(
+            *(work.run(request, f"other{number}", lambda _: free.wait(60)) for number in range(THREADS))
+        )
+
+    holder = threading.Thread(target=asyncio.run, args=(take(),))
+    holder.start()
+    eventually(lambda: web.context.slow_work.running == THREADS)
+    yield
+    free.set()
+    holder.join()
+
+
+LONG_REQUESTS: tuple[tuple[str, str, dict[str, object]], ...] = (
+    ("GET", "/v1/jobs/jid0000000001/premis", {}),
+    ("GET", "/bulk?cause=any", {}),
+    ("POST", "/v1/batches/bid0000000001/release", {}),
+    ("POST", "/v1/batches/bid0000000001/delete", {"json": {"reason": "why"}}),
+    ("POST", "/v1/batches/bid0000000001/cancel", {"json": {"reason": "why"}}),
+    ("POST", "/v1/batches/bid0000000001/resume", {}),
+    ("POST", "/v1/batches/bid0000000001/cancel/dry-run", {}),
+    ("POST", "/v1/collections/demo/release", {}),
+)
+
+
+def test_what_takes_long_waits_for_no_thread_that_serves_others(web: Web, taken: None) -> None:
+    operator = web.caller(Role.OPERATOR, name="waiting")
+
+    answers = {
+        (method, path): operator.request(method, path, **options).status_code
+        for method, path, options in LONG_REQUESTS
+    }
+
+    assert set(answers.values()) == {503}, answers
+    assert operator.get("/v1/jobs").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "act", [{"act": "cancel", "target": "bid0000000001"}, {"act": "release-collection", "target": "demo"}]
+)
+def test_a_button_for_a_whole_batch_or_collection_takes_no_thread_that_serves_others(
+    web: Web, taken: None, act: dict[str, str]
+) -> None:
+    operator = web.caller(Role.OPERATOR, name=f"pressing-{act['act']}")
+
+    answer = operator.request(
+        "POST", "/act", data={**act, "reason": "why"}, headers=OWN_FORM, allow_redirects=False
+    )
+
+    assert answer.status_code == 303
+    assert b"requests that take long" in b64decode(answer.cookies["notice"].strip('"'))
+
+
+def test_a_page_that_says_why_asks_no_workers(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """... also while nothing is known of them."""
+    asked: list[str] = []
+    monkeypatch.setattr(fleet, "ask_workers", lambda *_: asked.append("workers"))
+    monkeypatch.setattr(fleet, "ask_broker", lambda *_: asked.append("broker"))
+    whole = WholeFleet(web.context)
+    monkeypatch.setattr(whole, "get", lambda: None)
+    jid = planting.split_batch(web.context.session, 1)[1][0]
+
+    facts = explain(web.context, whole, ANN, jid)
+
+    assert facts.id == jid
+    assert not asked
 
 
 def test_a_bulk_verb_that_nobody_waits_for_acts_on_nothing_further(

@@ -16,7 +16,7 @@ from entrypoints.web.pages import acts
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
 from entrypoints.web.pages.notices import Notice, redirect
 from entrypoints.web.pages.whole import whole_of
-from entrypoints.web.slow_work import AlreadyWorking, NoThreadFree, TookTooLong
+from entrypoints.web.slow_work import LONG, AlreadyWorking, NoThreadFree, TookTooLong
 from operations.board.board import Board
 from operations.board.values import JobSearch, scope_of
 from operations.visibility import check_object_visible
@@ -49,26 +49,35 @@ async def act(  # noqa: PLR0913 - the fields of a form
     """Carry out the act, and show the page again with its result: who was first, if somebody else was."""
     web = context_of(request)
 
-    def perform(_: Attempt) -> Response:
-        return _acted(request, caller, act, target, version, reason, back)
+    def perform(attempt: Attempt) -> Response:
+        return _acted(request, caller, act, target, version, reason, back, attempt)
 
-    if act in acts.OF_WORKERS:
-        try:
+    try:
+        if act in acts.OF_WORKERS:
             return await web.fleet_work.run(request, caller.name, perform)
-        except (AlreadyWorking, NoThreadFree, TookTooLong) as refused:
-            return redirect(request, back, Notice(str(refused), "bad"))
+        if acts.is_long(act, target):
+            return await web.slow_work.run(request, caller.name, perform, LONG)
+    except (AlreadyWorking, NoThreadFree, TookTooLong) as refused:
+        return redirect(request, back, Notice(str(refused), "bad"))
     return await run_in_threadpool(perform, UNATTENDED)
 
 
 def _acted(  # noqa: PLR0913 - the fields of a form
-    request: Request, caller: Principal, act: str, target: str, version: int | None, reason: str, back: str
+    request: Request,
+    caller: Principal,
+    act: str,
+    target: str,
+    version: int | None,
+    reason: str,
+    back: str,
+    attempt: Attempt,
 ) -> Response:
     web = context_of(request)
     if target.startswith(("jid", "bid")):
         require_sight(web, caller, target)
     before = web.board.changes_since(None).last
     try:
-        result = acts.run(web.operator(caller, reason.strip()[:REASON_LIMIT]), act, target, version)
+        result = acts.run(web.operator(caller, reason.strip()[:REASON_LIMIT], attempt), act, target, version)
     except Forbidden:
         raise
     except ArklineError as refused:

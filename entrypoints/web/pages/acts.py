@@ -294,6 +294,12 @@ ACTS: dict[str, Act] = {
 OF_WORKERS = frozenset({"drain", Action.UNDO_DRAIN})
 """The codes of acts that ask workers, which may not answer."""
 
+
+def is_long(code: str, target: str) -> bool:
+    """True of an act on all jobs of a batch or a collection."""
+    return target.startswith("bid") or code == Action.RELEASE_COLLECTION
+
+
 _WITH_VERSION = frozenset(Event) | {Action.RENEW_PROFILE}
 """Acts whose version is that of the target's own status."""
 

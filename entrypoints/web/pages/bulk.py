@@ -12,9 +12,11 @@ from entrypoints.web.context import context_of
 from entrypoints.web.pages.login import page_router
 from entrypoints.web.pages.spelling import WITH_REASON
 from entrypoints.web.pages.templating import page
+from entrypoints.web.slow_work import LONG
 from operations.board.values import JobSearch, scope_of
-from operations.bulk_plans import carry_out, make_plan, read_plan
+from operations.bulk_plans import BulkPlan, Receipt, carry_out, make_plan, read_plan
 from operations.visibility import check_jobs_visible
+from pipeline.attempt import Attempt
 from pipeline.errors import UsageRefused
 from pipeline.states import Event
 
@@ -27,10 +29,16 @@ VERBS = {Event.RESUME, Event.DELETE, Event.FAIL, Event.RELEASE}
 
 
 @router.get("/bulk")
-def show_preview(request: Request, caller: OperatorCaller, cause: str, verb: str = "resume") -> HTMLResponse:
+async def show_preview(
+    request: Request, caller: OperatorCaller, cause: str, verb: str = "resume"
+) -> HTMLResponse:
     web = context_of(request)
-    rows = web.board.jobs(scope_of(caller), JobSearch(cause=cause), MOST).rows
-    plan = make_plan(web.operator(caller), _event(verb), [row.jid for row in rows])
+
+    def planned(attempt: Attempt) -> BulkPlan:
+        rows = web.board.jobs(scope_of(caller), JobSearch(cause=cause), MOST).rows
+        return make_plan(web.operator(caller, attempt=attempt), _event(verb), [row.jid for row in rows])
+
+    plan = await web.slow_work.run(request, caller.name, planned, LONG)
     return page(
         request,
         "bulk.html",
@@ -46,7 +54,7 @@ def show_preview(request: Request, caller: OperatorCaller, cause: str, verb: str
 
 
 @router.post("/bulk")
-def act_on_all(
+async def act_on_all(
     request: Request,
     caller: OperatorCaller,
     verb: Annotated[str, Form()],
@@ -56,9 +64,13 @@ def act_on_all(
     web = context_of(request)
     if _event(verb) in WITH_REASON and not reason.strip():
         raise UsageRefused(f"{verb} cannot be undone: give a reason, and make the preview again")
-    plan = read_plan(caller, _event(verb), token)
-    check_jobs_visible(web.session, caller, plan.jobs, web.archive)
-    receipt = carry_out(web.operator(caller, reason), plan)
+
+    def done(attempt: Attempt) -> Receipt:
+        plan = read_plan(caller, _event(verb), token)
+        check_jobs_visible(web.session, caller, plan.jobs, web.archive)
+        return carry_out(web.operator(caller, reason, attempt), plan)
+
+    receipt = await web.slow_work.run(request, caller.name, done, LONG)
     return page(
         request,
         "bulk.html",

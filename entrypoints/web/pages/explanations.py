@@ -9,6 +9,7 @@ from entrypoints.web.context import WebContext
 from entrypoints.web.pages import acts
 from entrypoints.web.pages.whole import WholeFleet
 from operations.facts import Explanation, Reason
+from operations.fleet import Answers, Fleet
 from operations.visibility import as_seen_by
 from operations.why import why
 from pipeline.principal import Principal
@@ -20,9 +21,10 @@ _FAILED = frozenset(
 
 
 def explain(web: WebContext, whole: WholeFleet, caller: Principal, name: str) -> Explanation:
-    """Why the job or the batch is where it is, without others' jobs; workers are not asked for every page."""
+    """Why the job or the batch is where it is, without others' jobs; no page asks workers or Redis."""
     now = whole.get()
-    facts = why(web.session, web.settings, name, web.archive, now.fleet if now else None)
+    fleet = now.fleet if now else Fleet(web.session, web.settings, Answers(None, None))
+    facts = why(web.session, web.settings, name, web.archive, fleet)
     return as_seen_by(caller, facts)
 
 

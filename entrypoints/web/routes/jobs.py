@@ -1,5 +1,10 @@
 """One job: its state, why it is there, its timeline and files. Read from ZooKeeper or the archive."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack
+from tempfile import SpooledTemporaryFile
+from typing import IO
+
 from fastapi import APIRouter, Request, Response
 from starlette.responses import StreamingResponse
 
@@ -8,6 +13,7 @@ from entrypoints.web.context import context_of
 from entrypoints.web.etags import respond
 from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_number, linked
 from entrypoints.web.parameters import Jid
+from entrypoints.web.slow_work import LONG
 from operations import job_files, job_view, live
 from operations import why as explanations
 from operations.facts import Explanation
@@ -15,7 +21,9 @@ from operations.job_files import JobFiles
 from operations.job_view import JobView, Timeline
 from operations.visibility import as_seen_by, check_object_visible, visible_job
 from pipeline.attempt import Attempt, Progress
+from pipeline.fixity import READ_CHUNK
 from pipeline.http.urls import redact_url
+from pipeline.preservation.premis_record import IN_MEMORY
 from pipeline.principal import Role
 
 router = APIRouter(prefix="/v1/jobs/{jid}", tags=["jobs"])
@@ -83,15 +91,29 @@ def files(
 
 
 @router.get("/premis", summary="All files and events of the job's object as PREMIS 3", response_class=Xml)
-def premis(request: Request, caller: Caller, jid: Jid) -> Xml:
-    """The document that `arkline object ARK --premis FILE` writes, as it is read from storage.
-
-    If storage cannot be read to its end, the answer ends without the end of the document.
-    """
+async def premis(request: Request, caller: Caller, jid: Jid) -> Xml:
+    """The document that `arkline object ARK --premis FILE` writes; its parts are read from storage."""
     context = context_of(request)
-    visible_job(context.session, caller, jid, context.archive)
-    known = job_files.object_of_job(context.archive(), jid)
-    check_object_visible(context.session, caller, known, context.archive)
-    pieces = job_files.premis(context.inventory(), known, context.storage(), caller)
+
+    def copied(attempt: Attempt) -> IO[bytes]:
+        visible_job(context.session, caller, jid, context.archive)
+        known = job_files.object_of_job(context.archive(), jid)
+        check_object_visible(context.session, caller, known, context.archive)
+        with ExitStack() as unless_complete:
+            copy = unless_complete.enter_context(SpooledTemporaryFile(max_size=IN_MEMORY))
+            for piece in job_files.premis(context.inventory(), known, context.storage(), caller):
+                attempt.check()
+                copy.write(piece)
+            copy.seek(0)
+            unless_complete.pop_all()
+        return copy
+
+    document = await context.slow_work.run(request, caller.name, copied, LONG)
     name = f'attachment; filename="{jid}-premis.xml"'
-    return Xml(pieces, headers={"Content-Disposition": name})
+    return Xml(_pieces(document), headers={"Content-Disposition": name})
+
+
+def _pieces(document: IO[bytes]) -> Iterator[bytes]:
+    with document:
+        while piece := document.read(READ_CHUNK):
+            yield piece

@@ -3,7 +3,7 @@
 The events of jobs and batches are those of `pipeline/states.py`, so that a new event has its route.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Annotated
 
@@ -14,6 +14,7 @@ from entrypoints.web.authentication import OperatorCaller
 from entrypoints.web.context import context_of
 from entrypoints.web.etags import expected_version
 from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Collection, Given, Jid, RequiredReason
+from entrypoints.web.slow_work import LONG
 from operations import bulk, holds, profile_renewal
 from operations import workers as fleet_workers
 from operations.allowed_verbs import check_seen
@@ -24,6 +25,7 @@ from operations.profile_renewal import ProfileRenewal
 from operations.verbs import act
 from operations.visibility import check_visible, visible_batch
 from operations.workers import Drained
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.principal import Principal
 from pipeline.records import Batch, Record
 from pipeline.states import BATCH, JOB, BatchState, Event, JobState, Raiser
@@ -69,10 +71,11 @@ def _raise(  # noqa: PLR0913 - the conditions of one verb
     reason: str,
     version: int | None,
     to: JobState | None = None,
+    attempt: Attempt = UNATTENDED,
 ) -> VerbResult:
     context = context_of(request)
     check_visible(context.session, caller, name, context.archive)
-    return act(context.operator(caller, reason), name, event, version=version, to=to)
+    return act(context.operator(caller, reason, attempt), name, event, version=version, to=to)
 
 
 def _on_job(event: Event) -> Callable[..., VerbResult]:
@@ -89,16 +92,25 @@ def _on_job(event: Event) -> Callable[..., VerbResult]:
     return verb_with_reason if event in WITH_REASON else verb
 
 
-def _on_batch(event: Event) -> Callable[..., VerbResult]:
-    def verb(
+async def _raise_on_batch(
+    request: Request, caller: Principal, bid: str, event: Event, reason: str, version: int | None
+) -> VerbResult:
+    def perform(attempt: Attempt) -> VerbResult:
+        return _raise(request, caller, bid, event, reason=reason, version=version, attempt=attempt)
+
+    return await context_of(request).slow_work.run(request, caller.name, perform, LONG)
+
+
+def _on_batch(event: Event) -> Callable[..., Awaitable[VerbResult]]:
+    async def verb(
         request: Request, caller: OperatorCaller, bid: Bid, version: Version, body: Given = NO_REASON
     ) -> VerbResult:
-        return _raise(request, caller, bid, event, reason=body.reason, version=version)
+        return await _raise_on_batch(request, caller, bid, event, body.reason, version)
 
-    def verb_with_reason(
+    async def verb_with_reason(
         request: Request, caller: OperatorCaller, bid: Bid, version: Version, body: Required
     ) -> VerbResult:
-        return _raise(request, caller, bid, event, reason=body.reason, version=version)
+        return await _raise_on_batch(request, caller, bid, event, body.reason, version)
 
     return verb_with_reason if event in WITH_REASON else verb
 
@@ -145,39 +157,55 @@ def _seen_batch(request: Request, caller: Principal, bid: str, version: int | No
 
 
 @router.post("/batches/{bid}/cancel", summary="Stop the batch: its split, its jobs, its report")
-def cancel(request: Request, caller: OperatorCaller, bid: Bid, version: Version, body: Required) -> Outcome:
+async def cancel(
+    request: Request, caller: OperatorCaller, bid: Bid, version: Version, body: Required
+) -> Outcome:
     """Jobs that have not ended fail, held ones are deleted; the report follows."""
-    _seen_batch(request, caller, bid, version)
-    return bulk.cancel(context_of(request).operator(caller, body.reason), bid)
+    context = context_of(request)
+
+    def perform(attempt: Attempt) -> Outcome:
+        _seen_batch(request, caller, bid, version)
+        return bulk.cancel(context.operator(caller, body.reason, attempt), bid)
+
+    return await context.slow_work.run(request, caller.name, perform, LONG)
 
 
 @router.post("/batches/{bid}/resume", summary="Resume the failed jobs of the batch")
-def resume_batch(
+async def resume_batch(
     request: Request,
     caller: OperatorCaller,
     bid: Bid,
     version: Version,
     body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
 ) -> Outcome:
-    _seen_batch(request, caller, bid, version)
     context = context_of(request)
-    return bulk.resume_batch(context.operator(caller, body.reason), bid, version=version, to=body.to)
+
+    def perform(attempt: Attempt) -> Outcome:
+        _seen_batch(request, caller, bid, version)
+        operator = context.operator(caller, body.reason, attempt)
+        return bulk.resume_batch(operator, bid, version=version, to=body.to)
+
+    return await context.slow_work.run(request, caller.name, perform, LONG)
 
 
 @router.post("/batches/{bid}/{verb}/dry-run", summary="What the verb would do to the batch")
-def dry_run_of_batch(
+async def dry_run_of_batch(
     request: Request, caller: OperatorCaller, bid: Bid, verb: BatchVerb, version: Version
 ) -> Outcome:
     """Nothing is changed; what would be refused is refused."""
-    _seen_batch(request, caller, bid, version)
     context = context_of(request)
-    operator = context.operator(caller)
-    if verb.value == CANCEL:
-        return bulk.cancel(operator, bid, dry_run=True)
-    event = Event(verb.value)
-    if event is Event.RESUME:
-        return bulk.resume_batch(operator, bid, version=version, dry_run=True)
-    return bulk.act_on_one(operator, event, bid, version=version, dry_run=True)
+
+    def perform(attempt: Attempt) -> Outcome:
+        _seen_batch(request, caller, bid, version)
+        operator = context.operator(caller, attempt=attempt)
+        if verb.value == CANCEL:
+            return bulk.cancel(operator, bid, dry_run=True)
+        event = Event(verb.value)
+        if event is Event.RESUME:
+            return bulk.resume_batch(operator, bid, version=version, dry_run=True)
+        return bulk.act_on_one(operator, event, bid, version=version, dry_run=True)
+
+    return await context.slow_work.run(request, caller.name, perform, LONG)
 
 
 @router.post("/batches/{bid}/renew-profile", summary="Use the changed profile for the rest of the batch")
@@ -208,13 +236,17 @@ def hold_collection(
 
 
 @router.post("/collections/{name}/release", summary="End the hold, and release what it held")
-def release_collection(
+async def release_collection(
     request: Request, caller: OperatorCaller, name: Collection, body: Given = NO_REASON
 ) -> HoldResult:
     context = context_of(request)
     caller.require(caller.role, f"release collection {name}", name)
-    context.profiles.get(name)
-    return holds.release_collection(context.operator(caller, body.reason), name)
+
+    def perform(attempt: Attempt) -> HoldResult:
+        context.profiles.get(name)
+        return holds.release_collection(context.operator(caller, body.reason, attempt), name)
+
+    return await context.slow_work.run(request, caller.name, perform, LONG)
 
 
 @router.post("/workers/{worker}/drain", summary="Have a worker take no further jobs, also after a restart")
