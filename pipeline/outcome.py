@@ -116,10 +116,12 @@ class HostDown(RateLimited):
 class NoAnswer(StepFailed):
     """A transient fault of a source whose host was not reached, or sent nothing in time."""
 
-    def __init__(self, message: str, cause: str) -> None:
+    def __init__(self, message: str, cause: str, *, waited: bool) -> None:
         super().__init__(FailureKind.TRANSIENT, message)
         self.cause = cause
         """The fault without the URL, which is for other submitters too."""
+        self.waited = waited
+        """The process waited for as long as a timeout: it is not to wait again in this attempt."""
         self.place = ""
         """Host and port that did not answer: those of the URL, or of one to which it redirects."""
 

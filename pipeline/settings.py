@@ -162,7 +162,9 @@ class Settings(ServerSettings, InterfaceSettings):
         description="Seconds after which a download that its source can continue gives its place to other "
         "jobs; it continues later.",
     )
-    fetch_tries: Annotated[int, Field(ge=1)] = Field(4, description="Tries of one file without any new byte.")
+    fetch_tries: Annotated[int, Field(ge=1)] = Field(
+        4, description="Tries of one file without a new byte; one if its host lets a timeout pass."
+    )
     manifest_limit: Bytes = Field(50_000_000, description="Maximum bytes of a batch manifest.")
     object_manifest_limit: Bytes = Field(50_000_000, description="Maximum bytes of an object manifest.")
     object_files: Annotated[int, Field(ge=1)] = Field(

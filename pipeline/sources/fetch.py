@@ -255,7 +255,11 @@ class HttpFetcher:
         attempt: Attempt,
         bytes_so_far: Callable[[], int] = lambda: 0,
     ) -> T:
-        """What `fetch` returns; repeated until settings.fetch_tries tries in a row brought no new byte."""
+        """What `fetch` returns; repeated until settings.fetch_tries tries in a row brought no new byte.
+
+        A host that lets a timeout pass is not asked again in this attempt: it would keep this process, and
+        those of other jobs, for minutes, since the fleet learns of its silence at the end of the tries.
+        """
         tries, furthest = 0, bytes_so_far()
         while True:
             attempt.check()
@@ -271,7 +275,8 @@ class HttpFetcher:
                 requested = fault.retry_after or 0.0
                 if requested:
                     self._obey(fault, url, requested)
-                if tries >= self._settings.fetch_tries or requested > LONGEST_PAUSE:
+                silent = isinstance(fault, NoAnswer) and fault.waited
+                if silent or tries >= self._settings.fetch_tries or requested > LONGEST_PAUSE:
                     if isinstance(fault, NoAnswer):
                         self._limiter.no_answer(fault.place, fault.cause)
                     raise transient(f"{fault} (try {tries})", fault.retry_after) from fault

@@ -82,7 +82,8 @@ def send(
     except faults.HTTPError as error:
         failure = _failure(url, error)
         if not isinstance(failure, ServiceDown) and failure.is_tried_again and _is_unanswered(error):
-            failure = NoAnswer(failure.message, _reason(error))
+            waited = any(isinstance(cause, faults.TimeoutError) for cause in _causes(error))
+            failure = NoAnswer(failure.message, _reason(error), waited=waited)
         raise failure from error
     try:
         yield response

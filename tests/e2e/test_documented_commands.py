@@ -52,7 +52,7 @@ SAYS = {
     "arkline jobs --state failed": "^job +state ",
     "arkline report bid0000000001": r"^bid0000000001: 1 of 1 object completed\.",
     "arkline object ark:": r"^ark:/99999/fk4\w+\n(.|\n)*version 1, 13 files",
-    "arkline export ark:": "is a bag in .*: 13 files, 24.9 kB, verified",
+    "arkline export ark:": "is a bag in .*: 13 files, [0-9.]+ kB, verified",
     "arkline fixity report": r"objects +1 in the schedule\n(.|\n)*No damage is known\.",
     "arkline audit": r"^Everything agrees\. [1-9]",
     "arkline manifest check http://library.example.org/photos.checkm": "object-manifest of 3 rows, good",

@@ -91,6 +91,20 @@ def test_after_one_attempt_without_an_answer_the_others_wait_and_learn_url_and_c
     assert 0 < waiting.value.wait <= 5
 
 
+def test_the_fleet_learns_of_a_silent_host_at_its_first_timeout(
+    settings: Settings, session: Session, here: FleetHostLimiter, tmp_path: Path
+) -> None:
+    """... and the process is free, whatever number of tries an attempt has."""
+    patient = settings.model_copy(update={"fetch_tries": 4, "read_timeout": 0.5})
+    with socket.create_server((HOST, 0)) as listening, HttpFetcher(patient) as fetcher:
+        place = f"{HOST}:{listening.getsockname()[1]}"
+
+        with pytest.raises(StepFailed, match=r"\(try 1\)"):
+            fetcher.limited_by(here).download(a_download(f"http://{place}/a", tmp_path), UNATTENDED)
+
+        assert host_back_off.pause_by_own_clock(session, place).unanswered == 1
+
+
 def test_a_pause_is_of_one_port_of_a_host(
     session: Session, fetcher: HttpFetcher, source: HttpSource, here: FleetHostLimiter, tmp_path: Path
 ) -> None:

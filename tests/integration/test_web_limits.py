@@ -375,9 +375,7 @@ def test_requests_in_progress_are_limited_and_those_for_health_are_spared(
     monkeypatch.setattr(rate_limit, "MOST_IN_PROGRESS", 3)
     anybody = web.caller(Role.DEPOSITOR, ["demo"], name="anybody")
     with contextlib.ExitStack() as uploads:
-        for _ in range(3):
-            _begin_upload(uploads.enter_context(_connection(web)), mallory)
-        [refused] = eventually(lambda: _refused(anybody, 503))
+        [refused] = eventually(lambda: _refused_beside_one_more(uploads, web, mallory, anybody, 503))
         alive = requests.get(f"{web.url}/health/live", timeout=30)
 
     assert (refused.json()["code"], refused.headers["Retry-After"]) == ("too-many-at-once", "5")
@@ -391,9 +389,7 @@ def test_a_token_with_many_requests_in_progress_keeps_out_no_other(
     monkeypatch.setattr(rate_limit, "IN_PROGRESS_OF_TOKEN", 3)
     other = web.caller(Role.DEPOSITOR, ["demo"], name="bystander")
     with contextlib.ExitStack() as uploads:
-        for _ in range(3):
-            _begin_upload(uploads.enter_context(_connection(web)), mallory)
-        [refused] = eventually(lambda: _refused(mallory, 429))
+        [refused] = eventually(lambda: _refused_beside_one_more(uploads, web, mallory, mallory, 429))
         admitted = other.get("/v1/jobs")
 
     assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")
@@ -401,16 +397,17 @@ def test_a_token_with_many_requests_in_progress_keeps_out_no_other(
     eventually(lambda: mallory.get("/v1/jobs").status_code == 200)
 
 
-def _begin_upload(connection: socket.socket, caller: Caller) -> None:
-    """All but the last byte of it."""
-    connection.sendall(
+def _refused_beside_one_more(
+    uploads: contextlib.ExitStack, web: Web, uploader: Caller, caller: Caller, status: int
+) -> list[requests.Response]:
+    """Begin another upload, without its last byte, and ask; an upload beside another request may be refused.
+
+    The answer, if it has this status; in a list, since a refusal is false to requests.
+    """
+    uploads.enter_context(_connection(web)).sendall(
         "POST /v1/uploads?name=a.jpg HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n"
-        f"Authorization: Bearer {caller.token}\r\n\r\nx".encode()
+        f"Authorization: Bearer {uploader.token}\r\n\r\nx".encode()
     )
-
-
-def _refused(caller: Caller, status: int) -> list[requests.Response]:
-    """The answer, if it has this status; in a list, since a refusal is false to requests."""
     answer = caller.get("/v1/jobs")
     return [answer] if answer.status_code == status else []
 
