@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from itertools import chain
 
 from operations import reconcile_jobs, reconcile_numbers, reconcile_versions
-from operations.operator import Operator
+from operations.operator import Operator, Stopped
 from operations.reconciliation import (
     BROKEN,
     Comparison,
@@ -19,7 +19,6 @@ from operations.reconciliation import (
     NotCompared,
     Numbers,
     Search,
-    Stopped,
 )
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import UsageRefused

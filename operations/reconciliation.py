@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pipeline.errors import ArklineError, ErrorKind
 from pipeline.identifiers import noid
 from pipeline.inventory.sql import SqlInventory
 from pipeline.job_identity import number_of
@@ -82,10 +81,6 @@ class Comparison:
 
     difference: Difference
     repair: Callable[[], None] | None = None
-
-
-class Stopped(ArklineError):
-    error_kind = ErrorKind.INTERRUPTED
 
 
 @dataclass
