@@ -64,6 +64,8 @@ async def receive(  # noqa: PLR0913 - a request has these parts
         )
         stack.enter_context(context.requests.receiving())
         part = await run_in_threadpool(stack.enter_context, opening)
+        while await run_in_threadpool(part.read_on):
+            pass
         async for piece in pieces(request):
             await run_in_threadpool(part.append, piece)
         await run_in_threadpool(check_again, request, caller)

@@ -83,6 +83,9 @@ class _KeptDigests:
 
 _KEPT = _KeptDigests(most=1000)
 
+REREAD = 64 << 20
+"""Bytes that one call reads again: a fraction of a second, after which the thread serves another request."""
+
 
 class PartWriter:
     """An unfinished file, locked for one writer; opened by `writing`."""
@@ -105,12 +108,23 @@ class PartWriter:
         self._algorithm = declared.digest.algorithm if declared.digest else OF_RECORD
         self._digests = _KEPT.take(stream, self._algorithm) or Digester({OF_RECORD, self._algorithm})
         stream.seek(self._digests.size)
-        while chunk := stream.read(READ_CHUNK):
+        self._is_read = False
+
+    def read_on(self) -> bool:
+        """Read the next REREAD bytes of what an earlier process wrote; False once all of it was read."""
+        wanted = REREAD
+        while wanted > 0 and not self._is_read:
+            chunk = self._stream.read(min(wanted, READ_CHUNK))
             self._digests.update(chunk)
+            self._is_read = not chunk
+            wanted -= len(chunk)
+        return not self._is_read
 
     @property
     def offset(self) -> int:
-        """Bytes that are here."""
+        """Bytes that are here, once all of them were read."""
+        while self.read_on():
+            pass
         return self._digests.size
 
     @property

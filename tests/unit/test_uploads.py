@@ -138,6 +138,23 @@ def test_a_continuation_reads_nothing_that_this_process_has_written(root: Path, 
     assert file.sha512 == hashlib.sha512(b"lighthouse").hexdigest()
 
 
+def test_what_an_earlier_process_has_written_is_read_in_steps_of_a_known_size(
+    root: Path, upload: Upload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_off(root, upload, Declared(name="a.txt"), resumable=True)
+    content = layout.part_folder(root, upload.id, "a.txt") / layout.CONTENT
+    os.utime(content)  # this process no longer knows it
+    monkeypatch.setattr(writing, "REREAD", 2)
+
+    with writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT, resumable=True) as part:
+        steps = [part.read_on() for _ in range(3)]
+        part.append(b"house")
+        file = part.finish()
+
+    assert steps == [True, True, False]
+    assert file.sha512 == hashlib.sha512(b"lighthouse").hexdigest()
+
+
 def test_a_crash_between_the_record_and_the_rename_leaves_a_file_that_can_be_completed(
     root: Path, upload: Upload
 ) -> None:
