@@ -5,6 +5,7 @@ Start it from the main thread: the kernel ties the child's life to the thread th
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,9 @@ from pipeline.errors import ArklineError
 DIE_WITH_PARENT = Path(__file__).with_name("die_with_parent.py")
 LOCK_SECONDS = 10.0
 """The server of a stack that was killed ends within this."""
+
+LOG_BYTES = 100_000_000
+"""Bytes of a log; the one before it is kept, so a process takes twice as many at most."""
 
 LOG_TAIL_LINES = 20
 """Lines of the log that are shown when a process has died."""
@@ -100,6 +104,19 @@ class Process:
         """Ask the process to end; a suspended process is resumed, so that it handles the signal."""
         self.send_signal(signal.SIGTERM)
         self.send_signal(signal.SIGCONT)
+
+    def limit_log(self) -> None:
+        """Move a log of more than LOG_BYTES to NAME.log.1; the process goes on with an empty one.
+
+        It writes at the end of the file, wherever that is. Lines of the moment of the copy may be lost. OSError
+        if the copy was not possible: the log is empty then too.
+        """
+        log = self.command.log
+        if log.exists() and log.stat().st_size > LOG_BYTES:
+            try:
+                shutil.copy(log, log.with_suffix(".log.1"))
+            finally:
+                os.truncate(log, 0)
 
     def send_signal(self, number: signal.Signals) -> None:
         self._started().send_signal(number)

@@ -154,6 +154,7 @@ class Supervisor:
                 self._poll(supervised, now)
 
     def _poll(self, supervised: Supervised, now: float) -> None:
+        self._limit_log(supervised.process)
         if supervised.process.running:
             if self._is_ready(supervised) and supervised.is_silent(now):
                 silent = now - supervised.answered
@@ -168,6 +169,12 @@ class Supervisor:
             supervised.restart_at = None
             supervised.start()
             self.on_change()
+
+    def _limit_log(self, process: Process) -> None:
+        try:
+            process.limit_log()
+        except OSError as error:
+            self.say(f"{process.command.log} is too large, and was emptied: {error}")
 
     def poll_for(self, seconds: float) -> None:
         """Sleep, and poll the processes meanwhile."""

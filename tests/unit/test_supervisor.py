@@ -51,6 +51,30 @@ def supervisor(*tiers: tuple[Service, ...]) -> tuple[Supervisor, list[str]]:
     return Supervisor(tiers, StopSignals(), lines.append), lines
 
 
+def test_a_log_that_is_too_large_is_kept_once_and_continues_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "LOG_BYTES", 1000)
+    talks = "import sys, time\nfor n in range(10**9): print(n, flush=True); time.sleep(0.001)"
+    running, lines = supervisor((replace(service(tmp_path, "talker", talks), ready_file=None),))
+    log, before = tmp_path / "talker.log", tmp_path / "talker.log.1"
+
+    try:
+        running.start()
+        for _ in range(2):
+            before.unlink(missing_ok=True)
+            until(lambda: log.stat().st_size > 1000)
+            running.poll()
+            assert before.stat().st_size > 1000
+            assert log.stat().st_size < 1000
+        until(lambda: log.stat().st_size > 0)
+    finally:
+        running.stop()
+
+    assert b"\0" not in log.read_bytes()
+    assert lines[1:] == []
+
+
 def test_tiers_start_in_order_and_stop_in_reverse(tmp_path: Path) -> None:
     order = tmp_path / "order"
     code = textwrap.dedent(f"""
