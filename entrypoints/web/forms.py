@@ -92,8 +92,10 @@ class _Form:
         return FormData(self._items)
 
     def close(self) -> None:
+        """Let go of the parser too, whose callbacks hold this form: the collector of cycles may run much later."""
         self._open.close()
         self._place.release()
+        del self._parser
 
     def _begin_part(self) -> None:
         self._header, self._value = bytearray(), bytearray()
@@ -103,10 +105,12 @@ class _Form:
         self._data = bytearray()
 
     def _name_header(self, data: bytes, start: int, end: int) -> None:
-        self._header += self._counted(data[start:end])
+        self._count(end - start)
+        self._header += data[start:end]
 
     def _take_header(self, data: bytes, start: int, end: int) -> None:
-        self._value += self._counted(data[start:end])
+        self._count(end - start)
+        self._value += data[start:end]
 
     def _end_header(self) -> None:
         if self._header.lower() == b"content-disposition":
@@ -130,9 +134,10 @@ class _Form:
         if self._file is not None:
             self._place.write(self._file.file, data[start:end])
             return
-        self._data += self._counted(data[start:end])
-        if len(self._data) > FIELD:
+        if len(self._data) + end - start > FIELD:
             raise _too_much(f"{FIELD:,} bytes in one field")
+        self._count(end - start)
+        self._data += data[start:end]
 
     def _end_part(self) -> None:
         self._items.append((self._name, _text(self._data) if self._file is None else self._file))
@@ -140,11 +145,11 @@ class _Form:
     def _end(self) -> None:
         self._ended = True
 
-    def _counted(self, data: bytes) -> bytes:
-        self._in_memory += len(data)
+    def _count(self, size: int) -> None:
+        """Before they are copied."""
+        self._in_memory += size
         if self._in_memory > LIMIT:
             raise _too_much(f"{LIMIT:,} bytes beside its files")
-        return data
 
 
 def _text(data: bytes | bytearray) -> str:
