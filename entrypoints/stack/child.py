@@ -106,10 +106,10 @@ class Process:
         self.send_signal(signal.SIGCONT)
 
     def limit_log(self) -> None:
-        """Move a log of more than LOG_BYTES to NAME.log.1; the process goes on with an empty one.
+        """Copy a log of more than LOG_BYTES to NAME.log.1 and empty it; the process continues to append.
 
-        It writes at the end of the file, wherever that is. Lines of the moment of the copy may be lost. OSError
-        if the copy was not possible: the log is empty then too.
+        Lines that are written during the copy may be lost. OSError if the copy was not possible: the log is
+        empty then too.
         """
         log = self.command.log
         if log.exists() and log.stat().st_size > LOG_BYTES:

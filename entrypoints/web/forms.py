@@ -92,7 +92,7 @@ class _Form:
         return FormData(self._items)
 
     def close(self) -> None:
-        """Let go of the parser too, whose callbacks hold this form: the collector of cycles may run much later."""
+        """Release the parser too, whose callbacks hold this form: cycles are collected much later."""
         self._open.close()
         self._place.release()
         del self._parser

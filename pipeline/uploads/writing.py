@@ -112,12 +112,12 @@ class PartWriter:
 
     def read_on(self) -> bool:
         """Read the next REREAD bytes of what an earlier process wrote; False once all of it was read."""
-        wanted = REREAD
-        while wanted > 0 and not self._is_read:
-            chunk = self._stream.read(min(wanted, READ_CHUNK))
+        left = REREAD
+        while left > 0 and not self._is_read:
+            chunk = self._stream.read(min(left, READ_CHUNK))
             self._digests.update(chunk)
             self._is_read = not chunk
-            wanted -= len(chunk)
+            left -= len(chunk)
         return not self._is_read
 
     @property
