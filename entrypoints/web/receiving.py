@@ -1,8 +1,8 @@
 """Receiving the body of a request into an upload: streamed to the disk, in the threads of the server."""
 
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
 
+from fastapi.concurrency import contextmanager_in_threadpool
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
@@ -52,27 +52,26 @@ async def receive(  # noqa: PLR0913 - a request has these parts
     offset: int | None = None,
 ) -> UploadedFile | Unfinished:
     """Write the body; `complete`: the file ends with it. A body that is cut leaves what `resumable` says."""
-    with ExitStack() as stack:
-        opening = uploads.write_file(
-            context.session,
-            context.settings,
-            caller,
-            upload,
-            declared,
-            resumable=resumable,
-            offset=offset,
-        )
-        stack.enter_context(context.requests.receiving())
-        part = await run_in_threadpool(stack.enter_context, opening)
-        while await run_in_threadpool(part.read_on):
-            pass
-        async for piece in pieces(request):
-            await run_in_threadpool(part.append, piece)
-        await run_in_threadpool(check_again, request, caller)
-        if complete:
-            return await run_in_threadpool(part.finish)
-        await run_in_threadpool(part.pause)
-        return Unfinished(name=declared.name, offset=part.offset, size=part.declared.size)
+    opening = uploads.write_file(
+        context.session,
+        context.settings,
+        caller,
+        upload,
+        declared,
+        resumable=resumable,
+        offset=offset,
+    )
+    with context.requests.receiving():
+        async with contextmanager_in_threadpool(opening) as part:
+            while await run_in_threadpool(part.read_on):
+                pass
+            async for piece in pieces(request):
+                await run_in_threadpool(part.append, piece)
+            await run_in_threadpool(check_again, request, caller)
+            if complete:
+                return await run_in_threadpool(part.finish)
+            await run_in_threadpool(part.pause)
+            return Unfinished(name=declared.name, offset=part.offset, size=part.declared.size)
 
 
 async def pieces(request: Request) -> AsyncIterator[bytes]:

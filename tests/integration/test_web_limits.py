@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import shutil
 import socket
 import tempfile
 import threading
@@ -12,7 +13,7 @@ from base64 import b64decode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import pytest
@@ -395,6 +396,37 @@ def test_a_form_that_does_not_state_its_size_is_refused_unread(web: Web, mallory
         answered = connection.recv(1 << 16)  # no byte of the body was sent
 
     assert b"HTTP/1.1 4" in answered
+
+
+def test_an_upload_that_is_cut_is_removed_in_a_thread_beside_the_loop(
+    web: Web, mallory: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many that end together would keep every other request waiting."""
+    on_the_loop: list[bool] = []
+    remove = shutil.rmtree
+
+    def removed(*arguments: Any, **options: Any) -> None:
+        on_the_loop.append(_is_on_the_loop())
+        remove(*arguments, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", removed)
+    with _connection(web) as connection:
+        connection.sendall(
+            "POST /v1/uploads?name=a.jpg HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n"
+            f"Authorization: Bearer {mallory.token}\r\n\r\nx".encode()
+        )
+        eventually(lambda: list(web.context.settings.uploads_folder.glob("*/*/parts/*/*")))
+
+    eventually(lambda: len(on_the_loop) >= 2)
+    assert not any(on_the_loop)
+
+
+def _is_on_the_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def test_requests_in_progress_are_limited_and_those_for_health_are_spared(

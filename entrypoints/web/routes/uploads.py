@@ -97,7 +97,9 @@ async def begin(  # noqa: PLR0913 - the parts of a request
         )
     except BaseException:
         if not resumable and idempotency_key is None:
-            uploads.remove_upload(context.session, context.settings, caller, begun.id)
+            await run_in_threadpool(
+                uploads.remove_upload, context.session, context.settings, caller, begun.id
+            )
         raise
     return _answer(response, begun.id, arrived)
 
