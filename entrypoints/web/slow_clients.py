@@ -74,7 +74,7 @@ class ClientLimited(H11Protocol):
                 if address == self.address and self.loop.time() - one.since > self.limits.fresh
             )
         elif len(self.connections) > self.limits.most:
-            self._end_one_of([*self.waiting, self])
+            self._end_one_of(self.waiting)  # this one is the last of them
         self.look = self.loop.call_later(self._pause, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
