@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis
 from celery.app.control import Inspect
 from kombu.exceptions import OperationalError
-from pydantic import Field
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from operations.fleet import Worker, broker_address
 from pipeline.errors import ServiceUnreachable, UsageRefused
@@ -25,6 +25,8 @@ from zkstate.session import Session
 
 if TYPE_CHECKING:
     from operations.operator import Operator
+
+T = TypeVar("T")
 
 ANSWER_WAIT = 5.0
 """Seconds to wait for each worker's answer; nobody is waited for once all that were asked have answered."""
@@ -67,19 +69,36 @@ class Drained(Record):
     """False if the worker has not followed yet: it does once it reaches ZooKeeper."""
 
 
+class _Queue(BaseModel):
+    name: str
+
+
+class _Pool(BaseModel):
+    processes: int = Field(0, alias="max-concurrency")
+
+
+class _Stats(BaseModel):
+    pool: _Pool = _Pool()
+
+
+_QUEUES, _TASKS, _STATS = TypeAdapter(tuple[_Queue, ...]), TypeAdapter(list[Any]), TypeAdapter(_Stats)
+"""The answers of a worker to `active_queues`, `active` and `stats`, as far as they are used."""
+
+
 def workers(settings: Settings) -> tuple[Worker, ...]:
     """The workers that answer, by name; those that are slow are waited for."""
     queues, active, stats = _ask(
         settings, lambda i: i.active_queues(), lambda i: i.active(), lambda i: i.stats()
     )
+    tasks, pools = _known(active, _TASKS), _known(stats, _STATS)
     return tuple(
         Worker(
             name=name,
             queues=_names(consumed),
-            processes=int(stats.get(name, {}).get("pool", {}).get("max-concurrency", 0)),
-            busy=len(active.get(name, ())),
+            processes=pools[name].pool.processes if name in pools else 0,
+            busy=len(tasks.get(name, ())),
         )
-        for name, consumed in sorted(queues.items())
+        for name, consumed in sorted(_known(queues, _QUEUES).items())
     )
 
 
@@ -91,17 +110,27 @@ def listed(session: Session, settings: Settings) -> Workers:
 def taking(settings: Settings) -> dict[str, tuple[str, ...]]:
     """Worker -> the queues that it consumes; only the workers that answer in time."""
     (queues,) = _ask(settings, lambda inspect: inspect.active_queues())
-    return {name: _names(consumed) for name, consumed in queues.items()}
+    return {name: _names(consumed) for name, consumed in _known(queues, _QUEUES).items()}
 
 
 def _taken_by(settings: Settings, worker: str) -> tuple[str, ...] | None:
     """The queues that this worker consumes; None if it does not answer."""
     (queues,) = _ask(settings, lambda inspect: inspect.active_queues(), wait=ONE_WAIT, worker=worker)
-    return _names(queues[worker]) if worker in queues else None
+    known = _known(queues, _QUEUES)
+    return _names(known[worker]) if worker in known else None
 
 
-def _names(queues: list[dict[str, Any]]) -> tuple[str, ...]:
-    return tuple(sorted(queue["name"] for queue in queues))
+def _known(answers: Mapping[str, Any], form: TypeAdapter[T]) -> dict[str, T]:
+    """Without what no worker answers: whoever writes to Redis may have answered."""
+    known = {}
+    for name, answer in answers.items():
+        with suppress(ValidationError):
+            known[name] = form.validate_python(answer)
+    return known
+
+
+def _names(queues: Iterable[_Queue]) -> tuple[str, ...]:
+    return tuple(sorted(queue.name for queue in queues))
 
 
 def _ask(

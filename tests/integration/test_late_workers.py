@@ -25,7 +25,9 @@ QUICK = 4.0
 
 
 @contextmanager
-def answering(settings: Settings, name: str, after: float = 0.0) -> Iterator[None]:
+def answering(
+    settings: Settings, name: str, after: float = 0.0, queues: object = ({"name": "process"},)
+) -> Iterator[None]:
     """A node that answers like a worker, `after` seconds."""
     app, ready, ended = configured(settings), Event(), Event()
 
@@ -38,7 +40,7 @@ def answering(settings: Settings, name: str, after: float = 0.0) -> Iterator[Non
             control: Any = app.control
             node = control.mailbox.Node(name, channel=connection.default_channel)
             node.handlers |= {
-                "active_queues": lambda state, **_: answer([{"name": "process"}]),
+                "active_queues": lambda state, **_: answer(queues),
                 "active": lambda state, **_: answer([]),
                 "stats": lambda state, **_: answer({"pool": {"max-concurrency": 2}}),
             }
@@ -67,6 +69,14 @@ def test_a_worker_that_answers_late_is_waited_for(settings: Settings) -> None:
     assert [worker.name for worker in answers] == ["worker1@here", "worker2@here"]
     assert answers[0] == Worker(name="worker1@here", queues=("process",), processes=2)
     assert time.monotonic() - began > 1.0
+
+
+@pytest.mark.parametrize("queues", [7, {"name": "io"}, [{"name": 7}], [{}], None])
+def test_what_no_worker_answers_is_no_answer(settings: Settings, queues: object) -> None:
+    with answering(settings, "worker1@here"), answering(settings, "stranger@here", queues=queues):
+        answers = workers.workers(settings)
+
+    assert [worker.name for worker in answers] == ["worker1@here"]
 
 
 def test_nobody_is_waited_for_once_all_workers_have_answered(settings: Settings) -> None:
