@@ -160,12 +160,14 @@ def _restore_older(context: FaultContext, fault: Fault, late: bool) -> Effect:
 
 
 def _mark(context: FaultContext) -> int:
-    """The inventory's, or NotNow while a fault holds the inventory."""
+    """The inventory's, or NotNow while a fault holds the inventory, or keeps its mark."""
     try:
         marker = open_inventory(context.cluster.settings.inventory).read_deployment()
     except ArklineError as error:
         raise NotNow from error
-    return marker.mark if marker else 0
+    if marker is None:
+        raise NotNow  # a copy whose mark is not known may be of the present mark
+    return marker.mark
 
 
 def _swap(context: FaultContext, places: list[Path], new: str, old: str) -> None:
