@@ -22,7 +22,7 @@ class HostView(Record):
     cause: str = ""
     """What the host answered when it asked clients to wait, or why it does not answer; empty if not known."""
     jobs: int | None = None
-    """Jobs and batches that were handed back until then; None where they were not counted."""
+    """Jobs and batches that wait for the end of the pause; None where they were not counted."""
     connections: int = 0
     """Of the whole fleet."""
 

@@ -86,7 +86,7 @@ def _require_current_record(session: Session) -> None:
 
 
 def _check_recipients(settings: Settings, profile: Profile, submission: Submission) -> None:
-    """An entry is one address, so that a list of entries is as long as it looks."""
+    """Each entry is one address: the limit on entries is then a limit on recipients."""
     limit = with_site_limits(profile, settings).limits.recipients
     if limit is not None and (given := len(names.mail_addresses(submission.notification))) > limit:
         raise UsageRefused(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 FIRST_READ = 10.0
-"""Seconds to wait until the record was read, before the first scrape is answered."""
+"""Seconds to wait for the first reading of the record before scrapes are answered."""
 
 
 @command("arkline exporter --port 9464")

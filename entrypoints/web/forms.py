@@ -28,7 +28,7 @@ FIELD = 1 << 16
 async def read_form(
     request: Request, caller: Principal, *, max_files: int, max_fields: int
 ) -> AsyncIterator[FormData]:
-    """The fields and the files, which are gone when the block ends. HTTPException if there is too much."""
+    """The fields and files; the files are deleted when the block ends. HTTPException beyond a limit."""
     context = context_of(request)
     check_form(request, context.settings)
     kind, options = parse_options_header(request.headers.get("content-type"))

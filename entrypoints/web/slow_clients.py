@@ -153,7 +153,7 @@ class ClientLimited(H11Protocol):
         return bool(self.address) and self.of_address[self.address] > self.limits.of_address
 
     def _end_one_of(self, connections: Iterable["ClientLimited"]) -> None:
-        """Ends the first of them that is not being ended."""
+        """Abort the first connection that is not closing yet."""
         one = next((one for one in connections if not one.transport.is_closing()), None)
         if one:
             one.transport.abort()

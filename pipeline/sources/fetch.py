@@ -33,7 +33,7 @@ from pipeline.sources.response import (
     content_length,
     encoded,
     refuse_encoded,
-    request_of_pause,
+    requested_pause,
     require_status,
     send,
     source_size,
@@ -79,7 +79,7 @@ class HttpFetcher:
         """Shared by the fetchers of a process. A connection is reused for the same sources alone."""
         self._sources = sources
         self._uploads = UploadedSource(settings.uploads_folder)
-        self._request_of_pauses: set[str] = set()
+        self._pausing_hosts: set[str] = set()
         """Hosts that requested a pause instead of returning a size: their sizes are not requested again."""
 
     def limited_by(
@@ -115,18 +115,18 @@ class HttpFetcher:
         if is_upload(url):
             return self._uploads.size(url)
         host = place_of(url)
-        if not host or host in self._request_of_pauses:
+        if not host or host in self._pausing_hosts:
             return None
         try:
             return source_size(url, lambda headers: self.request("GET", url, attempt, headers))
         except RateLimited:
-            if host not in self._request_of_pauses:
+            if host not in self._pausing_hosts:
                 raise
         except NoAnswer as fault:
             self._limiter.no_answer(fault.place, fault.cause)
         except StepFailed as fault:  # the download will meet the same and report it
             if fault.retry_after:
-                self._request_of_pauses.add(host)
+                self._pausing_hosts.add(host)
                 self._obey(fault, url, fault.retry_after)
         return None
 
@@ -284,7 +284,7 @@ class HttpFetcher:
 
     def _obey(self, fault: StepFailed, url: str, seconds: float) -> None:
         """Send no request to the host for as long as it asked for."""
-        host, answered = request_of_pause(fault, url)
+        host, answered = requested_pause(fault, url)
         self._limiter.back_off(host, seconds, answered)
 
     def _back_off(self, tries: int) -> float:

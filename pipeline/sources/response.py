@@ -61,7 +61,7 @@ class PauseRequested(StepFailed):
         """What the host answered, without the URL, which is for other submitters too."""
 
 
-def request_of_pause(fault: StepFailed, url: str) -> tuple[str, str]:
+def requested_pause(fault: StepFailed, url: str) -> tuple[str, str]:
     """The host, and its port, that asked for a pause when `url` was requested, and what it answered."""
     return (fault.host, fault.cause) if isinstance(fault, PauseRequested) else (place_of(url), "")
 

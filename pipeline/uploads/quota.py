@@ -84,14 +84,18 @@ class Quota:
     def _taken(self, more: Used) -> bool:
         with self._guard:
             total = (self._measured or Used()) + self._added + more
-            if self._measured and self._exceeded(total, more):
+            if self._measured and self._limit_exceeded(total, more):
                 return False
             self._added += more
             return True
 
-    def _exceeded(self, total: Used, more: Used) -> bool:
-        entries = more.entries and total.entries > self._settings.uploads_of_owner
-        return bool(entries or (more.size and total.size > self._settings.upload_bytes_of_owner))
+    def _limit_exceeded(self, total: Used, more: Used) -> str:
+        """The setting of the limit that `more` would exceed; empty if none."""
+        if more.entries and total.entries > self._settings.uploads_of_owner:
+            return "uploads_of_owner"
+        if more.size and total.size > self._settings.upload_bytes_of_owner:
+            return "upload_bytes_of_owner"
+        return ""
 
     def _measure_if_due(self) -> None:
         if time.monotonic() < self._until or not self._measuring.acquire(blocking=False):
@@ -111,14 +115,14 @@ class Quota:
 
     def _refusal(self, more: Used) -> UploadQuota:
         used = (self._measured or Used()) + self._added
-        if more.entries and used.entries + more.entries > self._settings.uploads_of_owner:
-            have, limit = f"{used.entries:,} uploads and files", f"{self._settings.uploads_of_owner:,}"
+        if self._limit_exceeded(used + more, more) == "uploads_of_owner":
+            have, limit = f"{used.entries:,} uploads and files", self._settings.uploads_of_owner
             setting = "ARKLINE_UPLOADS_OF_OWNER"
         else:
-            have, limit = f"{used.size:,} bytes", f"{self._settings.upload_bytes_of_owner:,}"
+            have, limit = f"{used.size:,} bytes", self._settings.upload_bytes_of_owner
             setting = "ARKLINE_UPLOAD_BYTES_OF_OWNER"
         return UploadQuota(
-            f"{self._owner} has {have} in the folder of uploads, and may have {limit} ({setting}): remove "
+            f"{self._owner} has {have} in the folder of uploads, and may have {limit:,} ({setting}): remove "
             "uploads that are not needed (DELETE /v1/uploads/ID), wait until uploads are removed that no "
             f"unfinished batch needs ({self._settings.upload_days:g} days), or ask an administrator"
         )
@@ -129,7 +133,7 @@ _GUARD = threading.Lock()
 
 
 def quota_of(settings: Settings, owner: str) -> Quota:
-    """The same for all requests of this process."""
+    """The quota of one owner, shared by all requests of this process."""
     limits = settings.uploads_of_owner, settings.upload_bytes_of_owner
     with _GUARD:
         key = (settings.uploads_folder, owner, *limits)

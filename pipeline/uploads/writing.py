@@ -280,7 +280,7 @@ def _check_room(root: Path, size: int) -> None:
 
 @contextmanager
 def storing(root: Path) -> Iterator[None]:
-    """Raise a fault of the file system in this block as an outage, and a full one as UploadsFull."""
+    """Raise file system faults in this block as an outage, and a full disk as UploadsFull."""
     with mount_faults(Service.UPLOADS, root, "the folder of uploads"):
         try:
             yield

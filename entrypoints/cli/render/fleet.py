@@ -22,6 +22,10 @@ _GIVEN_BACK = {
 }
 
 
+FOLLOWS_LATER = "it does as soon as it runs and reaches ZooKeeper"
+"""Of a worker that does not yet do what the record says of its drain."""
+
+
 def workers(fleet: Workers) -> None:
     taking: dict[str, tuple[str, ...] | None] = {**dict.fromkeys(fleet.drained), **fleet.taking}
     if not fleet.workers:
@@ -36,7 +40,7 @@ def drained(done: Drained) -> None:
         screen.note(f"{done.worker} {'is already' if done.drain else 'was not'} drained")
     screen.say(_worker(done.worker, done.queues if done.answers else None, done.drain))
     if not done.followed:
-        screen.note(f"{done.worker} has not followed yet: it does as soon as it runs and reaches ZooKeeper")
+        screen.note(f"{done.worker} has not followed yet: {FOLLOWS_LATER}")
 
 
 def _worker(name: str, queues: tuple[str, ...] | None, drain: Hold | None) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from entrypoints.cli.render import fleet
 from entrypoints.cli.render.humanize import counted
 from entrypoints.cli.render.remedies import command
 from entrypoints.web.pages import spelling
@@ -171,18 +172,15 @@ def _renew_profile(operator: Operator, bid: str, version: int | None) -> str:
     return f"The remaining jobs of {bid} use the profile as its file is now."
 
 
-_FOLLOWS = "it does as soon as it runs and reaches ZooKeeper"
-
-
 def _drain(operator: Operator, worker: str, _: int | None) -> str:
     if not workers.drain(operator, worker).followed:
-        return f"The drain of {worker} is recorded, but {worker} has not followed yet; {_FOLLOWS}."
+        return f"The drain of {worker} is recorded, but {worker} has not followed yet; {fleet.FOLLOWS_LATER}."
     return f"Worker {worker} accepts no new task, also after a restart; stop it once it is idle."
 
 
 def _undo_drain(operator: Operator, worker: str, _: int | None) -> str:
     if not workers.drain(operator, worker, undo=True).followed:
-        return f"{worker} is no longer drained, but has not followed yet; {_FOLLOWS}."
+        return f"{worker} is no longer drained, but has not followed yet; {fleet.FOLLOWS_LATER}."
     return f"Worker {worker} accepts tasks again."
 
 
@@ -296,7 +294,7 @@ OF_WORKERS = frozenset({"drain", Action.UNDO_DRAIN})
 
 
 def is_long(code: str, target: str) -> bool:
-    """True of an act on all jobs of a batch or a collection."""
+    """Whether the act concerns all jobs of a batch or a collection."""
     return target.startswith("bid") or code == Action.RELEASE_COLLECTION
 
 

@@ -20,7 +20,7 @@ from operations import workers as fleet_workers
 from operations.allowed_verbs import check_seen
 from operations.bulk import Outcome
 from operations.holds import HoldResult
-from operations.operator import VerbResult
+from operations.operator import Operator, VerbResult
 from operations.profile_renewal import ProfileRenewal
 from operations.verbs import act
 from operations.visibility import check_visible, visible_batch
@@ -147,6 +147,24 @@ for _event in BATCH_EVENTS:
     )
 
 
+async def _on_all_jobs(
+    request: Request,
+    caller: Principal,
+    bid: str,
+    version: int | None,
+    reason: str,
+    perform: Callable[[Operator], Outcome],
+) -> Outcome:
+    """What `perform` returns, as slow work on the batch in the version that the caller saw."""
+    context = context_of(request)
+
+    def work(attempt: Attempt) -> Outcome:
+        _seen_batch(request, caller, bid, version)
+        return perform(context.operator(caller, reason, attempt))
+
+    return await context.slow_work.run(request, caller.name, work, LONG)
+
+
 def _seen_batch(request: Request, caller: Principal, bid: str, version: int | None) -> None:
     """Moved unless the batch has the version that the caller saw."""
     context = context_of(request)
@@ -161,13 +179,9 @@ async def cancel(
     request: Request, caller: OperatorCaller, bid: Bid, version: Version, body: Required
 ) -> Outcome:
     """Jobs that have not ended fail, held ones are deleted; the report follows."""
-    context = context_of(request)
-
-    def perform(attempt: Attempt) -> Outcome:
-        _seen_batch(request, caller, bid, version)
-        return bulk.cancel(context.operator(caller, body.reason, attempt), bid)
-
-    return await context.slow_work.run(request, caller.name, perform, LONG)
+    return await _on_all_jobs(
+        request, caller, bid, version, body.reason, lambda operator: bulk.cancel(operator, bid)
+    )
 
 
 @router.post("/batches/{bid}/resume", summary="Resume the failed jobs of the batch")
@@ -178,14 +192,11 @@ async def resume_batch(
     version: Version,
     body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
 ) -> Outcome:
-    context = context_of(request)
 
-    def perform(attempt: Attempt) -> Outcome:
-        _seen_batch(request, caller, bid, version)
-        operator = context.operator(caller, body.reason, attempt)
+    def perform(operator: Operator) -> Outcome:
         return bulk.resume_batch(operator, bid, version=version, to=body.to)
 
-    return await context.slow_work.run(request, caller.name, perform, LONG)
+    return await _on_all_jobs(request, caller, bid, version, body.reason, perform)
 
 
 @router.post("/batches/{bid}/{verb}/dry-run", summary="What the verb would do to the batch")
@@ -193,11 +204,8 @@ async def dry_run_of_batch(
     request: Request, caller: OperatorCaller, bid: Bid, verb: BatchVerb, version: Version
 ) -> Outcome:
     """Nothing is changed; what would be refused is refused."""
-    context = context_of(request)
 
-    def perform(attempt: Attempt) -> Outcome:
-        _seen_batch(request, caller, bid, version)
-        operator = context.operator(caller, attempt=attempt)
+    def perform(operator: Operator) -> Outcome:
         if verb.value == CANCEL:
             return bulk.cancel(operator, bid, dry_run=True)
         event = Event(verb.value)
@@ -205,7 +213,7 @@ async def dry_run_of_batch(
             return bulk.resume_batch(operator, bid, version=version, dry_run=True)
         return bulk.act_on_one(operator, event, bid, version=version, dry_run=True)
 
-    return await context.slow_work.run(request, caller.name, perform, LONG)
+    return await _on_all_jobs(request, caller, bid, version, "", perform)
 
 
 @router.post("/batches/{bid}/renew-profile", summary="Use the changed profile for the rest of the batch")
