@@ -48,6 +48,9 @@ FALSE: dict[Fact, str] = {
 }
 """(surface, field, state of the row): what is shown and is not so. Strict: each is false in the walk."""
 
+SHOWN = Path(__file__).parent.parent / "support" / "shown_fields.txt"
+"""The fields that each surface shows in the walk: if all were absent, nothing would be false."""
+
 
 def plain(settings: Settings) -> KazooClient:
     client = KazooClient(hosts=f"{settings.zk_hosts}{settings.zk_root}")
@@ -120,3 +123,4 @@ def test_every_field_that_is_shown_is_that_of_the_record_or_absent(
     assert {fact: seen[fact] for fact in seen if fact not in FALSE} == {}, seed
     assert found.compared > 1000
     assert asked or set(seen) == set(FALSE), "what is true now leaves the list"
+    assert asked or found.shown_fields() == SHOWN.read_text().splitlines(), "a field is lost, or is new"

@@ -19,7 +19,7 @@ from pipeline.settings import Settings
 from pipeline.working_storage.capacity import in_units
 from tests.support import cli, documents
 from tests.support.random_histories import Walk
-from tests.support.record_facts import Record, line_facts, same
+from tests.support.record_facts import Record, canonical, line_facts, same
 from tests.support.web import Caller
 
 Fact = tuple[str, str, str]
@@ -33,9 +33,11 @@ DERIVED = {
 
 @dataclass
 class Comparison:
-    """The differences that were found, as facts."""
+    """The differences that were found, as facts, and the fields that were shown."""
 
     found: dict[Fact, list[str]] = field(default_factory=dict)
+    shown: dict[str, set[str]] = field(default_factory=dict)
+    """Surface -> fields that had a value in one row at least."""
     compared: int = 0
 
     def row(self, surface: str, kind: str, given: Mapping[str, Any], so: Mapping[str, Any]) -> None:
@@ -44,10 +46,15 @@ class Comparison:
             if name in DERIVED:
                 continue
             self.compared += 1
+            if canonical(value) not in (None, 0):
+                self.shown.setdefault(surface, set()).add(name)
             if name not in so:
                 self.note((surface, name, kind), f"{value!r}: no znode is known to say it")
             elif value is not None and not same(value, so[name]):
                 self.note((surface, name, kind), f"{value!r} is shown, and the record says {so[name]!r}")
+
+    def shown_fields(self) -> list[str]:
+        return sorted(f"{surface}: {' '.join(sorted(names))}" for surface, names in self.shown.items())
 
     def note(self, fact: Fact, difference: str) -> None:
         self.found.setdefault(fact, []).append(difference)
@@ -324,12 +331,12 @@ class Surfaces:
                 if (entry["state"], entry.get("event"))
                 == (("notify", "succeed") if shown["job:jobStatus"] == "COMPLETED" else ("failed", "fail"))
             ]
-            if not any(same(shown["job:completionDate"], at) for at in recorded):
-                self.found.note(("callback", "completionDate", shown["state"]), f"{shown} {recorded}")
-            for ours, name in (("jid", "jobID"), ("bid", "batchID"), ("name", "packageName"),
-                               ("title", "objectTitle"), ("who", "objectCreator")):  # fmt: skip
-                if not same(shown.get(f"job:{name}"), facts[ours]):
-                    self.found.note(("callback", name, shown["state"]), f"{shown} {facts[ours]!r}")
+            at = shown["job:completionDate"]
+            ended = next((moment for moment in recorded if same(moment, at)), recorded)
+            names = {"jid": "jobID", "bid": "batchID", "name": "packageName", "title": "objectTitle",
+                     "who": "objectCreator"}  # fmt: skip
+            given = {"at": at} | {ours: shown.get(f"job:{theirs}") for ours, theirs in names.items()}
+            self.found.row("callback", shown["state"], given, facts | {"at": ended})
 
     def _commands(self, first: str) -> None:
         commands: list[tuple[str, ...]] = [] if first else [("jobs", "--limit", "200")]
@@ -357,9 +364,9 @@ class Surfaces:
             case ("jobs", *_):
                 self._rows(surface, shown["jobs"], list(self.so.jobs))
             case ("status", name) if name.startswith("jid"):
-                self._job(surface, shown, name)
+                self._job(f"{surface}, a job", shown, name)
             case ("status", name):
-                self._batch(surface, shown, name)
+                self._batch(f"{surface}, a batch", shown, name)
             case ("timeline", jid):
                 self._timeline(surface, shown, jid)
             case _:
