@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from kazoo.client import KazooState
 from kazoo.exceptions import (
@@ -65,6 +65,8 @@ PROBE_TIMEOUT = 2.0
 
 _log = logging.getLogger("arkline.session")
 
+T = TypeVar("T")
+
 
 class Session(AbstractContextManager["Session"]):
     """A connected client. Thread-safe; belongs to the process that made it."""
@@ -81,6 +83,10 @@ class Session(AbstractContextManager["Session"]):
         self._away_since: float | None = None
         self._connected = threading.Event()
         self._closed = threading.Event()
+        self._beside = threading.Lock()
+        self._none_beside = threading.Event()
+        """Not set while a thread of this session has a client of its own."""
+        self._none_beside.set()
         self.connections = 0
         """How often the client was connected: another server, or another record, may answer since."""
         self.remembered: dict[str, object] = {}
@@ -116,7 +122,7 @@ class Session(AbstractContextManager["Session"]):
         again for ever, in silence.
         """
         while not self._connected.wait(min(self.timeout / 3, PROBE_PAUSE)) and not self._closed.is_set():
-            has = self._probe()
+            has = self._ask_beside(self._probe)
             latest = self.last_change
             if has is None or has >= latest or self._connected.is_set():
                 continue
@@ -127,6 +133,15 @@ class Session(AbstractContextManager["Session"]):
             _log.error("%s", self._went_back)
             self.zk.stop()  # what waits for an answer gets an error now
             return
+
+    def _ask_beside(self, ask: Callable[[], T]) -> T | None:
+        """What `ask` learns by a client of its own, whose end `close` waits for; None once this is closed."""
+        with self._beside:
+            self._none_beside.clear()
+            try:
+                return None if self._closed.is_set() else ask()
+            finally:
+                self._none_beside.set()
 
     @property
     def last_change(self) -> int:
@@ -253,7 +268,7 @@ class Session(AbstractContextManager["Session"]):
             if not self._connected.wait(PROBE_PAUSE):
                 continue
             try:
-                connect(settings).close()
+                self._ask_beside(lambda: connect(settings, PROBE_TIMEOUT).close())
             except ArklineError as error:
                 _log.warning("the record cannot be prepared: %s", error)
                 self._closed.wait(PROBE_PAUSE)
@@ -263,6 +278,7 @@ class Session(AbstractContextManager["Session"]):
     def close(self) -> None:
         """End the session, which releases its locks, or this process: a lock must not outlive its work."""
         self._closed.set()
+        self._none_beside.wait(CLOSE_TIME)  # a client that takes longer has no lock, and ends by itself
         self._last_change = self.last_change
         if not self.zk.stop_within(CLOSE_TIME):
             _log.critical(

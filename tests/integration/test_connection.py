@@ -376,3 +376,33 @@ def _ask_until_refused(session: Session) -> bool:
             session.zk.exists_async("/ids").get(timeout=5)
         except KazooException:
             return True
+
+
+def _connections() -> int:
+    return sum("zk_loop" in thread.name for thread in threading.enumerate())
+
+
+def test_a_session_that_is_closed_while_it_asks_for_an_older_record_leaves_no_connection(
+    settings: Settings, zookeeper_proxy: Proxy
+) -> None:
+    before = _connections()
+    with connect(settings.model_copy(update={"zk_hosts": zookeeper_proxy.hosts})):
+        zookeeper_proxy.cut()
+        zookeeper_proxy.swallow()
+        _wait_for(lambda: _connections() == before + 2)
+
+    assert _connections() == before
+
+
+def test_a_session_that_is_closed_while_it_prepares_the_record_leaves_no_connection(
+    settings: Settings, zookeeper_proxy: Proxy
+) -> None:
+    new = {"zk_hosts": zookeeper_proxy.hosts, "zk_root": f"{settings.zk_root}new"}
+    before = _connections()
+    zookeeper_proxy.refuse()
+    with connect(settings.model_copy(update=new), 0.1, required=False):
+        zookeeper_proxy.delay(0.01)
+        zookeeper_proxy.accept()
+        _wait_for(lambda: _connections() == before + 2)
+
+    assert _connections() == before
