@@ -26,8 +26,17 @@ FETCH_LIST = "fetch.txt"
 TAG_BYTES = 1_000_000
 """Bytes of `bagit.txt` and of `bag-info.txt`."""
 
-_BEGIN = b"BagIt-Version:"
-_ENCODINGS = {"utf-8", "utf8", "utf-16", "us-ascii", "ascii", "iso-8859-1"}
+_READ_AT_FIRST = 1000
+"""Bytes of a file named `bagit.txt` in which a bag is declared."""
+
+_INFO = ("bag-info.txt", "package-info.txt")
+"""Files with the Payload-Oxum: the second before BagIt 0.96."""
+
+_BEGIN = re.compile(rb"^\W*BagIt-Version\s*:", re.IGNORECASE | re.MULTILINE)
+_ENCODINGS = {
+    *("utf-8", "utf8", "utf-16", "utf-16le", "utf-16be", "us-ascii", "ascii"),
+    *("iso-8859-1", "iso-8859-15", "latin1", "windows-1252"),
+}
 _VERSION = re.compile(r"([01])\.(\d{1,3})")
 _MANIFEST = re.compile(r"(tag)?manifest-([^/]+)\.txt", re.IGNORECASE)
 _LINE = re.compile(r"(\S+)[ \t]+(.+)")
@@ -196,8 +205,9 @@ def _bags(unpacked: UnpackedContainer) -> list[_Bag]:
 
 
 def _declares_bag(path: Path) -> bool:
+    """Also with its lines in another order, or in an encoding that a bag may not have."""
     with path.open("rb") as file:
-        return file.read(64).removeprefix(b"\xef\xbb\xbf").startswith(_BEGIN)
+        return _BEGIN.search(file.read(_READ_AT_FIRST).replace(b"\0", b"")) is not None
 
 
 def _check(bag: _Bag) -> str:
@@ -222,9 +232,10 @@ def _manifests(bag: _Bag) -> list[_Manifest]:
     if not any(manifest.algorithm and not manifest.of_tags for manifest in manifests):
         bag.refuse(DECLARATION, "declares a bag, but it has no manifest-ALGORITHM.txt of a known algorithm")
     if composed := [path for manifest in manifests for path in manifest.composed]:
+        more = f", as do {len(composed) - 1:,} more" if len(composed) > 1 else ""
         bag.unpacked.remarks.append(
             f"{bag.what}: {quote_name(composed[0])} in a manifest {COMPOSED_OTHERWISE} from the name of the "
-            f"file, as do {len(composed) - 1:,} more; the files keep their names"
+            f"file{more}; the files keep their names"
         )
     return manifests
 
@@ -260,9 +271,18 @@ def _bag(unpacked: UnpackedContainer, folder: str) -> _Bag:
 
 
 def _fields(bag: _Bag, name: str) -> Iterator[tuple[str, str]]:
+    """Label, in lower case, and value, which continues in lines that begin with a blank (RFC 8493, 2.2.2)."""
+    label = value = ""
     for _, line in bag.lines(name, TAG_BYTES):
-        label, _, value = line.partition(":")
-        yield label.strip().lower(), value.strip()
+        if label and line[0] in " \t":
+            value = f"{value} {line.strip()}".strip()
+            continue
+        if label:
+            yield label, value
+        label, _, value = (part.strip() for part in line.partition(":"))
+        label = label.lower()
+    if label:
+        yield label, value
 
 
 def _manifest(bag: _Bag, match: re.Match[str]) -> _Manifest:
@@ -273,6 +293,8 @@ def _manifest(bag: _Bag, match: re.Match[str]) -> _Manifest:
     except UnknownAlgorithm:
         name = ""
     for number, line in bag.lines(match[0]):
+        if line.startswith("#"):
+            continue  # a comment, as in lists of md5sum
         entry = _LINE.fullmatch(line)
         if entry is None:
             bag.refuse(match[0], f"line {number} is not a digest and a path")
@@ -283,7 +305,8 @@ def _manifest(bag: _Bag, match: re.Match[str]) -> _Manifest:
             bag.refuse(match[0], f"line {number}: {quote_name(path)} is listed twice")
         if _is_payload(path) == bool(match[1]):
             place = "outside data/" if match[1] is None else "in data/"
-            bag.refuse(match[0], f"line {number}: {quote_name(path)} is {place}")
+            hint = "; folders are separated by '/'" if "\\" in path else ""
+            bag.refuse(match[0], f"line {number}: {quote_name(path)} is {place}{hint}")
         entries[path] = (number, entry[1])
         lists.check_entries(len(entries), bag.title(match[0]), len(bag.files))
     composed = tuple(_by_other_spelling(bag, entries))
@@ -297,8 +320,10 @@ def _by_other_spelling(bag: _Bag, entries: dict[str, tuple[int, str]]) -> Iterat
     """
     for path in [path for path in entries if path not in bag.files]:
         stripped = path.rstrip()
-        other = stripped if stripped in bag.files else bag.unpacked.composed_otherwise(bag.folder + path)
-        other = other.removeprefix(bag.folder)
+        other = stripped
+        if stripped not in bag.files:
+            composed = map(bag.unpacked.composed_otherwise, (bag.folder + path, bag.folder + stripped))
+            other = next(filter(None, composed), "").removeprefix(bag.folder)
         if other in bag.files and other not in entries:
             entries[other] = entries.pop(path)
             if other != stripped:
@@ -306,10 +331,11 @@ def _by_other_spelling(bag: _Bag, entries: dict[str, tuple[int, str]]) -> Iterat
 
 
 def _path(bag: _Bag, written: str) -> str:
-    """The path; before version 1.0 nothing in it is escaped."""
+    """The path; before version 1.0 nothing in it is escaped, and some programs escape nothing in 1.0."""
     if bag.version < (1, 0):
         return written
-    return _ESCAPE.sub(lambda match: chr(int(match[0][1:], 16)), written)
+    path = _ESCAPE.sub(lambda match: chr(int(match[0][1:], 16)), written)
+    return written if written in bag.files and path not in bag.files else path
 
 
 def _problems(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
@@ -331,16 +357,14 @@ def _problems(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
 
 def _oxum(bag: _Bag) -> Iterator[str]:
     """Payload-Oxum in bag-info.txt: bytes and files of the payload."""
-    if "bag-info.txt" not in bag.files:
-        return
     sizes = [file.size for name, file in bag.files.items() if _is_payload(name)]
-    for label, value in _fields(bag, "bag-info.txt"):
-        if label == "payload-oxum":
+    for info in filter(bag.files.__contains__, _INFO if bag.version < (0, 96) else _INFO[:1]):
+        for label, value in _fields(bag, info):
             oxum = _OXUM.fullmatch(value)
-            if oxum is None or (int(oxum[1]), int(oxum[2])) != (sum(sizes), len(sizes)):
-                actual = f"{sum(sizes)}.{len(sizes)}"
-                place = quote_name(bag.folder + "bag-info.txt")
-                yield f"{place}: Payload-Oxum is {quote_name(value)}, not {actual}"
+            if label != "payload-oxum" or (oxum and (int(oxum[1]), int(oxum[2])) == (sum(sizes), len(sizes))):
+                continue
+            actual = f"{sum(sizes)}.{len(sizes)}"
+            yield f"{quote_name(bag.folder + info)}: Payload-Oxum is {quote_name(value)}, not {actual}"
 
 
 def _unlisted(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The interface of a container format: recognition and entries."""
 
 import io
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -9,6 +10,13 @@ from typing import IO, Protocol
 
 from pipeline.fixity import READ_CHUNK
 from pipeline.names import quote_name
+
+_HERE = re.compile(r"(?:\./+)+")
+
+
+def from_here(name: str) -> str:
+    """`./a`, `.//a` and `././a`, as programs write the entries of the folder `.`, are a."""
+    return _HERE.sub("", name, count=1) if name.startswith("./") else name
 
 
 @dataclass(frozen=True)

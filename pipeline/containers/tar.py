@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Self
 
-from pipeline.containers.base import Archive, Entry
+from pipeline.containers.base import Archive, Entry, from_here
 from pipeline.containers.pax import EXTENDED, header_type, needed_records
 from pipeline.fixity import READ_CHUNK
 from pipeline.names import quote_name, safe_name
@@ -19,9 +19,12 @@ from pipeline.outcome import content
 
 BLOCK = tarfile.BLOCKSIZE
 
-_LABEL, _DUMPED_FOLDER, _CONTINUED = b"V", b"D", b"M"
-"""Types of GNU tar for backups: the label of a volume, a folder with a list of what was in it, and the rest
-of a file that begins in another volume."""
+_DUMPED_FOLDER, _CONTINUED = b"D", b"M"
+"""Types of GNU tar for backups: a folder with a list of what was in it, and the rest of a file that begins in
+another volume."""
+
+_NO_FILE = (b"V", b"A")
+"""Types that are skipped: the label of a volume (GNU tar), and access rights of the next file (Solaris)."""
 
 _HEADER_LIMIT = READ_CHUNK
 """Bytes of one entry's headers, extended ones included, which tarfile holds in memory."""
@@ -87,7 +90,7 @@ class _Header(tarfile.TarInfo):
         if buf[257:263] == b"ustar\0" and header.type not in tarfile.GNU_TYPES:
             # star has times in the last bytes, after a prefix that ends with NUL
             prefix = text(345, 476 if buf[475] == 0 and buf[508:512] == b"tar\0" else 500)
-            header.name = f"{prefix}/{header.name}" if prefix else header.name
+            header.name = f"{prefix.removesuffix('/')}/{header.name}" if prefix else header.name
         return header
 
 
@@ -159,11 +162,12 @@ def _entries(plain: io.BufferedIOBase, archive: Archive) -> Iterator[Entry]:
     last = ""
     while info := _next(opened, stream):
         last = quote_name(info.name)
-        name, encoding, raw = _name(info.name.rstrip("/") if info.type == _DUMPED_FOLDER else info.name)
+        is_folder = info.isdir() or info.type == _DUMPED_FOLDER or _has_slash(info)
+        name, encoding, raw = _name(info.name.rstrip("/") if is_folder else info.name)
         yield Entry(
-            name="" if info.type == _LABEL else name.removeprefix("./"),
-            is_folder=info.isdir() or info.type in (_LABEL, _DUMPED_FOLDER),
-            refused=_refusal(info),
+            name="" if info.type in _NO_FILE else from_here(name),
+            is_folder=is_folder or info.type in _NO_FILE,
+            refused="is a folder with content" if _has_slash(info) and info.size else _refusal(info),
             open=partial(_open, opened, info),
             name_encoding=encoding,
             raw_name=raw,
@@ -180,11 +184,14 @@ def _next(opened: tarfile.TarFile, stream: _Forward) -> tarfile.TarInfo | None:
     return info
 
 
-def _name(name: str) -> tuple[str, str, bytes]:
-    """The name; if it is not UTF-8, it is taken for ISO 8859-1, which is returned with the bytes.
+def _has_slash(info: tarfile.TarInfo) -> bool:
+    """Whether a file's name ends as that of a folder, which it is then; tarfile cuts the slash in pax."""
+    name = info.pax_headers.get("path", info.name)
+    return info.isreg() and name.endswith("/")
 
-    `./a`, as tar writes the entries of the folder `.`, is a.
-    """
+
+def _name(name: str) -> tuple[str, str, bytes]:
+    """The name; if it is not UTF-8, it is taken for ISO 8859-1, which is returned with the bytes."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -194,7 +201,7 @@ def _name(name: str) -> tuple[str, str, bytes]:
 
 
 def _refusal(info: tarfile.TarInfo) -> str | None:
-    if info.type in (_LABEL, _DUMPED_FOLDER):
+    if info.type in (*_NO_FILE, _DUMPED_FOLDER):
         return None
     if info.type == _CONTINUED:
         return "is continued from another volume; pack all files into one archive"

@@ -10,12 +10,12 @@ import zlib
 from collections.abc import Iterator
 from functools import partial
 
-from pipeline.containers.base import Archive, Entry
+from pipeline.containers.base import Archive, Entry, from_here
 from pipeline.fixity import READ_CHUNK
 from pipeline.names import quote_name
 from pipeline.outcome import content
 
-_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
+_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08", b"PK00PK\x03\x04")
 
 _METHODS = {zipfile.ZIP_STORED: READ_CHUNK, zipfile.ZIP_DEFLATED: READ_CHUNK, zipfile.ZIP_BZIP2: 4096}
 """The methods accepted, with the bytes read at a time: zipfile unpacks bzip2 without a limit, and 4 KiB of
@@ -33,8 +33,14 @@ _LOCATOR = struct.Struct("<4sLQL")
 """The end locator of a zip64: signature, number of the part with the end record, its offset, all parts."""
 
 _UNICODE_PATH = 0x7075
+_GUESSED = "cp437"
+"""The encoding that is taken if none is stated or known: a backslash may be half of a letter then."""
+
 _UNIX = (3, 19)
 """The systems whose attributes are those of Unix: Unix and Darwin (APPNOTE 4.4.2.2)."""
+
+_DOS = (0, 10, 11, 14)
+"""The systems of Windows: FAT, NTFS and VFAT. No name there has a backslash but between folders."""
 
 _DOS_FOLDER = 0x10
 _PART = re.compile(r"\.(z\d{2,}|\d{3,})$", re.IGNORECASE)
@@ -80,6 +86,8 @@ def _check_whole(archive: Archive, file: io.FileIO) -> None:
     else:
         file.seek(0)
         divided = file.read(4) == b"PK\x07\x08" or is_part
+        if not divided:
+            raise zipfile.BadZipFile("it has no end, as the first part of a zip that was divided")
     if divided:
         raise content(
             f"{archive.title} is one part of a zip that was divided, and the other parts are missing: join "
@@ -114,7 +122,9 @@ class _ZipFile(io.FileIO):
 
     def seek(self, position: int, whence: int = io.SEEK_SET, /) -> int:
         if whence == io.SEEK_SET and position < 0:
-            raise zipfile.BadZipFile("its directory points before its beginning")
+            raise zipfile.BadZipFile(
+                "its directory points before its beginning, as in the last part of a zip that was divided"
+            )
         return super().seek(position, whence)
 
 
@@ -168,10 +178,11 @@ def _is_folder(info: zipfile.ZipInfo, name: str) -> bool:
 
 def _entry(archive: Archive, file: io.FileIO, info: zipfile.ZipInfo) -> Entry:
     name, encoding, raw = _name(archive, info)
+    if info.create_system in _DOS and encoding != _GUESSED and "/" not in name:
+        name = name.replace("\\", "/")  # as .NET wrote folders before 4.6.1
     is_folder = _is_folder(info, name)
     return Entry(
-        # `./a`, as some programs write the entries of the folder `.`, is a
-        name=name.removesuffix("/").removeprefix("./"),
+        name=from_here(name.removesuffix("/")),
         is_folder=is_folder,
         refused="is a folder with content" if is_folder and info.file_size else _refusal(info),
         open=partial(_open, file, info),
@@ -203,7 +214,7 @@ def _name(archive: Archive, info: zipfile.ZipInfo) -> tuple[str, str, bytes]:
             ) from error
     with contextlib.suppress(UnicodeError):
         return raw.decode("utf-8"), "utf-8", raw
-    return name, "cp437", raw
+    return name, _GUESSED, raw
 
 
 def _unicode_path(info: zipfile.ZipInfo) -> str:
@@ -223,7 +234,7 @@ def _refusal(info: zipfile.ZipInfo) -> str | None:
     kind = stat.S_IFMT(info.external_attr >> 16)
     if kind == stat.S_IFLNK:
         return "is a symbolic link; pack the file itself"
-    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+    if info.create_system in _UNIX and kind not in (0, stat.S_IFREG, stat.S_IFDIR):
         return "is neither a file nor a folder"
     if info.flag_bits & _ENCRYPTED:
         return "is encrypted; pack it without a password"

@@ -189,6 +189,17 @@ HEADERS: dict[str, tuple[bytes, Files, dict[str, Files]]] = {
         {"docs/a.txt": b""},
         {},
     ),
+    "tar: an empty file whose name ends in a slash": (
+        tarred([entry("docs/"), entry("a.txt")]),
+        A,
+        {},
+    ),
+    "tar: access rights of Solaris": (
+        _gnu(entry("a.txt", b"1000006\0user::rw-,group::r--,mask:r--,other:r--", type=b"A"), entry("a.txt")),
+        A,
+        {},
+    ),
+    "tar: a prefix that ends in a slash": (_posix((345, b"folder/")), {"folder/a.txt": b""}, {}),
     "tar: the rest of a file of another volume": (
         _gnu(entry("a.txt", b"1", type=b"M")),
         None,
@@ -218,6 +229,12 @@ HEADERS: dict[str, tuple[bytes, Files, dict[str, Files]]] = {
         {"a/b": b"1"},
         {},
     ),
+    "zip: backslashes of Windows": (
+        _zip(name="a\\b", create_system=0),
+        {"a/b": b"1", **B},
+        {"7z": {"a\\b": b"1", **B}},
+    ),
+    "zip: a pipe of Windows": (_zip(create_system=0, external_attr=0o10644 << 16), {"a.txt": b"1", **B}, {}),
     "zip: a folder by DOS attributes": (_as_folder(b"", 0), B, {"unzip": {"plates": b"", **B}}),
     "zip: a folder by Unix attributes": (_as_folder(b"", 3), B, {"unzip": {"plates": b"", **B}}),
     "zip: content with a folder's DOS attributes": (

@@ -63,6 +63,81 @@ def test_content_without_a_declaration_is_no_bag(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        b"Tag-File-Character-Encoding: UTF-8\nBagIt-Version: 0.97\n",
+        b"\nBagIt-Version: 0.97\nTag-File-Character-Encoding: UTF-8\n",
+        b"BagIt-Version : 0.97\nTag-File-Character-Encoding : UTF-8\n",
+        b" BagIt-Version: 0.97\nTag-File-Character-Encoding: UTF-8\n",
+    ],
+)
+def test_a_bag_that_a_library_knows_is_checked(declaration: bytes, tmp_path: Path) -> None:
+    unpacked_container(tmp_path, by_hand(bagit=declaration))
+    assert is_valid_for_the_library(tmp_path)
+
+    assert len(check_bags(arrived(tmp_path))) == 1
+
+
+def test_a_declaration_in_an_encoding_that_it_may_not_have_is_named(tmp_path: Path) -> None:
+    text = "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-16\n"
+
+    unpacked = unpacked_container(tmp_path, by_hand(bagit=text.encode("utf-16")))
+
+    assert "'bagit.txt' is not text" in refusal(lambda: check_bags(unpacked))
+
+
+@pytest.mark.parametrize("encoding", ["windows-1252", "latin1", "UTF-16LE", "ISO-8859-15"])
+def test_lists_are_read_in_the_encoding_that_a_bag_declares(encoding: str, tmp_path: Path) -> None:
+    digest = hashlib.sha256(b"alpha").hexdigest()
+    text = f"{digest}  data/a.txt\n{digest}  data/\u00fc.txt\n".encode(encoding)
+    declaration = f"BagIt-Version: 1.0\nTag-File-Character-Encoding: {encoding}\n".encode()
+    files = by_hand(bagit=declaration, manifest_sha256=text) | {"data/\u00fc.txt": b"alpha"}
+
+    assert len(check_bags(unpacked_container(tmp_path, files))) == 1
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        "External-Description: text\n  Payload-Oxum: 77.7 was before\nPayload-Oxum: 5.1\n",
+        "Payload-Oxum:\n\t5.1\n",
+    ],
+)
+def test_values_of_bag_info_may_continue_in_the_next_line(info: str, tmp_path: Path) -> None:
+    assert len(check_bags(unpacked_container(tmp_path, by_hand(bag_info=info.encode())))) == 1
+
+
+def test_early_bags_have_their_payload_oxum_in_package_info(tmp_path: Path) -> None:
+    unpacked = unpacked_container(tmp_path, by_hand("0.95", package_info=b"Payload-Oxum: 99.1\n"))
+
+    assert "'package-info.txt': Payload-Oxum is '99.1', not 5.1" in refusal(lambda: check_bags(unpacked))
+
+
+def test_comments_in_a_manifest_are_no_entries(tmp_path: Path) -> None:
+    files = by_hand()
+    files["manifest-sha256.txt"] = b"# sha256sum\n" + files["manifest-sha256.txt"]
+
+    assert len(check_bags(unpacked_container(tmp_path, files))) == 1
+
+
+def test_a_backslash_in_a_manifest_is_named(tmp_path: Path) -> None:
+    files = by_hand()
+    files["manifest-sha256.txt"] = files["manifest-sha256.txt"].replace(b"/", b"\\")
+
+    said = refusal(lambda: check_bags(unpacked_container(tmp_path, files)))
+
+    assert "line 1: 'data\\a.txt' is outside data/; folders are separated by '/'" in said
+
+
+@pytest.mark.parametrize("name", ["data/100%25.txt", "data/a%0Ab"])
+def test_a_name_that_a_program_did_not_escape_is_found(name: str, tmp_path: Path) -> None:
+    files = by_hand() | {name: b"alpha"}
+    files["manifest-sha256.txt"] += f"{hashlib.sha256(b'alpha').hexdigest()}  {name}\n".encode()
+
+    assert len(check_bags(unpacked_container(tmp_path, files))) == 1
+
+
 def test_a_valid_bag_is_told_with_its_version_and_algorithms(tmp_path: Path) -> None:
     assert check_bags(arrived(a_bag(tmp_path))) == (
         "the bag (BagIt 0.97) is valid: 3 payload files, md5, sha512",

@@ -83,8 +83,9 @@ def test_times_in_a_gnu_header_are_no_prefix_of_the_name(unpacked: Unpack) -> No
         ([(345, b"f" * 130 + b"\0" + b"00000000001 " * 2), (508, b"tar\0")], "f" * 130 + "/a.txt"),
         ([(345, b"f" * 155)], "f" * 155 + "/a.txt"),
         ([(345, b"folder"), (257, bytes(8))], "a.txt"),
+        ([(345, b"folder/")], "folder/a.txt"),
     ],
-    ids=["ustar", "star", "full", "v7"],
+    ids=["ustar", "star", "full", "v7", "slash"],
 )
 def test_a_prefix_counts_in_posix_headers_alone(
     changes: list[tuple[int, bytes]], name: str, unpacked: Unpack
@@ -94,9 +95,18 @@ def test_a_prefix_counts_in_posix_headers_alone(
     assert [file.path for file in unpacked(data, "a.tar")] == [name]
 
 
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.PAX_FORMAT])
+def test_an_empty_tar_entry_whose_name_ends_in_a_slash_is_a_folder(form: int, unpacked: Unpack) -> None:
+    name = "\u4eac/" if form == tarfile.PAX_FORMAT else "docs/"
+    unpacked(tarred([entry(name), entry("a", b"1")], form=form), "a.tar")
+
+    assert empty_folders(unpacked.target) == (name.rstrip("/"),)
+
+
 def test_volume_labels_and_lists_of_folders_in_a_backup_are_no_files(unpacked: Unpack) -> None:
     files = [
         entry("Backup of May", type=b"V"),
+        entry("docs/a.txt", b"user::rw-\0", type=b"A"),
         entry("docs/", b"Ya.txt\0\0", type=b"D"),
         entry("docs/a.txt", b"1"),
     ]
@@ -142,6 +152,42 @@ def test_a_zip_folder_may_be_marked_by_its_attributes_alone(
     assert [file.path for file in unpacked(data.getvalue())] == ["plates/1.txt"]
 
 
+def _made_by(system: int, name: str, attributes: int = 0) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        info = zipfile.ZipInfo(name)
+        info.create_system, info.external_attr = system, attributes
+        archive.writestr(info, b"1")
+    return data.getvalue()
+
+
+@pytest.mark.parametrize("system", [0, 10, 11, 14])
+def test_backslashes_of_a_zip_made_by_windows_are_between_folders(system: int, unpacked: Unpack) -> None:
+    assert [file.path for file in unpacked(_made_by(system, "a\\b.txt"))] == ["a/b.txt"]
+
+
+@pytest.mark.parametrize(("system", "name"), [(3, "a\\b"), (19, "a\\b"), (0, "a/b\\c"), (0, "..\\a")])
+def test_other_backslashes_in_a_zip_are_refused(system: int, name: str, unpacked: Unpack) -> None:
+    assert "file name" in unpacked.refusal(_made_by(system, name))
+
+
+def test_a_backslash_that_may_be_half_of_a_letter_is_no_end_of_a_folder(unpacked: Unpack) -> None:
+    data = _made_by(0, "__.txt").replace(b"__", "\u8868".encode("cp932"))
+
+    assert "has a backslash" in unpacked.refusal(data)
+
+
+@pytest.mark.parametrize("mode", [stat.S_IFSOCK, stat.S_IFIFO, 0x5000])
+def test_only_systems_of_unix_write_the_kind_of_a_zip_entry(mode: int, unpacked: Unpack) -> None:
+    assert [file.path for file in unpacked(_made_by(0, "a.txt", mode << 16))] == ["a.txt"]
+
+
+def test_a_zip_that_could_have_been_divided_and_was_not_is_unpacked(unpacked: Unpack) -> None:
+    data = zipped({"a.txt": b"1"})
+
+    assert [file.path for file in unpacked(b"PK00" + data, "4711")] == ["a.txt"]
+
+
 @pytest.mark.parametrize("local", [b"a\\b.txt", b"\xff/b.txt"])
 def test_the_directory_of_a_zip_decides_on_names(local: bytes, unpacked: Unpack) -> None:
     data = zipped({"a/b.txt": b"1"}).replace(b"a/b.txt", local, 1)
@@ -153,6 +199,16 @@ def test_a_tar_of_the_folder_it_stood_in_is_unpacked(unpacked: Unpack) -> None:
     files = [entry(".", type=tarfile.DIRTYPE), entry("./a", b"1"), entry("./b/c", b"2")]
 
     assert [file.path for file in unpacked(tarred(files), "a.tar")] == ["a", "b/c"]
+
+
+@pytest.mark.parametrize("here", ["./", ".//", "././"])
+@pytest.mark.parametrize("name", ["a.zip", "a.tar"])
+def test_the_folder_in_which_a_container_was_packed_is_no_part_of_a_name(
+    here: str, name: str, unpacked: Unpack
+) -> None:
+    data = (zipped if name == "a.zip" else tarred)({f"{here}b/c": b"1"})
+
+    assert [file.path for file in unpacked(data, name)] == ["b/c"]
 
 
 def test_long_tar_names_are_read_whole(unpacked: Unpack) -> None:

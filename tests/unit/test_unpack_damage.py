@@ -137,6 +137,12 @@ def test_a_zip_directory_that_points_before_its_beginning_is_refused(unpacked: U
     assert "its directory points before its beginning" in unpacked.refusal(bytes(data))
 
 
+def test_a_zip_without_its_end_may_be_the_first_part_of_one_that_was_divided(unpacked: Unpack) -> None:
+    said = unpacked.refusal(zipped({"a": bytes(100)})[:60], "photos.zip")
+
+    assert "it has no end, as the first part of a zip that was divided" in said
+
+
 def test_a_sparse_entry_whose_map_points_backwards_is_refused(unpacked: Unpack) -> None:
     map_back = {"GNU.sparse.major": "0", "GNU.sparse.size": "4096", "GNU.sparse.map": "0,-2048,0,512"}
     data = tarred([entry("a", bytes(512), pax_headers=map_back)])

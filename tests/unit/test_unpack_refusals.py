@@ -100,8 +100,11 @@ def test_a_folder_that_is_also_a_file_refuses_the_container(unpacked: Unpack) ->
     assert "is a folder and also a file" in unpacked.refusal(zipped({"a/": b"", "a": b"1"}))
 
 
-def test_a_zip_folder_with_content_is_refused(unpacked: Unpack) -> None:
-    assert "is a folder with content" in unpacked.refusal(zipped({"a/": b"x", "b": b"1"}))
+@pytest.mark.parametrize(("pack", "name"), [(zipped, "a.zip"), (tarred, "a.tar")])
+def test_a_folder_with_content_is_refused(
+    pack: Callable[[dict[str, bytes]], bytes], name: str, unpacked: Unpack
+) -> None:
+    assert "is a folder with content" in unpacked.refusal(pack({"a/": b"x", "b": b"1"}), name)
 
 
 @pytest.mark.parametrize(
