@@ -42,14 +42,17 @@ class Action(Documented):
     SHOW_JOBS = "jobs", "List jobs."
     CLEAN_UP = "cleanup", "Remove the files that no job needs from working storage."
     AUDIT = "audit", "Check the record in ZooKeeper."
-    RECONCILE = "reconcile", "Compare record, storage and inventory, and repair what can be repaired."
-    RESTORE_INVENTORY = "restore-inventory", "Restore the inventory from the backup."
+    RECONCILE = (
+        "reconcile",
+        "Compare record, storage and inventory beside the stack, and repair what can be repaired.",
+    )
+    RESTORE_INVENTORY = "restore-inventory", "Restore the inventory from the backup, beside the stack."
     FIXITY_REPORT = "fixity-report", "Show the damage in storage, with what to do."
-    CHECK_FIXITY = "fixity-check", "Read again what is due."
+    CHECK_FIXITY = "fixity-check", "Read again what is due, beside the stack."
     RAISE_FIXITY_RATE = "raise-fixity-rate", "Raise ARKLINE_FIXITY_RATE or the period."
     SUBMIT_AGAIN = "submit-again", "Make a new submission."
-    START_WORKER = "start-worker", "Start a worker for the queue."
-    START_BEAT = "start-beat", "Start the scheduler."
+    START_WORKER = "start-worker", "Start a worker for the queue, beside the stack."
+    START_BEAT = "start-beat", "Start the scheduler, beside the stack."
     START_BROKER = "start-broker", "Start Redis."
     START_RECORD = (
         "start-record",

@@ -12,7 +12,7 @@ def markdown() -> str:
         "# States",
         "",
         "Generated from `pipeline/states.py` by `python -m tools.states_page`.",
-        "*If named* marks the rows of `arkline resume --from STATE`; the diagram leaves them out.",
+        "*If named* marks the rows of `arkline resume JID --from STATE`; the diagram leaves them out.",
         *_section("Jobs", JOB),
         *_section("Batches", BATCH),
     ]

@@ -51,7 +51,9 @@ def backup(
 @command("arkline restore /backups/2026-11-22 --yes", "yes", "json")
 def restore(
     options: SharedOptions,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that `arkline backup` wrote.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A folder that `arkline backup FOLDER` wrote.")
+    ],
     replace: Annotated[
         bool, typer.Option("--replace", help="Delete the record in ZooKeeper first, if it is not empty.")
     ] = False,

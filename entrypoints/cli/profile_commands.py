@@ -124,7 +124,14 @@ def profile_template(
     screen.emit({"template": text}) if json else sys.stdout.write(text)
 
 
-@command("arkline profile renew bid0000000001 --dry-run", "version", "reason", "by", "dry_run", "json")
+@command(
+    "arkline profile renew bid0000000001 --reason 'its NAAN was corrected'",
+    "version",
+    "reason",
+    "by",
+    "dry_run",
+    "json",
+)
 def profile_renew(options: SharedOptions, bid: Bid) -> None:
     """Use the changed profile for the rest of a batch.
 

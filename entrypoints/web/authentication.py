@@ -24,7 +24,11 @@ from pipeline.principal import Forbidden, Interface, Principal, Role
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
-_bearer = HTTPBearer(scheme_name="token", description="A token of `arkline token create`.", auto_error=False)
+_bearer = HTTPBearer(
+    scheme_name="token",
+    description="A token that `arkline token create NAME --role ROLE` made beside the stack.",
+    auto_error=False,
+)
 
 
 class NotAuthenticated(ArklineError):
@@ -137,8 +141,8 @@ def _authenticated(request: Request) -> Principal:
     login = request.cookies.get(cookie_name(request))
     if login is None:
         raise NotAuthenticated(
-            "this needs a token: send it in the header `Authorization: Bearer TOKEN`; an operator makes one "
-            "with `arkline token create`"
+            "this needs a token: send it in the header `Authorization: Bearer TOKEN`; an administrator "
+            "creates one beside the stack: `arkline token create NAME --role ROLE`"
         )
     if request.method not in SAFE_METHODS:
         check_same_origin(request)

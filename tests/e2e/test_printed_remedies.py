@@ -1,7 +1,7 @@
 """Every remedy that arkline prints, taken from the output and executed in the shell of the stack.
 
-The command is the printed one, word for word; a question is answered with yes, and `arkline submit` gets a
-payload. `why` has a case for each of its reasons in tests/integration/test_remedies.py.
+The command is the printed one, word for word; a question is answered with yes, and words in capital letters
+are filled. `why` has a case for each of its reasons in tests/integration/test_remedies.py.
 """
 
 import os
@@ -210,7 +210,7 @@ def _changed_profile(reader: Reader) -> None:
 @case(Action.SUBMIT_AGAIN)
 def _wrong_content(reader: Reader) -> None:
     again = reader.advised(f"arkline why {_without_manifest(reader)}", Action.SUBMIT_AGAIN)
-    reader.follow(f"{again} three --profile demo --wait")
+    reader.follow(f"{again.replace('PATH', 'three').replace('NAME', 'demo')} --wait")
 
 
 @case(Action.DELETE)

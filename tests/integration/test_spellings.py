@@ -64,7 +64,7 @@ def test_the_form_of_a_deposit_spells_an_upload_and_a_deposit(
     dora = web.caller(Role.DEPOSITOR, ["demo"], name="dora")
     (tmp_path / "photo.txt").write_bytes(b"bytes")
     command, upload, deposit = (line.replace("FILE", "photo.txt") for line in spelled(dora, "/deposits/new"))
-    assert command == "arkline submit photo.txt --profile demo --title TITLE"
+    assert command == "arkline submit photo.txt --profile demo --what TITLE"
 
     identifier = run(dora, upload, tmp_path)["id"]
     bid = run(dora, deposit.replace("ID", identifier), tmp_path)["bid"]
@@ -98,7 +98,7 @@ def test_a_deposit_that_is_corrected_spells_a_deposit_and_then_the_deposit_of_wh
     job = planting.owned_job(session, "token:dore")
     planting.apply_event(session, job, Event.FAIL, FailureKind.CONTENT)
     page = f"/batches/{job.bid}/again"
-    assert spelled(dora, page)[0] == "arkline submit FILE --profile demo --title TITLE"
+    assert spelled(dora, page)[0] == "arkline submit FILE --profile demo --what TITLE"
 
     command, deposit = spelled(dora, page, **{f"changed-{job.jid}": "1"})
     by_command = f"{Path(sys.executable).parent}/{command} --json"

@@ -14,15 +14,14 @@ from urllib.parse import unquote
 
 import pytest
 from pydantic import SecretStr
-from typer.core import TyperGroup
 from typer.main import get_group
 
-from entrypoints.cli.command_table import ENTRIES, load
 from pipeline import records
 from pipeline.profiles import template
 from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.settings import Settings
 from pipeline.states import JOB, Bucket, JobState
+from tests.support.spelled_commands import Spelled, problem
 from tools import states_page
 from tools.dev import app as dev
 from zkstate import callbacks, fixity, fleet_time, holds, host_back_off, journal, paths
@@ -54,10 +53,10 @@ EXAMPLES = {
 }
 """A value for each parameter of a function of zkstate.paths, as the examples in docs/znodes.md have it."""
 
-COMMANDS: dict[str, dict[str, Any]] = {
-    "arkline": {entry.name: load(entry.name) for entry in ENTRIES},
-    "./dev": dict(get_group(dev.app).commands),
-}
+DEV: dict[str, Any] = dict(get_group(dev.app).commands)
+
+OF_THE_EXAMPLE = "arkline resume --from scanning"
+"""The state that docs/adding-a-step.md adds."""
 
 STORED = (
     records.Submission,
@@ -189,20 +188,21 @@ def test_a_pages_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
-def test_a_page_names_only_commands_and_options_that_exist(page: Path) -> None:
-    for program, said in re.findall(
-        r"(?<![\w/.-])(arkline|\./dev) ([a-z][a-z-]*(?: [^`\n|;)]*)?)", code(page)
-    ):
+def test_a_page_spells_only_commands_that_the_command_line_takes(page: Path) -> None:
+    refused = {
+        line: said
+        for line in re.findall(r"(?<![\w/.-])arkline [a-z][^`\n]*", code(page))
+        if line != OF_THE_EXAMPLE and (said := problem(Spelled(page.name, line, line).words, name_only=True))
+    }
+    assert refused == {}
+
+    for said in re.findall(r"(?<![\w/.-])\./dev ([a-z][a-z-]*(?: [^`\n|;)]*)?)", code(page)):
         name, *rest = said.split()
-        command = COMMANDS[program].get(name)
-        if isinstance(command, TyperGroup) and rest:
-            name, *rest = rest
-            command = command.commands.get(name)
-        assert command is not None, f"{page.name}: {program} {name}"
-        known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
-        passes_on = command.context_settings.get("ignore_unknown_options", False)
+        assert name in DEV, f"{page.name}: ./dev {said}"
+        known = {option for parameter in DEV[name].params for option in parameter.opts} | {"--help"}
+        passes_on = DEV[name].context_settings.get("ignore_unknown_options", False)
         unknown = {word.split("=")[0] for word in rest if word.startswith("--")} - known
-        assert passes_on or not unknown, f"{page.name}: {program} {said}"
+        assert passes_on or not unknown, f"{page.name}: ./dev {said}"
 
 
 @pytest.mark.parametrize("page", ["reliability.md", "security.md"])

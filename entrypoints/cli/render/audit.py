@@ -32,7 +32,7 @@ def audit(view: AuditView) -> None:
             Column("what", lambda finding: _what(finding), long=True),
             Column("detail", lambda finding: finding.detail, long=True),
         )
-        screen.note("`arkline reconcile` compares all versions, and says what to do", "")
+        screen.note("`arkline reconcile`, beside the stack, compares all versions, and says what to do", "")
     jobs = counted(view.compared, "completed job")
     if view.unreachable:
         screen.note(f"storage and inventory were not compared: {view.unreachable}", "yellow")

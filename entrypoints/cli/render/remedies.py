@@ -28,7 +28,7 @@ _COMMANDS: dict[Action, str] = {
     Action.RESTORE_INVENTORY: "arkline restore {} --inventory",
     Action.FIXITY_REPORT: "arkline fixity report",
     Action.CHECK_FIXITY: "arkline fixity check",
-    Action.SUBMIT_AGAIN: "arkline submit",
+    Action.SUBMIT_AGAIN: "arkline submit PATH --profile NAME",
     Action.START_WORKER: "arkline worker --queues {}",
     Action.START_BEAT: "arkline beat",
 }
@@ -41,7 +41,7 @@ def command(remedy: Remedy) -> str:
 
 
 def hints(remedies: Iterable[Remedy]) -> Iterable[str]:
-    """One line for each remedy: `arkline unpause: start new jobs again`."""
+    """One line for each remedy: the command, a colon and its effect."""
     for remedy in remedies:
         spelled = command(remedy)
         doc = remedy.action.doc[:1].lower() + remedy.action.doc[1:].rstrip(".")

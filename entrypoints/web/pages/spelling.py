@@ -29,7 +29,7 @@ def deposit(collection: str) -> Spelling:
     """Of a file of the depositor's computer: it is uploaded, and then deposited by the id of the upload."""
     upload = f'curl -T FILE -X POST {_LOGIN} "$ARKLINE_URL/v1/uploads?name=FILE"'
     submit = post("batches", {"profile": collection, "payload_url": "upload:ID/FILE"})
-    return f"arkline submit FILE --profile {shlex.quote(collection)} --title TITLE", (upload, submit)
+    return f"arkline submit FILE --profile {shlex.quote(collection)} --what TITLE", (upload, submit)
 
 
 def deposit_again(preview: Preview) -> Spelling:
