@@ -76,7 +76,8 @@ def ask_broker(session: Session, settings: Settings) -> Broker:
         broker.try_write(settings)
         owner = broker_claim.owner(settings)
         recorded = deployment.read(session) if session.connected else None
-        if owner and recorded is not None and recorded.id and owner != recorded.id:
+        ours = recorded is None or owner in ("", recorded.id) or broker_claim.is_ours(settings, recorded)
+        if recorded is not None and not ours:
             message = broker_claim.claimed_by_other(settings, owner, recorded.id)
             return Broker(
                 None, Obstacle(reason=Reason.BROKER_FOREIGN, waits_for=address, message=message), at

@@ -60,6 +60,8 @@ class Deployment(Record):
     created: datetime = Field(default_factory=now)
     mark: int = 0
     """In the storage root always 0."""
+    broker: str | None = None
+    """The database and prefix in Redis that this deployment has claimed; in the record only."""
 
 
 class Store(Protocol):

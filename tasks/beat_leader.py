@@ -7,6 +7,7 @@ at the first doubt about its session, before another leader can be elected; its 
 import os
 import signal
 import sys
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -48,7 +49,7 @@ class OnceLogged(Scheduler):
 
 def _tick(settings: Settings, session: Session) -> None:
     """Nothing is scheduled before the first worker has confirmed the stores, and in nobody else's queues."""
-    await_claim(settings, lambda: recorded_id(session))
+    await_claim(settings, lambda: nullcontext(session), recorded_id)
     app = configured(settings)
     Service(app, max_interval=app.conf.beat_max_loop_interval, scheduler_cls=OnceLogged).start()
 

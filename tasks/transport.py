@@ -19,12 +19,47 @@ from tasks.message import Foreign, check_control, checked
 from tasks.signing import OPTION, Keys
 
 SET_ASIDE = ".foreign"
-"""A key of another type in the place of a queue gets this ending: nothing of others is deleted."""
+"""A key of another type in the place of one of kombu's gets this ending: nothing of others is deleted."""
+
+_TABLES = ("_kombu.binding.{}", "_kombu.binding_permanent.{}")
+"""Sets that kombu keeps for an exchange."""
+
+_DEADLINES = "_kombu.binding_deadlines"
+
+_BINDING_PARTS = 3
+"""Of an entry in the table of an exchange: routing key, pattern and queue."""
 
 _WRONG_TYPE = "WRONGTYPE"
 
 
+class QoS(kombu_redis.QoS):
+    """Messages that wait for an acknowledgement: their keys may be foreign, or have foreign values."""
+
+    channel: "Channel"
+
+    def append(self, message: Any, delivery_tag: str) -> None:
+        self.channel.among_foreign_keys(lambda: super(QoS, self).append(message, delivery_tag))
+
+    def ack(self, delivery_tag: str) -> None:
+        self.channel.among_foreign_keys(lambda: super(QoS, self).ack(delivery_tag))
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        self.channel.among_foreign_keys(lambda: super(QoS, self).reject(delivery_tag, requeue))
+
+    def restore_visible(self, *args: Any, **options: Any) -> None:
+        self.channel.among_foreign_keys(lambda: super(QoS, self).restore_visible(*args, **options))
+
+    def restore_by_tag(self, tag: Any, client: Any = None, leftmost: bool = False) -> None:
+        restore = super().restore_by_tag
+        try:
+            self.channel.among_foreign_keys(lambda: restore(tag, client, leftmost))
+        except (ValueError, TypeError, RecursionError) as error:  # no JSON, or not of kombu's three parts
+            _reject(error)
+            self._remove_from_indices(tag).execute()  # type: ignore[attr-defined]
+
+
 class Channel(kombu_redis.Channel):
+    QoS = QoS
     message_keys = Keys()
     from_transport_options = (*kombu_redis.Channel.from_transport_options, OPTION)
     """Set when the channel is made: a channel that Redis has closed knows its transport no more."""
@@ -54,7 +89,17 @@ class Channel(kombu_redis.Channel):
     def _put(self, queue: str, message: Any, **options: Any) -> None:
         if queue in celeryconfig.QUEUES:
             message = self.message_keys.sign(message)
-        self._among_foreign_keys(queue, lambda: super(Channel, self)._put(queue, message, **options))
+        self.among_foreign_keys(lambda: super(Channel, self)._put(queue, message, **options), queue)
+
+    def _queue_bind(self, exchange: str, *args: Any) -> None:
+        bind = super()._queue_bind  # type: ignore[misc]
+        self.among_foreign_keys(lambda: bind(exchange, *args), exchange=exchange)
+
+    def get_table(self, exchange: str) -> list[tuple[str, str, str]]:
+        """The queues of an exchange; an entry that kombu did not write is left out."""
+        get = super().get_table
+        entries = self.among_foreign_keys(lambda: get(exchange), exchange=exchange)
+        return [entry for entry in entries if len(entry) == _BINDING_PARTS]
 
     def _put_fanout(self, exchange: str, message: Any, routing_key: str, **options: Any) -> None:
         """As kombu's own, which forgets how many received the message."""
@@ -66,27 +111,32 @@ class Channel(kombu_redis.Channel):
             self.receivers = sum(client.publish(topic, dumps(message)) for topic in topics)
 
     def _size(self, queue: str) -> int:
-        size: int = self._among_foreign_keys(queue, lambda: super(Channel, self)._size(queue))
+        size: int = self.among_foreign_keys(lambda: super(Channel, self)._size(queue), queue)
         return size
 
-    def _among_foreign_keys(self, queue: str, work: Callable[[], Any]) -> Any:
-        """What `work` returns; a foreign key in the place of the queue is renamed first."""
+    def among_foreign_keys(self, work: Callable[[], Any], *queues: str, exchange: str = "") -> Any:
+        """What `work` returns; foreign keys in the place of kombu's own and of these are renamed first."""
         try:
             return work()
         except redis.ResponseError as error:
             if _WRONG_TYPE not in str(error):
                 raise
-            self._set_aside_foreign_keys(queue)
+            self._set_aside_foreign_keys(*queues, exchange=exchange)
             return work()
 
-    def _set_aside_foreign_keys(self, *queues: str) -> None:
-        for queue in queues:
-            for step in self.priority_steps:
-                key = f"{self.global_keyprefix}{self._q_for_pri(queue, step)}"  # type: ignore[attr-defined]
-                with self.conn_or_acquire() as client:
-                    if client.type(key) not in (b"list", b"none"):
-                        client.rename(key, key + SET_ASIDE)
-                        log().error("a foreign key was in the place of a queue; renamed", key=key + SET_ASIDE)
+    def _set_aside_foreign_keys(self, *queues: str, exchange: str = "") -> None:
+        of_step = self._q_for_pri  # type: ignore[attr-defined]
+        types = {of_step(queue, step): b"list" for queue in queues for step in self.priority_steps}
+        types |= {self.unacked_key: b"hash", self.unacked_index_key: b"zset", _DEADLINES: b"zset"}
+        types |= {table.format(exchange): b"set" for table in _TABLES}
+        for name, expected in types.items():
+            key = f"{self.global_keyprefix}{name}"
+            with self.conn_or_acquire() as client:
+                if client.type(key) not in (expected, b"none"):
+                    client.rename(key, key + SET_ASIDE)
+                    log().error(
+                        "a foreign key was in the place of one of kombu's; renamed", key=key + SET_ASIDE
+                    )
 
 
 class Transport(kombu_redis.Transport):

@@ -18,8 +18,9 @@ from celery.signals import (
 
 from pipeline.errors import UsageRefused
 from tasks import draining, hang_guard, logs, remote_control, watchdog
-from tasks.start_gate import await_claim, confirmed_id, watch_claim
+from tasks.start_gate import await_claim, confirmed_id, keep_claim
 from tasks.worker_context import Stop, WorkerContext
+from zkstate.session import connect
 
 FETCH_GRACE = 3.0
 """Seconds that a stopping worker waits for a download, which the next attempt continues where it stopped."""
@@ -62,11 +63,11 @@ def connect_signals(context: WorkerContext) -> None:
         """
         logs.configure(settings.log_level)
         try:
-            own = await_claim(settings, lambda: confirmed_id(settings))
+            own = await_claim(settings, partial(connect, settings), partial(confirmed_id, settings))
         except UsageRefused as error:  # Celery would log the error and start
             raise SystemExit(str(error)) from error
         stopped = threading.Event()
-        worker_ready.connect(lambda **_: watch_claim(settings, own, stopped), weak=False)
+        worker_ready.connect(lambda **_: keep_claim(settings, own, stopped), weak=False)
         worker_shutting_down.connect(lambda **_: stopped.set(), weak=False)
         draining.follow(settings, sender, own_drain, stopped)
         own_drain.known.wait()

@@ -1,5 +1,6 @@
 """The deployment id of the record, and the mark by which a record that went backwards is recognised."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from pipeline.deployment import Deployment
@@ -69,12 +70,21 @@ def read_dated(session: Session) -> tuple[Deployment, datetime] | None:
 
 def raise_mark(session: Session, mark: int) -> Deployment:
     """The deployment, whose mark is now at least `mark`; Missing if the record has no id."""
+    return _change(session, lambda was: {"mark": max(mark, was.mark)})
+
+
+def note_broker(session: Session, broker: str) -> None:
+    """Keep which prefix in Redis this deployment has claimed; Missing if the record has no id."""
+    _change(session, lambda _: {"broker": broker})
+
+
+def _change(session: Session, changes: Callable[[Deployment], dict[str, object]]) -> Deployment:
     while True:
         data, stat = session.get(paths.DEPLOYMENT)
         was = codec.decode(Deployment, data, paths.DEPLOYMENT)
-        if was.mark >= mark:
+        following = was.model_copy(update=changes(was))
+        if following == was:
             return was
-        following = was.model_copy(update={"mark": mark})
         put = Put(paths.DEPLOYMENT, codec.encode(following), stat.version, Role.SHARED)
         try:
             commit(session, (put,))

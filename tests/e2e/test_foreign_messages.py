@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState
 from tasks.broker import read_queues
+from tasks.broker_claim import claim_key
 from tasks.publisher import configured, publisher
 from tests.e2e.collection import body_of, submit
+from tests.e2e.test_deployment import await_true
 from tests.e2e.test_remote_control import answered
 from tests.servers.http_source import HttpSource
 from tests.servers.redis import Server as RedisServer
@@ -70,6 +73,7 @@ def test_foreign_messages_stop_neither_the_workers_nor_the_sweep(
 
     assert batch_ended(session, bid).status.status is BatchState.COMPLETED
     quiet(session)
+    assert answered(publisher(settings).control)
     assert worker.running
     assert worker.pid == pid
 
@@ -197,3 +201,75 @@ def test_a_key_of_another_type_stops_neither_the_workers_nor_the_sweep(
     assert batch_ended(session, bid).status.status is BatchState.COMPLETED
     quiet(session)
     assert worker.running
+
+
+CLAIMS: dict[str, Callable[[redis.Redis, str], object]] = {
+    "the id of another deployment": lambda client, key: client.set(key, "b" * 32),
+    "an empty text": lambda client, key: client.set(key, ""),
+    "a list": lambda client, key: client.lpush(key, "mine"),
+}
+
+
+@pytest.mark.parametrize("value", CLAIMS)
+def test_the_claim_of_the_prefix_in_redis_neither_ends_a_worker_nor_stops_a_start(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, value: str
+) -> None:
+    """The record says that the prefix is this deployment's."""
+    worker = fleet.worker(concurrency=1)
+    pid, key = worker.pid, claim_key(settings)
+    client = redis.Redis.from_url(settings.broker_url)
+    own = client.get(key)
+
+    def write() -> None:
+        client.delete(key)
+        CLAIMS[value](client, key)
+
+    def is_set_again() -> bool:
+        return client.type(key) == b"string" and client.get(key) == own
+
+    with client:
+        write()
+        await_true(is_set_again, 30, lambda: f"{key} has the id of this deployment")
+        write()
+        fleet.beat()
+        bid = submit(session, settings, source.put("/a.txt", body_of("a")), SubmissionType.FILE)
+        assert batch_ended(session, bid).status.status is BatchState.COMPLETED
+        worker.terminate()
+        worker.stop(30)
+        write()
+        fleet.worker("started-later", concurrency=1)
+    assert worker.pid == pid
+
+
+OWN_KEYS = (
+    *("unacked", "unacked_index", "unacked_mutex", "_kombu.binding_deadlines"),
+    *("_kombu.binding.io", "_kombu.binding.celery.pidbox", "_kombu.binding.reply.celery.pidbox"),
+    *("_kombu.binding_permanent.io", "_kombu.binding_permanent.celery.pidbox"),
+)
+"""Beside the lists of messages."""
+
+
+@pytest.mark.parametrize("moment", ["before the start", "while workers run"])
+def test_keys_of_kombu_with_values_of_others_stop_neither_the_workers_nor_the_sweep(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, moment: str
+) -> None:
+    def write() -> None:
+        with redis.Redis.from_url(settings.broker_url) as client:
+            for name in OWN_KEYS:
+                client.delete(f"{settings.broker_prefix}{name}")
+                client.set(f"{settings.broker_prefix}{name}", "mine")
+
+    if moment == "before the start":
+        write()
+    worker = fleet.worker(concurrency=1)
+    pid = worker.pid
+    if moment == "while workers run":
+        write()
+    fleet.beat()
+    bid = submit(session, settings, source.put("/a.txt", body_of("a")), SubmissionType.FILE)
+
+    assert batch_ended(session, bid).status.status is BatchState.COMPLETED
+    quiet(session)
+    assert answered(publisher(settings).control)
+    assert worker.running
+    assert worker.pid == pid

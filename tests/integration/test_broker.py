@@ -38,6 +38,35 @@ def test_every_waiting_ticket_is_read_in_every_queue_and_priority(settings: Sett
     assert found == {(f"{queue}{p}", p + 1) for queue in celeryconfig.QUEUES for p in range(10)}
 
 
+@pytest.fixture
+def channel(app: Celery) -> Iterator[Any]:
+    with app.connection_for_read() as connection, connection.channel() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("value", ["hello", "[]", "7", "[1, 2]", '["a", "b", "c", "d"]', "[" * 100_000])
+def test_what_waits_for_an_acknowledgement_and_is_no_message_is_removed(
+    settings: Settings, channel: Any, value: str
+) -> None:
+    """kombu gives back what is older than its timeout, between two messages."""
+    prefix = settings.broker_prefix
+    with redis.Redis.from_url(settings.broker_url) as client:
+        client.hset(f"{prefix}unacked", "theirs", value)
+        client.zadd(f"{prefix}unacked_index", {"theirs": 1})
+        channel.qos.restore_visible()
+
+        assert not client.exists(f"{prefix}unacked", f"{prefix}unacked_index")
+
+
+def test_an_entry_that_kombu_did_not_write_hides_no_queue_of_an_exchange(
+    settings: Settings, channel: Any
+) -> None:
+    with redis.Redis.from_url(settings.broker_url) as client:
+        client.sadd(f"{settings.broker_prefix}_kombu.binding.replies", "mine", "key\x06\x16\x06\x16own")
+
+    assert channel.get_table("replies") == [("key", "", "own")]
+
+
 def test_a_ticket_that_a_worker_consumed_is_not_live(settings: Settings, app: Celery) -> None:
     send(app, "io", 3, "jid0000000001")
 

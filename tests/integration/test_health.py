@@ -16,7 +16,7 @@ from pipeline.machine import Queue
 from pipeline.settings import Settings
 from pipeline.states import JobState
 from tasks.beat_leader import OnceLogged
-from tasks.broker_claim import claim_key
+from tasks.broker_claim import claim_key, note_ours
 from tasks.publisher import configured
 from tasks.redis_client import client
 from tests.servers import redis as redis_servers
@@ -90,12 +90,26 @@ def test_a_redis_that_refuses_writes_is_named_with_its_own_words(
     assert "read only replica" in words.paragraph(cause)
 
 
+THEIRS = "b" * 32
+"""The id of another deployment."""
+
+
+def test_a_prefix_that_the_record_claims_is_no_problem_whatever_redis_says(
+    session: Session, settings: Settings
+) -> None:
+    RecordDeployment(session).write_deployment(Deployment(id="a" * 32))
+    note_ours(settings, session)
+    client(settings).set(claim_key(settings), THEIRS)
+
+    assert Reason.BROKER_FOREIGN not in {one.reason for one in overview(session, settings).health.problems}
+
+
 def test_a_prefix_of_another_deployment_is_named_and_its_workers_are_not_counted(
     session: Session, settings: Settings
 ) -> None:
     bid = planting.one_job(session).bid
     RecordDeployment(session).write_deployment(Deployment(id="a" * 32))
-    client(settings).set(claim_key(settings), "theirs")
+    client(settings).set(claim_key(settings), THEIRS)
 
     health = overview(session, settings).health
     cause = why(session, settings, bid)
@@ -103,9 +117,9 @@ def test_a_prefix_of_another_deployment_is_named_and_its_workers_are_not_counted
     (problem,) = [problem for problem in health.problems if problem.stops_all]
     assert problem.reason is Reason.BROKER_FOREIGN
     assert (health.status, {queue.workers for queue in health.queues}) == (Health.STOPPED, {0})
-    assert f"belongs to deployment theirs, not to {'a' * 32}: set ARKLINE_BROKER_PREFIX" in problem.message
+    assert f"belongs to deployment {THEIRS}, not to {'a' * 32}: set ARKLINE_BROKER_PREFIX" in problem.message
     assert [remedy.action for remedy in health.remedies] == [Action.CHANGE_PREFIX]
-    assert "belongs to deployment theirs" in words.text(cause)
+    assert f"belongs to deployment {THEIRS}" in words.text(cause)
     assert "No action is needed" not in words.text(cause)
 
 

@@ -141,7 +141,7 @@ def _read_only(session: Session, settings: Settings) -> None:
 
 def _other_deployment(session: Session, settings: Settings) -> None:
     RecordDeployment(session).write_deployment(Deployment(id="a" * 32))
-    client(settings).set(claim_key(settings), "theirs")
+    client(settings).set(claim_key(settings), "c" * 32)
 
 
 def _nothing(session: Session, _: Settings) -> None:
@@ -207,7 +207,7 @@ TROUBLES: dict[str, tuple[Trouble, tuple[str, ...]]] = {
         _other_deployment,
         (
             "The prefix in Redis is another deployment's",
-            "belongs to deployment theirs",
+            f"belongs to deployment {'c' * 32}",
             "Set ARKLINE_BROKER_PREFIX",
         ),
     ),

@@ -16,7 +16,7 @@ from tests.support.fleet import batch_ended
 from tests.support.operators import ann
 from tests.support.remedy_world import Case, World, adding_to
 from tests.support.waits import OBJECT, RECORD
-from zkstate import batches, codec, host_back_off, jobs, paths, record
+from zkstate import batches, codec, deployment, host_back_off, jobs, paths, record
 from zkstate.hosts import FleetHostLimiter
 
 PROCESSES = 4
@@ -155,11 +155,12 @@ def _prefix_of_another(world: World) -> None:
     worker.terminate()
     worker.stop(20)
     world.fleet.running.remove(worker)
-    client(world.settings).set(claim_key(world.settings), "another-deployment")
+    deployment.note_broker(world.session, "the prefix that it had")
+    client(world.settings).set(claim_key(world.settings), "b" * 32)
     world.fleet.worker("w1", PROCESSES, wait=False)
     bid = world.submit()
     found = world.remedied(bid, Reason.BROKER_FOREIGN)
-    assert "another-deployment" in found.message
+    assert "b" * 32 in found.message
     world.completed(bid)
 
 
