@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from operations.board.values import EVERYTHING, JobSearch
 from operations.verbs import act
@@ -52,24 +51,13 @@ SHOWN = Path(__file__).parent.parent / "support" / "shown_fields.txt"
 """The fields that each surface shows in the walk: if all were absent, nothing would be false."""
 
 
-def plain(settings: Settings) -> KazooClient:
-    client = KazooClient(hosts=f"{settings.zk_hosts}{settings.zk_root}")
-    client.start(timeout=20)
-    return client
-
-
 def compare(
     session: Session, context: WorkerContext, receiver: Receiver, seed: int, length: int, found: Comparison
 ) -> None:
     settings = context.settings
     start = datetime.now(UTC)
     walk = walked(session, context, receiver, seed, length)
-    zk = plain(settings)
-    try:
-        so = Record.read(zk, walk.deleted, Moment(start, datetime.now(UTC)))
-    finally:
-        zk.stop()
-        zk.close()
+    so = Record.now(settings, walk.deleted, Moment(start, datetime.now(UTC)))
     alone = settings.model_copy(
         update={"zk_hosts": "127.0.0.1:1", "broker_url": "redis://127.0.0.1:1/0", "home": settings.home / "a"}
     )
@@ -103,8 +91,9 @@ def compare(
 @pytest.fixture
 def context(settings: Settings, tmp_path: Path, receiver: Receiver) -> Iterator[WorkerContext]:
     settings.working.mkdir(parents=True)
-    given = settings.model_copy(update={"profiles": tmp_path / "profiles"})
-    collection(given, callback_url=receiver.url(), notification=["depositor@x.edu"])
+    given = settings.model_copy(update={"profiles": tmp_path / "profiles", "operator_mail": "ops@x.edu"})
+    rules = {"callback_url": receiver.url(), "notification": ["depositor@x.edu"], "confirmation_mail": True}
+    collection(given, **rules)
     opened = make_context(given)
     opened.session()
     yield opened

@@ -126,7 +126,7 @@ def counts(text: str) -> dict[str, int]:
 
 
 _OF = re.compile(
-    r"(\S+): (?:(\d+) of (\d+) objects? completed(.*?)\.|no objects could .*)( Changes since .*)?"
+    r"(\S+): (?:(\d+) of (\d+) objects? completed(.*?)\.|no objects could .*)(?: Changes since (.*):)?"
 )
 
 
@@ -136,6 +136,7 @@ def headline(text: str) -> dict[str, Any]:
     others = counts((found[4] or "").replace("in progress", "unfinished"))
     return {
         "bid": found[1],
+        "since": found[5],
         "counts": {"total": int(found[3] or 0), "completed": int(found[2] or 0), **others},
     }
 
@@ -186,6 +187,25 @@ def report_text(text: str) -> tuple[dict[str, Any], list[dict[str, str]]]:
                 line[_named(name)] = " ".join(value.split())
             lines.append(line | {"section": title})
     return facts, lines
+
+
+_CONFIRMED = re.compile(
+    r"We received your submission (?P<bid>\S+): (?P<total>[\d,]+) objects? will be created\. .*\. "
+    r"Collection: (?P<collection>\S+) Payload: (?P<payload>.*?)(?: Note: (?P<note>.*))?"
+)
+
+
+def confirmation(text: str) -> dict[str, Any]:
+    """The facts of a confirmation, as text or as the paragraphs of a page."""
+    found = _CONFIRMED.fullmatch(" ".join(text.split()))
+    assert found is not None, text
+    return found.groupdict()
+
+
+def notice(text: str) -> dict[str, str]:
+    """The labelled lines of a notice to the operator."""
+    lines = re.findall(r"^(\w[\w ]*): +(.*)$", text, re.M)
+    return {{"To do": "advice", "Seen by": "hosts"}.get(name, name.lower()): value for name, value in lines}
 
 
 def attached_lines(mail: EmailMessage) -> Iterator[dict[str, Any]]:

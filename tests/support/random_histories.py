@@ -4,6 +4,7 @@ import json
 import random
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from operations.bulk import cancel
@@ -11,21 +12,25 @@ from operations.verbs import act
 from pipeline.attempt import UNATTENDED
 from pipeline.machine import IllegalTransition
 from pipeline.notify.callback import HttpCallback
-from pipeline.outcome import Done
+from pipeline.outcome import Done, ServiceDown
 from pipeline.profiles.profile import Profiles
-from pipeline.records import Job, SubmissionType
+from pipeline.records import Job, SubmissionType, now
+from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, Event, FailureKind, JobState
-from tasks.batch import REPORT
+from tasks.batch import REPORT, SPLIT
+from tasks.outages import begin_outage, notify_operator
 from tasks.run import run
 from tasks.worker_context import WorkerContext
 from tests.servers.receiver import Receiver
 from tests.support import planting
 from tests.support.operators import ann
+from tests.support.record_facts import Moment, Record
 from tests.support.waits import RETRY
-from zkstate import batches, jobs, paths, record
+from zkstate import batches, jobs, outages, paths, record
 from zkstate.job_record import ZooKeeperJobRecord
 from zkstate.jobs import JobMove
+from zkstate.outage import name_of
 from zkstate.session import Session
 
 BATCHES, STEPS = 6, 90
@@ -41,12 +46,17 @@ class Walk:
     deleted: dict[str, dict[str, bytes]] = field(default_factory=dict)
     """JID -> the znodes of the job before an operator deleted it."""
     callbacks: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    began: datetime = field(default_factory=now)
+    updated: str = ""
+    """The batch whose report was sent again."""
+    first_report: Record | None = None
+    """The record as it was when the first report of this batch was sent."""
 
     @property
     def settings(self) -> Settings:
         return self.context.settings
 
-    def submit(self) -> None:
+    def submit(self, jobs: int | None = None) -> None:
         number = len(self.bids)
         submitted = {
             "payload_url": f"http://example.org/lettre%20{number}.txt?v=1",
@@ -60,7 +70,7 @@ class Walk:
         bid, _ = planting.split_batch_of(
             self.session,
             submitted,
-            self.rng.randint(2, 4),
+            jobs or self.rng.randint(2, 4),
             self.settings.working,
             priority=self.rng.choice([3, 5, 15]),
             local_id=(f"local-{number}",),
@@ -173,6 +183,42 @@ class Walk:
             if BATCH.facts[batch.status.status].reports:
                 run(self.context, record.ticket(batch), REPORT)
 
+    def update(self) -> None:
+        """Of four objects three fail; then one of them completes, one is deleted, one is as it was."""
+        self.submit(jobs=4)
+        self.updated = self.bids[-1]
+        completed, resumed, deleted, failed = batches.all_jobs(self.session, self.updated)
+        self.finish(completed)
+        for jid in (resumed, deleted, failed):
+            started = planting.apply_event(self.session, jobs.load(self.session, jid), Event.ACQUIRE)
+            planting.apply_event(self.session, started, Event.FAIL)
+        reporting = batches.finish_if_ended(self.session, self.updated, "test")
+        assert reporting is not None
+        run(self.context, record.ticket(reporting), REPORT)
+        self.first_report = Record.now(self.settings, self.deleted, Moment(self.began, now()))
+        self.finish(resumed)
+        self._delete(jobs.load(self.session, deleted))
+        act(ann(self.session, self.settings), self.updated, Event.UPDATE_REPORT, feeding=False)
+        run(self.context, record.ticket(batches.load(self.session, self.updated)), REPORT)
+
+    def receive(self) -> None:
+        """A worker splits a submission, which is confirmed."""
+        given = planting.submission(
+            payload_url="http://example.org/a%2Bb.txt", note="the last", owner="local:ann"
+        )
+        bid = batches.submit(self.session, given)
+        self.bids.append(bid)
+        run(self.context, record.ticket(batches.load(self.session, bid)), SPLIT)
+
+    def break_down(self) -> None:
+        """The operator is notified of two outages, and of the end of one."""
+        receiver = ServiceDown(Service.CALLBACK, "it does not answer", instance="deposit.example.org")
+        for fault in (receiver, ServiceDown(Service.STORAGE, "a bucket is missing")):
+            begin_outage(self.session, fault)
+            notify_operator(self.context, outages.known(self.session)[name_of(fault)].outage)
+        assert outages.end(self.session, Service.STORAGE)
+        notify_operator(self.context, outages.known(self.session)[Service.STORAGE].outage)
+
 
 def walked(session: Session, context: WorkerContext, receiver: Receiver, seed: int, length: int) -> Walk:
     walk = Walk(random.Random(seed), session, context, receiver)
@@ -187,4 +233,7 @@ def walked(session: Session, context: WorkerContext, receiver: Receiver, seed: i
     with suppress(IllegalTransition):
         cancel(ann(session, context.settings), cancelled)
     walk.report_what_ended()
+    walk.update()
+    walk.receive()
+    walk.break_down()
     return walk

@@ -11,6 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 from kazoo.client import KazooClient
 
+from pipeline.settings import Settings
+
 
 @dataclass
 class Told:
@@ -169,6 +171,12 @@ def line_facts(facts: dict[str, Any]) -> dict[str, Any]:
     return facts | {"message": message if failed else "", "kind": facts["kind"] if failed else None}
 
 
+def outage_facts(zk: KazooClient) -> dict[str, dict[str, Any]]:
+    """The outages by the service, and which one of several."""
+    read = (json.loads(zk.get(f"/outages/{name}")[0]) for name in zk.get_children("/outages"))
+    return {":".join(filter(None, (told["service"], told.get("instance")))): told for told in read}
+
+
 @dataclass(frozen=True)
 class Moment:
     """A moment that no znode keeps: between two that the test knows."""
@@ -193,6 +201,18 @@ class Record:
     histories: dict[str, list[dict[str, Any]]]
     submissions: dict[str, dict[str, Any]]
     reports: dict[str, int]
+    outages: dict[str, dict[str, Any]]
+
+    @classmethod
+    def now(cls, settings: Settings, deleted: Mapping[str, Mapping[str, bytes]], moment: Moment) -> "Record":
+        """As `read`, over a connection of its own."""
+        zk = KazooClient(hosts=f"{settings.zk_hosts}{settings.zk_root}")
+        zk.start(timeout=20)
+        try:
+            return cls.read(zk, deleted, moment)
+        finally:
+            zk.stop()
+            zk.close()
 
     @classmethod
     def read(cls, zk: KazooClient, deleted: Mapping[str, Mapping[str, bytes]], moment: Moment) -> "Record":
@@ -212,6 +232,7 @@ class Record:
             {name: told["history"] for name, told in (of_jobs | of_batches | gone).items()},
             {bid: told["submission"] for bid, told in of_batches.items()},
             {bid: told["status"].get("reports", 0) for bid, told in of_batches.items()},
+            outage_facts(zk),
         )
 
     def of(self, bid: str) -> list[str]:

@@ -6,9 +6,10 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email import message_from_bytes, policy
+from email.message import EmailMessage
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -226,21 +227,34 @@ class Surfaces:
         facts = line_facts(self.so.job(jid))
         return facts | {"local_id": "; ".join(facts["local_id"])}
 
+    def _payload(self, bid: str) -> str:
+        batch = self.so.batches[bid]
+        return f"{batch['name']} ({batch['payload_type'].replace('_', '-')})"
+
     def _document(
-        self, surface: str, read: tuple[dict[str, Any], list[dict[str, str]]], bid: str, **more: Any
+        self,
+        surface: str,
+        read: tuple[dict[str, Any], list[dict[str, str]]],
+        bid: str,
+        wanted: list[str] | None = None,
+        **more: Any,
     ) -> None:
-        """A report for people: its facts to the minute, and each object in the section of its state."""
+        """A report for people: its facts to the minute, and each object in the section of its state.
+
+        `wanted`: the jobs of which it has a line; all of the batch if it is None.
+        """
         facts, lines = read
         batch, so = self.so.batches[bid], self._report_facts(bid) | more
         submitter = f" by {batch['submitter']}" if batch["submitter"] else ""
         so |= {
             "collection": batch["collection"],
             "submitted": f"{minute(batch['submitted_at'])}{submitter}",
-            "payload": f"{batch['name']} ({batch['payload_type'].replace('_', '-')})",
+            "payload": self._payload(bid),
             "sent_at": so["sent_at"] and minute(so["sent_at"]),
         }
         self.found.row(surface, batch["status"], facts, so)
-        assert sorted(line["jid"] for line in lines) == sorted(self.so.members(bid)), (surface, bid)
+        present = self.so.members(bid) if wanted is None else wanted
+        assert sorted(line["jid"] for line in lines) == sorted(present), (surface, bid)
         sections = {"completed": "Completed", "failed": "Failed", "deleted": "Deleted by our staff"}
         for line in lines:
             so = self._line(line["jid"])
@@ -286,38 +300,84 @@ class Surfaces:
         return answer.text
 
     def compare_mails(self) -> None:
-        """Every mail of the walk was sent after the last move: all that it says is so still."""
+        """Every mail but one was sent after the last move: all that it says is so still."""
         files = sorted(self.settings.outbox_folder.glob("*.eml"))
         assert files
         for file in files:
             mail = message_from_bytes(file.read_bytes(), policy=policy.default)
-            bid, _, number = mail["Message-ID"].strip("<>").partition(".report-")
-            began = next(
-                entry["at"] for entry in reversed(self.so.histories[bid]) if entry["state"] == "reporting"
-            )
-            so = self._report_facts(bid)
-            outcome = "OK" if so["status"] == "completed" else "FAIL"
-            given = {
-                "subject": mail["Subject"],
-                "to": mail["To"],
-                "date": parsedate_to_datetime(mail["Date"]),
-                "number": int(number.partition("@")[0]),
-            }
-            told = {
-                "subject": f"Ingest: {outcome} -- Submission Processed: {bid}",
-                "to": "depositor@x.edu",
-                "date": datetime.fromisoformat(began).replace(microsecond=0),
-                "number": so["number"],
-            }
-            self.found.row("mail", self.so.batches[bid]["status"], given, told)
-            page = mail.get_body(("html",))
-            assert page is not None
-            more = {"sent_at": None, "reported_at": minute(began)}
-            self._document("mail as text", documents.report_text(report_text(mail)), bid, **more)
-            self._document("mail as HTML", documents.report_page(page.get_content()), bid, **more)
-            for line in documents.attached_lines(mail):
-                facts = line_facts(self.so.job(line["jid"]))
-                self.found.row("mail, attached", facts["state"], line, facts)
+            name, _, kind = mail["Message-ID"].strip("<>").removesuffix("@arkline").partition(".")
+            if not kind:
+                self._notice(mail)
+            elif kind == "confirmation":
+                self._confirmation(mail, name)
+            else:
+                first = kind == "report-1" and name == self.walk.updated
+                so = self.walk.first_report if first and self.walk.first_report else self.so
+                replace(self, so=so)._report_mail(mail, name, int(kind.removeprefix("report-")))
+
+    def _heads(self, surface: str, mail: EmailMessage, status: str, **told: Any) -> None:
+        """The lines above a mail; its date has no fractions."""
+        date = datetime.fromisoformat(told.pop("date")).replace(microsecond=0)
+        given = {
+            "subject": mail["Subject"],
+            "to": mail["To"],
+            "date": parsedate_to_datetime(mail["Date"]),
+            "answers": mail["In-Reply-To"],
+        }
+        self.found.row(
+            surface, status, given, {"to": "depositor@x.edu", "answers": None, "date": date} | told
+        )
+
+    def _report_mail(self, mail: EmailMessage, bid: str, number: int) -> None:
+        so, status, wanted = self._report_facts(bid), self.so.batches[bid]["status"], self.so.members(bid)
+        updated, before = number > 1, None
+        if updated and (first := self.walk.first_report):
+            before = first.batches[bid]["sent_at"]
+            wanted = [jid for jid in wanted if self.so.job(jid)["state"] != first.job(jid)["state"]]
+        state = "update-reporting" if updated else "reporting"
+        began = next(entry["at"] for entry in reversed(self.so.histories[bid]) if entry["state"] == state)
+        outcome = "OK" if so["status"] == "completed" else "FAIL"
+        action = "Updated" if updated else "Processed"
+        subject = f"Ingest: {outcome} -- Submission {action}: {bid}"
+        answers = f"<{bid}.report-1@arkline>" if updated else None
+        surface = "update mail" if updated else "mail"
+        self._heads(surface, mail, status, subject=subject, date=began, answers=answers)
+        self.found.row(surface, status, {"number": number}, so)
+        since = before and minute(before)
+        more = {"sent_at": before, "since": since, "reported_at": minute(began)}
+        for form, read in (
+            ("text", documents.report_text(report_text(mail))),
+            ("HTML", documents.report_page(page_of(mail))),
+        ):
+            self._document(f"{surface} as {form}", read, bid, wanted, **more)
+        for line in documents.attached_lines(mail):
+            assert line["jid"] in wanted, (surface, line)
+            facts = line_facts(self.so.job(line["jid"]))
+            self.found.row(f"{surface}, attached", facts["state"], line, facts)
+
+    def _confirmation(self, mail: EmailMessage, bid: str) -> None:
+        so = self._report_facts(bid)
+        so |= {
+            "collection": so["profile_name"],
+            "payload": self._payload(bid),
+            "total": str(so["counts"]["total"]),
+        }
+        subject = f"Ingest: OK -- Submission Queued: {bid}"
+        self._heads("confirmation", mail, so["status"], subject=subject, date=so["submitted_at"])
+        paragraphs = documents.Page.read(page_of(mail)).text["p"]
+        for form, text in (("text", report_text(mail)), ("HTML", " ".join(paragraphs))):
+            self.found.row(f"confirmation as {form}", so["status"], documents.confirmation(text), so)
+
+    def _notice(self, mail: EmailMessage) -> None:
+        given = documents.notice(str(mail.get_content()))
+        so = self.so.outages[given["service"]]
+        over = so.get("ended") if "until" in given else None
+        subject = f"arkline: {given['service']} {'works again' if over else 'is out of order'}"
+        facts = {"service": given["service"], "since": second(so["since"]), "message": so["message"]}
+        facts |= {"hosts": ", ".join(so["hosts"]), "until": over and second(over)}
+        date = over or so["since"]
+        self._heads("notice", mail, so["service"], subject=subject, date=date, to="ops@x.edu")
+        self.found.row("notice", so["service"], given, facts)
 
     def _callbacks(self) -> None:
         """Sent when the job was in another state perhaps: names and moments of then."""
@@ -376,3 +436,13 @@ class Surfaces:
 
 def minute(moment: str) -> str:
     return f"{datetime.fromisoformat(moment).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def second(moment: str) -> str:
+    return f"{datetime.fromisoformat(moment).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def page_of(mail: EmailMessage) -> str:
+    page = mail.get_body(("html",))
+    assert page is not None
+    return str(page.get_content())
