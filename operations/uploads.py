@@ -218,12 +218,11 @@ def find_file(
 
 def sole_name(session: Session, settings: Settings, principal: Principal, upload: str) -> str:
     """The name of the only file, complete or not; UsageRefused if the upload has none or several."""
-    whole = view_upload(session, settings, principal, upload)
-    names = {file.name for file in whole.files} | {file.name for file in whole.unfinished}
+    own_upload(session, settings, principal, upload)
+    names = reading.first_names(settings.uploads_folder, upload)
     if len(names) != 1:
-        raise UsageRefused(
-            f"upload {upload} has {len(names)} files: name one of them, as upload:{upload}/NAME"
-        )
+        number = "several files" if names else "no file"
+        raise UsageRefused(f"upload {upload} has {number}: name one of them, as upload:{upload}/NAME")
     return names.pop()
 
 

@@ -14,7 +14,7 @@ from entrypoints.cli import context as opened
 from entrypoints.web.metrics import ArklineCollector, collector
 from entrypoints.web.rate_limit import InProgress, RateLimit, WrongTokens
 from entrypoints.web.request_metrics import RequestMetrics
-from entrypoints.web.slow_work import SlowWork
+from entrypoints.web.slow_work import LONG, SlowWork
 from entrypoints.web.streams import Streams
 from operations.archive import Archive
 from operations.board.board import Board
@@ -35,6 +35,12 @@ from zkstate.session import Session
 
 if TYPE_CHECKING:
     from operations.oidc.login import OidcLogin
+
+FOR_A_PLACE = 10.0
+"""Seconds that a request waits until one of these that take some time has ended."""
+
+A_DAY = 86_400.0
+"""Seconds: the client of a form waits for its answer, and has sent all that it has to send."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,16 @@ class WebContext:
     def fleet_work(self) -> SlowWork:
         """Requests that ask the workers and Redis; a client repeats them, and has several at a time."""
         return SlowWork(threads=8, of_one=4)
+
+    @cached_property
+    def record_work(self) -> SlowWork:
+        """Requests that read all jobs of a batch or all files of an object; programs repeat them."""
+        return SlowWork(threads=8, seconds=LONG, wait=FOR_A_PLACE)
+
+    @cached_property
+    def form_work(self) -> SlowWork:
+        """Forms that have arrived whole: their files, of any size, are copied into uploads."""
+        return SlowWork(threads=8, seconds=A_DAY, wait=A_DAY)
 
     @cached_property
     def provider_work(self) -> SlowWork:

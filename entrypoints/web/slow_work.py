@@ -6,14 +6,17 @@ ordinary requests do only what has a known end.
 
 import asyncio
 import contextvars
+import inspect
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from pydantic import BaseModel
 from starlette.requests import Request
+from starlette.responses import Response
 
 from entrypoints.web.rate_limit import TooMany
 from pipeline.attempt import Attempt, CheckedAttempt
@@ -21,6 +24,7 @@ from pipeline.errors import ArklineError, ErrorKind
 from pipeline.outcome import AttemptOver
 
 T = TypeVar("T")
+Route = Callable[..., Awaitable[Any]]
 
 THREADS = 4
 """Requests of this kind that one process answers at a time."""
@@ -33,6 +37,9 @@ LONG = 300.0
 
 CLIENT_CHECK = 0.5
 """Seconds between two looks whether the client is still there."""
+
+PLACE_CHECK = 0.1
+"""Seconds between two looks for a place."""
 
 
 class AlreadyWorking(TooMany):
@@ -52,12 +59,16 @@ class TookTooLong(ArklineError):
 
 
 class SlowWork:
-    """The work of one process. `of_one`: requests of one caller at a time."""
+    """The work of one process. `of_one`: requests of one caller at a time; `wait`: seconds that a request
+    waits for a place before it is refused, without a thread."""
 
-    def __init__(self, threads: int = THREADS, seconds: float = SECONDS, of_one: int = 1) -> None:
+    def __init__(
+        self, threads: int = THREADS, seconds: float = SECONDS, of_one: int = 1, wait: float = 0.0
+    ) -> None:
         self._threads = threads
         self._seconds = seconds
         self._of_one = of_one
+        self._wait = wait
         self._guard = threading.Lock()
         self._running: dict[str, list[float]] = {}
         """The deadlines of a caller's work, by the monotonic clock."""
@@ -76,8 +87,7 @@ class SlowWork:
         place until it ends.
         """
         within = self._seconds if seconds is None else seconds
-        end = time.monotonic() + within
-        self._enter(caller, end)
+        end = await self._place(request, caller, within)
         over = threading.Event()
         done: Future[T] = Future()
         done.set_running_or_notify_cancel()
@@ -114,13 +124,27 @@ class SlowWork:
         finally:
             over.set()
 
+    async def _place(self, request: Request, caller: str, within: float) -> float:
+        """When the work has to end that has a place now; AlreadyWorking, NoThreadFree."""
+        latest = time.monotonic() + self._wait
+        while True:
+            end = time.monotonic() + within
+            try:
+                self._enter(caller, end)
+            except (AlreadyWorking, NoThreadFree):
+                if time.monotonic() >= latest or await request.is_disconnected():
+                    raise
+                await asyncio.sleep(PLACE_CHECK)
+            else:
+                return end
+
     def _enter(self, caller: str, end: float) -> None:
         with self._guard:
             own = self._running.get(caller, [])
             if len(own) >= self._of_one:
                 raise AlreadyWorking(
                     f"another request of {caller} that takes long has not ended: wait for its answer",
-                    max(1, math.ceil(min(own) - time.monotonic())),
+                    max(1, math.ceil(min(min(own) - time.monotonic(), self._wait or math.inf))),
                 )
             if self.running >= self._threads:
                 raise NoThreadFree(
@@ -133,3 +157,39 @@ class SlowWork:
             self._running[caller].remove(end)
             if not self._running[caller]:
                 del self._running[caller]
+
+
+def slow(pool: str, seconds: float | None = None) -> Callable[[Callable[..., Any]], Route]:
+    """A route whose function runs as slow work, in the pool of this name in the context of the process.
+
+    The function may take the `attempt`. A value that it returns is written there too: how long it is, is not
+    known.
+    """
+
+    def declare(function: Callable[..., Any]) -> Route:
+        declared = inspect.signature(function, eval_str=True)
+        given = [one for one in declared.parameters.values() if one.name != "attempt"]
+        attended = len(given) < len(declared.parameters)
+
+        async def route(**values: Any) -> Any:
+            request, caller = values["request"], values["caller"]
+
+            def perform(attempt: Attempt) -> Any:
+                result = function(**values, attempt=attempt) if attended else function(**values)
+                if isinstance(result, BaseModel) and "response" not in values:
+                    return Response(result.model_dump_json(by_alias=True), media_type="application/json")
+                return result
+
+            work: SlowWork = getattr(request.app.state.context, pool)
+            return await work.run(request, caller.name, perform, route.seconds)  # type: ignore[attr-defined]
+
+        route.__name__, route.__doc__, route.__module__ = (
+            function.__name__,
+            function.__doc__,
+            function.__module__,
+        )
+        route.__signature__ = declared.replace(parameters=given)  # type: ignore[attr-defined]
+        route.pool, route.seconds = pool, seconds  # type: ignore[attr-defined]
+        return route
+
+    return declare

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -77,11 +78,28 @@ def parts(root: Path, upload: str) -> tuple[Declared, ...]:
     return tuple(sorted(records, key=lambda file: file.name))
 
 
+def first_names(root: Path, upload: str) -> set[str]:
+    """The names of its files, complete or not; of many, two."""
+    place, names = layout.folder_of(root, upload), set[str]()
+    whole = (file.name for file in _each(root, place / "files", UploadedFile))
+    begun = (file.name for file in _each(root, place / "parts", Declared))
+    for name in chain(whole, begun):
+        names.add(name)
+        if len(names) > 1:
+            break
+    return names
+
+
 def _all(root: Path, folder: Path, kind: type[R]) -> list[R]:
+    return list(_each(root, folder, kind))
+
+
+def _each(root: Path, folder: Path, kind: type[R]) -> Iterator[R]:
     with faults(root):
         folders = list(folder.iterdir()) if folder.is_dir() else []
-    records = (_read(root, path / layout.DESCRIPTION, kind) for path in folders)
-    return [record for record in records if record is not None]
+    for path in folders:
+        if (record := _read(root, path / layout.DESCRIPTION, kind)) is not None:
+            yield record
 
 
 def locate(root: Path, url: str) -> StoredUpload:

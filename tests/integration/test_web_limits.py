@@ -229,7 +229,7 @@ def test_a_bulk_verb_that_nobody_waits_for_acts_on_nothing_further(
     ids = planting.split_batch(web.context.session, 40)[1]
     operator = web.caller(Role.OPERATOR, name="impatient")
     plan = operator.post("/v1/bulk/hold/dry-run", {"select": {"ids": ids}}).json()
-    monkeypatch.setattr(bulk, "LONG", 0.0)
+    monkeypatch.setattr(bulk.do, "seconds", 0.0)
 
     answer = operator.post("/v1/bulk/hold", {"token": plan["token"]})
 

@@ -16,7 +16,7 @@ from entrypoints.web.pages import acts
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
 from entrypoints.web.pages.notices import Notice, redirect
 from entrypoints.web.pages.whole import whole_of
-from entrypoints.web.slow_work import LONG, AlreadyWorking, NoThreadFree, TookTooLong
+from entrypoints.web.slow_work import LONG, AlreadyWorking, NoThreadFree, TookTooLong, slow
 from operations.board.board import Board
 from operations.board.values import JobSearch, scope_of
 from operations.visibility import check_object_visible
@@ -101,6 +101,7 @@ def _await_shown(board: Board, before: str, target: str) -> None:
 
 
 @router.get("/find")
+@slow("record_work")
 def find(request: Request, caller: PageCaller, q: str = "") -> Response:
     """To the batch, the job or the object of this name; else to a list of jobs."""
     web, text = context_of(request), q.strip()

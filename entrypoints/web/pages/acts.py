@@ -294,8 +294,8 @@ OF_WORKERS = frozenset({"drain", Action.UNDO_DRAIN})
 
 
 def is_long(code: str, target: str) -> bool:
-    """Whether the act concerns all jobs of a batch or a collection."""
-    return target.startswith("bid") or code == Action.RELEASE_COLLECTION
+    """Whether the act concerns all jobs of a batch or a collection, or all files of a job."""
+    return target.startswith("bid") or code in (Action.RELEASE_COLLECTION, Event.DELETE, Action.REPAIR)
 
 
 _WITH_VERSION = frozenset(Event) | {Action.RENEW_PROFILE}

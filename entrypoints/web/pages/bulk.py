@@ -12,9 +12,9 @@ from entrypoints.web.context import context_of
 from entrypoints.web.pages.login import page_router
 from entrypoints.web.pages.spelling import WITH_REASON
 from entrypoints.web.pages.templating import page
-from entrypoints.web.slow_work import LONG
+from entrypoints.web.slow_work import LONG, slow
 from operations.board.values import JobSearch, scope_of
-from operations.bulk_plans import BulkPlan, Receipt, carry_out, make_plan, read_plan
+from operations.bulk_plans import carry_out, make_plan, read_plan
 from operations.visibility import check_jobs_visible
 from pipeline.attempt import Attempt
 from pipeline.errors import UsageRefused
@@ -29,16 +29,13 @@ VERBS = {Event.RESUME, Event.DELETE, Event.FAIL, Event.RELEASE}
 
 
 @router.get("/bulk")
-async def show_preview(
-    request: Request, caller: OperatorCaller, cause: str, verb: str = "resume"
+@slow("slow_work", LONG)
+def show_preview(
+    request: Request, caller: OperatorCaller, attempt: Attempt, cause: str, verb: str = "resume"
 ) -> HTMLResponse:
     web = context_of(request)
-
-    def planned(attempt: Attempt) -> BulkPlan:
-        rows = web.board.jobs(scope_of(caller), JobSearch(cause=cause), MOST).rows
-        return make_plan(web.operator(caller, attempt=attempt), _event(verb), [row.jid for row in rows])
-
-    plan = await web.slow_work.run(request, caller.name, planned, LONG)
+    rows = web.board.jobs(scope_of(caller), JobSearch(cause=cause), MOST).rows
+    plan = make_plan(web.operator(caller, attempt=attempt), _event(verb), [row.jid for row in rows])
     return page(
         request,
         "bulk.html",
@@ -54,9 +51,11 @@ async def show_preview(
 
 
 @router.post("/bulk")
-async def act_on_all(
+@slow("slow_work", LONG)
+def act_on_all(
     request: Request,
     caller: OperatorCaller,
+    attempt: Attempt,
     verb: Annotated[str, Form()],
     token: Annotated[str, Form()],
     reason: Annotated[str, Form()] = "",
@@ -64,13 +63,9 @@ async def act_on_all(
     web = context_of(request)
     if _event(verb) in WITH_REASON and not reason.strip():
         raise UsageRefused(f"{verb} cannot be undone: give a reason, and make the preview again")
-
-    def done(attempt: Attempt) -> Receipt:
-        plan = read_plan(caller, _event(verb), token)
-        check_jobs_visible(web.session, caller, plan.jobs, web.archive)
-        return carry_out(web.operator(caller, reason, attempt), plan)
-
-    receipt = await web.slow_work.run(request, caller.name, done, LONG)
+    plan = read_plan(caller, _event(verb), token)
+    check_jobs_visible(web.session, caller, plan.jobs, web.archive)
+    receipt = carry_out(web.operator(caller, reason, attempt), plan)
     return page(
         request,
         "bulk.html",

@@ -65,7 +65,9 @@ async def submit(request: Request, caller: PageCaller) -> Response:
             given = parts.get("file")
             file = given if isinstance(given, UploadFile) and given.filename else None
             await run_in_threadpool(check_again, request, caller)
-            done = await run_in_threadpool(_deposit, web, caller, fields, file)
+            done = await web.form_work.run(
+                request, caller.name, lambda _: _deposit(web, caller, fields, file)
+            )
     except InvalidToken:
         raise
     except (ArklineError, ValueError) as refused:

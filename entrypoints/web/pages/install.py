@@ -30,7 +30,7 @@ from entrypoints.web.pages.streaming import LivePages
 from entrypoints.web.pages.templating import STATIC
 from entrypoints.web.pages.whole import WholeFleet
 
-_PAGES = (
+PAGES = (
     board,
     lists,
     one_job,
@@ -55,7 +55,7 @@ def install(app: FastAPI, web: WebContext, flower: str = "") -> None:
     app.state.whole = WholeFleet(web)
     _ = web.oidc  # a mistake in its settings ends the start, not the first login
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    for module in _PAGES:
+    for module in PAGES:
         app.include_router(module.router)
 
 

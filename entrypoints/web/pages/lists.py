@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse, Response
 from entrypoints.web.context import context_of
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page
+from entrypoints.web.slow_work import slow
 from operations.board.values import BatchSearch, FailureGroup, JobSearch, scope_of
 from pipeline.errors import UsageRefused
 from pipeline.notify.report import table
@@ -91,6 +92,7 @@ def failures(request: Request, caller: PageCaller) -> HTMLResponse:
 
 
 @router.get("/failures/{cause}.csv")
+@slow("record_work")
 def failure_list(request: Request, caller: PageCaller, cause: str) -> Response:
     board, scope = context_of(request).board, scope_of(caller)
     group = _group(request, caller, cause)

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import Form, Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.streaming import View, streaming
 from entrypoints.web.pages.templating import page, render
+from entrypoints.web.slow_work import slow
 from operations import objects
 from operations.custody_proof import CustodyProof, ProofState
 from operations.visibility import object_as_seen_by, sees_fleet, visible_object
@@ -48,6 +48,7 @@ def search(request: Request, caller: PageCaller, ark: str = "") -> Response:
 
 
 @router.get("/objects/{ark:path}")
+@slow("record_work")
 def one(request: Request, caller: PageCaller, ark: str, version: int | None = None) -> HTMLResponse:
     web = context_of(request)
     inventory, known = _visible(web, caller, ark)
@@ -61,6 +62,7 @@ def one(request: Request, caller: PageCaller, ark: str, version: int | None = No
 
 
 @router.post("/objects/{ark:path}")
+@slow("record_work")
 def prove(
     request: Request, caller: PageCaller, ark: str, version: Annotated[int | None, Form()] = None
 ) -> Response:
@@ -74,7 +76,7 @@ def prove(
 @router.get("/live/objects/{ark:path}")
 async def live_proof(request: Request, caller: PageCaller, ark: str, version: int | None = None) -> Response:
     web = context_of(request)
-    _, known = await run_in_threadpool(_visible, web, caller, ark)
+    _, known = await web.record_work.run(request, caller.name, lambda _: _visible(web, caller, ark))
 
     def part() -> str:
         return render("object_live.html", **_values(web, known, version))

@@ -16,6 +16,7 @@ from entrypoints.web.pages.holders import holders
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
 from entrypoints.web.pages.templating import page
 from entrypoints.web.pages.whole import WholeFleet, whole_of
+from entrypoints.web.slow_work import slow
 from operations.allowed_verbs import allowed_verbs
 from operations.archive import load_batch
 from operations.batch_view import BatchView, batch_view
@@ -46,6 +47,7 @@ class DrawnJob:
 
 
 @router.get("/batches/{bid}")
+@slow("record_work")
 def batch(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
     web = context_of(request)
     require_sight(web, caller, bid)
@@ -53,6 +55,7 @@ def batch(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
 
 
 @router.get("/batches/{bid}/report")
+@slow("record_work")
 def batch_report(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
     web = context_of(request)
     require_sight(web, caller, bid)
@@ -69,6 +72,7 @@ def batch_report(request: Request, caller: PageCaller, bid: str) -> HTMLResponse
 
 
 @router.get("/batches/{bid}/report.csv")
+@slow("record_work")
 def batch_report_csv(request: Request, caller: PageCaller, bid: str) -> Response:
     web = context_of(request)
     require_sight(web, caller, bid)

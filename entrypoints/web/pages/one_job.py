@@ -14,6 +14,7 @@ from entrypoints.web.pages.holders import holders
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
 from entrypoints.web.pages.templating import page
 from entrypoints.web.pages.whole import WholeFleet, whole_of
+from entrypoints.web.slow_work import slow
 from operations.job_view import job_view, timeline
 from pipeline.http.urls import redact_url
 from pipeline.principal import Principal
@@ -24,6 +25,7 @@ router = page_router()
 
 
 @router.get("/jobs/{jid}")
+@slow("record_work")
 def job(request: Request, caller: PageCaller, jid: str) -> HTMLResponse:
     web = context_of(request)
     require_sight(web, caller, jid)

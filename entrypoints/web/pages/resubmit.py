@@ -15,6 +15,7 @@ from entrypoints.web.forms import read_form
 from entrypoints.web.pages.login import PageCaller, page_router, require_sight
 from entrypoints.web.pages.notices import Notice, redirect
 from entrypoints.web.pages.templating import page
+from entrypoints.web.slow_work import slow
 from operations import resubmission, uploads
 from operations.archive import load_batch
 from operations.resubmission import Corrections, FailedObject, Preview
@@ -32,6 +33,7 @@ EDITED = 50
 
 
 @router.get("/batches/{bid}/again")
+@slow("record_work")
 def form(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
     web = context_of(request)
     _require(web, caller, bid)
@@ -42,19 +44,25 @@ def form(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
 async def preview(request: Request, caller: PageCaller, bid: str) -> Response:
     """What would be deposited; the corrected files are kept in an upload until then."""
     web = context_of(request)
-    await run_in_threadpool(_require, web, caller, bid)
+    await web.record_work.run(request, caller.name, lambda _: _require(web, caller, bid))
     try:
         async with read_form(request, caller, max_files=EDITED, max_fields=3 * EDITED) as fields:
             await run_in_threadpool(check_again, request, caller)
-            prepared = await run_in_threadpool(_prepare, web, caller, bid, fields)
+            prepared = await web.form_work.run(
+                request, caller.name, lambda _: _prepare(web, caller, bid, fields)
+            )
     except InvalidToken:
         raise
     except (ArklineError, ValueError) as refused:
-        return await run_in_threadpool(_form, request, web, caller, bid, str(refused))
+        problem = str(refused)
+        return await web.record_work.run(
+            request, caller.name, lambda _: _form(request, web, caller, bid, problem)
+        )
     return page(request, "again_preview.html", caller=caller, preview=prepared)
 
 
 @router.post("/batches/{bid}/again/deposit")
+@slow("record_work")
 def deposit(
     request: Request,
     caller: PageCaller,

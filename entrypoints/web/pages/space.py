@@ -11,6 +11,7 @@ from markupsafe import Markup
 from entrypoints.web.context import context_of
 from entrypoints.web.pages.login import OperationsCaller, page_router
 from entrypoints.web.pages.templating import page, render
+from entrypoints.web.slow_work import slow
 from operations.overview import Space
 from operations.working_storage import space_view
 
@@ -59,6 +60,7 @@ def picture(space: Space) -> Markup:
 
 
 @router.get("/space")
+@slow("record_work")
 def space(request: Request, caller: OperationsCaller) -> HTMLResponse:
     web = context_of(request)
     view = space_view(web.session, web.settings, web.board.usual())

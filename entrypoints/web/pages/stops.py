@@ -14,6 +14,7 @@ from entrypoints.web.pages.board import banner_of
 from entrypoints.web.pages.login import OperationsCaller, PageCaller, page_router
 from entrypoints.web.pages.templating import page
 from entrypoints.web.pages.whole import whole_of
+from entrypoints.web.slow_work import slow
 from operations import holds
 from operations.board.values import Stop, scope_of
 from operations.visibility import sees_fleet
@@ -51,6 +52,7 @@ class WorkerRow:
 
 
 @router.get("/stops")
+@slow("record_work")
 def stops(request: Request, caller: PageCaller) -> HTMLResponse:
     web, scope = context_of(request), scope_of(caller)
     board = web.board

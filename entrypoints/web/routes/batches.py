@@ -10,6 +10,7 @@ from entrypoints.web.context import context_of
 from entrypoints.web.etags import respond
 from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, linked
 from entrypoints.web.parameters import Bid
+from entrypoints.web.slow_work import slow
 from operations import batch_view, holds, reports
 from operations import why as explanations
 from operations.batch_view import BatchView
@@ -17,7 +18,6 @@ from operations.board.values import JobPage, JobSearch, scope_of
 from operations.facts import Explanation
 from operations.holds import BatchHistory
 from operations.visibility import as_seen_by, visible_batch
-from pipeline.attempt import Attempt
 from pipeline.notify.report import html, table
 from pipeline.notify.report.compose import BatchReport
 
@@ -31,6 +31,7 @@ class ReportForm(StrEnum):
 
 
 @router.get("", summary="One batch", response_model=BatchView, responses={304: {"description": "Unchanged."}})
+@slow("record_work")
 def show_batch(request: Request, caller: Caller, bid: Bid) -> Response:
     context = context_of(request)
     visible_batch(context.session, caller, bid, context.archive)
@@ -55,15 +56,12 @@ def jobs_of_batch(
 
 
 @router.get("/why", summary="Why the batch is where it is")
-async def why_batch(request: Request, caller: Caller, bid: Bid) -> Explanation:
+@slow("fleet_work")
+def why_batch(request: Request, caller: Caller, bid: Bid) -> Explanation:
     context = context_of(request)
-
-    def explain(_: Attempt) -> Explanation:
-        visible_batch(context.session, caller, bid, context.archive)
-        facts = explanations.why(context.session, context.settings, bid, context.archive)
-        return as_seen_by(caller, facts)
-
-    return await context.fleet_work.run(request, caller.name, explain)
+    visible_batch(context.session, caller, bid, context.archive)
+    facts = explanations.why(context.session, context.settings, bid, context.archive)
+    return as_seen_by(caller, facts)
 
 
 @router.get("/history", summary="The moves of the batch, and who renewed its profile")
@@ -80,6 +78,7 @@ def history(request: Request, caller: Caller, bid: Bid) -> BatchHistory:
     response_model=BatchReport,
     responses={200: {"content": {"text/html": {}, "text/csv": {}}}},
 )
+@slow("record_work")
 def report(
     request: Request,
     caller: Caller,

@@ -10,7 +10,7 @@ from entrypoints.web.authentication import OperatorCaller
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.parameters import REASON_LIMIT
 from entrypoints.web.routes.verbs import JOB_EVENTS, WITH_REASON
-from entrypoints.web.slow_work import LONG
+from entrypoints.web.slow_work import LONG, slow
 from operations.board.values import JobSearch, scope_of
 from operations.bulk_plans import (
     JOBS_OF_A_PLAN,
@@ -53,34 +53,36 @@ class PlanToken(Record):
 
 
 @router.post("/{verb}/dry-run", summary="What the verb would do to the selected jobs")
-async def plan(
-    request: Request, caller: OperatorCaller, verb: Verb, body: Annotated[PlanRequest, Body()]
+@slow("slow_work", LONG)
+def plan(
+    request: Request,
+    caller: OperatorCaller,
+    verb: Verb,
+    body: Annotated[PlanRequest, Body()],
+    attempt: Attempt,
 ) -> BulkPlan:
     """The token carries it out, within a quarter of an hour."""
     context = context_of(request)
-
-    def planned(attempt: Attempt) -> BulkPlan:
-        names = _selected(context, caller, body.select, attempt)
-        return make_plan(context.operator(caller, attempt=attempt), Event(verb.value), names)
-
-    return await context.slow_work.run(request, caller.name, planned, LONG)
+    names = _selected(context, caller, body.select, attempt)
+    return make_plan(context.operator(caller, attempt=attempt), Event(verb.value), names)
 
 
 @router.post("/{verb}", summary="Do exactly what the dry run showed")
-async def do(
-    request: Request, caller: OperatorCaller, verb: Verb, body: Annotated[PlanToken, Body()]
+@slow("slow_work", LONG)
+def do(
+    request: Request,
+    caller: OperatorCaller,
+    verb: Verb,
+    body: Annotated[PlanToken, Body()],
+    attempt: Attempt,
 ) -> Receipt:
     """Jobs that moved after the dry run are not touched; the receipt names them."""
     context, event = context_of(request), Event(verb.value)
     if event in WITH_REASON and not body.reason:
         raise UsageRefused(f"{event} cannot be undone: give a reason")
-
-    def done(attempt: Attempt) -> Receipt:
-        planned = read_plan(caller, event, body.token)
-        check_jobs_visible(context.session, caller, planned.jobs, context.archive)
-        return carry_out(context.operator(caller, body.reason, attempt), planned)
-
-    return await context.slow_work.run(request, caller.name, done, LONG)
+    planned = read_plan(caller, event, body.token)
+    check_jobs_visible(context.session, caller, planned.jobs, context.archive)
+    return carry_out(context.operator(caller, body.reason, attempt), planned)
 
 
 def _selected(context: WebContext, caller: Principal, selection: Selection, attempt: Attempt) -> list[str]:

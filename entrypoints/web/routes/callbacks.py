@@ -6,10 +6,10 @@ from entrypoints.web.authentication import Caller, OperatorCaller
 from entrypoints.web.context import context_of
 from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, linked
 from entrypoints.web.parameters import NO_REASON, Collection, Given, Jid
+from entrypoints.web.slow_work import slow
 from operations import callbacks
 from operations.callbacks import CallbackAnswer, OwedPage
 from operations.visibility import visible_job
-from pipeline.attempt import Attempt
 from zkstate.errors import Missing
 
 router = APIRouter(prefix="/v1", tags=["callbacks"])
@@ -25,32 +25,24 @@ def list_callbacks(
 
 
 @router.post("/callbacks/{jid}/deliver", summary="Deliver the callback of the job now")
-async def deliver(
-    request: Request, caller: OperatorCaller, jid: Jid, body: Given = NO_REASON
-) -> CallbackAnswer:
+@slow("slow_work")
+def deliver(request: Request, caller: OperatorCaller, jid: Jid, body: Given = NO_REASON) -> CallbackAnswer:
     """One request to the receiver, whose answer is in `message`.
 
     Also of a job whose callback was delivered or given up; not of a job that left ZooKeeper.
     """
     context = context_of(request)
-
-    def perform(_: Attempt) -> CallbackAnswer:
-        visible_job(context.session, caller, jid, context.archive)
-        return callbacks.deliver(context.operator(caller, body.reason), context.profiles, jid)
-
-    return await context.slow_work.run(request, caller.name, perform)
+    visible_job(context.session, caller, jid, context.archive)
+    return callbacks.deliver(context.operator(caller, body.reason), context.profiles, jid)
 
 
 @router.post("/collections/{name}/test-callback", summary="Send a test callback to the collection's receiver")
-async def send_test(request: Request, caller: OperatorCaller, name: Collection) -> CallbackAnswer:
+@slow("slow_work")
+def send_test(request: Request, caller: OperatorCaller, name: Collection) -> CallbackAnswer:
     """Signed as every callback is; its `jobStatus` is `TEST`. The receiver's answer is in `message`."""
     context = context_of(request)
-
-    def perform(_: Attempt) -> CallbackAnswer:
-        operator = context.operator(caller)
-        operator.require(f"send a test callback of {name}", name)
-        if name not in context.profiles.names():
-            raise Missing(f"there is no collection {name}")
-        return callbacks.send_test(operator, context.profiles, name)
-
-    return await context.slow_work.run(request, caller.name, perform)
+    operator = context.operator(caller)
+    operator.require(f"send a test callback of {name}", name)
+    if name not in context.profiles.names():
+        raise Missing(f"there is no collection {name}")
+    return callbacks.send_test(operator, context.profiles, name)

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Request
 from entrypoints.web.authentication import Caller, OperatorCaller
 from entrypoints.web.context import context_of
 from entrypoints.web.parameters import Collection
-from entrypoints.web.slow_work import LONG
+from entrypoints.web.slow_work import LONG, slow
 from operations import holds, working_storage
 from operations import overview as whole
 from operations import workers as fleet_workers
@@ -28,24 +28,23 @@ class Hosts(Record):
 
 
 @router.get("/queue", summary="The health of the fleet, the queue, and what stops it")
-async def queue(request: Request, caller: Caller) -> Overview:
+@slow("fleet_work")
+def queue(request: Request, caller: Caller) -> Overview:
     require_fleet(caller, "see the queue")
     context = context_of(request)
-    return await context.fleet_work.run(
-        request, caller.name, lambda _: whole.overview(context.session, context.settings)
-    )
+    return whole.overview(context.session, context.settings)
 
 
 @router.get("/workers", summary="The workers that answer, with their queues, and those that were drained")
-async def workers(request: Request, caller: Caller) -> Workers:
+@slow("slow_work")
+def workers(request: Request, caller: Caller) -> Workers:
     require_fleet(caller, "see the workers")
     context = context_of(request)
-    return await context.slow_work.run(
-        request, caller.name, lambda _: fleet_workers.listed(context.session, context.settings)
-    )
+    return fleet_workers.listed(context.session, context.settings)
 
 
 @router.get("/space", summary="Working storage, and the jobs that reserve it")
+@slow("record_work")
 def space(request: Request, caller: Caller) -> SpaceView:
     require_fleet(caller, "see working storage")
     context = context_of(request)
@@ -59,13 +58,12 @@ def hosts(request: Request, caller: Caller) -> Hosts:
 
 
 @router.get("/audit", summary="Check that the record agrees with itself, storage and inventory")
-async def run_audit(request: Request, caller: OperatorCaller) -> AuditView:
+@slow("slow_work", LONG)
+def run_audit(request: Request, caller: OperatorCaller) -> AuditView:
     """Reads every node of the record, and so takes its time."""
     require_fleet(caller, "audit the record")
     context = context_of(request)
-    return await context.slow_work.run(
-        request, caller.name, lambda _: audit(context.session, context.settings), LONG
-    )
+    return audit(context.session, context.settings)
 
 
 @router.get("/actions", summary="Who paused the queue, drained workers, cleaned up")

@@ -13,7 +13,7 @@ from entrypoints.web.context import context_of
 from entrypoints.web.etags import respond
 from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_number, linked
 from entrypoints.web.parameters import Jid
-from entrypoints.web.slow_work import LONG
+from entrypoints.web.slow_work import LONG, slow
 from operations import job_files, job_view, live
 from operations import why as explanations
 from operations.facts import Explanation
@@ -46,16 +46,13 @@ def show_job(request: Request, caller: Caller, jid: Jid) -> Response:
 
 
 @router.get("/why", summary="Why the job is where it is")
-async def why_job(request: Request, caller: Caller, jid: Jid) -> Explanation:
+@slow("fleet_work")
+def why_job(request: Request, caller: Caller, jid: Jid) -> Explanation:
     """Facts with stable codes: what it waits for, since when, whether it moves by itself, what helps."""
     context = context_of(request)
-
-    def explain(_: Attempt) -> Explanation:
-        visible_job(context.session, caller, jid, context.archive)
-        facts = explanations.why(context.session, context.settings, jid, context.archive)
-        return as_seen_by(caller, facts)
-
-    return await context.fleet_work.run(request, caller.name, explain)
+    visible_job(context.session, caller, jid, context.archive)
+    facts = explanations.why(context.session, context.settings, jid, context.archive)
+    return as_seen_by(caller, facts)
 
 
 @router.get("/timeline", summary="Every step of the job, and how long it took")
@@ -91,26 +88,22 @@ def files(
 
 
 @router.get("/premis", summary="All files and events of the job's object as PREMIS 3", response_class=Xml)
-async def premis(request: Request, caller: Caller, jid: Jid) -> Xml:
+@slow("slow_work", LONG)
+def premis(request: Request, caller: Caller, jid: Jid, attempt: Attempt) -> Xml:
     """The document that `arkline object ARK --premis FILE` writes; its parts are read from storage."""
     context = context_of(request)
-
-    def copied(attempt: Attempt) -> IO[bytes]:
-        visible_job(context.session, caller, jid, context.archive)
-        known = job_files.object_of_job(context.archive(), jid)
-        check_object_visible(context.session, caller, known, context.archive)
-        with ExitStack() as unless_complete:
-            copy = unless_complete.enter_context(SpooledTemporaryFile(max_size=IN_MEMORY))
-            for piece in job_files.premis(context.inventory(), known, context.storage(), caller):
-                attempt.check()
-                copy.write(piece)
-            copy.seek(0)
-            unless_complete.pop_all()
-        return copy
-
-    document = await context.slow_work.run(request, caller.name, copied, LONG)
+    visible_job(context.session, caller, jid, context.archive)
+    known = job_files.object_of_job(context.archive(), jid)
+    check_object_visible(context.session, caller, known, context.archive)
+    with ExitStack() as unless_complete:
+        copy = unless_complete.enter_context(SpooledTemporaryFile(max_size=IN_MEMORY))
+        for piece in job_files.premis(context.inventory(), known, context.storage(), caller):
+            attempt.check()
+            copy.write(piece)
+        copy.seek(0)
+        unless_complete.pop_all()
     name = f'attachment; filename="{jid}-premis.xml"'
-    return Xml(_pieces(document), headers={"Content-Disposition": name})
+    return Xml(_pieces(copy), headers={"Content-Disposition": name})
 
 
 def _pieces(document: IO[bytes]) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ from pydantic import Field
 from entrypoints.web.authentication import Caller, OperatorCaller
 from entrypoints.web.context import context_of
 from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Given, Jid
-from entrypoints.web.slow_work import LONG
+from entrypoints.web.slow_work import LONG, slow
 from operations import fixity, working_storage
 from operations.fixity import FixityReport
 from operations.operator import VerbResult
@@ -34,37 +34,35 @@ class CleanUpRequest(Record):
 
 
 @router.post("/jobs/{jid}/repair", summary="Replace znodes of the job that cannot be read, and end it")
+@slow("record_work")
 def repair_job(request: Request, caller: OperatorCaller, jid: Jid, body: Given = NO_REASON) -> VerbResult:
     """For operators of all collections, as the collection may be unreadable. 422 if nothing is damaged."""
     return repair(context_of(request).operator(caller, body.reason), jid)
 
 
 @router.post("/batches/{bid}/repair", summary="Replace znodes of the batch that cannot be read")
+@slow("record_work")
 def repair_batch(request: Request, caller: OperatorCaller, bid: Bid, body: Given = NO_REASON) -> VerbResult:
     """For operators of all collections. Damaged jobs of the batch are repaired one by one, or by `cancel`."""
     return repair(context_of(request).operator(caller, body.reason), bid)
 
 
 @router.post("/space/clean-up", summary="Archive old batches, and remove folders that no job needs")
-async def clean_up(
+@slow("slow_work", LONG)
+def clean_up(
     request: Request,
     caller: OperatorCaller,
+    attempt: Attempt,
     body: Annotated[CleanUpRequest, Body()] = CleanUpRequest(reason="", older_than=None, dry_run=True),  # noqa: B008 - frozen
 ) -> CleanUp:
     """A dry run unless `dry_run` is false. 422 if working storage is not on the server of the API."""
-    context = context_of(request)
-
-    def perform(attempt: Attempt) -> CleanUp:
-        operator = context.operator(caller, body.reason, attempt)
-        return working_storage.clean_up(operator, older_than=body.older_than, dry_run=body.dry_run)
-
-    return await context.slow_work.run(request, caller.name, perform, LONG)
+    operator = context_of(request).operator(caller, body.reason, attempt)
+    return working_storage.clean_up(operator, older_than=body.older_than, dry_run=body.dry_run)
 
 
 @router.get("/fixity", summary="What was read again, what is overdue, and all damage in storage")
-async def fixity_report(request: Request, caller: Caller) -> FixityReport:
+@slow("slow_work")
+def fixity_report(request: Request, caller: Caller) -> FixityReport:
     require_fleet(caller, "see the fixity of all collections")
     context = context_of(request)
-    return await context.slow_work.run(
-        request, caller.name, lambda _: fixity.fixity_report(context.inventory(), context.settings)
-    )
+    return fixity.fixity_report(context.inventory(), context.settings)

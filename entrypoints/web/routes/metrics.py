@@ -5,8 +5,8 @@ from fastapi import APIRouter, Request, Response
 from entrypoints.web import metrics as prometheus
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
+from entrypoints.web.slow_work import slow
 from operations.visibility import require_fleet
-from pipeline.attempt import Attempt
 
 router = APIRouter(tags=["fleet"])
 
@@ -21,12 +21,9 @@ class Exposition(Response):
     response_class=Exposition,
     responses={200: {"content": {prometheus.CONTENT_TYPE: {"schema": {"type": "string"}}}}},
 )
-async def metrics(request: Request, caller: Caller) -> Response:
+@slow("fleet_work")
+def metrics(request: Request, caller: Caller) -> Response:
     """For those who see every collection; not for depositors."""
     require_fleet(caller, "read the metrics")
     context = context_of(request)
-
-    def expose(_: Attempt) -> bytes:
-        return prometheus.exposition(context.metrics) + context.requests.exposition()
-
-    return Exposition(await context.fleet_work.run(request, caller.name, expose))
+    return Exposition(prometheus.exposition(context.metrics) + context.requests.exposition())

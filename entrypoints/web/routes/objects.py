@@ -9,6 +9,7 @@ from pydantic import Field
 
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
+from entrypoints.web.slow_work import slow
 from operations import objects
 from operations.custody_proof import CustodyProof
 from operations.visibility import object_as_seen_by, visible_object
@@ -42,6 +43,7 @@ class ObjectRecord(Record):
     status_code=202,
     summary="Prove the custody of a version: read every byte",
 )
+@slow("record_work")
 def start_proof(
     request: Request,
     response: Response,
@@ -61,6 +63,7 @@ def start_proof(
 
 
 @router.get("/{ark:path}/proofs/{proof}", summary="The progress of a proof, and its result")
+@slow("record_work")
 def show_proof(request: Request, caller: Caller, ark: Ark, proof: ProofId) -> CustodyProof:
     """`custody.agrees` of a proof that is done says whether every file is as it was deposited."""
     _, known = _visible(request, caller, ark)
@@ -68,6 +71,7 @@ def show_proof(request: Request, caller: Caller, ark: Ark, proof: ProofId) -> Cu
 
 
 @router.get("/{ark:path}", summary="One object: versions, files, custody, events")
+@slow("record_work")
 def show_object(request: Request, caller: Caller, ark: Ark, version: Version = None) -> ObjectRecord:
     """A proof (`/proofs`) also reads every byte from storage."""
     inventory, known = _visible(request, caller, ark)

@@ -154,7 +154,9 @@ async def post(
                 tuple(part.strip() for part in given if isinstance(part, str) and part.strip()),
             )
             await run_in_threadpool(check_again, request, caller)
-            done = await run_in_threadpool(_submit, context, form, verb, caller)
+            done = await context.form_work.run(
+                request, caller.name, lambda _: _submit(context, form, verb, caller)
+            )
         return _answer("bat", "batchState", _batch(done, form, now()), answered, 200)
     except ArklineError as error:
         return _refusal(error, answered)

@@ -13,6 +13,7 @@ from entrypoints.web import digests
 from entrypoints.web.authentication import DepositorCaller
 from entrypoints.web.context import context_of
 from entrypoints.web.receiving import check_body, content_length, receive
+from entrypoints.web.slow_work import slow
 from operations import uploads
 from operations.uploads import Unfinished, UploadView
 from pipeline.errors import UsageRefused
@@ -118,6 +119,7 @@ async def put_file(
 
 
 @router.get("/{upload}", summary="An upload and its files")
+@slow("record_work")
 def show(request: Request, caller: DepositorCaller, upload: UploadId) -> UploadView:
     context = context_of(request)
     return uploads.view_upload(context.session, context.settings, caller, upload)
@@ -168,6 +170,7 @@ async def append(  # noqa: PLR0913 - the parts of a request
 
 
 @router.delete("/{upload}", status_code=204, summary="Remove an upload of which no batch was made")
+@slow("record_work")
 def remove(request: Request, caller: DepositorCaller, upload: UploadId) -> None:
     context = context_of(request)
     uploads.remove_upload(context.session, context.settings, caller, upload)

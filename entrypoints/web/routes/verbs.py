@@ -14,13 +14,13 @@ from entrypoints.web.authentication import OperatorCaller
 from entrypoints.web.context import context_of
 from entrypoints.web.etags import expected_version
 from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Collection, Given, Jid, RequiredReason
-from entrypoints.web.slow_work import LONG
+from entrypoints.web.slow_work import LONG, slow
 from operations import bulk, holds, profile_renewal
 from operations import workers as fleet_workers
 from operations.allowed_verbs import check_seen
 from operations.bulk import Outcome
 from operations.holds import HoldResult
-from operations.operator import Operator, VerbResult
+from operations.operator import VerbResult
 from operations.profile_renewal import ProfileRenewal
 from operations.verbs import act
 from operations.visibility import check_visible, visible_batch
@@ -78,12 +78,13 @@ def _raise(  # noqa: PLR0913 - the conditions of one verb
     return act(context.operator(caller, reason, attempt), name, event, version=version, to=to)
 
 
-def _on_job(event: Event) -> Callable[..., VerbResult]:
+def _on_job(event: Event) -> Callable[..., VerbResult | Awaitable[VerbResult]]:
     def verb(
         request: Request, caller: OperatorCaller, jid: Jid, version: Version, body: Given = NO_REASON
     ) -> VerbResult:
         return _raise(request, caller, jid, event, reason=body.reason, version=version)
 
+    @slow("record_work")  # a deletion removes the job's folder, which may have very many files
     def verb_with_reason(
         request: Request, caller: OperatorCaller, jid: Jid, version: Version, body: Required
     ) -> VerbResult:
@@ -92,25 +93,28 @@ def _on_job(event: Event) -> Callable[..., VerbResult]:
     return verb_with_reason if event in WITH_REASON else verb
 
 
-async def _raise_on_batch(
-    request: Request, caller: Principal, bid: str, event: Event, reason: str, version: int | None
-) -> VerbResult:
-    def perform(attempt: Attempt) -> VerbResult:
-        return _raise(request, caller, bid, event, reason=reason, version=version, attempt=attempt)
-
-    return await context_of(request).slow_work.run(request, caller.name, perform, LONG)
-
-
 def _on_batch(event: Event) -> Callable[..., Awaitable[VerbResult]]:
-    async def verb(
-        request: Request, caller: OperatorCaller, bid: Bid, version: Version, body: Given = NO_REASON
+    @slow("slow_work", LONG)
+    def verb(
+        request: Request,
+        caller: OperatorCaller,
+        bid: Bid,
+        version: Version,
+        attempt: Attempt,
+        body: Given = NO_REASON,
     ) -> VerbResult:
-        return await _raise_on_batch(request, caller, bid, event, body.reason, version)
+        return _raise(request, caller, bid, event, reason=body.reason, version=version, attempt=attempt)
 
-    async def verb_with_reason(
-        request: Request, caller: OperatorCaller, bid: Bid, version: Version, body: Required
+    @slow("slow_work", LONG)
+    def verb_with_reason(
+        request: Request,
+        caller: OperatorCaller,
+        bid: Bid,
+        version: Version,
+        body: Required,
+        attempt: Attempt,
     ) -> VerbResult:
-        return await _raise_on_batch(request, caller, bid, event, body.reason, version)
+        return _raise(request, caller, bid, event, reason=body.reason, version=version, attempt=attempt)
 
     return verb_with_reason if event in WITH_REASON else verb
 
@@ -147,24 +151,6 @@ for _event in BATCH_EVENTS:
     )
 
 
-async def _on_all_jobs(
-    request: Request,
-    caller: Principal,
-    bid: str,
-    version: int | None,
-    reason: str,
-    perform: Callable[[Operator], Outcome],
-) -> Outcome:
-    """What `perform` returns, as slow work on the batch in the version that the caller saw."""
-    context = context_of(request)
-
-    def work(attempt: Attempt) -> Outcome:
-        _seen_batch(request, caller, bid, version)
-        return perform(context.operator(caller, reason, attempt))
-
-    return await context.slow_work.run(request, caller.name, work, LONG)
-
-
 def _seen_batch(request: Request, caller: Principal, bid: str, version: int | None) -> None:
     """Moved unless the batch has the version that the caller saw."""
     context = context_of(request)
@@ -175,45 +161,54 @@ def _seen_batch(request: Request, caller: Principal, bid: str, version: int | No
 
 
 @router.post("/batches/{bid}/cancel", summary="Stop the batch: its split, its jobs, its report")
-async def cancel(
-    request: Request, caller: OperatorCaller, bid: Bid, version: Version, body: Required
-) -> Outcome:
-    """Jobs that have not ended fail, held ones are deleted; the report follows."""
-    return await _on_all_jobs(
-        request, caller, bid, version, body.reason, lambda operator: bulk.cancel(operator, bid)
-    )
-
-
-@router.post("/batches/{bid}/resume", summary="Resume the failed jobs of the batch")
-async def resume_batch(
+@slow("slow_work", LONG)
+def cancel(
     request: Request,
     caller: OperatorCaller,
     bid: Bid,
     version: Version,
+    body: Required,
+    attempt: Attempt,
+) -> Outcome:
+    """Jobs that have not ended fail, held ones are deleted; the report follows."""
+    _seen_batch(request, caller, bid, version)
+    return bulk.cancel(context_of(request).operator(caller, body.reason, attempt), bid)
+
+
+@router.post("/batches/{bid}/resume", summary="Resume the failed jobs of the batch")
+@slow("slow_work", LONG)
+def resume_batch(
+    request: Request,
+    caller: OperatorCaller,
+    bid: Bid,
+    version: Version,
+    attempt: Attempt,
     body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
 ) -> Outcome:
-
-    def perform(operator: Operator) -> Outcome:
-        return bulk.resume_batch(operator, bid, version=version, to=body.to)
-
-    return await _on_all_jobs(request, caller, bid, version, body.reason, perform)
+    _seen_batch(request, caller, bid, version)
+    operator = context_of(request).operator(caller, body.reason, attempt)
+    return bulk.resume_batch(operator, bid, version=version, to=body.to)
 
 
 @router.post("/batches/{bid}/{verb}/dry-run", summary="What the verb would do to the batch")
-async def dry_run_of_batch(
-    request: Request, caller: OperatorCaller, bid: Bid, verb: BatchVerb, version: Version
+@slow("slow_work", LONG)
+def dry_run_of_batch(
+    request: Request,
+    caller: OperatorCaller,
+    bid: Bid,
+    verb: BatchVerb,
+    version: Version,
+    attempt: Attempt,
 ) -> Outcome:
     """Nothing is changed; what would be refused is refused."""
-
-    def perform(operator: Operator) -> Outcome:
-        if verb.value == CANCEL:
-            return bulk.cancel(operator, bid, dry_run=True)
-        event = Event(verb.value)
-        if event is Event.RESUME:
-            return bulk.resume_batch(operator, bid, version=version, dry_run=True)
-        return bulk.act_on_one(operator, event, bid, version=version, dry_run=True)
-
-    return await _on_all_jobs(request, caller, bid, version, "", perform)
+    _seen_batch(request, caller, bid, version)
+    operator = context_of(request).operator(caller, attempt=attempt)
+    if verb.value == CANCEL:
+        return bulk.cancel(operator, bid, dry_run=True)
+    event = Event(verb.value)
+    if event is Event.RESUME:
+        return bulk.resume_batch(operator, bid, version=version, dry_run=True)
+    return bulk.act_on_one(operator, event, bid, version=version, dry_run=True)
 
 
 @router.post("/batches/{bid}/renew-profile", summary="Use the changed profile for the rest of the batch")
@@ -244,37 +239,23 @@ def hold_collection(
 
 
 @router.post("/collections/{name}/release", summary="End the hold, and release what it held")
-async def release_collection(
-    request: Request, caller: OperatorCaller, name: Collection, body: Given = NO_REASON
+@slow("slow_work", LONG)
+def release_collection(
+    request: Request, caller: OperatorCaller, name: Collection, attempt: Attempt, body: Given = NO_REASON
 ) -> HoldResult:
     context = context_of(request)
     caller.require(caller.role, f"release collection {name}", name)
-
-    def perform(attempt: Attempt) -> HoldResult:
-        context.profiles.get(name)
-        return holds.release_collection(context.operator(caller, body.reason, attempt), name)
-
-    return await context.slow_work.run(request, caller.name, perform, LONG)
+    context.profiles.get(name)
+    return holds.release_collection(context.operator(caller, body.reason, attempt), name)
 
 
 @router.post("/workers/{worker}/drain", summary="Have a worker take no further jobs, also after a restart")
-async def drain(
-    request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON
-) -> Drained:
-    return await _drained(request, caller, worker, body.reason, undo=False)
+@slow("slow_work")
+def drain(request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON) -> Drained:
+    return fleet_workers.drain(context_of(request).operator(caller, body.reason), worker)
 
 
 @router.post("/workers/{worker}/undrain", summary="Let a worker take jobs again")
-async def undrain(
-    request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON
-) -> Drained:
-    return await _drained(request, caller, worker, body.reason, undo=True)
-
-
-async def _drained(request: Request, caller: Principal, worker: str, reason: str, *, undo: bool) -> Drained:
-    context = context_of(request)
-    return await context.slow_work.run(
-        request,
-        caller.name,
-        lambda _: fleet_workers.drain(context.operator(caller, reason), worker, undo=undo),
-    )
+@slow("slow_work")
+def undrain(request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON) -> Drained:
+    return fleet_workers.drain(context_of(request).operator(caller, body.reason), worker, undo=True)
