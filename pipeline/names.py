@@ -128,6 +128,11 @@ def safe_name(name: str, within: str = "", *, stored: bool = False) -> str:
     return name
 
 
+def without_unwritable(text: str) -> str:
+    """Without the characters that no name may have; spaces and joiners of any script stay."""
+    return _INVISIBLE.sub("", "".join(c for c in text if _unwritable(c) is None))
+
+
 def composed_otherwise(name: str, names: Iterable[str]) -> str:
     """The one of `names` that differs only in how its letters are composed; empty if none does."""
     same = unicodedata.normalize("NFC", name)

@@ -11,7 +11,7 @@ from pipeline.containers.tar import BLOCK, TAR, TAR_BZ2, TAR_GZ
 from pipeline.containers.zip import Zip
 from pipeline.names import CONTAINER_SUFFIXES
 from pipeline.outcome import content
-from pipeline.web_pages import EXAMINED, SIGN_IN, is_web_page
+from pipeline.web_pages import EXAMINED, HTML, SIGN_IN, is_web_page
 
 FORMATS: tuple[Format, ...] = (TAR, TAR_GZ, TAR_BZ2, Zip())
 """In the order in which they are tried; the content decides, not the name."""
@@ -31,7 +31,7 @@ def entries(archive: Archive) -> AbstractContextManager[Iterator[Entry]]:
     for known in FORMATS:
         if known.recognizes(archive, head[:BLOCK]):
             return known.entries(archive)
-    if is_web_page(head):
+    if is_web_page(head, HTML):  # no archive begins as markup
         raise content(
             f"{archive.title} is a web page, not an archive: {SIGN_IN}; give the address that downloads the "
             "archive itself, without a login"

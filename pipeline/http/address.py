@@ -16,7 +16,7 @@ from pipeline.http.interruptible import Exchange
 from pipeline.http.networks import Networks
 from pipeline.http.refusals import SourceRefused
 from pipeline.http.response import Response
-from pipeline.http.urls import as_sent, check_url, place_of, redact_url
+from pipeline.http.urls import as_sent, check_url, place_of, redact_url, url_problem
 from pipeline.names import quote_name
 from pipeline.outcome import content
 from pipeline.profiles.sources import EVERYWHERE, Sources
@@ -146,11 +146,14 @@ def redirection(response: Response) -> str:
     location = response.headers["location"]
     try:
         # http.client read headers as latin-1: these are the bytes that were sent, whatever their encoding
-        return _joined(response.url, as_sent(location.encode("latin-1")).partition("#")[0])
+        url = _joined(response.url, as_sent(location.encode("latin-1")).partition("#")[0])
     except ValueError as error:
         raise content(
             f"{redact_url(response.url)} redirects to {quote_name(location)}, which is not a URL"
         ) from error
+    if problem := url_problem(url):
+        raise content(f"{redact_url(response.url)} redirects to {problem}")
+    return url
 
 
 def _joined(asked: str, location: str) -> str:

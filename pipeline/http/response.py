@@ -62,7 +62,10 @@ class Headers(Mapping[str, str]):
         self._values: dict[str, str] = {}
         for name, value in pairs:
             key = name.lower()
-            self._values[key] = f"{self._values[key]}, {value}" if key in self._values else value
+            if key not in self._values:
+                self._values[key] = value
+            elif key != "location" or self._values[key] != value:  # some servers repeat it
+                self._values[key] = f"{self._values[key]}, {value}"
 
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()]

@@ -41,11 +41,10 @@ _EXAMPLE_NAMES = {
     ManifestProfile.CONTAINER_BATCH: "harbour.zip",
     ManifestProfile.FILE_BATCH: "harbour.jpg",
 }
-_HINT = re.compile(r"sep=([,;\t|])[ \t]*(?:\r\n|\r|\n|$)", re.IGNORECASE)
-"""A first line that names the delimiter to Excel."""
+_HINT = re.compile(r'"?sep *= *([,;\t|]|\\t)"?[,;\t| ]*(?:\r\n|\r|\n|$)', re.IGNORECASE)
+"""A first line that names the delimiter to Excel; other programs quote it, or add empty cells."""
 
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
-_LINE_END = re.compile(r"\r\n|\r|\n")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -113,12 +112,11 @@ def _rows(
     if findings.errors:
         return
     for line, cells in records:
-        if any(cells):
-            yield _row(profile, columns, line, cells, address, findings)
+        yield _row(profile, columns, line, cells, address, findings)
 
 
 def _records(data: bytes, findings: Findings) -> Iterator[tuple[int, list[str]]]:
-    """The records: their first line, and their cells."""
+    """The records with text: their first line, and their cells."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -126,7 +124,7 @@ def _records(data: bytes, findings: Findings) -> Iterator[tuple[int, list[str]]]
         findings.error(line, "the table is not UTF-8; save it as 'CSV UTF-8'")
         return
     hint = _HINT.match(text)
-    delimiter = hint[1] if hint else _delimiter(text)
+    delimiter = hint[1].replace("\\t", "\t") if hint else _delimiter(text)
     csv.field_size_limit(CELL_LIMIT)
     table = io.StringIO(text[hint.end() :] if hint else text, newline="")
     reader = csv.reader(table, delimiter=delimiter, strict=True)
@@ -134,16 +132,21 @@ def _records(data: bytes, findings: Findings) -> Iterator[tuple[int, list[str]]]
     start = before + 1
     try:
         for record in reader:
-            yield start, [cell.strip() for cell in record]
+            if any(cells := [cell.strip() for cell in record]):
+                yield start, cells
             start = before + reader.line_num + 1
     except csv.Error as error:
         findings.error(start, f"the table cannot be read after this line: {error}; check the quotation marks")
 
 
 def _delimiter(text: str) -> str:
-    """The delimiter that the header row has most of, outside quotes; the row may go over several lines."""
-    unquoted = _QUOTED.sub("", text)
-    head = _LINE_END.split(unquoted, maxsplit=1)[0]
+    """The delimiter that the header row has most of, outside quotes; the row may go over several lines.
+
+    Rows without text may stand before it.
+    """
+    unquoted = _QUOTED.sub("x", text)
+    lines = io.StringIO(unquoted, newline=None)
+    head = next((line for line in lines if line.strip(",; \t\n")), "")
     return max(DELIMITERS, key=head.count)
 
 

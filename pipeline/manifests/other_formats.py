@@ -1,6 +1,6 @@
 """Recognises what depositors give as a manifest and what is none."""
 
-from pipeline.web_pages import EXAMINED, SIGN_IN, is_web_page
+from pipeline.web_pages import EXAMINED, HTML, SIGN_IN, is_web_page
 
 _SIGNATURES = {
     b"PK\x03\x04": "a ZIP archive",
@@ -24,7 +24,7 @@ def problem_of(data: bytes) -> str | None:
     if kind := _archive_or_file(head):
         how = "with the type container" if "archive" in kind else "with the type file"
         return f"this is {kind}, not a manifest: submit it {how}"
-    if is_web_page(head):
+    if is_web_page(head, HTML):  # no manifest begins as markup
         return (
             "this is a web page, not a manifest: give the address that downloads the manifest itself; "
             f"{SIGN_IN}"

@@ -6,6 +6,8 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from email.errors import HeaderParseError
+from email.header import decode_header, make_header
 from http import HTTPStatus
 from http.client import HTTPException, IncompleteRead, LineTooLong
 from urllib.parse import unquote, urlsplit
@@ -18,7 +20,7 @@ from pipeline.http.address import ContentSession
 from pipeline.http.response import IS_TLS, LARGEST_BODY, NotUnderstood, Response
 from pipeline.http.retry import is_transient, retry_after
 from pipeline.http.urls import place_of, redact_url
-from pipeline.names import PRODUCER, UnsafeName, quote_name, safe_name
+from pipeline.names import PRODUCER, UnsafeName, quote_name, safe_name, without_unwritable
 from pipeline.outcome import NoAnswer, ServiceDown, StepFailed, content, transient
 from pipeline.states import FailureKind
 
@@ -30,7 +32,8 @@ _CODINGS = frozenset(
 )
 """The content codings of IANA's registry. Some servers name a charset there, or `none`, `binary`."""
 
-_PARAMETER = re.compile(r""";\s*([!#$%&'*+.^_`|~\w-]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;"]*)""", re.ASCII)
+_PARAMETER = re.compile(r""";\s*([!#$%&'*+.^_`|~\w-]+)\s*=\s*("(?:[^"\\]|\\.)*"?|[^;"]*)""", re.ASCII)
+_CHARSETS = {"utf-8", "utf8", "iso-8859-1", "windows-1252"}
 _TLS_ONLY = re.compile(rb"plain HTTP|HTTP request to an HTTPS|requires TLS", re.IGNORECASE)
 
 PIECE = 1 << 18
@@ -148,32 +151,36 @@ def offered_name(response: Response) -> str:
     }
     for name in (_extended(stated.get("filename*", "")), _quoted(stated.get("filename", ""))):
         last = re.split(r"[/\\]", name)[-1]
-        cleaned = "".join(sign for sign in last if sign.isprintable()).strip()
         with suppress(UnsafeName):
-            return safe_name(cleaned, PRODUCER)
+            return safe_name(without_unwritable(last).strip(), PRODUCER)
     return ""
 
 
 def _extended(value: str) -> str:
     """The text of a value with its charset (RFC 8187); '' if it is none, or its charset is not known."""
     charset, _, text = value.strip('"').partition("'")
-    if charset.lower() not in ("utf-8", "iso-8859-1"):
+    if charset.lower() not in _CHARSETS:
         return ""
+    language, quote, name = text.partition("'")
     try:
-        return unquote(text.partition("'")[2], charset, "strict")
+        return unquote(name if quote else language, charset, "strict")
     except UnicodeDecodeError:
         return ""
 
 
 def _quoted(value: str) -> str:
-    """The text of a token or a quoted string: UTF-8, as most servers send it, else latin-1."""
+    """The text of a token or a quoted string: UTF-8, as most servers send it, else latin-1.
+
+    Words as in mail (RFC 2047) are decoded, as by browsers.
+    """
     text = value.strip()
     if text.startswith('"'):
         text = re.sub(r'\\(["\\])', r"\1", text.strip('"'))
-    try:
-        return text.encode("latin-1").decode("utf-8")
-    except UnicodeError:
-        return text
+    with suppress(UnicodeError):
+        text = text.encode("latin-1").decode("utf-8")
+    with suppress(HeaderParseError, LookupError, UnicodeError):
+        text = str(make_header(decode_header(text))) if text.startswith("=?") else text
+    return text
 
 
 def _says_tls(response: Response) -> bool:
@@ -192,7 +199,10 @@ def coding_of(response: Response) -> str:
 
 def refuse_encoded(response: Response, url: str) -> None:
     """Raise a content failure if the body has a content coding and is no file that is compressed itself."""
-    if (coding := coding_of(response)) and not urlsplit(url).path.lower().endswith(COMPRESSED):
+    if not (coding := coding_of(response)):
+        return
+    names = (urlsplit(url).path, urlsplit(response.url).path, offered_name(response))
+    if not any(name.lower().endswith(COMPRESSED) for name in names):
         raise encoded(url, coding)
 
 

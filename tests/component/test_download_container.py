@@ -58,8 +58,19 @@ def test_the_content_of_a_container_tells_its_format_whatever_its_name(
     assert_downloaded(job, FILES)
 
 
-def test_a_web_page_in_the_place_of_a_container_is_named(settings: Settings, source: HttpSource) -> None:
-    job = job_of(settings, source.put("/a.zip", b"<!doctype html><title>Sign in</title>"))
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<!doctype html><title>Sign in</title>",
+        b"<script>location = '/login'</script>",
+        b"<?xml version='1.0'?>\n<Error><Code>AccessDenied</Code></Error>",
+        "\ufeff<html>".encode("utf-16-le"),
+    ],
+)
+def test_a_web_page_in_the_place_of_a_container_is_named(
+    page: bytes, settings: Settings, source: HttpSource
+) -> None:
+    job = job_of(settings, source.put("/a.zip", page))
 
     with pytest.raises(StepFailed, match="is a web page, not an archive: a page for signing in") as failure:
         downloaded(job, settings)

@@ -93,6 +93,7 @@ PAGE = b"<!DOCTYPE html><title>Sign in</title>"
         (b"\xef\xbb\xbf <!-- x --> <HTML>", "", "a.tif", True),
         (b'<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml">', "", "a.tif", True),
         (b"<div>Sign in</div>", "text/html; charset=utf-8", "a.tif", True),
+        ("\ufeff<html>".encode("utf-16-be"), "text/html", "a.tif", True),
         (PAGE, "text/html", "a.html", False),
         (b"II*\x00", "text/html", "a.tif", False),
         (b"<?xml version='1.0'?><mets/>", "text/xml", "a.xml", False),

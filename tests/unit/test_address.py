@@ -233,7 +233,9 @@ def test_a_redirect_to_an_address_that_is_not_allowed_is_refused(source: HttpSou
 def test_a_redirect_to_another_scheme_is_refused(source: HttpSource) -> None:
     url = source.put("/here", redirect="file:///etc/passwd")
 
-    with pytest.raises(StepFailed, match="http and https only"):
+    with pytest.raises(
+        StepFailed, match=re.escape(f"{url} redirects to 'file:///etc/passwd': content is fetched by http")
+    ):
         fetch(url, "127.0.0.0/8")
 
 

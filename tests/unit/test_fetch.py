@@ -180,6 +180,17 @@ def test_a_word_that_names_no_coding_is_no_coding(
         ('attachment; filename=".."', ""),
         ('attachment; filename="a/"', ""),
         (f"attachment; filename={'a' * 256}", ""),
+        ('attachment; filename="a.zip', "a.zip"),
+        ("attachment; filename*=utf8''caf%C3%A9.zip", "caf\u00e9.zip"),
+        ("attachment; filename*=UTF-8'caf%C3%A9.zip", "caf\u00e9.zip"),
+        ("attachment; filename*=windows-1252''%80.zip", "\u20ac.zip"),
+        ("attachment; filename*=UTF-8''1.00%E2%80%AFPM.png", "1.00\u202fPM.png"),
+        ("attachment; filename*=UTF-8''%E6%9D%B1%E3%80%80%E4%BA%AC.pdf", "\u6771\u3000\u4eac.pdf"),
+        ("attachment; filename*=UTF-8''%D9%85%E2%80%8C%D8%AE.pdf", "\u0645\u200c\u062e.pdf"),
+        ("attachment; filename*=UTF-8''a%E2%80%AEb.pdf", "ab.pdf"),
+        ('attachment; filename="=?UTF-8?B?Y2Fmw6kucGRm?="', "caf\u00e9.pdf"),
+        ('attachment; filename="=?utf-8?Q?caf=C3=A9.pdf?="', "caf\u00e9.pdf"),
+        ('attachment; filename="=?no-charset?Q?a?="', "=?no-charset?Q?a?="),
         ("attachment", ""),
         ("", ""),
     ],
@@ -190,12 +201,23 @@ def test_the_name_of_content_disposition_is_read_and_cleaned(stated: str, name: 
     assert offered_name(response) == name
 
 
+NAMED_TGZ = ("Content-Disposition", "attachment; filename=a.tgz")
+
+
+@pytest.mark.parametrize(
+    ("path", "redirected", "headers"),
+    [("/a.tar.gz", "", ()), ("/4711", "", (NAMED_TGZ,)), ("/a.tar.gz", "/4711", ())],
+)
 def test_a_file_that_is_packed_in_itself_is_kept_as_it_is(
-    fetcher: HttpFetcher, source: HttpSource, a_download: DownloadFactory
+    path: str,
+    redirected: str,
+    headers: tuple[tuple[str, str], ...],
+    fetcher: HttpFetcher,
+    source: HttpSource,
+    a_download: DownloadFactory,
 ) -> None:
-    fetcher.download(
-        a_download(source.put("/a.tar.gz", BODY, headers=(("Content-Encoding", "x-gzip"),))), UNATTENDED
-    )
+    url = source.put(path, BODY, headers=(("Content-Encoding", "x-gzip"), *headers))
+    fetcher.download(a_download(source.put(redirected, redirect=url) if redirected else url), UNATTENDED)
 
     assert_downloaded(a_download)
 

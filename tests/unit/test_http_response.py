@@ -258,6 +258,10 @@ def test_headers_have_names_in_any_case_and_may_continue_or_be_repeated() -> Non
     assert headers.get("X-B", "none") == "none"
 
 
+def test_a_location_that_is_repeated_is_one() -> None:
+    assert Headers([("Location", "/x"), ("location", "/x")])["Location"] == "/x"
+
+
 def test_headers_are_read_as_latin_1() -> None:
     assert Headers([("A", "\u00e9")])["a"] == "\u00e9"
     answered = Answered(OK + b"X-A: \xe9\xa0 \r\n\r\n")

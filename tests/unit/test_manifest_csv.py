@@ -55,6 +55,32 @@ def test_the_hint_of_excel_names_the_delimiter_and_is_no_row(delimiter: str) -> 
     assert [error.partition(":")[0] for error in broken] == ["line 3"]
 
 
+@pytest.mark.parametrize("hint", ['"sep=;"', "sep=;;;;", "sep = ;", "\ufeffSEP=;", '\ufeff"sep=;";;'])
+def test_the_hint_is_read_as_other_programs_save_it(hint: str) -> None:
+    table = f"{hint}\r\nfileUrl;fileName\r\n{URL};a.jpg\r\n"
+
+    (row,) = parse(convert(table.encode(), OBJECT).manifest or b"", "made").rows
+
+    assert row.name == "a.jpg"
+
+
+def test_a_hint_may_write_a_tab_as_an_escape() -> None:
+    assert convert(f"sep=\\t\nfileUrl\tfileName\n{URL}\ta.jpg\n".encode(), OBJECT).rows == 1
+
+
+@pytest.mark.parametrize("before", ["\r\n", ";;\r\n;;\r\n", "  \n", "sep=;\r\n\r\n"])
+def test_rows_without_text_may_stand_before_the_header_row(before: str) -> None:
+    table = f"{before}fileUrl;fileName\r\n{URL};a.jpg\r\n"
+
+    (row,) = parse(convert(table.encode(), OBJECT).manifest or b"", "made").rows
+
+    assert row.name == "a.jpg"
+    line = before.count("\n") + 2
+    assert [error.partition(":")[0] for error in errors(table.replace(URL, "ftp://x.edu/b"))] == [
+        f"line {line}"
+    ]
+
+
 @pytest.mark.parametrize(
     "title", ["Title, subtitle, part, volume", "Title,\nsubtitle, part", 'A ""b"", c, d, e']
 )

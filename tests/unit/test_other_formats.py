@@ -33,10 +33,22 @@ def a_tar() -> bytes:
         (b"\xff\xd8\xff\xe0", "this is a JPEG image, not a manifest: submit it with the type file"),
         (b"\n<!DOCTYPE html><html>", "this is a web page, not a manifest: give the address that"),
         (b"<!-- sign in -->\n<HTML lang=en>", "this is a web page, not a manifest"),
+        (b"<script>location = '/login'</script>", "this is a web page, not a manifest"),
         (b"\xef\xbb\xbfURL,MD5,Title\r\nhttps://x.edu/a.jpg,,\r\n", "this is a table, not a manifest"),
         (b"URL;Titel\nhttps://x.edu/a.jpg;Jazz\n", "this is a table, not a manifest: convert it"),
     ],
-    ids=["zip", "tar", "gzip", "pdf", "jpeg", "page", "page with a comment", "commas", "semicolons"],
+    ids=[
+        "zip",
+        "tar",
+        "gzip",
+        "pdf",
+        "jpeg",
+        "page",
+        "page with a comment",
+        "script",
+        "commas",
+        "semicolons",
+    ],
 )
 def test_what_is_no_manifest_is_named_with_the_way_to_submit_it(data: bytes, told: str) -> None:
     (problem,) = check(data, ManifestProfile.BATCH)
