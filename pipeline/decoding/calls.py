@@ -27,6 +27,10 @@ second for so many bytes, and 10 MB."""
 _DESCRIBING = (embargo.NAME, metadata.ERC, metadata.DUBLIN_CORE, metadata.DATACITE)
 
 
+PASSES = 16
+"""Times that a file of a deposit is read at most: a bag lists it once for each digest, in two files."""
+
+
 @dataclass(frozen=True)
 class Statements:
     """What the files of a deposit say about the deposit."""
@@ -61,6 +65,7 @@ def unpack(  # noqa: PLR0913 - the facts of one container
         "unpack",
         subject,
         arguments,
+        most=(limits.bytes, limits.entries),
         file_bytes=limits.bytes,
         admit=admit,
         writes=str(target.parent),
@@ -112,7 +117,8 @@ def read_statements(
     arguments = {"producer": str(producer), "container": container, "deletes": deletes}
     body = json.dumps([(file.path, file.size, file.sha512) for file in files]).encode()
     subject = "the lists and descriptions in the deposit"
-    request = Request("statements", subject, arguments, body, reads=(str(producer),))
+    most = (PASSES * sum(file.size for file in files), PASSES * len(files))
+    request = Request("statements", subject, arguments, body, most, reads=(str(producer),))
     return _collected(decoder, request, attempt)
 
 

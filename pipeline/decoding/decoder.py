@@ -16,11 +16,12 @@ import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 from pipeline.attempt import POLL_INTERVAL, Attempt
-from pipeline.decoding import call_filter, messages
+from pipeline.decoding import messages
 from pipeline.decoding.limits import Limits
 from pipeline.decoding.server import HEADER
 from pipeline.outcome import StepFailed, content, system, transient
@@ -52,6 +53,8 @@ class Request:
     """What is decoded, for messages."""
     arguments: Mapping[str, Any]
     body: bytes = b""
+    most: tuple[int, int] = (0, 0)
+    """The bytes and the files that may be read or written; processor time is given for no more."""
     file_bytes: int = 0
     """Bytes of a file that may be written."""
     admit: Callable[[int], int] | None = None
@@ -77,7 +80,8 @@ class Decoder:
         limits = Limits(
             given.decoding_memory,
             given.decoding_seconds,
-            request.file_bytes,
+            most=request.most,
+            file_bytes=request.file_bytes,
             asks=request.admit is not None,
             writes=request.writes,
             reads=request.reads,
@@ -124,8 +128,6 @@ def _start() -> subprocess.Popen[bytes]:
     """In a session of its own, so that the server and its child are killed together, and with nothing that
     belongs to the worker: neither its environment nor its open files.
     """
-    if not call_filter.is_available():
-        _log.warning("decoding without a filter of system calls: not on this machine, see docs/security.md")
     path = [_ROOT, *(str(Path(entry).absolute()) for entry in sys.path if entry)]
     return subprocess.Popen(  # noqa: S603 - this interpreter, with a constant program
         [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, json.dumps(path)],
@@ -135,6 +137,16 @@ def _start() -> subprocess.Popen[bytes]:
         env={},
         cwd="/",
         start_new_session=True,
+    )
+
+
+@cache
+def _warn_of(*missing: str) -> None:
+    """Once in each worker process."""
+    _log.warning(
+        "content is decoded without %s: this kernel gives none; what a decoder may do then is in "
+        "docs/security.md; use Linux 5.13 or later, and a container runtime that allows it",
+        " and without ".join(missing),
     )
 
 
@@ -204,6 +216,8 @@ def _exchange(
                 yield values[0]
             elif kind == messages.ADMIT and request.admit is not None:
                 channel.answer(request.admit(values[0]))
+            elif kind == messages.OPEN:
+                _warn_of(*values)
             elif kind == messages.ENDED:
                 return _Ended(last[0], last[1:], values[0])
             elif kind != messages.ALIVE:

@@ -7,6 +7,7 @@ import ctypes
 import os
 import resource
 import signal
+import struct
 import sys
 import sysconfig
 from contextlib import suppress
@@ -33,6 +34,14 @@ _LIBRARY = (
 )
 """Python's own modules, ours, and shared libraries: a module may be loaded when it is first needed."""
 
+HARD = 5
+"""Seconds of processor time from the signal that ends a decoder, which it may ignore, to its certain end."""
+
+_CAPABILITIES = struct.pack("=Ii", 0x20080522, 0)
+"""struct __user_cap_header_struct: version 3, this process."""
+_CAP_SYS_RESOURCE = 1 << 24
+"""To raise hard limits, which root has."""
+
 _PR_SET_PDEATHSIG = 1
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
@@ -44,6 +53,8 @@ class Limits:
     """Bytes of address space."""
     seconds: int
     """Processor time before the first byte, and without progress."""
+    most: tuple[int, int] = (0, 0)
+    """The bytes and the files that the request may take at most, whatever progress the process reports."""
     file_bytes: int = 0
     """Bytes of one file that is written."""
     asks: bool = False
@@ -54,7 +65,8 @@ class Limits:
     """The files and folders of the deposit that may be read."""
 
 
-def apply(limits: Limits) -> None:
+def apply(limits: Limits) -> tuple[str, ...]:
+    """The protections that the kernel has not given."""
     if sys.platform == "linux":
         _die_with_server()
         _leave_network()
@@ -63,9 +75,14 @@ def apply(limits: Limits) -> None:
     _set(resource.RLIMIT_NOFILE, OPEN_FILES)
     _set(resource.RLIMIT_FSIZE, limits.file_bytes)
     _set(resource.RLIMIT_NPROC, 0)
-    write_filter.restrict_files(limits.writes, (*limits.reads, *_LIBRARY, *_installed()))
-    call_filter.restrict_calls()
+    _set(resource.RLIMIT_CPU, _seconds(limits, *limits.most) + HARD)
+    if sys.platform == "linux":
+        _keep_hard_limits()
+    files = write_filter.restrict_files(limits.writes, (*limits.reads, *_LIBRARY, *_installed()))
+    calls = call_filter.restrict_calls()
     allow(limits, Progress())
+    given = {"rules for files (Landlock)": files, "a filter of system calls (seccomp)": calls}
+    return tuple(name for name, has in given.items() if not has)
 
 
 def _installed() -> list[str]:
@@ -75,15 +92,28 @@ def _installed() -> list[str]:
 
 def allow(limits: Limits, done: Progress) -> None:
     """Processor time for the work that is done; the kernel ends the process after it."""
-    seconds = limits.seconds + done.bytes // BYTES_PER_SECOND + done.files // FILES_PER_SECOND
+    most = _seconds(limits, *limits.most)
     with suppress(OSError, ValueError):
         _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, hard))
+        resource.setrlimit(resource.RLIMIT_CPU, (min(_seconds(limits, done.bytes, done.files), most), hard))
+
+
+def _seconds(limits: Limits, size: int, files: int) -> int:
+    return limits.seconds + size // BYTES_PER_SECOND + files // FILES_PER_SECOND
 
 
 def _set(limit: int, value: int) -> None:
     with suppress(OSError, ValueError):
         resource.setrlimit(limit, (value, value))
+
+
+def _keep_hard_limits() -> None:
+    """No process of root raises its hard limits either, from now on."""
+    libc, data = ctypes.CDLL(None), ctypes.create_string_buffer(24)
+    if libc.capget(_CAPABILITIES, data) == 0:
+        words = list(struct.unpack("=6I", data.raw))  # effective, permitted, inheritable; their upper halves
+        words[:3] = [word & ~_CAP_SYS_RESOURCE for word in words[:3]]
+        libc.capset(_CAPABILITIES, struct.pack("=6I", *words))
 
 
 def _leave_network() -> None:

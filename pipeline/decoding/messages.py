@@ -10,6 +10,8 @@ from pipeline.states import FailureKind
 from pipeline.waits import WaitKind
 
 ITEM, ALIVE, DONE, MEMORY, ENDED = "item", "alive", "done", "memory", "ended"
+OPEN = "open"
+"""The protections that the kernel has not given to this process."""
 ADMIT = "admit"
 """A question: may so many bytes be written? The worker answers with the bytes that may be."""
 

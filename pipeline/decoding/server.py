@@ -116,7 +116,8 @@ def _decode(data: bytes, body_size: int) -> None:
     limit = limits.Limits(**request["limits"])
     results = _Results(limit)
     try:
-        limits.apply(limit)
+        if missing := limits.apply(limit):
+            results.add(messages.line(messages.OPEN, *missing))
         body = _read(body_size)
         all_read = True
         decoded = FUNCTIONS[request["function"]](request["arguments"], body, results)

@@ -17,7 +17,7 @@ import pytest
 
 from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt
 from pipeline.containers.unpack import Limits
-from pipeline.decoding import call_filter, calls, write_filter
+from pipeline.decoding import call_filter, calls, limits, write_filter
 from pipeline.decoding import decoder as decoder_module
 from pipeline.decoding.decoder import Decoder, Request
 from pipeline.decoding.messages import DecoderBroken
@@ -132,6 +132,15 @@ def calls(given, body, attempt):
         except OSError as error:
             yield name, os.strerror(error.errno)
 
+def raised(given, body, attempt):
+    for name in ("RLIMIT_AS", "RLIMIT_CPU", "RLIMIT_FSIZE", "RLIMIT_NOFILE"):
+        hard = resource.getrlimit(getattr(resource, name))[1]
+        try:
+            resource.setrlimit(getattr(resource, name), (hard + 1, hard + 1))
+            yield name, "raised"
+        except (OSError, ValueError):
+            yield name, hard
+
 def thread(given, body, attempt):
     import threading
     done = []
@@ -141,7 +150,8 @@ def thread(given, body, attempt):
     yield from done
 
 functions.FUNCTIONS |= {
-    "probe": probe, "hang": hang, "write": write, "read": read, "calls": calls, "thread": thread
+    "probe": probe, "hang": hang, "write": write, "read": read, "calls": calls, "thread": thread,
+    "raised": raised
 }
 server.main()
 """
@@ -462,6 +472,37 @@ def test_a_decoder_makes_no_call_that_changes_attributes_signals_connects_or_sta
     assert len(outcomes) == 15
     assert set(outcomes.values()) == {"Operation not permitted"}, outcomes
     assert (file.stat().st_mode, file.stat().st_mtime) == (before.st_mode, before.st_mtime)
+
+
+@LINUX
+def test_a_decoder_raises_none_of_its_limits_as_root_either() -> None:
+    asked = probing(decoding_seconds=7)
+    request = Request("raised", "a test", {}, most=(3_000_000, 2000), file_bytes=10)
+
+    outcomes = dict(asked.decode(request, UNATTENDED))
+
+    asked.close()
+    assert outcomes == {
+        "RLIMIT_AS": Settings().decoding_memory,
+        "RLIMIT_CPU": 7 + 3 + 2 + limits.HARD,
+        "RLIMIT_FSIZE": 10,
+        "RLIMIT_NOFILE": limits.OPEN_FILES,
+    }
+
+
+@LINUX
+def test_a_worker_logs_the_protections_that_its_kernel_refuses(caplog: pytest.LogCaptureFixture) -> None:
+    asked = probing()
+    without = "from pipeline.decoding import write_filter\nwrite_filter._version = lambda: 0\n"
+    decoder_module._PROGRAM = PROBES.replace("server.main()", f"{without}server.main()")
+    decoder_module._warn_of.cache_clear()
+
+    for _ in range(2):
+        list(asked.decode(Request("thread", "a test", {}), UNATTENDED))
+
+    asked.close()
+    (entry,) = [record.getMessage() for record in caplog.records if "decoded without" in record.getMessage()]
+    assert "decoded without rules for files (Landlock)" in entry
 
 
 @LINUX
