@@ -28,7 +28,7 @@ FAULTS = 5
 
 class Health(Documented):
     OK = "ok", "All systems work."
-    DEGRADED = "degraded", "Some jobs cannot move, or stored objects need attention."
+    DEGRADED = "degraded", "Some jobs cannot move or have failed, or stored objects need attention."
     STOPPED = "stopped", "No job can move."
 
 
@@ -111,7 +111,9 @@ def fleet_health(
     pause, held = stops.get(""), [name for name in stops if name]
     active = (*activity.active_jobs(session, counts), *activity.active_batches(session))
     hosts = waiting_hosts(session, _at_hosts(active))
-    waiting = _waiting(active, counts, pause, {view.host for view in hosts})
+    judged, for_space = activity.provisioning(session, counts)
+    in_provisioning = {Reason.BEING_WORKED_ON: judged, Reason.WAITING_FOR_SPACE: for_space}
+    waiting = _waiting(active, counts, pause, {view.host for view in hosts}, in_provisioning)
     faults = _faults(active)
     down = _outages(session)
     wrong = record_fault(session, fleet.settings)
@@ -128,6 +130,7 @@ def fleet_health(
         ),
         *(Problem(reason=Reason.BETWEEN_TRIES, waits_for=fault.service) for fault in faults),
         *_of_fixity(stored),
+        *_of_jobs(for_space, counts[JobState.FAILED]),
     )
     retries = [job.retry_at for job in active if job.retry_at]
     return FleetHealth(
@@ -144,6 +147,8 @@ def fleet_health(
                 if any(problem.reason is Reason.RECORD_LIMIT for problem in problems)
                 else ()
             ),
+            *((Remedy(Action.ADD_SPACE),) if for_space else ()),
+            *((Remedy(Action.SHOW_FAILURES),) if counts[JobState.FAILED] else ()),
             *((Remedy(Action.FIXITY_REPORT),) if stored.damaged else ()),
             *((Remedy(Action.CHECK_FIXITY), Remedy(Action.RAISE_FIXITY_RATE)) if stored.overdue else ()),
         ),
@@ -202,6 +207,13 @@ def _of_fixity(stored: FixityStatus) -> Iterable[Problem]:
         yield Problem(reason=Reason.FIXITY_OVERDUE, waits_for=str(stored.overdue))
 
 
+def _of_jobs(for_space: int, failed: int) -> Iterable[Problem]:
+    if for_space:
+        yield Problem(reason=Reason.WAITING_FOR_SPACE, waits_for=str(for_space))
+    if failed:
+        yield Problem(reason=Reason.JOBS_FAILED, waits_for=str(failed))
+
+
 def _queue(fleet: Fleet, name: str) -> QueueHealth:
     consumers = fleet.consumers(name)
     return QueueHealth(
@@ -219,13 +231,17 @@ def _at_hosts(active: Iterable[Active]) -> Counter[str]:
 
 
 def _waiting(
-    active: Sequence[Active], counts: dict[JobState, int], pause: Hold | None, paused: Container[str]
+    active: Sequence[Active],
+    counts: dict[JobState, int],
+    pause: Hold | None,
+    paused: Container[str],
+    in_provisioning: dict[Reason, int],
 ) -> dict[Reason, int]:
     waiting = Counter(_reason(job, paused) for job in active)
+    waiting.update(in_provisioning)
     dispatched = sum(1 for job in active if job.state == JobState.PENDING and job.id.startswith("jid"))
     line = Reason.QUEUE_PAUSED if pause else Reason.WAITING_FOR_TURN
     waiting[line] += counts[JobState.PENDING] - dispatched
-    waiting[Reason.WAITING_FOR_SPACE] += counts[JobState.PROVISIONING]
     waiting[Reason.COLLECTION_ON_HOLD] += counts[JobState.HELD]
     return {reason: waiting[reason] for reason in Reason if waiting[reason] > 0}
 

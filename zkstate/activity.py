@@ -44,6 +44,19 @@ def active_jobs(session: Session, counts: dict[JobState, int]) -> Iterator[Activ
                 yield _active(jid, status, locked, mtime)
 
 
+def provisioning(session: Session, counts: dict[JobState, int]) -> tuple[int, int]:
+    """How many jobs in provisioning a worker judges now, and how many wait for working storage.
+
+    The locks of at most SAMPLE are read; others wait.
+    """
+    if not counts[JobState.PROVISIONING]:
+        return 0, 0
+    jids = queue.queued(session, JobState.PROVISIONING)
+    locks = session.exists_many([paths.job_lock(jid) for jid in jids[:SAMPLE]])
+    judged = sum(lock is not None for lock in locks)
+    return judged, len(jids) - judged
+
+
 def active_batches(session: Session) -> Iterator[Active]:
     """At most SAMPLE of the batches that a worker splits or reports, or should."""
     bids = ownership.children(session, paths.OPEN_BATCHES)[:SAMPLE]

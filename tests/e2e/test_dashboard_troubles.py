@@ -12,6 +12,9 @@ from playwright.sync_api import Locator, Page, expect
 
 from operations import holds
 from operations.facts import Reason
+from operations.health import Health
+from operations.overview import overview
+from pipeline.errors import Action
 from pipeline.principal import Role
 from pipeline.profiles.profile import Profiles
 from pipeline.states import Event, FailureKind, JobState
@@ -120,6 +123,43 @@ def advised_command(page: Page, part: str) -> list[str]:
     program, *words = shlex.split(line)
     assert program == "arkline"
     return words
+
+
+def health_of(page: Page) -> Locator:
+    return page.locator("section[aria-labelledby=health]")
+
+
+def test_a_fleet_that_works_is_green_until_a_job_fails(world: World, front: Page) -> None:
+    world.completed(world.submit())
+    expect(health_of(front)).to_have_class(re.compile(r"\bgood\b"))
+    expect(health_of(front).get_by_role("heading")).to_have_text("All systems work.")
+    works = overview(world.session, world.settings).health
+
+    jid = world.job(world.submit(world.put(b"x", status=404)))
+    expect(health_of(front).get_by_role("heading")).to_have_text("1 job failed")
+    fails = overview(world.session, world.settings).health
+    delete = Event.DELETE
+    planting.apply_event(world.session, jobs.load(world.session, jid), delete)
+
+    assert (works.status, works.problems) == (Health.OK, ())
+    assert fails.status is Health.DEGRADED
+    assert [remedy.action for remedy in fails.remedies] == [Action.SHOW_FAILURES]
+    expect(health_of(front)).to_have_class(re.compile(r"\bgood\b"))
+
+
+def test_a_board_that_is_not_kept_current_leaves_the_banner_of_a_fleet_that_works_grey(
+    world: World, chrome: Chromium
+) -> None:
+    with serving_board(world.settings) as cold, visitor(chrome, cold.url) as opened:
+        opened.log_in(new_token(cold.context.settings, "rosa", Role.OPERATOR))
+        page = opened.open("/")
+        expect(health_of(page)).to_contain_text("All systems work", timeout=30_000)
+
+        cold.context.board._follower.stop()
+        page.reload()
+
+        expect(health_of(page)).to_have_class(re.compile(r"\basking\b"))
+        assert "All systems work" not in health_of(page).inner_text()
 
 
 def test_a_paused_queue(world: World, front: Page) -> None:

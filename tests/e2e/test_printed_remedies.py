@@ -171,6 +171,13 @@ def _drained(reader: Reader) -> None:
     reader.completed(reader.submit())
 
 
+@case(Action.SHOW_FAILURES)
+def _failed_jobs(reader: Reader) -> None:
+    _, jid = reader.failed()
+    assert jid in reader.follow(reader.advised("arkline status", Action.SHOW_FAILURES))
+    reader.run(f"arkline resume {jid}")
+
+
 @case(Action.RESUME)
 def _failed_job(reader: Reader) -> None:
     bid, jid = reader.failed()

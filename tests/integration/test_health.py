@@ -14,7 +14,7 @@ from pipeline.deployment import Deployment
 from pipeline.errors import Action, Remedy
 from pipeline.machine import Queue
 from pipeline.settings import Settings
-from pipeline.states import JobState
+from pipeline.states import Event, FailureKind, JobState
 from tasks.beat_leader import OnceLogged
 from tasks.broker_claim import claim_key, note_ours
 from tasks.publisher import configured
@@ -155,6 +155,22 @@ def test_a_beat_logs_once_that_redis_refuses_writes(settings: Settings, tmp_path
         "scheduled work is sent again",
     )
     assert "maxmemory" in refused["error"]
+
+
+def test_jobs_that_failed_or_do_not_fit_are_problems_with_remedies(
+    session: Session, settings: Settings
+) -> None:
+    planting.job_in(session, JobState.PROVISIONING)
+    planting.acquire(session, planting.job_in(session, JobState.PROVISIONING))
+    failed = planting.job_in(session, JobState.DOWNLOADING)
+    planting.apply_event(session, failed, Event.FAIL, FailureKind.CONTENT)
+
+    health = overview(session, settings).health
+
+    assert Problem(reason=Reason.JOBS_FAILED, waits_for="1") in health.problems
+    assert Problem(reason=Reason.WAITING_FOR_SPACE, waits_for="1") in health.problems
+    assert health.waiting == {Reason.BEING_WORKED_ON: 1, Reason.WAITING_FOR_SPACE: 1}
+    assert {Remedy(Action.ADD_SPACE), Remedy(Action.SHOW_FAILURES)} <= set(health.remedies)
 
 
 @pytest.mark.e2e

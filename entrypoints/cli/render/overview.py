@@ -155,7 +155,15 @@ def kept_waiting(host: HostView) -> str:
 
 
 def problem_text(problem: Problem) -> str:
+    if problem.reason is Reason.JOBS_FAILED:
+        return f"{counted(int(problem.waits_for), 'job')} failed"
+    if problem.reason is Reason.WAITING_FOR_SPACE:
+        return f"{waits(int(problem.waits_for))} for working storage"
     return _PROBLEMS[problem.reason].format(problem.waits_for, message=problem.message)
+
+
+def waits(jobs: int) -> str:
+    return f"{counted(jobs, 'job')} {'waits' if jobs == 1 else 'wait'}"
 
 
 def _memory(memory: RecordMemory) -> str:

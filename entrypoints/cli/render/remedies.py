@@ -22,6 +22,7 @@ _COMMANDS: dict[Action, str] = {
     Action.UNDO_DRAIN: "arkline drain --undo {}",
     Action.SHOW_STATUS: "arkline status {}",
     Action.SHOW_JOBS: "arkline jobs",
+    Action.SHOW_FAILURES: "arkline jobs --state failed",
     Action.CLEAN_UP: "arkline cleanup",
     Action.AUDIT: "arkline audit",
     Action.RECONCILE: "arkline reconcile --repair",

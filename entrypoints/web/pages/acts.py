@@ -305,6 +305,7 @@ _LINKS: dict[Action, str] = {
     Action.SHOW_REPORT: "/batches/{}/report",
     Action.SHOW_STATUS: "/",
     Action.SHOW_JOBS: "/jobs",
+    Action.SHOW_FAILURES: "/failures",
     Action.SUBMIT_AGAIN: "/deposits/new",
     Action.FIXITY_REPORT: "/stops#fixity",
 }

@@ -19,6 +19,7 @@ from entrypoints.cli.render.overview import (
     problem_text,
     space_text,
     standstill,
+    waits,
 )
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages import acts, ribbon, space
@@ -163,14 +164,15 @@ def board_values(web: WebContext, scope: Scope, whole: Whole | None, sees_whole:
         return facts
     if whole is None or not whole.current:
         return replace(facts, banner=ASKING)
+    banner = banner_of(
+        whole,
+        acts.of_remedies(_without_stops(whole.health.remedies)),
+        (*_at_limits(web, whole), *_of_jobs(whole, facts.jobs)),
+        facts.jobs.stops if facts.jobs else None,
+    )
     return replace(
         facts,
-        banner=banner_of(
-            whole,
-            acts.of_remedies(_without_stops(whole.health.remedies)),
-            (*_at_limits(web, whole), *_of_jobs(whole, facts.jobs)),
-            facts.jobs.stops if facts.jobs else None,
-        ),
+        banner=READING if facts.freshness.stale and not whole.health.problems else banner,
         late=whole.late,
         waiting=tuple(_waiting(web, whole)),
         hosts=whole.health.hosts,
@@ -194,6 +196,8 @@ def _job_values(board: Board, scope: Scope) -> JobValues:
 
 
 ASKING = Banner("asking", "Asking ZooKeeper, Redis and the workers …")
+READING = Banner("asking", "Reading the record again …")
+"""A batch may have failed since: no good news is given from a board that is not current."""
 
 
 def banner_of(
@@ -211,21 +215,37 @@ def banner_of(
     if not problems and asking:
         return Banner("asking", "Asking the workers …", tuple(beside))
     if not problems:
-        tone = "warn" if any(trouble.urgent for trouble in beside) else "good"
-        return Banner(tone, health.status.doc, tuple(beside))
-    first, *others = (_trouble(health, problem, stops) for problem in problems)
-    title = f"{first.text[:1].upper()}{first.text[1:]}"
+        return _without_problems(health, beside)
+    first, *others = (_trouble(whole, problem, stops) for problem in problems)
+    title = _sentence(first.text)
     if others:
         title += f", and {counted(len(others), 'more problem')}"
     last = (Trouble("asking the workers …"),) if asking else ()
     return Banner(_TONES[health.status], title, (replace(first, text=""), *others, *last, *beside), remedies)
 
 
+def _without_problems(health: FleetHealth, beside: Sequence[Trouble]) -> Banner:
+    for trouble in beside:
+        if trouble.urgent:
+            others = tuple(other for other in beside if other is not trouble)
+            return Banner("warn", _sentence(trouble.text), (replace(trouble, text=""), *others))
+    return Banner("good", WAITS if beside else health.status.doc, tuple(beside))
+
+
+WAITS = "All systems work; some jobs wait."
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 _TONES = {Health.OK: "good", Health.DEGRADED: "warn", Health.STOPPED: "bad"}
 
 
-def _trouble(health: FleetHealth, problem: Problem, stops: Stops | None) -> Trouble:
-    text = problem_text(problem)
+def _trouble(whole: Whole, problem: Problem, stops: Stops | None) -> Trouble:
+    text, health = problem_text(problem), whole.health
+    if problem.reason is Reason.WAITING_FOR_SPACE:
+        return Trouble(text, space_text(whole.space), _FOR_SPACE, "/space", "Who has it")
     for outage in health.outages:
         if problem.reason is Reason.SERVICE_DOWN and outage.name == problem.waits_for:
             remedy = REMEDIES.get(outage.service, "")
@@ -253,16 +273,7 @@ _STOPS: Mapping[Reason, Action] = {
 
 
 def _of_jobs(whole: Whole, jobs: JobValues | None) -> Iterator[Trouble]:
-    """What keeps jobs back that is no fault of a system: space, sources, and the causes of failures."""
-    if number := whole.health.waiting.get(Reason.WAITING_FOR_SPACE, 0):
-        yield Trouble(
-            f"{_wait(number)} for working storage",
-            space_text(whole.space),
-            "Jobs that end make room; if none ends, stop one that has much of it, or enlarge working storage",
-            "/space",
-            "Who has it",
-            urgent=True,
-        )
+    """What keeps jobs back that is no fault of a system: sources, and the causes of failures."""
     for host in whole.health.hosts[:HOSTS]:
         until = f" until {host.waits_until:%H:%M:%S} UTC" if host.waits_until else ""
         text = f"{host.host} {standstill(host)}: no request is sent to it{until}"
@@ -274,8 +285,10 @@ def _of_jobs(whole: Whole, jobs: JobValues | None) -> Iterator[Trouble]:
         failed = counted(number, "job") if group.count else counted(number, "batch", "batches")
         text = f"{failed} failed{', for instance' if number > 1 else ''}: {group.message}"
         link = f"/failures/{group.id}"
-        yield Trouble(text, "", _AGAINST[group.owner], link, "What failed", urgent=group.owner == "operator")
+        yield Trouble(text, "", _AGAINST[group.owner], link, "What failed", urgent=True)
 
+
+_FOR_SPACE = "Jobs that end make room; if none ends, stop one that has much of it, or enlarge working storage"
 
 CAUSES = 3
 """Causes of failures that the banner names; all are in a list below it."""
@@ -290,16 +303,12 @@ _AGAINST: Mapping[Owner, str] = {
 def _at_limits(web: WebContext, whole: Whole) -> Iterator[Trouble]:
     for row in _of_quotas(web, whole):
         yield Trouble(
-            f"{_wait(row.number)}: {row.text.rstrip('.')}",
+            f"{waits(row.number)}: {row.text.rstrip('.')}",
             "",
             "They start as others end; limits.jobs_at_work in the profile is the limit",
             row.link,
             "Waiting jobs",
         )
-
-
-def _wait(jobs: int) -> str:
-    return f"{counted(jobs, 'job')} {'waits' if jobs == 1 else 'wait'}"
 
 
 def _of_quotas(web: WebContext, whole: Whole) -> Iterator[Waiting]:
