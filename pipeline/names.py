@@ -11,6 +11,7 @@ from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 from pipeline.errors import ArklineError, UsageRefused
+from pipeline.url_secrets import hide_secrets
 
 ARK_CHARACTERS = "A-Za-z0-9=~*+@_$%./"
 """The characters of an ARK's name, for a set in a pattern; a hyphen may stand anywhere and does not count."""
@@ -142,8 +143,11 @@ def composed_otherwise(name: str, names: Iterable[str]) -> str:
 
 
 def quote_name(name: str, limit: int = 200) -> str:
-    """The name in quotes with unprintable characters escaped, cut so that a message stays readable."""
-    text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in name[:limit])
+    """The name in quotes with unprintable characters escaped, cut so that a message stays readable.
+
+    Without secrets: a URL may stand where a name should.
+    """
+    text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in hide_secrets(name[:limit]))
     return f"'{text}{'...' if len(name) > limit else ''}'"
 
 

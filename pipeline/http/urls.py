@@ -2,7 +2,7 @@
 
 import re
 from functools import lru_cache
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit
 
 from pipeline.outcome import content
 from pipeline.upload_url import is_upload, upload_problem
@@ -14,17 +14,32 @@ _IN_QUERY = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in 
 _IN_PATH = "".join(sign for sign in _IN_QUERY if sign not in "`{}")
 """Signs that browsers send as they are written in a URL; the others are sent as escapes."""
 
+_DIVIDERS = re.compile(r"[\s|]")
+_AUTHORITY = re.compile(r"((?:\s*[A-Za-z][A-Za-z0-9+.-]*:)?[/\\]*)([^/\\?#]*)")
 _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f]")
 
 
 def redact_url(url: str) -> str:
-    """The URL as people may see it: without user, password, and values of the query that look secret."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return hide_secrets(url)
-    host = parts.netloc.rpartition("@")[2]
-    return hide_secrets(urlunsplit((parts.scheme, host, parts.path, parts.query, "")))
+    """The URL as people may see it: without user, password, and values of the query that look secret.
+
+    It may be no URL at all: a password is often written without its escapes.
+    """
+    address, mark, query = _without_user(url).partition("#")[0].partition("?")
+    return hide_secrets(address + mark + _DIVIDERS.sub(lambda sign: quote(sign[0]), query))
+
+
+def _without_user(url: str) -> str:
+    match = _AUTHORITY.match(url)
+    assert match is not None  # it matches the empty text
+    start, authority, rest = match[1], match[2], url[match.end() :]
+    if "@" in authority:
+        return start + authority.rpartition("@")[2] + rest
+    name, colon, port = authority.rpartition(":")
+    if not colon or not port or port.isdecimal() or authority.endswith("]"):
+        return url
+    # No port, so a password of which the first '/', '?' or '#' ends the address.
+    _, at, host = rest.rpartition("@")
+    return f"{start}...@{host}" if at else f"{start}{name}:...{rest}"
 
 
 def as_sent(written: str | bytes, *, path: bool = False) -> str:
@@ -65,8 +80,10 @@ def _web_problem(url: str) -> str | None:
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        return f"'{redact_url(url)}' is not a URL: {error}"
+    except ValueError:  # its text may quote a password
+        return (
+            f"'{redact_url(url)}' is not a URL: its host or its port is not valid, or a sign needs an escape"
+        )
     if parts.scheme.lower() not in SCHEMES:
         return f"'{redact_url(url)}': content is fetched by http and https only; give such a URL"
     if not host:

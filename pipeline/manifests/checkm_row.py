@@ -210,8 +210,8 @@ def url_problem(url: str) -> str | None:
     try:
         parts = urlsplit(url)
         _ = parts.port
-    except ValueError as error:
-        return f"the URL is not valid ({error})"
+    except ValueError:  # its text may quote a password
+        return "the URL is not valid: its host or its port cannot be read, or a sign needs an escape"
     return _address_problem(parts)
 
 

@@ -9,7 +9,9 @@ from pipeline.allowed_networks import read_networks
 from pipeline.http.address import REDIRECTS, ContentSession
 from pipeline.http.networks import permitted
 from pipeline.http.refusals import AddressRefused
-from pipeline.http.urls import check_url, redact_url
+from pipeline.http.urls import check_url, redact_url, url_problem
+from pipeline.manifests import checkm_row
+from pipeline.names import quote_name
 from pipeline.outcome import StepFailed
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
@@ -315,6 +317,14 @@ def test_a_url_that_cannot_be_fetched_is_refused(url: str, complaint: str) -> No
         "Policy",
         "%73ig",
         "user_pin",
+        "pwd",
+        "PHPSESSID",
+        "bearer",
+        "access",
+        "SAMLResponse",
+        "md5",
+        "Kennwort",
+        "t%256fken",
     ],
 )
 def test_the_value_of_a_query_that_may_be_a_secret_is_not_shown(name: str) -> None:
@@ -333,6 +343,11 @@ def test_the_value_of_a_query_that_may_be_a_secret_is_not_shown(name: str) -> No
         "https://example.org/a?to=https%3A%2F%2Fexample.org%2F%3Ftoken%3Dv4lue",
         "https://[h/x?token=v4lue",
         "https://user:v4lue@[h/x",
+        "https://example.org/a?to=https%3A%2F%2Fme%3Av4lue%40example.org%2F",
+        "https://example.org/a?token=a;v4lue",
+        "https://example.org/a?token=a?v4lue&id=7",
+        "ftp://user:v4lue@example.org/a",
+        "redis://:p@v4lue@example.org/0",
     ],
 )
 def test_a_secret_in_another_spelling_is_not_shown(url: str) -> None:
@@ -340,9 +355,54 @@ def test_a_secret_in_another_spelling_is_not_shown(url: str) -> None:
     assert "v4lue" not in hide_secrets(url)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:v4lue/x@example.org/a",
+        "https://user:v4lue?x@example.org/a",
+        "https://user:x#v4lue@example.org/a",
+        "https://user:v4lue%40example.org/a",
+        "https://user:v4lue@h\u2100.example/a",
+        "https://user:v4lue@[::g]/a",
+        "https:/user:v4lue@example.org/a",
+        "https:user:v4lue@example.org/a",
+        "https:\\\\user:v4lue@example.org/a",
+        "https://example.org:v4lue/a",
+        "https://example.org/a?token=a b|v4lue",
+    ],
+)
+def test_the_refusal_of_what_is_no_url_does_not_quote_its_password(url: str) -> None:
+    assert "v4lue" not in str(url_problem(url))
+    assert "v4lue" not in str(checkm_row.url_problem(url))
+
+
+def test_a_url_where_a_name_should_be_is_quoted_without_its_secrets() -> None:
+    assert quote_name("https://me:v4lue@h/?id=7&sig=v4lue") == "'https://...@h/?id=7&sig=...'"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://[2001:db8::1]:8443/a@b?accession=1911.12",
+        "upload:7138/a@b.tif",
+        "https://example.org/~me:a/b",
+    ],
+)
+def test_a_url_without_secrets_is_shown_as_written(url: str) -> None:
+    assert redact_url(url) == url
+
+
 def test_secrets_in_a_text_of_urls_are_hidden_in_linear_time() -> None:
     assert hide_secrets("no url: a=b | c") == "no url: a=b | c"
-    for text in ("?" * 2_000_000, "&a" * 1_000_000, "http://" * 300_000, "?" + "a" * 2_000_000):
+    for text in (
+        "?" * 2_000_000,
+        "&a" * 1_000_000,
+        "http://" * 300_000,
+        "http://" + "a:" * 500_000,
+        "?" + "a" * 2_000_000,
+        "?a=b" * 400_000,
+        "?a=b" + ";c" * 500_000,
+    ):
         assert hide_secrets(text) == text
 
 
