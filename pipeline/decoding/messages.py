@@ -35,8 +35,6 @@ def of_error(error: BaseException, traceback: Callable[[], str]) -> bytes:
             return line(_LATER, error.kind, error.name, error.message, error.wait)
         case OSError():
             return line(_OS_ERROR, error.errno, error.strerror or str(error), str(error.filename or ""))
-        case MemoryError():
-            return line(MEMORY)
         case _:
             return line(_MISTAKE, traceback())
 

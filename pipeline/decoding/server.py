@@ -111,6 +111,9 @@ class _Results:
 def _decode(data: bytes, body_size: int) -> None:
     """Carry out the request and end this process."""
     last, all_read = messages.line(messages.DONE), False
+    no_memory = messages.line(
+        messages.MEMORY
+    )  # made while there is some: the frames of the error hold the rest
     sys.dont_write_bytecode = True
     request = json.loads(data)
     limit = limits.Limits(**request["limits"])
@@ -124,6 +127,8 @@ def _decode(data: bytes, body_size: int) -> None:
         del body  # the function may drop it as well
         for result in decoded:
             results.add(messages.line(messages.ITEM, result))
+    except MemoryError:
+        last = no_memory
     except BaseException as error:  # noqa: BLE001 - the worker raises it
         last = messages.of_error(error, traceback.format_exc)
     with suppress(BrokenPipeError):  # the worker has ended
