@@ -1,12 +1,14 @@
 """Why a job or a batch is where it is, as facts: what it waits for, who has it, and what helps."""
 
 from operations.archive import Archive, load_batch, load_job, no_archive
+from operations.batch_view import batch_view
 from operations.facts import Explanation, Reason
 from operations.fleet import Fleet
 from operations.record_fault import record_fault
 from operations.why_batch import why_batch
 from operations.why_job import why_job
 from pipeline.errors import UsageRefused
+from pipeline.inventory.archive import ArchivedJob
 from pipeline.outcome import ServiceDown
 from pipeline.records import Batch, Job
 from pipeline.services import Service
@@ -70,7 +72,7 @@ def _explanation(session: Session, fleet: Fleet, name: str, archive: Archive) ->
         name=record.name,
         profile=record.profile,
         state=record.state,
-        since=gone.at,
+        since=record.since if isinstance(record, ArchivedJob) else batch_view(session, name, archive).since,
         reason=Reason.ARCHIVED,
         holder=gone.who,
         holder_since=gone.at,

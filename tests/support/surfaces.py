@@ -18,7 +18,7 @@ import pytest
 from pipeline.notify.report.mails import report_text
 from pipeline.settings import Settings
 from pipeline.working_storage.capacity import in_units
-from tests.support import cli, documents
+from tests.support import cli, command_facts, documents
 from tests.support.random_histories import Walk
 from tests.support.record_facts import Record, canonical, line_facts, same
 from tests.support.web import Caller
@@ -418,6 +418,25 @@ class Surfaces:
         for way, answers in texts.items():
             for (_, bid), done in zip(reports, answers, strict=True):
                 self._document(f"{first}arkline report, as text, {way}", documents.report_text(done.out), bid)
+
+        self._texts(first, token)
+
+    def _texts(self, first: str, token: dict[str, str]) -> None:
+        """What `why` and `status` print for people."""
+        names = (*self.so.jobs, *self.so.deleted, *self.so.batches)
+        commands: list[tuple[str, ...]] = [(verb, name) for verb in ("why", "status") for name in names]
+        commands += [] if first else [("status",)]
+        for way, settings, more in (
+            ("beside the stack", self.settings, {}),
+            ("over the API", self.alone, token),
+        ):
+            began = datetime.now(UTC)
+            answers = cli.run_all(settings, commands, **more, COLUMNS="400")
+            asked = command_facts.Asked(self.so, began, datetime.now(UTC))
+            for command, done in zip(commands, answers, strict=True):
+                surface = f"{first}arkline {command[0]}, as text, {way}"
+                for kind, given, so in asked.facts(command, done.out):
+                    self.found.row(f"{surface}, {kind}", so.get("state", "fleet"), given, so)
 
     def _command(self, surface: str, command: tuple[str, ...], shown: Any) -> None:
         match command:
