@@ -235,13 +235,28 @@ def _convert(
 
 
 def _nearest(folder: Path, name: str) -> str:
-    """The file that `name` was probably meant to be: spelled with other case or accents, or nearly so."""
-    parent = (folder / name).parent
-    if not parent.is_dir():
-        return ""
-    given = {_spelling(path.name): path.name for path in sorted(parent.iterdir()) if path.is_file()}
-    near = difflib.get_close_matches(_spelling(Path(name).name), given, 1, _SIMILAR)
-    return str(Path(name).with_name(given[near[0]])) if near else ""
+    """The file that `name` was probably meant to be: spelled with other case or accents, or nearly so.
+
+    So may be the folders that it names.
+    """
+    parent = folder
+    *folders, last = Path(name).parts
+    for part in folders:
+        parent = _similar(part, filter(Path.is_dir, parent.iterdir())) or parent / part
+        if not parent.is_dir():
+            return ""
+    near = _similar(last, filter(Path.is_file, parent.iterdir()))
+    return near.relative_to(folder).as_posix() if near else ""
+
+
+def _similar(name: str, paths: Iterable[Path]) -> Path | None:
+    """The path of the name itself, else of a similar one."""
+    given = {path.name: path for path in sorted(paths)}
+    if name in given:
+        return given[name]
+    spelled = {_spelling(path.name): path for path in given.values()}
+    near = difflib.get_close_matches(_spelling(name), spelled, 1, _SIMILAR)
+    return spelled[near[0]] if near else None
 
 
 def _spelling(name: str) -> str:

@@ -62,20 +62,30 @@ def test_a_file_is_stored_under_its_name_even_if_that_has_an_escape(tmp_path: Pa
     assert {name.removeprefix("files/") for name in files} == {row.name for row in rows}
 
 
-@pytest.mark.parametrize(("written", "meant"), [("img_1.JPG", "IMG_1.jpg"), ("img_1.jpeg", "IMG_1.jpg")])
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("scans/img_1.JPG", "scans/IMG_1.jpg"),
+        ("scans/img_1.jpeg", "scans/IMG_1.jpg"),
+        ("Scans/IMG_1.jpg", "scans/IMG_1.jpg"),
+        ("Scan/img_1.jpg", "scans/IMG_1.jpg"),
+        ("scans/Mai 2009/a.txt", "scans/mai 2009/a.txt"),
+    ],
+)
 def test_a_table_that_names_a_file_by_another_spelling_is_asked_what_is_meant(
     tmp_path: Path, written: str, meant: str
 ) -> None:
-    table = folder(tmp_path, "scans/IMG_1.jpg", "scans/other.txt") / "table.csv"
-    table.write_text(f"File\nscans/{written}\n")
+    names = ("scans/IMG_1.jpg", "scans/other.txt", "scans/mai 2009/a.txt")
+    table = folder(tmp_path, *names) / "table.csv"
+    table.write_text(f"File\n{written}\n")
 
-    with pytest.raises(ManifestError, match=f"did you mean 'scans/{meant}'"):
+    with pytest.raises(ManifestError, match=f"did you mean '{meant}'"):
         plan_deposit(table)
 
 
 def test_a_table_whose_names_compose_letters_otherwise_is_told_so(tmp_path: Path) -> None:
-    table = folder(tmp_path, "U\u0308bersicht.jpg") / "table.csv"
-    table.write_text("File\n\u00dcbersicht.jpg\n")
+    table = folder(tmp_path, "U\u0308/U\u0308bersicht.jpg") / "table.csv"
+    table.write_text("File\n\u00dc/\u00dcbersicht.jpg\n")
 
     with pytest.raises(ManifestError, match="differs only in how a letter is composed"):
         plan_deposit(table)
