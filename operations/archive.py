@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
+from pipeline.notify.report.compose import BatchReport
 from pipeline.records import Batch, Job, Record
 from zkstate import batches, jobs
 from zkstate.errors import Missing
@@ -61,10 +62,19 @@ def load_batch(session: Session, bid: str, archive: Archive) -> Batch | Archived
         raise
 
 
-def archived_jobs(archive: Archive, bid: str) -> tuple[ArchivedJob, ...]:
+def archived_jobs(archive: Archive, bid: str) -> Iterator[ArchivedJob]:
     """The archived jobs of a batch, which may itself still be in ZooKeeper; none without an archive."""
-    if (inventory := archive()) is None:
-        return ()
-    from pipeline.inventory.archive import jobs_of
+    if (inventory := archive()) is not None:
+        from pipeline.inventory.archive import jobs_of
 
-    return jobs_of(inventory, bid)
+        yield from jobs_of(inventory, bid)
+
+
+def archived_report(archive: Archive, bid: str) -> BatchReport | None:
+    """The last report of an archived batch; a report may have many megabytes."""
+    if (inventory := archive()) is None:
+        return None
+    from pipeline.inventory.archive import find_report
+
+    text = find_report(inventory, bid)
+    return None if text is None else BatchReport.model_validate_json(text)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from operations.archive import Archive, Gone, archived_jobs, load_batch, no_archive
+from operations.archive import Archive, Gone, archived_jobs, archived_report, load_batch, no_archive
 from pipeline.http.urls import redact_url
 from pipeline.notify.report.compose import BatchReport, status_report_of
 from pipeline.notify.report.reported_jobs import ReportedJob
@@ -85,7 +86,8 @@ def batch_view(
     }
     if isinstance(batch, Batch):
         return BatchView.model_validate(facts | _now(session, batch, counts_only=counts_only))
-    return BatchView.model_validate(facts | _at_end(batch, archived_jobs(archive, bid)))
+    at_end = _at_end(batch, archived_report(archive, bid), archived_jobs(archive, bid))
+    return BatchView.model_validate(facts | at_end)
 
 
 def _now(session: Session, batch: Batch, *, counts_only: bool) -> dict[str, Any]:
@@ -121,25 +123,29 @@ def _failed(session: Session, bid: str) -> tuple[FailedJob, ...]:
     )
 
 
-def _at_end(batch: ArchivedBatch, jobs: tuple[ArchivedJob, ...]) -> dict[str, Any]:
-    states = Counter(job.state for job in jobs)
-    failures = [
-        FailedJob(jid=job.jid, name=job.name, kind=job.kind, message=job.message)
-        for job in jobs
-        if job.state is JobState.FAILED
-    ]
-    report = BatchReport.model_validate(batch.report) if batch.report else None
+def _at_end(batch: ArchivedBatch, report: BatchReport | None, jobs: Iterable[ArchivedJob]) -> dict[str, Any]:
+    states: Counter[JobState] = Counter()
+    failures: list[FailedJob] = []
+    last: datetime | None = None
+    for job in jobs:
+        states[job.state] += 1
+        last = max(last or job.since, job.since)
+        if job.state is JobState.FAILED and len(failures) < FAILURES:
+            failures.append(FailedJob(jid=job.jid, name=job.name, kind=job.kind, message=job.message))
     sent = report and report.sent_at and batch.state is BatchState.COMPLETED
-    ended = (report and report.ended_at) or max((job.since for job in jobs), default=batch.disposition.at)
+    ended = (report and report.ended_at) or last or batch.disposition.at
+    buckets: Counter[Bucket | None] = Counter()
+    for state, number in states.items():
+        buckets[JOB.facts[state].bucket] += number
     return {
         "status": batch.state,
         "since": batch.disposition.at if batch.state is BatchState.DELETED else ended,
         "message": batch.message,
-        "total": len(jobs),
-        "buckets": dict.fromkeys(Bucket, 0) | Counter(JOB.facts[job.state].bucket for job in jobs),
+        "total": states.total(),
+        "buckets": dict.fromkeys(Bucket, 0) | buckets,
         "jobs": dict(states),
         "percent": 100.0,
-        "failed_jobs": tuple(failures[:FAILURES]),
+        "failed_jobs": tuple(failures),
         # of a deleted batch the archive has another state than the one that was sent last
         "report": status_report_of(report) if sent and report else None,
         "archived": Gone.of(batch.disposition),

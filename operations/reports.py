@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from operations.archive import Archive, load_batch, no_archive
+from operations.archive import Archive, archived_report, load_batch, no_archive
 from operations.batch_view import LISTED, BatchView
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.notify.report.compose import BatchReport, compose_reported, reported_job
@@ -23,10 +23,11 @@ def report(session: Session, bid: str, archive: Archive = no_archive) -> BatchRe
     batch = load_batch(session, bid, archive)
     if isinstance(batch, Batch):
         return compose(session, batch, load_jobs(session, bid), archive)
-    if batch.report is None:
+    archived = archived_report(archive, bid)
+    if archived is None:
         refused = UsageRefused(f"{bid} was archived without a report")
         raise refused.with_remedies(Remedy(Action.SHOW_STATUS, bid))
-    return BatchReport.model_validate(batch.report)
+    return archived
 
 
 def with_objects(session: Session, view: BatchView, archive: Archive) -> BatchView:

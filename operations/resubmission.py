@@ -7,6 +7,7 @@ repository's staff acts, and resumes the jobs.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from operations import uploads
 from operations.archive import Archive, archived_jobs, load_batch
@@ -177,7 +178,8 @@ def _failed(session: Session, bid: str, archive: Archive) -> list[Job | Archived
     batch = load_batch(session, bid, archive)
     jobs: Iterable[Job | ArchivedJob]
     jobs = load_jobs(session, bid) if isinstance(batch, Batch) else archived_jobs(archive, bid)
-    return [job for job in jobs if _state(job) == (JobState.FAILED, FailureKind.CONTENT)][:MOST]
+    failed = (job for job in jobs if _state(job) == (JobState.FAILED, FailureKind.CONTENT))
+    return list(islice(failed, MOST))
 
 
 def _state(job: Job | ArchivedJob) -> tuple[JobState, FailureKind | None]:

@@ -112,9 +112,9 @@ class Board:
         """Newest first."""
         return queries.batches(self._rows, scope, search, limit, after)
 
-    def failures(self, scope: Scope) -> tuple[FailureGroup, ...]:
-        """Failures by cause, the most frequent first."""
-        return queries.failures(self._rows, scope)
+    def failures(self, scope: Scope, cause: str | None = None) -> tuple[FailureGroup, ...]:
+        """Failures by cause, the 500 most frequent, or those of one cause."""
+        return queries.failures(self._rows, scope, cause)
 
     def collections(self, scope: Scope) -> tuple[CollectionCounts, ...]:
         return queries.collections(self._rows, scope)

@@ -150,9 +150,15 @@ def batches(table: Table, scope: Scope, search: BatchSearch, limit: int, after: 
     )
 
 
-def failures(table: Table, scope: Scope) -> tuple[FailureGroup, ...]:
-    """The most frequent cause first."""
+CAUSES = 500
+"""Causes of failures in one answer: a deposit may fail by as many hosts as it names."""
+
+
+def failures(table: Table, scope: Scope, cause: str | None = None) -> tuple[FailureGroup, ...]:
+    """The CAUSES most frequent causes, the most frequent first, or the one with this id."""
     where = _scoped(scope)
+    if cause is not None:
+        where.add("cause = ?", cause)
     columns = "cause, kind, template, host, collection, since, message"
     rows = table.read(
         "SELECT cause, kind, template, host, sum(job) AS jobs, sum(1 - job) AS batches, min(since) AS first, "
@@ -160,8 +166,8 @@ def failures(table: Table, scope: Scope) -> tuple[FailureGroup, ...]:
         "min(id) FILTER (WHERE job) AS jid, min(id) AS id, message FROM ("
         f"SELECT 1 AS job, jid AS id, {columns} FROM job WHERE {where} AND cause IS NOT NULL UNION ALL "
         f"SELECT 0 AS job, bid AS id, {columns} FROM batch WHERE {where} AND cause IS NOT NULL"
-        ") GROUP BY cause ORDER BY jobs DESC, last DESC",
-        [*where.values, *where.values],
+        ") GROUP BY cause ORDER BY jobs DESC, last DESC LIMIT ?",
+        [*where.values, *where.values, CAUSES],
     )
     return tuple(
         FailureGroup(

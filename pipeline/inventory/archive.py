@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Self
 
 from pydantic import Field
-from sqlalchemy import Connection, RowMapping, Select, Table, and_, not_, select
+from sqlalchemy import Connection, RowMapping, Select, Table, Text, and_, cast, not_, select
 
 from pipeline.inventory.sql import SqlInventory
 from pipeline.inventory.statements import NAMES_AT_A_TIME, insert, portions
@@ -69,8 +69,6 @@ class ArchivedJob(_Archived):
 class ArchivedBatch(_Archived):
     state: BatchState
     submission: Submission
-    report: dict[str, Any] | None
-    """The last report, in the form of `pipeline.notify.report.text.as_json`."""
 
     @property
     def name(self) -> str:
@@ -145,14 +143,29 @@ def find_jobs(inventory: SqlInventory, jids: Iterable[str]) -> Iterator[Archived
 
 
 def find_batch(inventory: SqlInventory, bid: str) -> ArchivedBatch | None:
-    rows = _read(inventory, select(batches_archived).where(batches_archived.c.bid == bid))
+    """Without its report, which may have many megabytes."""
+    columns = (column for column in batches_archived.c if column is not batches_archived.c.report)
+    rows = _read(inventory, select(*columns).where(batches_archived.c.bid == bid))
     return ArchivedBatch.of_row(rows[0]) if rows else None
 
 
-def jobs_of(inventory: SqlInventory, bid: str) -> tuple[ArchivedJob, ...]:
-    """The archived jobs of a batch; the batch itself may still be in the record."""
-    query = select(jobs_archived).where(jobs_archived.c.bid == bid).order_by(jobs_archived.c.jid)
-    return tuple(ArchivedJob.of_row(row) for row in _read(inventory, query))
+def find_report(inventory: SqlInventory, bid: str) -> str | None:
+    """The last report of an archived batch, as JSON in the form of `pipeline.notify.report.text.as_json`."""
+    text = cast(batches_archived.c.report, Text)
+    rows = _read(inventory, select(text.label("report")).where(batches_archived.c.bid == bid))
+    return rows[0]["report"] if rows and rows[0]["report"] != "null" else None
+
+
+def jobs_of(inventory: SqlInventory, bid: str) -> Iterator[ArchivedJob]:
+    """The archived jobs of a batch, read as far as the caller iterates; the batch may be in the record."""
+    last = ""
+    while True:
+        portion = select(jobs_archived).where(jobs_archived.c.bid == bid, jobs_archived.c.jid > last)
+        rows = _read(inventory, portion.order_by(jobs_archived.c.jid).limit(JOBS_PER_TRANSACTION))
+        yield from map(ArchivedJob.of_row, rows)
+        if len(rows) < JOBS_PER_TRANSACTION:
+            return
+        last = rows[-1]["jid"]
 
 
 def _read(inventory: SqlInventory, query: Select[Any]) -> Sequence[RowMapping]:

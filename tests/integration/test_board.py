@@ -10,6 +10,7 @@ from typing import ClassVar
 import pytest
 from kazoo.protocol.serialization import int_struct, write_string
 
+from operations.board import queries
 from operations.board.board import Board
 from operations.board.follower import FLUSH_INTERVAL, IDLE_INTERVAL, RETRY_INTERVAL
 from operations.board.values import EVERYTHING, BatchSearch, JobSearch, Scope, scope_of
@@ -209,6 +210,20 @@ def test_failures_are_grouped_by_cause_with_their_owner(
     ]
     assert groups[0].example == jids[0]
     assert board.jobs(EVERYTHING, JobSearch(cause=groups[0].id), 10).total == 2
+
+
+def test_of_very_many_causes_the_most_frequent_are_listed_and_each_is_found(
+    session: Session, filled: Callable[[], Board], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, jids = planting.split_batch(session, 3)
+    for jid, kind in zip(jids, (FailureKind.CONTENT, FailureKind.SYSTEM, FailureKind.SYSTEM), strict=True):
+        planting.apply_event(session, jobs.load(session, jid), Event.FAIL, kind)
+    board = filled()
+    frequent, rare = board.failures(EVERYTHING)
+    monkeypatch.setattr(queries, "CAUSES", 1)
+
+    assert board.failures(EVERYTHING) == (frequent,)
+    assert board.failures(EVERYTHING, rare.id) == (rare,)
 
 
 def test_stops_say_how_many_jobs_they_keep_back(session: Session, board: Board) -> None:

@@ -1,12 +1,13 @@
 """A completed batch is deleted from ZooKeeper after the retention time, and the archive has its record."""
 
+import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 from operations.batch_view import batch_view
 from operations.job_view import job_view
-from pipeline.inventory.archive import find_batch, find_job
+from pipeline.inventory.archive import find_batch, find_job, find_report
 from pipeline.inventory.sql import SqlInventory
 from pipeline.records import Batch
 from pipeline.settings import Settings
@@ -56,8 +57,7 @@ def test_a_completed_batch_is_archived_and_removed_after_its_time(
     assert session.children(paths.OPEN_BATCHES) == []
     archived = find_batch(clients.inventory, bid)
     assert archived is not None
-    assert archived.report is not None
-    assert archived.report["counts"]["completed"] == 3
+    assert json.loads(find_report(clients.inventory, bid) or "")["counts"]["completed"] == 3
     job = find_job(clients.inventory, jids[0])
     assert job is not None
     assert [entry.state for entry in job.history][-1] is JobState.COMPLETED

@@ -125,9 +125,8 @@ def failure(request: Request, caller: PageCaller, cause: str, after: str | None 
 
 
 def _group(request: Request, caller: Principal, cause: str) -> FailureGroup:
-    for group in context_of(request).board.failures(scope_of(caller)):
-        if group.id == cause:
-            return group
+    for group in context_of(request).board.failures(scope_of(caller), cause):
+        return group
     raise Missing("no job has failed by this cause, or not any more")
 
 

@@ -77,7 +77,8 @@ def list_batches(
 
 @router.get("/failures", summary="Failures by cause, the most frequent first")
 def failures(request: Request, caller: Caller) -> tuple[FailureGroup, ...]:
-    """`owner` says who has to act: the depositor, the operator, or nobody before a retry."""
+    """The 500 most frequent causes. `owner` says who has to act: the depositor, the operator, or nobody
+    before a retry."""
     return context_of(request).board.failures(scope_of(caller))
 
 
