@@ -20,6 +20,7 @@ from pipeline.records import ResponseType, Submission, SubmissionMode, Submissio
 from pipeline.settings import Settings
 from pipeline.upload_url import UploadAddress
 from pipeline.uploads.layout import Declared
+from pipeline.uploads.quota import Quotas
 from zkstate.session import Session
 
 _INTERNAL = {
@@ -61,13 +62,14 @@ class Form:
         return next((value for name in names if (value := self.fields.get(name, "").strip())), "")
 
 
-def submit_form(
+def submit_form(  # noqa: PLR0913 - what a submission needs
     session: Session,
     settings: Settings,
     profiles: Profiles,
     form: Form,
     mode: SubmissionMode,
     principal: Principal,
+    quotas: Quotas,
 ) -> Submitted:
     """Submit as the form says; UsageRefused names the field that is wrong."""
     if len(form.files) + len(form.urls) == 0:
@@ -78,12 +80,12 @@ def submit_form(
     if form.urls:
         return submit(session, settings, profiles, submission, principal)
     profiles.get(submission.profile_name)
-    upload = begin_upload(session, settings, principal).id
+    upload = begin_upload(session, settings, principal, quotas=quotas).id
     try:
-        payload = _received(session, settings, principal, upload, form, submission)
+        payload = _received(session, settings, principal, upload, form, submission, quotas)
         return submit(session, settings, profiles, payload, principal)
     except UsageRefused:
-        remove_unless_submitted(session, settings, principal, upload)
+        remove_unless_submitted(session, settings, principal, upload, quotas)
         raise
 
 
@@ -164,30 +166,32 @@ def _dublin_core(form: Form) -> dict[str, tuple[str, ...]]:
     return {element: (value,) for element, value in elements.items() if value}
 
 
-def _received(
+def _received(  # noqa: PLR0913 - what a submission needs
     session: Session,
     settings: Settings,
     principal: Principal,
     upload: str,
     form: Form,
     submission: Submission,
+    quotas: Quotas,
 ) -> Submission:
     """The submission of the files, which are in the upload then."""
     if len(form.files) == 1:
         declared = Declared(name=submission.payload_filename, digest=submission.digest, size=submission.size)
-        file = receive_file(session, settings, principal, upload, declared, form.files[0].stream)
+        file = receive_file(session, settings, principal, upload, declared, form.files[0].stream, quotas)
         return submission.model_copy(update={"payload_url": UploadAddress(upload, file.name).url})
     profile = _SEVERAL.get(submission.type)
     if profile is None:
         raise UsageRefused(f"send one file of type {submission.type.label}, and not {len(form.files)}")
     rows = tuple(
-        _row(session, settings, principal, upload, *numbered) for numbered in enumerate(form.files, 1)
+        _row(session, settings, principal, upload, quotas, *numbered) for numbered in enumerate(form.files, 1)
     )
     try:
         data = checkm.write(profile, rows)
     except ManifestError as error:
         raise UsageRefused(str(error)) from error
-    with write_file(session, settings, principal, upload, Declared(name="batch.checkm")) as part:
+    declared = Declared(name="batch.checkm")
+    with write_file(session, settings, principal, upload, declared, quotas=quotas) as part:
         part.append(data)
         manifest = part.finish()
     return submission.model_copy(
@@ -201,12 +205,17 @@ def _received(
     )
 
 
-def _row(
-    session: Session, settings: Settings, principal: Principal, upload: str, number: int, file: FormFile
+def _row(  # noqa: PLR0913 - who sends what, and where it is kept
+    session: Session,
+    settings: Settings,
+    principal: Principal,
+    upload: str,
+    quotas: Quotas,
+    number: int,
+    file: FormFile,
 ) -> Row:
-    arrived = receive_file(
-        session, settings, principal, upload, Declared(name=f"{number}/{file.name}"), file.stream
-    )
+    declared = Declared(name=f"{number}/{file.name}")
+    arrived = receive_file(session, settings, principal, upload, declared, file.stream, quotas)
     return Row(
         line=0,
         url=UploadAddress(upload, arrived.name).url,

@@ -7,7 +7,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -22,6 +22,7 @@ from pipeline.settings import Settings
 from pipeline.upload_url import UploadAddress, is_upload, parse_upload_url
 from pipeline.uploads import layout, quota, reading, removal, writing
 from pipeline.uploads.layout import Declared, Upload, UploadedFile
+from pipeline.uploads.quota import Quotas
 from pipeline.uploads.writing import PartWriter
 from tasks.logs import log
 from zkstate import upload_mark
@@ -50,7 +51,13 @@ def require_depositor(principal: Principal) -> None:
     principal.require(Role.DEPOSITOR, "upload files", some)
 
 
-def begin_upload(session: Session, settings: Settings, principal: Principal, key: str = "") -> Upload:
+def begin_upload(
+    session: Session,
+    settings: Settings,
+    principal: Principal,
+    key: str = "",
+    quotas: Quotas | None = None,
+) -> Upload:
     """A new upload; with a `key`, the principal's earlier upload under the same key, if it is still there.
 
     ServiceDown if the folder of uploads is not mounted.
@@ -58,22 +65,30 @@ def begin_upload(session: Session, settings: Settings, principal: Principal, key
     require_depositor(principal)
     _require_mounted(session, settings)
     wished = hashlib.sha256(f"{principal.identity}\n{key}".encode()).hexdigest()[:32] if key else ""
-    root, held = settings.uploads_folder, quota.quota_of(settings, principal.identity)
-    if not (wished and layout.folder_of(root, wished).exists()):
-        _take(held, entries=1)
-    begun = writing.create(root, principal.identity, wished)
-    with writing.storing(root):
-        held.note(begun.id)
+    root, held = settings.uploads_folder, _held(settings, principal, quotas)
+    is_there = bool(wished) and layout.folder_of(root, wished).exists()
+    with _taking(held, entries=0 if is_there else 1):
+        begun = writing.create(root, principal.identity, wished)
+        with writing.storing(root):
+            held.note(begun.id)
     return begun
 
 
-def _take(held: quota.Quota, entries: int = 0, size: int = 0) -> None:
+def _held(settings: Settings, principal: Principal, quotas: Quotas | None) -> quota.Quota:
+    """The principal's quota; without the quotas of a process, what the principal has is measured."""
+    return (quotas or Quotas(settings)).of(principal.identity)
+
+
+@contextmanager
+def _taking(held: quota.Quota, entries: int = 0, size: int = 0) -> Iterator[None]:
     """UploadQuota, which administrators find in the log."""
-    try:
-        held.take(entries, size)
-    except quota.UploadQuota as refused:
-        log().warning("upload quota reached", message=str(refused))
-        raise
+    with ExitStack() as taken:
+        try:
+            taken.enter_context(held.taking(entries, size))
+        except quota.UploadQuota as refused:
+            log().warning("upload quota reached", message=str(refused))
+            raise
+        yield
 
 
 def _require_mounted(session: Session, settings: Settings) -> None:
@@ -120,6 +135,7 @@ def write_file(  # noqa: PLR0913 - who writes what, and where it continues
     *,
     resumable: bool = False,
     offset: int | None = None,
+    quotas: Quotas | None = None,
 ) -> Iterator[PartWriter]:
     """Receive a file of the principal's upload; see `pipeline.uploads.writing.writing`. UploadQuota."""
     own_upload(session, settings, principal, upload)
@@ -127,37 +143,41 @@ def write_file(  # noqa: PLR0913 - who writes what, and where it continues
         safe_name(declared.name)
     except UnsafeName as error:
         raise UsageRefused(f"{error}: give the file another name") from error
-    root, held = settings.uploads_folder, quota.quota_of(settings, principal.identity)
+    root, held = settings.uploads_folder, _held(settings, principal, quotas)
     with writing.storing(root):
         held.note(upload)
-    if not layout.part_folder(root, upload, declared.name).exists():
-        _take(held, entries=1)
+    begun = layout.part_folder(root, upload, declared.name).exists()
     try:
-        with writing.writing(
-            root,
-            upload,
-            declared,
-            settings.upload_bytes,
-            resumable=resumable,
-            offset=offset,
-            take=lambda size: _take(held, size=size),
-        ) as part:
+        with ExitStack() as opened:
+            with _taking(held, entries=0 if begun else 1):
+                part = opened.enter_context(
+                    writing.writing(
+                        root,
+                        upload,
+                        declared,
+                        settings.upload_bytes,
+                        resumable=resumable,
+                        offset=offset,
+                        taking=lambda size: _taking(held, size=size),
+                    )
+                )
             yield part
     except BaseException:
         held.forget()  # what arrived may have been removed
         raise
 
 
-def receive_file(
+def receive_file(  # noqa: PLR0913 - who writes what, and from where
     session: Session,
     settings: Settings,
     principal: Principal,
     upload: str,
     declared: Declared,
     stream: BinaryIO,
+    quotas: Quotas | None = None,
 ) -> UploadedFile:
     """The file once all bytes of the stream are in the principal's upload."""
-    with write_file(session, settings, principal, upload, declared) as part:
+    with write_file(session, settings, principal, upload, declared, quotas=quotas) as part:
         while chunk := stream.read(READ_CHUNK):
             part.append(chunk)
         return part.finish()
@@ -170,6 +190,7 @@ class FormPlace:
     session: Session
     settings: Settings
     principal: Principal
+    quotas: Quotas
     _paths: list[Path] = field(default_factory=list)
 
     @property
@@ -190,8 +211,8 @@ class FormPlace:
 
     def write(self, file: BinaryIO, data: bytes) -> None:
         """UploadQuota, UploadsFull."""
-        _take(quota.quota_of(self.settings, self.principal.identity), size=len(data))
-        with writing.storing(self.root):
+        held = self.quotas.of(self.principal.identity)
+        with _taking(held, size=len(data)), writing.storing(self.root):
             left = memoryview(data)
             while left:
                 left = left[file.write(left) :]
@@ -200,7 +221,7 @@ class FormPlace:
         """Take the names away: the bytes are there while the files are open, and no longer count."""
         for path in self._paths:
             path.unlink(missing_ok=True)
-        quota.quota_of(self.settings, self.principal.identity).forget()
+        self.quotas.of(self.principal.identity).forget()
 
 
 def find_file(
@@ -226,19 +247,23 @@ def sole_name(session: Session, settings: Settings, principal: Principal, upload
     return names.pop()
 
 
-def remove_upload(session: Session, settings: Settings, principal: Principal, upload: str) -> None:
+def remove_upload(
+    session: Session, settings: Settings, principal: Principal, upload: str, quotas: Quotas | None = None
+) -> None:
     """Remove the principal's upload; refused once a batch was made of it."""
     if own_upload(session, settings, principal, upload).submitted is not None:
         raise UsageRefused(
             f"upload {upload} was submitted: it is removed by itself once its batch no longer needs it"
         )
     removal.remove(settings.uploads_folder, upload)
-    quota.quota_of(settings, principal.identity).forget()
+    _held(settings, principal, quotas).forget()
 
 
-def remove_unless_submitted(session: Session, settings: Settings, principal: Principal, upload: str) -> None:
+def remove_unless_submitted(
+    session: Session, settings: Settings, principal: Principal, upload: str, quotas: Quotas | None = None
+) -> None:
     try:
-        remove_upload(session, settings, principal, upload)
+        remove_upload(session, settings, principal, upload, quotas)
     except UsageRefused:
         return  # a batch may have been made of it
 

@@ -31,6 +31,7 @@ from pipeline.principal import Interface, Principal
 from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
 from pipeline.storage.base import Storage
+from pipeline.uploads.quota import Quotas
 from zkstate.session import Session
 
 if TYPE_CHECKING:
@@ -88,6 +89,10 @@ class WebContext:
                 "pip install 'arkline[oidc]'"
             ) from error
         return OidcLogin(self.settings)
+
+    @cached_property
+    def quotas(self) -> Quotas:
+        return Quotas(self.settings)
 
     @cached_property
     def streams(self) -> Streams:

@@ -60,6 +60,7 @@ async def receive(  # noqa: PLR0913 - a request has these parts
         declared,
         resumable=resumable,
         offset=offset,
+        quotas=context.quotas,
     )
     with context.requests.receiving():
         async with contextmanager_in_threadpool(opening) as part:

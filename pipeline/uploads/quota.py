@@ -2,14 +2,17 @@
 
 `owners/HASH/ID` notes an upload of the owner, so that the uploads of one are found without reading those of
 all. The note is written after the upload's folder, and again at every write; who finds that the upload has
-gone removes it. Rule: bytes count when they arrive, by one process exactly, by others within some seconds.
+gone removes it. Rule: bytes count when they arrive, by one process exactly, by others within some seconds. No
+process goes beyond a limit with what it knows, so that all together never have more than the limit times
+their number.
 """
 
 import os
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +23,9 @@ from pipeline.uploads.reading import faults
 
 MEASURED_FOR = 5.0
 """Seconds that a measurement is reused, with what this process added since."""
+
+OWNERS = 1000
+"""Owners whose measurement a process keeps."""
 
 REST = 4
 """A measurement is also reused for this many times as long as it took."""
@@ -54,15 +60,26 @@ class Quota:
         self._measuring = threading.Lock()
         self._measured: Used | None = None
         self._added = Used()
-        """By this process since the measurement began."""
+        """By this process, and not in the measurement."""
+        self._unwritten = Used()
+        """What was taken, and may not be on the disk yet."""
         self._took = 0.0
         self._ended = 0.0
         self._until = 0.0
         """The moment, by the monotonic clock, until which the measurement is reused."""
 
-    def take(self, entries: int = 0, size: int = 0) -> None:
-        """Count uploads and files before they are made, and bytes before they are written; UploadQuota."""
+    @contextmanager
+    def taking(self, entries: int = 0, size: int = 0) -> Iterator[None]:
+        """Count uploads and files, or bytes, that are made and written until the block ends; UploadQuota."""
         more = Used(entries, size)
+        self._take(more)
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._unwritten -= more
+
+    def _take(self, more: Used) -> None:
         self._measure_if_due()
         if not self._taken(more):
             self.forget()
@@ -87,6 +104,7 @@ class Quota:
             if self._measured and self._limit_exceeded(total, more):
                 return False
             self._added += more
+            self._unwritten += more
             return True
 
     def _limit_exceeded(self, total: Used, more: Used) -> str:
@@ -102,11 +120,11 @@ class Quota:
             return
         try:
             with self._guard:
-                before = self._added
+                before, unwritten = self._added, self._unwritten
             began = time.monotonic()
             measured = measure(self._root, self._owner)
             with self._guard:
-                self._measured, self._added = measured, self._added - before
+                self._measured, self._added = measured, self._added - before + unwritten
                 self._ended = time.monotonic()
                 self._took = self._ended - began
                 self._until = self._ended + max(MEASURED_FOR, REST * self._took)
@@ -128,16 +146,22 @@ class Quota:
         )
 
 
-_QUOTAS: dict[tuple[Path, str, int, int], Quota] = {}
-_GUARD = threading.Lock()
+class Quotas:
+    """Of one process: shared by all its requests. Thread-safe."""
 
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._guard = threading.Lock()
+        self._of: OrderedDict[str, Quota] = OrderedDict()
 
-def quota_of(settings: Settings, owner: str) -> Quota:
-    """The quota of one owner, shared by all requests of this process."""
-    limits = settings.uploads_of_owner, settings.upload_bytes_of_owner
-    with _GUARD:
-        key = (settings.uploads_folder, owner, *limits)
-        return _QUOTAS.setdefault(key, Quota(settings, owner))
+    def of(self, owner: str) -> Quota:
+        """The quota of one owner; of more than OWNERS, those that were unused for longest are forgotten."""
+        with self._guard:
+            quota = self._of.pop(owner, None) or Quota(self._settings, owner)
+            self._of[owner] = quota
+            while len(self._of) > OWNERS:
+                self._of.popitem(last=False)
+        return quota
 
 
 def measure(root: Path, owner: str) -> Used:

@@ -11,7 +11,7 @@ import shutil
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO
@@ -87,6 +87,9 @@ REREAD = 64 << 20
 """Bytes that one call reads again: a fraction of a second, after which the thread serves another request."""
 
 
+Taking = Callable[[int], AbstractContextManager[None]]
+
+
 class PartWriter:
     """An unfinished file, locked for one writer; opened by `writing`."""
 
@@ -97,14 +100,14 @@ class PartWriter:
         declared: Declared,
         stream: BinaryIO,
         limit: int,
-        take: Callable[[int], None],
+        taking: Taking,
     ) -> None:
         self.declared = declared
         self._root = root
         self._upload = upload
         self._stream = stream
         self._limit = limit
-        self._take = take
+        self._taking = taking
         self._algorithm = declared.digest.algorithm if declared.digest else OF_RECORD
         self._digests = _KEPT.take(stream, self._algorithm) or Digester({OF_RECORD, self._algorithm})
         stream.seek(self._digests.size)
@@ -140,8 +143,8 @@ class PartWriter:
                 f"{quote_name(self.declared.name)} has more than the {self.declared.size:,} bytes that were "
                 "declared: upload it again"
             )
-        self._take(len(chunk))
-        self._stream.write(chunk)
+        with self._taking(len(chunk)):
+            self._stream.write(chunk)
         self._digests.update(chunk)
 
     def sync(self) -> None:
@@ -203,11 +206,11 @@ def writing(  # noqa: PLR0913 - who writes what, and within which limits
     *,
     resumable: bool = False,
     offset: int | None = None,
-    take: Callable[[int], None] = lambda size: None,
+    taking: Taking = lambda size: nullcontext(),
 ) -> Iterator[PartWriter]:
     """Write a file of the upload; UploadBusy if another request is doing so.
 
-    `take` counts bytes before they are written, and may refuse them. `resumable`: what arrived before an
+    `taking` counts bytes while they are written, and may refuse them. `resumable`: what arrived before an
     exception stays, to be continued; else nothing stays. Bytes that are refused never stay. What was declared
     when a file was begun holds for its continuation. OffsetDiffers if the file does not end at `offset` now,
     which is compared before its bytes are read.
@@ -230,7 +233,9 @@ def writing(  # noqa: PLR0913 - who writes what, and within which limits
             if begun is None or not resumable:
                 stream.truncate(0)
                 layout.write_record(folder / layout.DESCRIPTION, declared)
-            writer = PartWriter(root, upload, begun if begun and resumable else declared, stream, limit, take)
+            writer = PartWriter(
+                root, upload, begun if begun and resumable else declared, stream, limit, taking
+            )
             try:
                 yield writer
             except BaseException as error:

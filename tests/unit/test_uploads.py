@@ -266,6 +266,12 @@ def quota(root: Path, **limits: int) -> Quota:
     return Quota(Settings(uploads=root).model_copy(update=limits), OWNER)
 
 
+def eventually_measured(held: Quota) -> None:
+    """Measure now, as the process does once its measurement is old."""
+    held._until = 0.0
+    held._measure_if_due()
+
+
 def test_bytes_that_an_earlier_or_another_process_stored_count_for_their_owner_alone(root: Path) -> None:
     other = writing.create(root, "token:eve")
     Quota(Settings(uploads=root), "token:eve").note(other.id)
@@ -277,17 +283,40 @@ def test_bytes_that_an_earlier_or_another_process_stored_count_for_their_owner_a
 
     begun = quota(root, upload_bytes_of_owner=100)
 
-    begun.take(size=35)
-    with pytest.raises(UploadQuota, match=r"has 100 bytes .* may have 100 .ARKLINE_UPLOAD_BYTES_OF_OWNER"):
-        begun.take(size=1)
+    refused = pytest.raises(
+        UploadQuota, match=r"has 100 bytes .* may have 100 .ARKLINE_UPLOAD_BYTES_OF_OWNER"
+    )
+    with begun.taking(size=35), refused, begun.taking(size=1):
+        pass
 
 
 def test_what_is_taken_and_not_written_yet_counts_too(root: Path) -> None:
     begun = quota(root, upload_bytes_of_owner=100)
-    begun.take(size=100)
 
-    with pytest.raises(UploadQuota):
-        begun.take(size=1)
+    with begun.taking(size=100):
+        eventually_measured(begun)
+        with pytest.raises(UploadQuota), begun.taking(size=1):
+            pass
+
+
+def test_processes_that_do_not_see_each_other_have_at_most_a_quota_each(root: Path) -> None:
+    """... and both refuse the next byte once they have measured again."""
+    mine = writing.create(root, OWNER)
+    quota(root).note(mine.id)
+    both = quota(root, upload_bytes_of_owner=100), quota(root, upload_bytes_of_owner=100)
+    for process in both:
+        with process.taking(size=0):
+            pass
+    for process, name in zip(both, ("a.jpg", "b.jpg"), strict=True):
+        with process.taking(size=100):
+            put(root, mine, name, b"x" * 100)
+        with pytest.raises(UploadQuota), process.taking(size=1):
+            pass
+
+    for process in both:
+        eventually_measured(process)
+        with pytest.raises(UploadQuota, match="has 200 bytes"), process.taking(size=1):
+            pass
 
 
 def test_uploads_and_the_files_in_them_have_a_limit_of_their_own(root: Path) -> None:
@@ -296,9 +325,11 @@ def test_uploads_and_the_files_in_them_have_a_limit_of_their_own(root: Path) -> 
     held.note(mine.id)
     put(root, mine, "a.jpg")
 
-    held.take(size=10)
-    with pytest.raises(UploadQuota, match=r"has 2 uploads and files .* may have 2 .ARKLINE_UPLOADS_OF_OWNER"):
-        held.take(entries=1)
+    refused = pytest.raises(
+        UploadQuota, match=r"has 2 uploads and files .* may have 2 .ARKLINE_UPLOADS_OF_OWNER"
+    )
+    with held.taking(size=10), refused, held.taking(entries=1):
+        pass
 
 
 def test_a_removed_upload_no_longer_counts_and_leaves_no_note(root: Path) -> None:
@@ -308,7 +339,8 @@ def test_a_removed_upload_no_longer_counts_and_leaves_no_note(root: Path) -> Non
     put(root, mine, "a.jpg", b"x" * 100)
     removal.remove(root, mine.id)
 
-    held.take(size=100)
+    with held.taking(size=100):
+        pass
 
     assert list((root / "owners").glob("*/*")) == []
 
@@ -318,8 +350,8 @@ def test_the_files_of_a_form_count_while_it_arrives_and_those_of_a_crash_are_rem
     crashed = root / "forms" / f"{layout.owner_folder(root, OWNER).name}.x"
     crashed.write_bytes(b"x" * 100)
 
-    with pytest.raises(UploadQuota):
-        quota(root, upload_bytes_of_owner=100).take(size=1)
+    with pytest.raises(UploadQuota), quota(root, upload_bytes_of_owner=100).taking(size=1):
+        pass
 
     os.utime(crashed, (0, 0))
     removal.clean_up(root, 3600, frozenset)

@@ -80,7 +80,7 @@ def _deposit(
     web: WebContext, caller: Principal, fields: dict[str, str], file: UploadFile | None
 ) -> submissions.Submitted:
     """An upload of which no batch is made is removed."""
-    upload = uploads.begin_upload(web.session, web.settings, caller).id if file else ""
+    upload = uploads.begin_upload(web.session, web.settings, caller, quotas=web.quotas).id if file else ""
     try:
         url = _receive(web, caller, upload, file) if file else fields.get("url", "")
         return submissions.submit(
@@ -88,14 +88,14 @@ def _deposit(
         )
     except BaseException:
         if upload:
-            uploads.remove_unless_submitted(web.session, web.settings, caller, upload)
+            uploads.remove_unless_submitted(web.session, web.settings, caller, upload, web.quotas)
         raise
 
 
 def _receive(web: WebContext, caller: Principal, upload: str, file: UploadFile) -> str:
     """The address of the file once all its bytes are in the folder of uploads."""
     declared = Declared(name=file.filename or "file")
-    arrived = uploads.receive_file(web.session, web.settings, caller, upload, declared, file.file)
+    arrived = uploads.receive_file(web.session, web.settings, caller, upload, declared, file.file, web.quotas)
     return UploadAddress(upload, arrived.name).url
 
 

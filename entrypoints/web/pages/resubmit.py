@@ -113,7 +113,7 @@ def _form(request: Request, web: WebContext, caller: Principal, bid: str, proble
 def _prepare(web: WebContext, caller: Principal, bid: str, fields: FormData) -> Preview:
     """An upload from which nothing can be deposited is removed."""
     failed = resubmission.failed_objects(web.session, bid, web.archive)
-    upload = uploads.begin_upload(web.session, web.settings, caller).id
+    upload = uploads.begin_upload(web.session, web.settings, caller, quotas=web.quotas).id
     try:
         corrections = Corrections(
             files=_received(web, caller, upload, failed, fields),
@@ -122,7 +122,7 @@ def _prepare(web: WebContext, caller: Principal, bid: str, fields: FormData) -> 
         )
         return resubmission.prepare(web.session, web.settings, caller, web.archive, bid, upload, corrections)
     except BaseException:
-        uploads.remove_unless_submitted(web.session, web.settings, caller, upload)
+        uploads.remove_unless_submitted(web.session, web.settings, caller, upload, web.quotas)
         raise
 
 
@@ -135,7 +135,7 @@ def _received(
         if isinstance(given, UploadFile) and given.filename:
             declared = Declared(name=f"{one.jid}/{safe_name(given.filename)}")
             files[one.jid] = uploads.receive_file(
-                web.session, web.settings, caller, upload, declared, given.file
+                web.session, web.settings, caller, upload, declared, given.file, web.quotas
             )
     return files
 

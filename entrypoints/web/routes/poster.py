@@ -164,7 +164,9 @@ async def post(
 
 def _submit(context: WebContext, form: Form, verb: Verb, caller: Principal) -> Submitted:
     mode = SubmissionMode.UPDATE if verb is Verb.UPDATE else SubmissionMode.ADD
-    return submit_form(context.session, context.settings, context.profiles, form, mode, caller)
+    return submit_form(
+        context.session, context.settings, context.profiles, form, mode, caller, context.quotas
+    )
 
 
 def _response_form(fields: Mapping[str, str]) -> ResponseForm:

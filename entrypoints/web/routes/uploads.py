@@ -77,7 +77,12 @@ async def begin(  # noqa: PLR0913 - the parts of a request
     name = name or _name_in(request)
     check_body(request, context.settings, name or "the body")
     begun = await run_in_threadpool(
-        uploads.begin_upload, context.session, context.settings, caller, idempotency_key or ""
+        uploads.begin_upload,
+        context.session,
+        context.settings,
+        caller,
+        idempotency_key or "",
+        context.quotas,
     )
     response.headers["Location"] = f"/v1/uploads/{begun.id}"
     if name is None:
@@ -99,7 +104,12 @@ async def begin(  # noqa: PLR0913 - the parts of a request
     except BaseException:
         if not resumable and idempotency_key is None:
             await run_in_threadpool(
-                uploads.remove_upload, context.session, context.settings, caller, begun.id
+                uploads.remove_upload,
+                context.session,
+                context.settings,
+                caller,
+                begun.id,
+                context.quotas,
             )
         raise
     return _answer(response, begun.id, arrived)
@@ -173,7 +183,7 @@ async def append(  # noqa: PLR0913 - the parts of a request
 @slow("record_work")
 def remove(request: Request, caller: DepositorCaller, upload: UploadId) -> None:
     context = context_of(request)
-    uploads.remove_upload(context.session, context.settings, caller, upload)
+    uploads.remove_upload(context.session, context.settings, caller, upload, context.quotas)
 
 
 def _declared(request: Request, name: str, length: int | None, *, whole: bool) -> Declared:
