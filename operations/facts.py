@@ -52,6 +52,7 @@ class Reason(Documented):
     BROKER_REFUSES = "broker-refuses", "Redis refuses writes."
     BROKER_FOREIGN = "broker-foreign", "The prefix in Redis is another deployment's: workers wait."
     NO_BEAT = "no-beat", "No beat is running, so scheduled work has stopped."
+    SWEEP_LATE = "sweep-late", "A beat runs, and the scheduled work is not done."
     RECORD_OUTDATED = "record-outdated", "The record was restored from an older backup: nothing is processed."
     RECORD_FOREIGN = "record-foreign", "The record is not that of the storage root and the inventory."
     RECORD_LIMIT = "record-limit", "ZooKeeper accepts smaller changes than arkline may make."

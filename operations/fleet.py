@@ -15,7 +15,7 @@ from operations.facts import Obstacle, Reason
 from pipeline.errors import Action, Remedy, ServiceUnreachable
 from pipeline.records import Record
 from pipeline.settings import Settings
-from zkstate import deployment, holds
+from zkstate import deployment, holds, sweep_record
 from zkstate.holds import Hold
 from zkstate.leadership import leader
 from zkstate.session import Session
@@ -189,7 +189,16 @@ class Fleet:
         if not self.knows_workers:
             return beat
         idle = [queue for queue in dict.fromkeys((*queues, CONTROL)) if not self.consumers(queue)]
-        return (*beat, *(Obstacle(reason=Reason.NO_WORKER, waits_for=queue) for queue in idle))
+        late = self._late if self.beat and CONTROL not in idle else ()
+        return (*beat, *late, *(Obstacle(reason=Reason.NO_WORKER, waits_for=queue) for queue in idle))
+
+    @cached_property
+    def _late(self) -> tuple[Obstacle, ...]:
+        """Only what was done proves that a beat and a worker, which both answer, do scheduled work."""
+        seconds = sweep_record.last_sweep(self._session)
+        if seconds < sweep_record.SWEEP_LIMIT:
+            return ()
+        return (Obstacle(reason=Reason.SWEEP_LATE, waits_for=self.beat, message=f"{seconds:.0f} s"),)
 
     def remedies(self, obstacles: Iterable[Obstacle]) -> tuple[Remedy, ...]:
         advice: list[Remedy] = []
@@ -202,6 +211,11 @@ class Fleet:
                 advice.append(Remedy(Action.CHANGE_PREFIX, obstacle.waits_for))
             elif obstacle.reason is Reason.NO_BEAT:
                 advice.append(Remedy(Action.START_BEAT))
+            elif obstacle.reason is Reason.SWEEP_LATE:
+                advice += [
+                    Remedy(Action.START_WORKER, CONTROL),
+                    Remedy(Action.RESTART_BEAT, obstacle.waits_for),
+                ]
             elif obstacle.reason is Reason.NO_WORKER:
                 advice += [Remedy(Action.UNDO_DRAIN, name) for name in self.drained]
                 if not any(worker.name in self.drained for worker in self.workers):

@@ -188,6 +188,7 @@ def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterable[Problem]:
             Reason.BROKER_FOREIGN: True,
             Reason.NO_WORKER: not can_move,
             Reason.NO_BEAT: idle,
+            Reason.SWEEP_LATE: idle,
         }[obstacle.reason]
         yield Problem(**dict(obstacle), stops_all=stops_all)
 

@@ -54,6 +54,10 @@ class Action(Documented):
     SUBMIT_AGAIN = "submit-again", "Make a new submission."
     START_WORKER = "start-worker", "Start a worker for the queue, beside the stack."
     START_BEAT = "start-beat", "Start the scheduler, beside the stack."
+    RESTART_BEAT = (
+        "restart-beat",
+        "If a further worker does not help, end the beat that leads: another one takes over.",
+    )
     START_BROKER = "start-broker", "Start Redis."
     START_RECORD = (
         "start-record",

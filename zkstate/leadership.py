@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 
 from kazoo.client import KazooState
+from kazoo.protocol.states import ZnodeStat
 
 from zkstate import paths
 from zkstate.session import Session
@@ -14,12 +15,22 @@ EXIT_IN_DOUBT = os.EX_TEMPFAIL
 
 def leader(session: Session) -> str:
     """The name of the beat that does scheduled work; empty if none runs."""
+    node = _leading(session)
+    return node[0].decode(errors="replace") if node else ""
+
+
+def started_ms(session: Session) -> int:
+    """When the beat that leads was started, by ZooKeeper's clock; 0 if none runs."""
+    node = _leading(session)
+    return int(node[1].ctime) if node else 0
+
+
+def _leading(session: Session) -> tuple[bytes, ZnodeStat] | None:
     contenders = session.children(paths.LEADER)
     if not contenders:
-        return ""
+        return None
     first = min(contenders, key=lambda name: name[-10:])  # kazoo's election: the lowest number leads
-    node = session.find(f"{paths.LEADER}/{first}")
-    return node[0].decode(errors="replace") if node else ""
+    return session.find(f"{paths.LEADER}/{first}")
 
 
 def contenders(session: Session) -> int:

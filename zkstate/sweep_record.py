@@ -1,15 +1,16 @@
 """`/sweep`: what one sweep leaves to the next, whichever process runs it: times, and where it stopped."""
 
+import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from zkstate import codec, fleet_time, paths
+from zkstate import codec, fleet_time, leadership, paths
 from zkstate.errors import Corrupt, Missing, Stale
 from zkstate.fleet_time import SweepRecord
-from zkstate.locks import ServerClock
+from zkstate.locks import ServerClock, single_flight
 from zkstate.reading import log_damage
 from zkstate.session import Session
 from zkstate.transaction import Put, Role, commit
@@ -19,6 +20,9 @@ FRONT = 250
 
 PAGE = 750
 """Entries behind the front that one sweep reads: 5,000 are read within seven sweeps."""
+
+SWEEP_LIMIT = 60.0
+"""Seconds without a sweep after which scheduled work is not done; beat sends a sweep every 3 seconds."""
 
 MACHINE = fleet_time.this_machine()
 
@@ -54,6 +58,19 @@ class Sweep:
         record = self._record.model_copy(update=changes)
         with suppress(Stale, Missing):
             commit(self._session, [Put(paths.SWEEP, codec.encode(record), self._version, Role.FENCE)])
+
+
+def last_sweep(session: Session) -> float:
+    """Seconds since the last sweep, or the start of the beat, by ZooKeeper's clock; 0 if a moment ago.
+
+    The clock of this host decides only whether ZooKeeper's is asked, which takes a write.
+    """
+    _, stat = session.get(paths.SWEEP)
+    last_ms = max(stat.mtime, leadership.started_ms(session))
+    if abs(time.time() - last_ms / 1000) < SWEEP_LIMIT:
+        return 0.0
+    with single_flight(session, f"clock of {session.id:x}") as clock:
+        return (clock.now_ms() - last_ms) / 1000 if clock else 0.0
 
 
 def redispatched(session: Session) -> dict[str, int]:

@@ -45,6 +45,7 @@ NOT_RUN = {
     Action.CHANGE_PREFIX: "a setting: test_the_advice_of_why_works",
     Action.CHECK_SETTINGS: "a setting: test_the_advice_of_why_works",
     Action.START_BROKER: "a service of the site: test_the_advice_of_why_works",
+    Action.RESTART_BEAT: "needs a beat that hangs: test_the_advice_of_why_works",
     Action.FIX_BROKER: "an act in Redis: test_the_advice_of_why_works",
     Action.START_RECORD: "a service of the site",
     Action.RESTORE_INVENTORY: "needs a fleet that is stopped",

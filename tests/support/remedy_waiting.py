@@ -4,6 +4,7 @@ import threading
 
 from operations.facts import Reason
 from operations.holds import release_collection
+from operations.overview import overview
 from pipeline.errors import Action
 from pipeline.records import SubmissionType
 from pipeline.services import Service
@@ -121,6 +122,20 @@ def _no_beat(world: World) -> None:
         job = world.planted()
         world.remedied(job.jid, Reason.NO_BEAT)
     world.completed(job.bid)
+
+
+@case(Reason.SWEEP_LATE)
+def _beat_without_effect(world: World) -> None:
+    with world.without_beat(leader=True):
+        job = world.planted()
+        found = world.expect(job.jid, Reason.SWEEP_LATE)
+        problems = overview(world.session, world.settings).health.problems
+    assert [remedy.action for remedy in found.remedies] == [Action.START_WORKER, Action.RESTART_BEAT]
+    assert Reason.SWEEP_LATE in {problem.reason for problem in problems}
+    world.completed(job.bid)
+    assert Reason.SWEEP_LATE not in {
+        problem.reason for problem in overview(world.session, world.settings).health.problems
+    }
 
 
 @case(Reason.NO_WORKER)

@@ -39,6 +39,7 @@ _PROBLEMS: dict[Reason, str] = {
     Reason.BROKER_FOREIGN: "no job moves: {message}",
     Reason.NO_WORKER: "no worker consumes queue '{}'",
     Reason.NO_BEAT: "no beat is running: nothing is scheduled or retried",
+    Reason.SWEEP_LATE: "{} runs, and no scheduled work was done for {message}: nothing is retried",
     Reason.QUEUE_PAUSED: "the queue is paused: no new job starts",
     Reason.COLLECTION_ON_HOLD: "collection {} is on hold: its jobs do not start",
     Reason.FIXITY_DAMAGED: "damage in storage: objects that are damaged: {}",

@@ -154,6 +154,7 @@ _OBSTACLES: dict[Reason, str] = {
     Reason.BROKER_REFUSES: "But Redis at {} refuses writes: {message}",
     Reason.BROKER_FOREIGN: "But its workers wait: {message}.",
     Reason.NO_BEAT: "But no beat is running, so the job is not scheduled again.",
+    Reason.SWEEP_LATE: "But no scheduled work was done for {message}, although {} runs.",
     Reason.NO_WORKER: "But no worker consumes queue '{}'.",
     Reason.REPORT_NOT_SENT: "Its report could not be mailed: use update-report, or forward it by hand.",
 }

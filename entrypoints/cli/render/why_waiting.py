@@ -194,6 +194,10 @@ WAITING: dict[Reason, Callable[[Explanation], str]] = {
     Reason.NO_BEAT: lambda facts: (
         "No beat is running, so nothing is dispatched, retried or cleaned up on schedule."
     ),
+    Reason.SWEEP_LATE: lambda facts: (
+        f"{facts.waits_for} runs, but no scheduled work was done for {facts.message}: nothing is dispatched, "
+        "retried or cleaned up on schedule."
+    ),
     Reason.BEING_SPLIT: _splitting,
     Reason.REPORTING: _reporting,
 }
