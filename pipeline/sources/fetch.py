@@ -32,6 +32,8 @@ from pipeline.sources.response import (
     body_chunks,
     content_length,
     encoded,
+    first_byte,
+    is_whole,
     refuse_encoded,
     requested_pause,
     require_status,
@@ -201,7 +203,7 @@ class HttpFetcher:
             if validator and response.status == 416:
                 part.restart()
                 raise file.broken("the source no longer offers the rest of the file")
-            require_status(response, file.url, *((200, 206) if validator else (200,)))
+            require_status(response, file.url, *((200, 206) if validator or is_whole(response) else (200,)))
             _begin(file, part, response)
             for chunk in body_chunks(response, file.url):
                 _admit(file, part, chunk)
@@ -310,9 +312,8 @@ def _naming(url: str, places: Sequence[str]) -> Iterator[None]:
 def _begin(file: Download, part: Part, response: Response) -> None:
     """Prepare the part for the body of this answer: append to it, or start over."""
     offered = origin_of(file.url, response)
-    if response.status == 206:
-        start = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
-        if part.origin is None or start.strip() != str(part.size) or not part.origin.same(offered):
+    if response.status == 206 and part.size:
+        if part.origin is None or first_byte(response) != part.size or not part.origin.same(offered):
             part.restart()
             raise file.broken("the file changed while it was fetched")
         part.origin = part.origin.model_copy(update={"total": part.origin.total or offered.total})

@@ -33,6 +33,7 @@ _CODINGS = frozenset(
 """The content codings of IANA's registry. Some servers name a charset there, or `none`, `binary`."""
 
 _PARAMETER = re.compile(r""";\s*([!#$%&'*+.^_`|~\w-]+)\s*=\s*("(?:[^"\\]|\\.)*"?|[^;"]*)""", re.ASCII)
+_RANGE = re.compile(r"bytes[ =](\d{1,19})-(\d{1,19})/(\d{1,19}|\*)", re.IGNORECASE | re.ASCII)
 _CHARSETS = {"utf-8", "utf8", "iso-8859-1", "windows-1252"}
 _TLS_ONLY = re.compile(rb"plain HTTP|HTTP request to an HTTPS|requires TLS", re.IGNORECASE)
 
@@ -120,6 +121,18 @@ def source_size(url: str, ask: Callable[[Mapping[str, str]], AbstractContextMana
 def whole_size(response: Response, url: str) -> int | None:
     """The bytes of the whole file that an answer to a Range states."""
     return stated_size(response.headers.get("Content-Range", "").rpartition("/")[2].strip(), url)
+
+
+def first_byte(response: Response) -> int | None:
+    """The place of the first byte that an answer with a Range states; the unit may be in any case."""
+    start = _RANGE.match(response.headers.get("Content-Range", ""))
+    return int(start[1]) if start else None
+
+
+def is_whole(response: Response) -> bool:
+    """Whether a Range that was not asked for has the whole file, as some servers answer."""
+    stated = _RANGE.match(response.headers.get("Content-Range", ""))
+    return stated is not None and int(stated[1]) == 0 and stated[3] == str(int(stated[2]) + 1)
 
 
 def require_status(response: Response, url: str, *statuses: int) -> None:

@@ -10,6 +10,7 @@ from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.host_limits import NO_LIMIT
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
+from tests.servers.raw_answer import RawAnswer
 from tests.support.fetching import (
     BODY,
     DownloadFactory,
@@ -310,3 +311,40 @@ def test_a_download_longer_than_its_turn_is_handed_back_and_continued_by_range(
     assert later != []
     assert all("Range" in request.headers for request in later)
     assert_downloaded(a_download)
+
+
+@pytest.mark.parametrize("unit", ["bytes ", "Bytes ", "bytes="])
+def test_a_file_is_continued_however_the_source_writes_the_unit_of_its_range(
+    unit: str, fetcher: HttpFetcher, a_download: DownloadFactory
+) -> None:
+    with RawAnswer() as server:
+        server.answers = [b'HTTP/1.1 200 OK\r\nETag: "a"\r\nContent-Length: 10\r\n\r\nhello']
+        server.answer = (
+            f'HTTP/1.1 206 Rest\r\nETag: "a"\r\nContent-Range: {unit}5-9/10\r\nContent-Length: 5\r\n\r\nworld'
+        ).encode()
+        fetcher.download(a_download(f"{server.url}/a"), UNATTENDED)
+
+        assert len(server.asked) == 2
+    assert_downloaded(a_download, b"helloworld")
+
+
+def test_a_range_that_was_not_asked_for_is_read_if_it_is_the_whole_file(
+    fetcher: HttpFetcher, a_download: DownloadFactory
+) -> None:
+    with RawAnswer() as server:
+        server.answer = b"HTTP/1.1 206 All\r\nContent-Range: bytes 0-4/5\r\nContent-Length: 5\r\n\r\nhello"
+        fetcher.download(a_download(f"{server.url}/a"), UNATTENDED)
+
+    assert_downloaded(a_download, b"hello")
+
+
+@pytest.mark.parametrize("stated", ["bytes 0-4/50", "bytes 1-5/6", "bytes 0-4/*", ""])
+def test_a_range_that_was_not_asked_for_and_is_a_part_is_refused(
+    stated: str, fetcher: HttpFetcher, a_download: DownloadFactory
+) -> None:
+    with RawAnswer() as server:
+        server.answer = (
+            f"HTTP/1.1 206 Part\r\nContent-Range: {stated}\r\nContent-Length: 5\r\n\r\nhello"
+        ).encode()
+        with pytest.raises(StepFailed, match="answered 206 Partial Content"):
+            fetcher.download(a_download(f"{server.url}/a"), UNATTENDED)
