@@ -1,8 +1,10 @@
 """Settings of ZooKeeper and Redis: where the servers are, and how a process and a server trust each other."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SecretsSettingsSource
@@ -71,6 +73,18 @@ class ServerSettings(BaseSettings):
     @property
     def message_keys(self) -> tuple[str, ...]:
         return tuple(key.strip() for key in self.message_key.get_secret_value().split(",") if key.strip())
+
+    @field_validator("broker_url")
+    @classmethod
+    def _is_of_redis(cls, value: str) -> str:
+        with suppress(ValueError):  # its text may quote the password
+            parts = urlsplit(value)
+            _ = parts.port
+            if parts.scheme in ("redis", "rediss", "unix"):
+                return value
+        raise ValueError(
+            "write redis://:PASSWORD@HOST:PORT/NUMBER; in the password '/' is %2F, '@' %40, '#' %23"
+        )
 
     @field_validator("message_key")
     @classmethod

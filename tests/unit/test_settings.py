@@ -2,7 +2,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from entrypoints.cli import context
 from pipeline.errors import UsageRefused
 from pipeline.settings import Settings
 
@@ -109,3 +111,20 @@ def test_a_relative_folder_is_refused_outside_a_checkout(
     with pytest.raises(UsageRefused, match="is the relative path"):
         use(settings)
     assert Settings(home=tmp_path).working == tmp_path / "working"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://:v4lue/x@host:6379/0", "redis://:v4lue%40host/0", "redis://[v4lue", "http://:v4lue@host/0"],
+)
+def test_a_broker_url_that_cannot_be_read_is_refused_without_its_password(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARKLINE_BROKER_URL", url)
+
+    with pytest.raises(ValidationError, match="write redis://") as invalid:
+        Settings()
+    with pytest.raises(UsageRefused, match="write redis://") as refusal:
+        context.settings()
+
+    assert "v4lue" not in f"{invalid.value} {refusal.value}"
