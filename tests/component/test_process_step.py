@@ -1,6 +1,8 @@
 import dataclasses
 import hashlib
+import itertools
 import shutil
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -311,6 +313,73 @@ def test_a_version_under_the_number_of_another_job_is_refused_and_not_recorded(
     other = repository.job(1, {"a.txt": "as stored"}, key="f" * 32, **GIVEN)
 
     refused(repository, other, FailureKind.SYSTEM, "the number jid0000000001 belongs to another job")
+
+
+def _gone(repository: Repository, job: Job) -> Job:
+    shutil.rmtree(Workspace.of(job, repository.settings.working).folder)
+    return job
+
+
+def _other_content(repository: Repository, job: Job) -> Job:
+    repository.job(1, {"a.txt": "other", "mrt-erc.txt": "erc:\nwhere: late-1\n"})
+    return job.model_copy(update={"history": EARLIER})  # of the second download
+
+
+def _forgotten(repository: Repository, job: Job) -> Job:
+    repository.job_record.forget(job)
+    return job
+
+
+def _of_status(**changes: int) -> Callable[[Repository, Job], Job]:
+    return lambda _, job: job.model_copy(update={"status": job.status.model_copy(update=changes)})
+
+
+def _recorded_before(repository: Repository, job: Job) -> Job:
+    recorded(repository, job)
+    return job
+
+
+def _overtaken(repository: Repository, job: Job) -> Job:
+    ark = repository.identifiers(job).primary_id
+    repository.recorded(repository.job(2, {"b.txt": "later"}, key="e" * 32, primary_id=ark))
+    return job
+
+
+def _other_profile(repository: Repository, job: Job) -> Job:
+    with (repository.settings.profiles / "demo.yaml").open("a") as profile:
+        profile.write("new_versions: true\n")
+    return job
+
+
+# in the order in which they happen
+AFTER_STORING: dict[str, Callable[[Repository, Job], Job]] = {
+    "recorded before": _recorded_before,
+    "a later version": _overtaken,
+    "content gone": _gone,
+    "source changed": _other_content,
+    "another profile": _other_profile,
+    "resumed": _of_status(retry_count=1),
+    "worker lost": _of_status(redispatches=1),
+    "record forgot the ARK": _forgotten,
+}
+
+
+@pytest.mark.parametrize("faults", list(itertools.combinations(AFTER_STORING, 3)), ids="+".join)
+def test_three_faults_after_a_version_was_stored_leave_one_version_recorded_as_it_was_stored(
+    repository: Repository, faults: tuple[str, ...]
+) -> None:
+    job = repository.job(1, {"a.txt": "as stored"}, key=KEY)
+    stored = repository.work(job)
+    for fault in faults:
+        job = AFTER_STORING[fault](repository, job)
+
+    recorded(repository, job)
+
+    assert repository.jobs_of(stored.ark).count(job.jid) == 1
+    first, *_ = repository.described(stored.ark).versions
+    digests = {file.path: file.digest for file in first.files}
+    assert digests == {file.path: f"sha512:{file.sha512}" for file in stored.files}
+    assert repository.inventory.arks_of(OWNER, ("late-1",)) == {}
 
 
 class _CountingStorage(OcflStorage):
