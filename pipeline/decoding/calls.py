@@ -92,11 +92,16 @@ def read_fetch_lists(
         return ()
     arguments = {"folder": str(folder), "case_fold": case_fold, "most": most}
     body = json.dumps([(file.path, file.size) for file in files]).encode()
-    request = Request("fetch lists", "the fetch.txt of a bag", arguments, body, reads=(str(folder),))
+    subject = "the fetch.txt of a bag"
+    request = Request("fetch lists", subject, arguments, body, _most(files), reads=(str(folder),))
     return tuple(
         bag.ToFetch(path, url, size, Digest(algorithm=algorithm, value=value), where)
         for path, url, size, algorithm, value, where in decoder.decode(request, attempt)
     )
+
+
+def _most(files: tuple[DownloadedFile, ...]) -> tuple[int, int]:
+    return PASSES * sum(file.size for file in files), PASSES * len(files)
 
 
 def read_statements(
@@ -117,8 +122,7 @@ def read_statements(
     arguments = {"producer": str(producer), "container": container, "deletes": deletes}
     body = json.dumps([(file.path, file.size, file.sha512) for file in files]).encode()
     subject = "the lists and descriptions in the deposit"
-    most = (PASSES * sum(file.size for file in files), PASSES * len(files))
-    request = Request("statements", subject, arguments, body, most, reads=(str(producer),))
+    request = Request("statements", subject, arguments, body, _most(files), reads=(str(producer),))
     return _collected(decoder, request, attempt)
 
 
