@@ -111,9 +111,8 @@ def fleet_health(
     pause, held = stops.get(""), [name for name in stops if name]
     active = (*activity.active_jobs(session, counts), *activity.active_batches(session))
     hosts = waiting_hosts(session, _at_hosts(active))
-    judged, for_space = activity.provisioning(session, counts)
-    in_provisioning = {Reason.BEING_WORKED_ON: judged, Reason.WAITING_FOR_SPACE: for_space}
-    waiting = _waiting(active, counts, pause, {view.host for view in hosts}, in_provisioning)
+    waiting = _waiting(active, counts, pause, {view.host for view in hosts})
+    for_space = waiting.get(Reason.WAITING_FOR_SPACE, 0)
     faults = _faults(active)
     down = _outages(session)
     wrong = record_fault(session, fleet.settings)
@@ -236,10 +235,9 @@ def _waiting(
     counts: dict[JobState, int],
     pause: Hold | None,
     paused: Container[str],
-    in_provisioning: dict[Reason, int],
 ) -> dict[Reason, int]:
     waiting = Counter(_reason(job, paused) for job in active)
-    waiting.update(in_provisioning)
+    waiting[Reason.WAITING_FOR_SPACE] += _unread_in_provisioning(counts)
     dispatched = sum(1 for job in active if job.state == JobState.PENDING and job.id.startswith("jid"))
     line = Reason.QUEUE_PAUSED if pause else Reason.WAITING_FOR_TURN
     waiting[line] += counts[JobState.PENDING] - dispatched
@@ -247,11 +245,23 @@ def _waiting(
     return {reason: waiting[reason] for reason in Reason if waiting[reason] > 0}
 
 
+def waiting_for_space(session: Session, counts: dict[JobState, int]) -> int:
+    """Jobs that wait for working storage."""
+    read = sum(_reason(job) is Reason.WAITING_FOR_SPACE for job in activity.active_jobs(session, counts))
+    return read + _unread_in_provisioning(counts)
+
+
+def _unread_in_provisioning(counts: dict[JobState, int]) -> int:
+    """So many are in provisioning only if working storage is full."""
+    return max(0, counts[JobState.PROVISIONING] - activity.SAMPLE)
+
+
 def _reason(job: Active, paused: Container[str] = ()) -> Reason:
     if job.locked:
         return Reason.BEING_WORKED_ON
     if job.waits_for is None:
-        return Reason.BEING_DISPATCHED
+        does_not_fit = job.state == JobState.PROVISIONING and job.handed_back
+        return Reason.WAITING_FOR_SPACE if does_not_fit else Reason.BEING_DISPATCHED
     if job.waits_for.name in paused:
         return Reason.HOST_BACKING_OFF
     return REASON_OF_WAIT.get(job.waits_for.kind, Reason.BETWEEN_TRIES)

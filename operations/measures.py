@@ -12,13 +12,13 @@ from pydantic import Field
 
 from operations.fleet import Fleet
 from operations.hosts import waiting_hosts
-from operations.overview import space_now
 from pipeline.errors import ArklineError
 from pipeline.machine import Queue
 from pipeline.records import Record
 from pipeline.settings import Settings
+from pipeline.working_storage.capacity import usage_now
 from tasks import callback_counts
-from zkstate import audit_mark, callbacks, fixity, leadership, outages, queue, sweep_record
+from zkstate import audit_mark, callbacks, fixity, leadership, outages, queue, space, sweep_record
 from zkstate.audit_mark import LastAudit
 from zkstate.fixity import FixityStatus
 from zkstate.session import Session
@@ -82,16 +82,15 @@ def measure(session: Session, settings: Settings) -> Measures:
 
 
 def _record(session: Session, settings: Settings) -> RecordMeasures:
-    counts = queue.counts(session)
-    space = space_now(session, settings, counts)
+    disk = usage_now(settings) if settings.working.is_dir() else None
     current = [known.outage for known in outages.known(session).values() if known.outage.ended is None]
     return RecordMeasures(
         in_flight=queue.places_taken(session, settings.waiting_limit),
         callbacks_owed=callbacks.count(session),
         beats=leadership.contenders(session),
-        reserved=space.reserved,
-        capacity=space.total,
-        used=space.used,
+        reserved=space.reserved(session),
+        capacity=disk.total if disk else None,
+        used=disk.used if disk else None,
         redispatched=sweep_record.redispatched(session),
         hosts_waiting=len(waiting_hosts(session)),
         outages=Counter(outage.service for outage in current),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from operations.facts import Reason
 from operations.fleet import Fleet
 from operations.health import FleetHealth, fleet_health
 from operations.record_memory import RecordMemory, record_memory
@@ -57,8 +58,9 @@ def overview(session: Session, settings: Settings) -> Overview:
     held = {name: hold for name, hold in stops.items() if name}
     stored = fixity.status(session)
     memory = record_memory(session, settings)
+    health = fleet_health(session, Fleet(session, settings), counts, stops, stored, memory)
     return Overview(
-        health=fleet_health(session, Fleet(session, settings), counts, stops, stored, memory),
+        health=health,
         jobs=counts,
         batches=tuple(views.readable(views.batch_rows(session, bids[: -LATEST - 1 : -1]))),
         batches_in_all=len(bids),
@@ -67,7 +69,7 @@ def overview(session: Session, settings: Settings) -> Overview:
         held_batches=_held(session, bids) if held else 0,
         held_collections=held,
         record=memory,
-        space=space_now(session, settings, counts),
+        space=space_now(session, settings, health.waiting.get(Reason.WAITING_FOR_SPACE, 0)),
         fixity=stored,
         correction=last_correction(session),
     )
@@ -79,12 +81,13 @@ def _held(session: Session, bids: Sequence[str]) -> int:
     return sum(row.status is BatchState.HELD for row in rows)
 
 
-def space_now(session: Session, settings: Settings, counts: dict[JobState, int]) -> Space:
+def space_now(session: Session, settings: Settings, waiting: int) -> Space:
+    """`waiting`: jobs that wait for working storage."""
     disk = usage_now(settings) if settings.working.is_dir() else None
     return Space(
         reserved=space.reserved(session),
         total=disk.total if disk else None,
         used=disk.used if disk else None,
         threshold=settings.working_threshold,
-        waiting=counts[JobState.PROVISIONING],
+        waiting=waiting,
     )

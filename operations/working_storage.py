@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 
+from operations.health import waiting_for_space
 from operations.operator import Operator
 from operations.overview import Space, space_now
 from pipeline.attempt import Attempt, CheckedAttempt
@@ -80,8 +81,9 @@ def space_view(
     session: Session, settings: Settings, usual: Mapping[JobState, float] | None = None
 ) -> SpaceView:
     """`usual`: the usual stays in working states, as a board knows them."""
+    waiting = waiting_for_space(session, queue.counts(session))
     return SpaceView(
-        **dict(space_now(session, settings, queue.counts(session))),
+        **dict(space_now(session, settings, waiting)),
         folder=str(settings.working),
         reservations=tuple(_reservations(session, settings, usual or {})),
     )

@@ -28,33 +28,20 @@ class Active(Record):
     retry_at: datetime | None = None
     """When it is dispatched again; None unless it was handed back with a delay."""
     message: str = ""
+    handed_back: bool = False
+    """A worker released it, to wait for `waits_for`; in provisioning without that: for working storage."""
     waits_for: WaitsFor | None = None
 
 
 def active_jobs(session: Session, counts: dict[JobState, int]) -> Iterator[Active]:
     """At most SAMPLE of each state in which workers act; `counts`: jobs by state."""
     for state in JOB.working():
-        if state is JobState.PROVISIONING or not counts[state]:
-            continue  # the re-check of working storage dispatches every job in provisioning
-        if state is JobState.PENDING and counts[state] > BACKLOG:
+        if not counts[state] or (state is JobState.PENDING and counts[state] > BACKLOG):
             continue
         jids = queue.queued(session, state)[:SAMPLE]
         for jid, status, locked, mtime in read_statuses(session, jids, JOBS, ignore_damage):
-            if status.status is state and (status.dispatched_at or locked):
+            if status.status is state and (state is not JobState.PENDING or status.dispatched_at or locked):
                 yield _active(jid, status, locked, mtime)
-
-
-def provisioning(session: Session, counts: dict[JobState, int]) -> tuple[int, int]:
-    """How many jobs in provisioning a worker judges now, and how many wait for working storage.
-
-    The locks of at most SAMPLE are read; others wait.
-    """
-    if not counts[JobState.PROVISIONING]:
-        return 0, 0
-    jids = queue.queued(session, JobState.PROVISIONING)
-    locks = session.exists_many([paths.job_lock(jid) for jid in jids[:SAMPLE]])
-    judged = sum(lock is not None for lock in locks)
-    return judged, len(jids) - judged
 
 
 def active_batches(session: Session) -> Iterator[Active]:
@@ -75,5 +62,6 @@ def _active(name: str, status: JobStatus | BatchStatus, locked: bool, mtime: int
         tries=status.tries,
         retry_at=written + timedelta(seconds=status.delay) if waits_for else None,
         message=status.message if waits_for else "",
+        handed_back=status.handed_back,
         waits_for=waits_for,
     )

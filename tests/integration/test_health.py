@@ -10,11 +10,13 @@ from operations.facts import Reason
 from operations.health import Health, Problem
 from operations.overview import overview
 from operations.why import why
+from operations.working_storage import space_view
 from pipeline.deployment import Deployment
 from pipeline.errors import Action, Remedy
 from pipeline.machine import Queue
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
+from pipeline.waits import WaitKind, WaitsFor
 from tasks.beat_leader import OnceLogged
 from tasks.broker_claim import claim_key, note_ours
 from tasks.publisher import configured
@@ -160,7 +162,8 @@ def test_a_beat_logs_once_that_redis_refuses_writes(settings: Settings, tmp_path
 def test_jobs_that_failed_or_do_not_fit_are_problems_with_remedies(
     session: Session, settings: Settings
 ) -> None:
-    planting.job_in(session, JobState.PROVISIONING)
+    waiting = planting.acquire(session, planting.job_in(session, JobState.PROVISIONING))
+    record.hand_back(session, waiting, "test", message="2.0 GB do not fit into working storage")
     planting.acquire(session, planting.job_in(session, JobState.PROVISIONING))
     failed = planting.job_in(session, JobState.DOWNLOADING)
     planting.apply_event(session, failed, Event.FAIL, FailureKind.CONTENT)
@@ -171,6 +174,21 @@ def test_jobs_that_failed_or_do_not_fit_are_problems_with_remedies(
     assert Problem(reason=Reason.WAITING_FOR_SPACE, waits_for="1") in health.problems
     assert health.waiting == {Reason.BEING_WORKED_ON: 1, Reason.WAITING_FOR_SPACE: 1}
     assert {Remedy(Action.ADD_SPACE), Remedy(Action.SHOW_FAILURES)} <= set(health.remedies)
+
+
+def test_jobs_in_provisioning_are_said_to_wait_for_working_storage_only_if_they_do(
+    session: Session, settings: Settings
+) -> None:
+    planting.job_in(session, JobState.PROVISIONING)
+    retried = planting.acquire(session, planting.job_in(session, JobState.PROVISIONING))
+    again = WaitsFor(kind=WaitKind.RETRY)
+    record.hand_back(session, retried, "test", message="a fault", delay=60, waits_for=again)
+
+    shown = overview(session, settings)
+
+    assert shown.health.waiting == {Reason.BETWEEN_TRIES: 1, Reason.BEING_DISPATCHED: 1}
+    assert shown.space.waiting == 0
+    assert space_view(session, settings).waiting == 0
 
 
 @pytest.mark.e2e

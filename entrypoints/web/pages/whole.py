@@ -11,6 +11,7 @@ from fastapi import Request
 
 from entrypoints.web.context import WebContext
 from entrypoints.web.pages.recent import Recent
+from operations.facts import Reason
 from operations.fleet import Answers, Fleet, ask_broker, ask_workers
 from operations.health import FleetHealth, fleet_health
 from operations.overview import Space, space_now
@@ -91,7 +92,7 @@ class WholeFleet:
         memory = record_memory(session, settings)
         stored = fixity.status(session)
         health = fleet_health(session, fleet, counts, holds.stops(session), stored, memory)
-        space = space_now(session, settings, counts)
+        space = space_now(session, settings, health.waiting.get(Reason.WAITING_FOR_SPACE, 0))
         oldest = min([at, *([broker.at] if broker else []), *([known[0]] if known else [])])
         return Whole(health, space, fleet, self._full(), oldest, asked)
 
