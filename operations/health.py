@@ -127,7 +127,10 @@ def fleet_health(
             for outage in down
             if outage.name != Service.RECORD
         ),
-        *(Problem(reason=Reason.BETWEEN_TRIES, waits_for=fault.service) for fault in faults),
+        *(
+            Problem(reason=Reason.BETWEEN_TRIES, waits_for=service)
+            for service in dict.fromkeys(fault.service for fault in faults)
+        ),
         *_of_fixity(stored),
         *_of_jobs(for_space, counts[JobState.FAILED]),
     )

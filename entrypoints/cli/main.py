@@ -4,11 +4,13 @@ Exit codes: 0 done, 1 the batch failed or there are findings, 2 wrong usage, 3 a
 4 an object's custody is broken.
 """
 
+import errno
 import gc
 import logging
 import os
 import sys
 import traceback
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -29,7 +31,9 @@ class ArklineGroup(LazyGroup):
         debug = bool(context.params.get("debug"))
         _quiet(debug)
         try:
-            return super().invoke(context)
+            answer = super().invoke(context)
+            sys.stdout.flush()  # a full disk is known only now
+            return answer  # noqa: TRY300
         except ArklineError as error:
             _show(error, str(error), debug)
             for hint in hints(error.remedies):
@@ -38,6 +42,8 @@ class ArklineGroup(LazyGroup):
         except (typer.Exit, typer.Abort, TyperException, BrokenPipeError):
             raise
         except Exception as error:
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                raise  # as from `--help`, which no command runs for
             text = f"{type(error).__name__}: {error}".rstrip(": ")
             remedy = "" if debug else "; `arkline --debug ...` shows where"
             _show(error, f"unexpected {text}{remedy}", debug)
@@ -102,10 +108,20 @@ GARBAGE = 50_000
 
 
 def main() -> None:
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the caller closed it
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  # until the process ends
     keep_private()
     gc.set_threshold(GARBAGE)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else all installed packages are asked
     try:
         app(prog_name="arkline")
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        where = error.filename or "the output"
+        _show(error, f"{where} cannot be written: no space left on its disk", debug=False)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python writes the rest of the output at its end
+        sys.exit(exit_codes.FAILED)
     finally:
         gc.freeze()  # Python would search all loaded modules for garbage, several times, before it ends

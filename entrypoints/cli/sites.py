@@ -132,10 +132,15 @@ def client(beside: str = "") -> Client | None:
     if not url or not token:
         lacking, given = (URL, TOKEN) if token else (TOKEN, URL)
         raise UsageRefused(f"{given} is set without {lacking}: set both to use a site's API, or none")
-    if not url.startswith(("http://", "https://")):
-        raise UsageRefused(f"{URL} is '{url}': it begins with https:// or http://")
     from entrypoints.cli.remote.client import Client
+    from pipeline.http import urls
 
+    if problem := urls.web_problem(url):
+        raise UsageRefused(f"{URL}: {problem}")
+    if urls.has_password(url):
+        raise UsageRefused(f"{URL} has a user or a password: a site is asked with {TOKEN} alone")
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise UsageRefused(f"{TOKEN} has a space or a sign that no token has: copy the token again")
     return Client(url.rstrip("/"), token)
 
 

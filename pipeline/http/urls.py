@@ -72,11 +72,12 @@ def place_of(url: str) -> str:
 
 def url_problem(url: str) -> str | None:
     """Why nothing can be fetched from `url`, with the remedy; None if its text is that of a usable URL."""
-    return upload_problem(url) if is_upload(url) else _web_problem(url)
+    return upload_problem(url) if is_upload(url) else web_problem(url)
 
 
 @lru_cache(maxsize=128)
-def _web_problem(url: str) -> str | None:
+def web_problem(url: str) -> str | None:
+    """Why `url` cannot be requested, with the remedy; None if its text is that of a usable URL."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tomllib
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from typer.main import get_group
@@ -217,3 +218,29 @@ def test_help_imports_no_slow_module(command: str, loaded_by_help: dict[str, lis
     slow = SLOW if command else (*SLOW, "pydantic", "rich")
 
     assert [name for name in loaded_by_help[command] if name in slow] == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a full disk as a device")
+@pytest.mark.parametrize("arguments", [["--help"], ["profile", "template"], ["submit", "--help"]])
+def test_output_that_finds_no_room_on_its_disk_is_said_in_a_line(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "arkline", *arguments],
+            cwd=PROJECT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 1
+    assert done.stderr == "error: the output cannot be written: no space left on its disk\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_a_command_whose_output_was_closed_ends_as_usual(closed: str) -> None:
+    shell = ["sh", "-c", f'"$0" -m arkline profile template {closed}', sys.executable]
+
+    done = subprocess.run(shell, cwd=PROJECT, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")

@@ -168,3 +168,26 @@ def test_commands_on_files_work_without_any_site(tmp_path: Path) -> None:
     for arguments in (("profile", "check", profile), ("manifest", "from-csv", table)):
         done = runner.invoke(app, [str(word) for word in arguments], env=nobody)
         assert (done.exit_code, "127.0.0.1:1" in done.output) == (0, False), done.output
+
+
+@pytest.mark.parametrize(
+    ("url", "token", "message"),
+    [
+        ("https://u:SECRET@ingest.example.org", "ann", "ARKLINE_URL has a user or a password"),
+        (
+            "https://u:SECRET/q@ingest.example.org",
+            "ann",
+            "'https://...@ingest.example.org' is not",
+        ),
+        ("ftp://ingest.example.org", "ann", "http and https only"),
+        ("https://ingest.example.org", "SECRET\n", "ARKLINE_TOKEN has a space"),
+        ("https://ingest.example.org", "SECRET\u2019", "ARKLINE_TOKEN has a space or a sign"),
+    ],
+)
+def test_variables_that_no_site_can_be_asked_with_are_wrong_usage_without_their_secrets(
+    url: str, token: str, message: str
+) -> None:
+    done = runner.invoke(app, ["status"], env={"ARKLINE_URL": url, "ARKLINE_TOKEN": token})
+
+    assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
+    assert "SECRET" not in done.stderr
