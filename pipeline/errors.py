@@ -50,7 +50,10 @@ class Action(Documented):
     RESTORE_INVENTORY = "restore-inventory", "Restore the inventory from the backup, beside the stack."
     FIXITY_REPORT = "fixity-report", "Show the damage in storage, with what to do."
     CHECK_FIXITY = "fixity-check", "Read again what is due, beside the stack."
-    RAISE_FIXITY_RATE = "raise-fixity-rate", "Raise ARKLINE_FIXITY_RATE or the period."
+    RAISE_FIXITY_RATE = (
+        "raise-fixity-rate",
+        "Raise ARKLINE_FIXITY_RATE or the period: ARKLINE_FIXITY_DAYS, or fixity_days of the profile.",
+    )
     SUBMIT_AGAIN = "submit-again", "Make a new submission."
     START_WORKER = "start-worker", "Start a worker for the queue, beside the stack."
     START_BEAT = "start-beat", "Start the scheduler, beside the stack."

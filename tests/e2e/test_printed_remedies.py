@@ -31,14 +31,14 @@ LIMIT = 120.0
 """Seconds until a trouble is shown, or is not shown any more."""
 
 NOT_RUN = {
-    Action.HOLD_COLLECTION: "a button of the pages; no output advises it",
+    Action.HOLD_COLLECTION: "a button of the pages, no remedy: no output advises it",
+    Action.SHOW_STATUS: "needs a batch that was archived without a report; README's command is this one",
     Action.CLEAN_UP: "needs a full record: test_the_advice_of_why_works",
     Action.RECONCILE: "needs a record of another time: test_the_advice_of_why_works",
-    Action.SHOW_STATUS: "needs a batch that was archived without a report; README's command is this one",
     Action.AUDIT: "needs a sweep that finds nothing: test_the_advice_of_why_works",
     Action.SHOW_REPORT: "needs a mail server that refuses: test_the_advice_of_why_works",
     Action.CHECK_FIXITY: "needs 90 days: test_the_advice_of_why_works",
-    Action.RAISE_FIXITY_RATE: "a setting",
+    Action.RAISE_FIXITY_RATE: "a setting: test_the_advice_of_why_works",
     Action.RAISE_LIMIT: "a setting of ZooKeeper: test_the_advice_of_why_works",
     Action.RAISE_SHARE: "a setting: test_the_advice_of_why_works",
     Action.ADD_SPACE: "a setting: test_the_advice_of_why_works",
@@ -47,8 +47,8 @@ NOT_RUN = {
     Action.START_BROKER: "a service of the site: test_the_advice_of_why_works",
     Action.RESTART_BEAT: "needs a beat that hangs: test_the_advice_of_why_works",
     Action.FIX_BROKER: "an act in Redis: test_the_advice_of_why_works",
-    Action.START_RECORD: "a service of the site",
-    Action.RESTORE_INVENTORY: "needs a fleet that is stopped",
+    Action.RESTORE_INVENTORY: "needs a fleet that is stopped: "
+    "test_an_inventory_that_is_older_than_the_backup_is_refused_and_the_remedy_works",
 }
 """Remedies that this test does not execute: why, and the test that follows them if there is one."""
 
@@ -293,6 +293,20 @@ def _no_beat(reader: Reader) -> None:
     with _ended(reader, "beat"):
         reader.run(f"{reader.advised('arkline status', Action.START_BEAT)} >beat.log 2>&1 &")
         reader.over("arkline status", Action.START_BEAT)
+
+
+@case(Action.START_RECORD)
+def _no_zookeeper(reader: Reader) -> None:
+    """What was stopped is the supervisor: it starts ZooKeeper, as its machine's supervisor does."""
+    with reader.paused():
+        bid = reader.submit()
+        reader.job(bid)
+        with _ended(reader, "zookeeper"):
+            for asked in ("arkline status", "env -u ARKLINE_URL -u ARKLINE_TOKEN arkline status"):
+                reader.run(asked, 3)
+                assert "start ZooKeeper, or restore the network to it" in " ".join(reader.shell.said.split())
+        reader.run("until arkline status; do :; done")
+    reader.completed(bid)
 
 
 @contextmanager

@@ -287,7 +287,7 @@ def test_an_inventory_that_is_there_is_not_overwritten(
     assert file.read_bytes() == b"something"
 
 
-def test_an_inventory_that_is_older_than_the_backup_is_refused_with_the_remedy(
+def test_an_inventory_that_is_older_than_the_backup_is_refused_and_the_remedy_works(
     session: Session, settings: Settings, backup: Path, tmp_path: Path
 ) -> None:
     for _ in range(3):
@@ -300,8 +300,12 @@ def test_an_inventory_that_is_older_than_the_backup_is_refused_with_the_remedy(
 
     assert done.code == 2
     assert "is older than the backup" in done.err
-    assert f"arkline restore {tmp_path / 'newer'} --inventory" in done.err
     assert session.children("/batches") == ["bid0000000001"]
+
+    (advised,) = re.findall(rf"arkline (restore {tmp_path / 'newer'} --inventory):", done.err)
+    lose_inventory(settings)
+    assert cli.run(settings, *advised.split()).code == 0
+    assert cli.run(settings, "restore", str(tmp_path / "newer"), "--replace", "--yes").code == 0
 
 
 def test_versions_that_only_storage_knows_keep_the_fleet_waiting_until_they_are_entered(

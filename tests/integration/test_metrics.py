@@ -264,3 +264,5 @@ def test_every_query_of_rules_and_dashboard_names_an_existing_metric(
     assert named - existing == set()
     page = (PROJECT / "docs/operators/monitoring.md").read_text()
     assert {name for name in existing if name not in page} == set()
+    traced = {"arkline_traces_total"}  # where ARKLINE_OTLP_ENDPOINT is set
+    assert set(re.findall(r"`(arkline_\w+)`", page)) - existing == traced

@@ -130,7 +130,16 @@ def _overdue(world: World) -> None:
         )
         world.arkline("fixity", "check", new)
 
-        first, _ = _commands(world, Reason.FIXITY_OVERDUE)
+        first, second = _commands(world, Reason.FIXITY_OVERDUE)
+        assert "ARKLINE_FIXITY_DAYS" in second
+        usual = world.settings
+        world.settings = usual.model_copy(update={"fixity_days": 200})
+        world.arkline("fixity", "check", new)
+        assert _is_over(world, Reason.FIXITY_OVERDUE)
+
+        world.settings = usual
+        world.arkline("fixity", "check", new)
+        assert not _is_over(world, Reason.FIXITY_OVERDUE)
         assert "arkline fixity check" in first
         world.arkline("fixity", "check")
         assert _is_over(world, Reason.FIXITY_OVERDUE)

@@ -6,6 +6,7 @@ import pytest
 from jsonschema_rs import Draft202012Validator
 
 from entrypoints.web.app import create_app
+from entrypoints.web.pages import acts
 from entrypoints.web.routes.errors import all_codes
 
 DOCUMENT = create_app(None).openapi()
@@ -14,7 +15,8 @@ OPERATIONS = [
     for path, operations in DOCUMENT["paths"].items()
     for method, operation in operations.items()
 ]
-DOCS = Path(__file__).parents[2] / "docs" / "api"
+PROJECT = Path(__file__).parents[2]
+DOCS = PROJECT / "docs" / "api"
 
 
 def test_the_page_about_errors_has_a_heading_and_the_meaning_of_every_code() -> None:
@@ -68,3 +70,32 @@ def test_the_links_lead_from_a_submission_to_the_proof_of_its_object() -> None:
         "GET /v1/objects/{ark}",
         "GET /v1/objects/{ark}/proofs/{proof}",
     } <= reached
+
+
+def test_every_request_that_a_text_names_has_its_route() -> None:
+    routes = {label: re.compile(re.sub(r"\{\w+(:path)?\}", "[^/]+", label)) for label, _ in OPERATIONS}
+    texts = {
+        str(path.relative_to(PROJECT)): path.read_text()
+        for path in (
+            *PROJECT.glob("*.md"),
+            *(PROJECT / "docs").rglob("*.md"),
+            *(PROJECT / "operations").rglob("*.py"),
+            *(PROJECT / "entrypoints").rglob("*.py"),
+        )
+        if "decisions" not in path.parts
+    }
+    texts["buttons"] = "\n".join(f"POST /v1/{act.api.format('jid0000000001')}" for act in acts.ACTS.values())
+
+    named = [
+        (place, request)
+        for place, text in texts.items()
+        for request in re.findall(r"\b(?:GET|POST|PUT|PATCH|DELETE) /v1/[^\s`\",:?)]+", text)
+    ]
+    assert len(named) > 20
+    assert [
+        (place, request)
+        for place, request in named
+        if not any(
+            route.fullmatch(re.sub(r"\{[^}]*\}", "x", request).rstrip(".")) for route in routes.values()
+        )
+    ] == []

@@ -205,6 +205,36 @@ def test_a_page_spells_only_commands_that_the_command_line_takes(page: Path) -> 
         assert passes_on or not unknown, f"{page.name}: ./dev {said}"
 
 
+def test_every_setting_that_a_text_names_exists() -> None:
+    product = ("pipeline", "zkstate", "tasks", "operations", "entrypoints")
+    modules = [path for folder in product for path in (PROJECT / folder).rglob("*.py")]
+    read = {name for path in modules for name in re.findall(r'"(ARKLINE_\w+)"', path.read_text())}
+    compose = set(re.findall(r"\$\{(ARKLINE_\w+)", (PROJECT / "docker-compose.yml").read_text()))
+    known = {f"ARKLINE_{name.upper()}" for name in Settings.model_fields} | read | compose
+    known.add("ARKLINE_NAME")  # of any setting: `ARKLINE_NAME=value`
+    pages = [page for page in PAGES if page.name != "CHANGELOG.md" and "decisions" not in page.parts]
+    deployed = [path for path in (PROJECT / "deploy").rglob("*") if path.is_file()]
+
+    assert {
+        (path.name, name)
+        for path in (*pages, *modules, *deployed)
+        for name in re.findall(r"ARKLINE_[A-Z0-9_]*[A-Z0-9]\b", path.read_text())
+        if name not in known
+    } == set()
+
+
+def test_every_file_that_a_page_names_exists() -> None:
+    folders = "pipeline|zkstate|tasks|operations|entrypoints|tests|tools|deploy|docs|examples|benchmarks"
+    pages = [page for page in PAGES if page.name != "CHANGELOG.md" and "decisions" not in page.parts]
+
+    assert [
+        (page.name, name)
+        for page in pages
+        for name in re.findall(rf"`((?:{folders})/[\w./@-]*)`", page.read_text())
+        if not (PROJECT / name).exists()
+    ] == []
+
+
 @pytest.mark.parametrize("page", ["reliability.md", "security.md"])
 def test_every_test_that_a_guarantee_names_exists(page: str) -> None:
     text = (DOCS / page).read_text()
