@@ -162,6 +162,8 @@ def _row(
         findings.error(
             line, f"the row has more cells than the {len(columns)} columns; quote texts that contain a comma"
         )
+    if any(cell and not column.titled for column, cell in zip(columns, cells, strict=False)):
+        findings.warn(line, "a text below an empty title of a column is not used")
     given = table_columns.values(columns, cells)
     for column, value in given.items():
         if _CONTROL.search(value):

@@ -37,6 +37,7 @@ class Column:
     """Empty: the column is left out."""
     algorithm: str = ""
     """Of a column of digests that is called by their algorithm, such as MD5."""
+    titled: bool = True
 
 
 def identify(
@@ -60,7 +61,7 @@ def identify(
     columns: list[Column] = []
     for title in titles:
         asked = chosen.get(plain(title), title)
-        column = known.get(plain(asked), Column())
+        column = known.get(plain(asked), Column(titled=bool(title)))
         if asked and not column.name:
             findings.error(line, _unknown(asked, profile, known))
         if column.name and (earlier := _place(column, columns)) is not None:

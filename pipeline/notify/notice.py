@@ -70,7 +70,8 @@ def _fixity_text(event: PreservationEvent) -> str:
     check = f"The fixity check of {event.ark} at {event.at:%Y-%m-%d %H:%M} UTC"
     if event.outcome != FAIL:
         return f"{check} found every file as it was stored. An earlier check had found damage.\n"
-    lines = [f"{check} found damage in storage: {event.damaged:,} problems. Nothing was changed.", ""]
+    problems = "1 problem" if event.damaged == 1 else f"{event.damaged:,} problems"
+    lines = [f"{check} found damage in storage: {problems}. Nothing was changed.", ""]
     for file in event.files[:NAMED_FILES]:
         name = f"{file.path} of version {file.version}" if file.path else "the description of the object"
         lines += [f"* {name}: {file.what}.", f"  To do: {file.remedy}."]

@@ -330,6 +330,9 @@ def test_the_notice_names_the_object_the_file_and_what_to_do(on_disk: Store) -> 
     fixity.mark_reported(on_disk.repository.inventory, (event.id,), datetime.now(UTC))
 
     assert (mail["To"], mail["Subject"]) == ("ops@example.org", f"arkline: damage in storage: {ark}")
+    assert (
+        f"of {ark} at {event.at:%Y-%m-%d %H:%M} UTC found damage in storage: 1 problem." in mail.get_content()
+    )
     assert "producer/a.txt of version 1: storage has 5 bytes with the sha512" in mail.get_content()
     assert "To do: restore" in mail.get_content()
     assert mail["Message-ID"] == again["Message-ID"]

@@ -157,6 +157,15 @@ def test_what_is_left_out_and_what_may_not_be_meant_are_warnings() -> None:
     assert converted.manifest is not None
 
 
+@pytest.mark.parametrize(("cell", "warned"), [("see shelf 12", True), ("", False)])
+def test_a_text_below_an_empty_title_is_not_left_out_without_a_word(cell: str, warned: bool) -> None:
+    converted = convert(f"fileUrl,fileSize,\n{URL},5,{cell}\n".encode(), OBJECT)
+
+    told = "line 2: a text below an empty title of a column is not used"
+    assert (told in map(str, converted.problems)) is warned
+    assert converted.manifest is not None
+
+
 def test_digests_are_kept() -> None:
     table = f"fileUrl,hashAlgorithm,hashValue,fileSize\n{URL},MD5,{MD5.upper()},12\n"
 
