@@ -129,12 +129,12 @@ def _lost(  # noqa: PLR0913 - the facts of one job
         yield Comparison(difference)
         return
     if recording is not None:
-        yield not_entered(search, recording, node, job_failed=job_failed)
+        yield not_entered(search, recording, job_failed=job_failed)
     elif version is None and not job_failed:
         yield Comparison(Difference(gap=Gap.LOST, ark=ark, jid=jid))
 
 
-def not_entered(search: Search, recording: Recording, node: int | None, *, job_failed: bool) -> Comparison:
+def not_entered(search: Search, recording: Recording, *, job_failed: bool) -> Comparison:
     """A version that the inventory lacks; that of a failed job may not be proved, and is read back first."""
     version = recording.version
     difference = Difference(
@@ -144,7 +144,7 @@ def not_entered(search: Search, recording: Recording, node: int | None, *, job_f
     def enter() -> None:
         proved = recording
         if job_failed:
-            require_as_sent(search.storage, version, node)
+            require_as_sent(search.storage, version)
             search.storage.verify(version)
             proved = replace(recording, version=replace(version, verified=now()))
         search.inventory.record(proved, rebuilt_by=search.agent)

@@ -99,14 +99,14 @@ def entry_of(search: Search, version: VersionEntry, *, job_failed: bool = False)
     search.numbers.note_batch(recording.bid)
     if assigned:
         search.numbers.note_minted(version.ark)
-    yield not_entered(search, recording, None, job_failed=job_failed)
+    yield not_entered(search, recording, job_failed=job_failed)
 
 
 def _is_assigned(search: Search, version: VersionEntry) -> bool:
     """Whether the ARK was minted by a counter of the record."""
     if not search.numbers.spells(version.ark):
         return False
-    described = search.storage.read(version.ark, f"system/{premis.NAME}", version.number)
+    described = search.storage.read(version.ark, f"system/{premis.NAME}", version.number, url=version.url)
     return premis.ASSIGNED.encode() in (described or b"")
 
 

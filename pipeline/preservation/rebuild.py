@@ -11,7 +11,8 @@ from pipeline.description import anvl, local_ids, metadata, storage_manifest
 from pipeline.files import StoredVersion
 from pipeline.inventory.base import Recording
 from pipeline.names import quote_name
-from pipeline.outcome import system
+from pipeline.outcome import StepFailed, system
+from pipeline.records import Job
 from pipeline.storage.base import Storage
 
 
@@ -22,7 +23,7 @@ def recording_of(storage: Storage, ark: str, jid: str, key: str = "", node: int 
         raise system(f"storage has no version of {ark} from {jid}")
 
     def read(name: str) -> bytes:
-        data = storage.read(ark, f"system/{name}", version.number, node)
+        data = storage.read(ark, f"system/{name}", version.number, url=version.url)
         if data is None:
             raise system(f"version {version.number} of {ark} has no system/{name}")
         return data
@@ -49,18 +50,34 @@ def recording_of(storage: Storage, ark: str, jid: str, key: str = "", node: int 
         submitter=ingest.get("userAgent", ""),
         payload_name=ingest.get("file", ""),
         ingest_type=ingest.get("type", ""),
-        submitted=_moment(ingest.get("submissionDate", ""), version.created),
+        submitted=_moment(ingest.get("submissionDate", "")) or version.created,
         note=ingest.get("note", ""),
     )
 
 
-def require_as_sent(storage: Storage, version: StoredVersion, node: int | None) -> None:
+def names_job(storage: Storage, version: StoredVersion, job: Job) -> bool:
+    """Whether a version without a key describes itself as the job's: by number, batch and second.
+
+    Releases before 0.2.1 gave jobs no key. A number that was given again has another second of submission.
+    """
+    path = f"system/{metadata.INGEST}"
+    data = storage.read(version.ark, path, version.number, url=version.url)
+    try:
+        ingest = dict(anvl.parse(data or b"", path))
+    except StepFailed:
+        return False  # a file of another system with the same name
+    submitted = job.configuration.submitted_at.astimezone(UTC).replace(microsecond=0)
+    named = (ingest.get("job"), ingest.get("batch"), _moment(ingest.get("submissionDate", "")))
+    return not version.key and named == (job.jid, job.bid, submitted)
+
+
+def require_as_sent(storage: Storage, version: StoredVersion) -> None:
     """StepFailed(system) unless the version has the files that its own manifest lists, as they were sent.
 
     For a version that was not read back yet: a service may have stored other bytes than it got.
     """
     path = f"system/{storage_manifest.NAME}"
-    manifest = storage.read(version.ark, path, version.number, node)
+    manifest = storage.read(version.ark, path, version.number, url=version.url)
     restore = "restore the object from a copy of the storage, then resume the job"
     if manifest is None:
         raise system(f"version {version.number} of {version.ark} has no {path}: {restore}")
@@ -78,9 +95,9 @@ def _values(data: bytes, name: str) -> dict[str, str]:
     }
 
 
-def _moment(text: str, otherwise: datetime) -> datetime:
+def _moment(text: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        return otherwise
+        return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -11,6 +11,7 @@ from itertools import takewhile
 from pipeline.files import StoredVersion
 from pipeline.names import NotAnArk, spellings
 from pipeline.outcome import Done, system
+from pipeline.preservation import rebuild
 from pipeline.records import HistoryEntry, Job
 from pipeline.states import Event, JobState
 from pipeline.steps.context import StepContext
@@ -27,17 +28,12 @@ def find(job: Job, context: StepContext) -> StoredVersion | None:
 
 
 def look(job: Job, context: StepContext) -> StoredVersion | None:
-    """The job's version as storage has it; None if there is none.
-
-    None for a job without a key, of a release before 0.2.1: only its content can prove its version.
-    """
-    if not job.configuration.key:
-        return None
+    """The job's version as storage has it; None if there is none."""
     named = context.job_record.identifiers(job).primary_id or context.inventory.ark_of(job)
     for ark in _spellings(named):
         node, key = context.profile.storage_node, job.configuration.key
         version = context.storage.version_of(ark, job.jid, node, key)
-        if version is not None and is_of(job, version):
+        if version is not None and (is_of(job, version) or _describes(job, version, context)):
             return version
     return None
 
@@ -45,6 +41,10 @@ def look(job: Job, context: StepContext) -> StoredVersion | None:
 def is_of(job: Job, version: StoredVersion) -> bool:
     """Whether the version has the job's key, which is random and proves it."""
     return bool(version.key) and version.key == job.configuration.key
+
+
+def _describes(job: Job, version: StoredVersion, context: StepContext) -> bool:
+    return not job.configuration.key and rebuild.names_job(context.storage, version, job)
 
 
 def message(version: StoredVersion) -> str:

@@ -188,7 +188,7 @@ def _assignment(job: Job, profile: Profile, context: StepContext, identity: Iden
 
 def _keep(job: Job, context: StepContext, stored: StoredVersion) -> Done:
     """Note a version that an earlier attempt stored, by what was sent with it: nothing that arrived later."""
-    require_as_sent(context.storage, stored, context.profile.storage_node)
+    require_as_sent(context.storage, stored)
     return _note(job, context, stored)
 
 

@@ -92,7 +92,7 @@ def _recording(
         owner=profile.owner,
         collections=profile.collections,
         local_id=job.identifiers.local_id,
-        erc=_described(job, version, erc, profile, context),
+        erc=_described(job, version, erc, context),
         object_type=profile.object_type,
         object_role=profile.object_role,
         aggregate_role=profile.aggregate_role,
@@ -132,11 +132,9 @@ def _downloaded_at(job: Job, version: StoredVersion) -> datetime:
     return max(earlier, default=min(left, default=job.configuration.submitted_at))
 
 
-def _described(
-    job: Job, version: StoredVersion, noted: bytes, profile: Profile, context: StepContext
-) -> anvl.Pairs:
+def _described(job: Job, version: StoredVersion, noted: bytes, context: StepContext) -> anvl.Pairs:
     """The kernel metadata as stored with the object; as submitted if the object has none."""
-    data = _stored_erc(version, noted, profile, context)
+    data = _stored_erc(version, noted, context)
     if data is not None:
         return anvl.kernel(anvl.parse(data, ERC_PATH))
     given = job.configuration
@@ -144,11 +142,11 @@ def _described(
     return anvl.kernel((("who", given.erc_who), ("what", given.erc_what), ("when", given.erc_when), *places))
 
 
-def _stored_erc(version: StoredVersion, noted: bytes, profile: Profile, context: StepContext) -> bytes | None:
+def _stored_erc(version: StoredVersion, noted: bytes, context: StepContext) -> bytes | None:
     """The stored file; as it was noted in working storage when it was stored, if it was."""
     digest = next((file.sha512 for file in version.files if file.path == ERC_PATH), None)
     if digest is None:
         return None
     if sha512(noted).hexdigest() == digest:
         return noted
-    return context.storage.read(version.ark, ERC_PATH, version.number, profile.storage_node)
+    return context.storage.read(version.ark, ERC_PATH, version.number, url=version.url)

@@ -116,10 +116,13 @@ class Storage(Protocol):
     def deployment_store(self) -> StorageStore | None:
         """The keeper of the deployment id; None if the service keeps none."""
 
-    def read(self, ark: str, path: str, number: int | None = None, node: int | None = None) -> bytes | None:
+    def read(
+        self, ark: str, path: str, number: int | None = None, node: int | None = None, url: str = ""
+    ) -> bytes | None:
         """A small file of the version (None: the latest), checked against the digest in storage.
 
-        None if there is no such object, version or file; StepFailed(system) if the file is damaged.
+        `url`: that of a version, for a service with several nodes; it names the node. None if there is no
+        such object, version or file; StepFailed(system) if the file is damaged.
         """
 
     def verify(self, version: StoredVersion, attempt: Attempt = UNATTENDED) -> None:

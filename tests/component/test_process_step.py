@@ -3,6 +3,7 @@ import hashlib
 import itertools
 import shutil
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from pipeline.storage.ocfl.storage import OcflStorage
 from pipeline.working_storage import mount
 from pipeline.working_storage.workspace import Workspace
 from tests.support import arks
+from tests.support.records import AT
 from tests.support.repository import OWNER, Repository
 from tests.support.schemas import assert_valid
 from tests.support.step_context import UNUSED
@@ -203,7 +205,7 @@ def recorded(repository: Repository, job: Job) -> str | None:
     return record.work(known, repository.services()).message
 
 
-GIVEN = {"primary_id": "ark:/99999/given"}
+GIVEN: dict[str, Any] = {"primary_id": "ark:/99999/given"}
 
 
 @pytest.mark.parametrize("facts", [{}, GIVEN, {"local_id": ("loc-1",)}], ids=["minted", "given", "local id"])
@@ -364,11 +366,20 @@ AFTER_STORING: dict[str, Callable[[Repository, Job], Job]] = {
 }
 
 
+KINDS: dict[str, dict[str, Any]] = {
+    "minted": {"key": KEY},
+    "given": {"key": KEY, **GIVEN},
+    "minted, no key": {},
+    "given, no key": GIVEN,
+}
+
+
+@pytest.mark.parametrize("facts", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("faults", list(itertools.combinations(AFTER_STORING, 3)), ids="+".join)
 def test_three_faults_after_a_version_was_stored_leave_one_version_recorded_as_it_was_stored(
-    repository: Repository, faults: tuple[str, ...]
+    repository: Repository, faults: tuple[str, ...], facts: dict[str, Any]
 ) -> None:
-    job = repository.job(1, {"a.txt": "as stored"}, key=KEY)
+    job = repository.job(1, {"a.txt": "as stored"}, **facts)
     stored = repository.work(job)
     for fault in faults:
         job = AFTER_STORING[fault](repository, job)
@@ -409,6 +420,18 @@ def test_a_job_without_a_key_whose_id_is_used_again_does_not_pass_for_stored(rep
     again = repository.job(1, {"b.txt": "other"}, primary_id="ark:/99999/given")
 
     refused(repository, again, FailureKind.SYSTEM, "the counter of job ids was reset")
+
+
+@pytest.mark.parametrize(
+    "later", [{"key": KEY}, {"submitted_at": AT + timedelta(seconds=1)}], ids=["key", "time"]
+)
+def test_a_resumed_job_without_a_key_does_not_take_the_version_of_a_later_job_with_its_number(
+    repository: Repository, later: dict[str, Any]
+) -> None:
+    repository.work(repository.job(1, **GIVEN, **later))
+    resumed = repository.job(1, {"b.txt": "other"}, retry_count=1, **GIVEN)
+
+    refused(repository, resumed, FailureKind.SYSTEM, "the counter of job ids was reset")
 
 
 def over_at(call: int) -> Attempt:

@@ -78,8 +78,10 @@ class MerrittStorage:
     def deployment_store(self) -> None:
         """None: the service belongs to many repositories, and keeps no file of ours outside objects."""
 
-    def read(self, ark: str, path: str, number: int | None = None, node: int | None = None) -> bytes | None:
-        chosen = self._node(node)
+    def read(
+        self, ark: str, path: str, number: int | None = None, node: int | None = None, url: str = ""
+    ) -> bytes | None:
+        chosen = _node_in(url) if url else self._node(node)
         version = _version(self._object(ark, chosen), number)
         file = version.files.get(path) if version else None
         if version is None or file is None:

@@ -157,7 +157,9 @@ class OcflReader(ABC):
         if self.expected is not None:
             check_marker(Service.STORAGE, self.place, self.read_deployment(), self.expected())
 
-    def read(self, ark: str, path: str, number: int | None = None, node: int | None = None) -> bytes | None:
+    def read(
+        self, ark: str, path: str, number: int | None = None, node: int | None = None, url: str = ""
+    ) -> bytes | None:
         self.confirm()
         with self.failures():
             stored = self.object(ark)
