@@ -28,7 +28,7 @@ from tests.support.fleet import fleet
 from tests.support.operators import ann
 from tests.support.remedy_world import World, quick_settings
 from tests.support.web import Caller, Web, new_token, serving, serving_board
-from zkstate import jobs, record
+from zkstate import jobs, queue, record
 from zkstate.session import connect
 
 ALL_BUT_DOWNLOAD = "control,split,io,process"
@@ -59,6 +59,8 @@ def running(
 def world(running: World) -> Iterator[World]:
     yield running
     running.open_gates()
+    for jid in queue.queued(running.session, JobState.FAILED):
+        planting.apply_event(running.session, jobs.load(running.session, jid), Event.DELETE)
 
 
 @pytest.fixture(scope="module")
