@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
+from starlette.types import ASGIApp
 
 from entrypoints.web import problems
 from entrypoints.web.allowed_hosts import AllowedHosts, read_hosts
@@ -72,6 +73,12 @@ with `Retry-After`. Lists have an opaque cursor and a `Link` header with `rel="n
 class Api(FastAPI):
     """An application whose document has errors as problems, links between operations, and examples."""
 
+    def build_middleware_stack(self) -> ASGIApp:
+        """The framework answers an unexpected error outside of all that `add_middleware` adds."""
+        context: WebContext | None = self.state.context
+        answering = SecurityHeaders(super().build_middleware_stack())
+        return RequestIds(answering, metrics=context.requests if context else None)
+
     @cached_property
     def document(self) -> dict[str, Any]:
         return with_examples(with_links(with_problems(super().openapi())))
@@ -107,6 +114,4 @@ def create_app(context: WebContext | None, flower: str = "", hosts: str = "") ->
     if context is not None:
         app.add_middleware(RequestsInProgress, in_progress=context.in_progress)
     app.add_middleware(AllowedHosts, hosts=read_hosts(hosts))
-    app.add_middleware(SecurityHeaders)
-    app.add_middleware(RequestIds, metrics=context.requests if context else None)
     return app

@@ -23,7 +23,7 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 CACHED = ("/static/",)
-"""Paths whose answers a cache may keep: the same for everybody."""
+"""Paths whose answers a cache may keep, unless they are errors: the same for everybody."""
 
 METHOD, PATH = 16, 300
 """Characters of a request's method and path in the log."""
@@ -46,7 +46,7 @@ class SecurityHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
-                if not scope["path"].startswith(CACHED):
+                if message["status"] >= 400 or not scope["path"].startswith(CACHED):
                     headers.setdefault("Cache-Control", "no-store")
             await send(message)
 

@@ -4,6 +4,7 @@ Rule: an ID token counts only with a signature by a key of the provider, for thi
 nonce), and before its end.
 """
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import requests
 from joserfc import jwt
 from joserfc.errors import (
+    ExceededSizeError,
     ExpiredTokenError,
     InvalidClaimError,
     InvalidKeyIdError,
@@ -21,13 +23,17 @@ from joserfc.errors import (
 )
 from joserfc.jwk import KeySet
 from pydantic import HttpUrl, ValidationError
+from urllib3.exceptions import HTTPError
 
 from operations.oidc.values import LoginRefused
 from pipeline.errors import ServiceUnreachable
 from pipeline.records import Record
 
 TIMEOUT = 5.0
-"""Seconds to wait for an answer of the provider: a person waits."""
+"""Seconds to wait for the head of an answer of the provider, and for its body: a person waits."""
+
+ANSWER = 1 << 20
+"""Bytes of an answer; documents, keys and tokens of large providers have tens of kilobytes."""
 
 TURN_SECONDS = 1.0
 """Time to wait while another login reads the provider's document: its requests must not take all threads."""
@@ -87,6 +93,10 @@ class Provider:
             raise LoginRefused(
                 f"the provider's ID token is not valid for this login: its {error.claim} is missing or wrong"
             ) from error
+        except ExceededSizeError as error:
+            raise LoginRefused(
+                "the provider's ID token is too long: have the provider name fewer of your groups in it"
+            ) from error
         except (JoseError, ValueError) as error:
             raise LoginRefused(
                 "the provider's ID token is not valid: it is not signed by one of its keys"
@@ -139,7 +149,7 @@ class Provider:
         with self._turn():
             pause_over = time.monotonic() - self._keys_read > KEYS_PAUSE
             if self._keys is None or (again and pause_over):
-                self._keys = KeySet.import_key_set(self._request("GET", url))  # type: ignore[arg-type]
+                self._keys = _keys_of(self._request("GET", url), url)
                 self._keys_read = time.monotonic()
             return self._keys
 
@@ -154,13 +164,44 @@ class Provider:
 
     def _request(self, method: str, url: str, **options: Any) -> dict[str, Any]:
         """The object in the answer, which may be an error of OAuth; ServiceUnreachable if there is none."""
+        deadline = time.monotonic() + 2 * TIMEOUT
         try:
-            answer = requests.request(method, url, timeout=TIMEOUT, allow_redirects=False, **options)
-            values = answer.json()
-        except requests.RequestException as error:
+            with requests.request(
+                method, url, timeout=TIMEOUT, allow_redirects=False, stream=True, **options
+            ) as answer:
+                values = json.loads(_body(answer, deadline))
+        except (requests.RequestException, HTTPError, TimeoutError) as error:
             raise ServiceUnreachable(
                 f"the OpenID provider does not answer at {url}: {type(error).__name__}"
             ) from error
+        except (ValueError, RecursionError) as error:
+            raise ServiceUnreachable(f"the OpenID provider answers no JSON at {url}") from error
         if answer.status_code >= 500 or not isinstance(values, dict):
             raise ServiceUnreachable(f"the OpenID provider answers {answer.status_code} at {url}")
         return values
+
+
+def _body(answer: requests.Response, deadline: float) -> bytes:
+    """ValueError if the body is longer than ANSWER, TimeoutError if it has not ended by the deadline."""
+    body = b""
+    while piece := answer.raw.read1(ANSWER, decode_content=True):
+        body += piece
+        if len(body) > ANSWER:
+            raise ValueError(f"more than {ANSWER} bytes")
+        if time.monotonic() > deadline:
+            raise TimeoutError
+    return body
+
+
+def _keys_of(document: dict[str, Any], url: str) -> KeySet:
+    """The keys that can be used; others have to be ignored (RFC 7517, 5). ServiceUnreachable without any."""
+    listed = document.get("keys")
+    usable = []
+    for one in listed if isinstance(listed, list) else ():
+        try:
+            usable += KeySet.import_key_set({"keys": [one]}).keys
+        except (JoseError, ValueError, KeyError, TypeError):  # the library has all of them for a broken key
+            continue
+    if not usable:
+        raise ServiceUnreachable(f"the OpenID provider has no key at {url} that can be used")
+    return KeySet(usable)

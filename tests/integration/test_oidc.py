@@ -1,9 +1,11 @@
 """Login of the pages at an OpenID provider: the real flow over HTTP, with signed tokens."""
 
 import html
+import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ import requests
 from pydantic import SecretStr, ValidationError
 
 from operations.oidc import login as oidc_login
+from operations.oidc import provider as oidc_provider
 from operations.oidc.groups import read_groups
-from pipeline.errors import UsageRefused
+from operations.oidc.values import LoginRefused
+from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.settings import Settings
 from tests.servers.oidc import CLIENT, SECRET, Provider, new_key, providing
 from tests.support.web import Web, serving
@@ -51,7 +55,7 @@ def web(site: tuple[Web, Provider]) -> Web:
 @pytest.fixture
 def provider(site: tuple[Web, Provider]) -> Provider:
     provider = site[1]
-    provider.claims = {}
+    provider.claims, provider.bodies = {}, {}
     provider.person = {"sub": "ann", "groups": ["staff", "archivists"]}
     return provider
 
@@ -212,6 +216,64 @@ def test_a_token_that_another_key_signed_is_refused(web: Web, provider: Provider
         assert "not signed by one of its keys" in refusal(Browser(web).log_in())
     finally:
         provider.published, provider.key = [], right
+
+
+def test_a_token_that_is_too_long_is_refused_and_the_page_says_why(web: Web, provider: Provider) -> None:
+    provider.person = {"sub": "ann", "groups": ["archivists", "x" * 500_000]}
+
+    assert "ID token is too long: have the provider name fewer" in refusal(Browser(web).log_in())
+
+
+def drops() -> Iterator[bytes]:
+    while True:
+        time.sleep(0.05)
+        yield b" "
+
+
+@pytest.mark.parametrize(
+    "body",
+    [repeat(b" " * 65_536), drops(), [b"[" * 200_000], [b"1" * 5000], [b'{"a": "\xff"}']],
+    ids=["endless", "drops", "deep", "digits", "bytes"],
+)
+def test_an_answer_of_the_provider_without_an_end_or_without_json_is_given_up(
+    web: Web, provider: Provider, body: Iterable[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oidc_provider, "TIMEOUT", 1.0)
+    provider.bodies = {"/token": body}
+
+    answer = Browser(web).log_in()
+
+    assert (answer.status_code, "the OpenID provider" in html.unescape(answer.text)) == (503, True)
+
+
+BROKEN_KEYS: tuple[object, ...] = (
+    5,
+    {"kty": ["RSA"]},
+    {"kty": "RSA", "n": "!", "e": "AQAB"},
+    {"kty": "EC", "crv": "of next year", "x": "AA", "y": "AA"},
+    {"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"},
+)
+
+
+def keys_of(provider: Provider, *listed: object) -> None:
+    """Have a new client read these keys, and then a token without a signature."""
+    provider.bodies = {
+        "/keys": [json.dumps({"keys": listed}).encode()],
+        "/token": [b'{"id_token": "a.b.c"}'],
+    }
+    client = oidc_provider.Provider(provider.issuer, CLIENT, SECRET)
+    client.claims("code", "verifier", "redirect", "nonce")
+
+
+def test_a_key_that_cannot_be_used_leaves_the_others_usable(provider: Provider) -> None:
+    with pytest.raises(LoginRefused, match="not signed by one of its keys"):
+        keys_of(provider, *BROKEN_KEYS, provider.key.as_dict(private=False))
+
+
+@pytest.mark.parametrize("key", BROKEN_KEYS)
+def test_a_provider_without_a_usable_key_is_named(provider: Provider, key: object) -> None:
+    with pytest.raises(ServiceUnreachable, match=r"has no key at .*/keys that can be used"):
+        keys_of(provider, key)
 
 
 def test_an_answer_to_another_login_is_refused(web: Web, provider: Provider) -> None:

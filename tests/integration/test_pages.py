@@ -4,6 +4,7 @@ import hashlib
 import re
 import threading
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from html import unescape
@@ -11,6 +12,7 @@ from html import unescape
 import pytest
 import requests
 
+from entrypoints.web.headers import SECURITY_HEADERS
 from entrypoints.web.rate_limit import RateLimit
 from operations import resubmission
 from operations.board.usual import ENOUGH
@@ -134,8 +136,47 @@ def test_a_token_that_asks_for_too_many_pages_has_to_wait(web: Web, monkeypatch:
     assert answers == [200, 200, 429]
 
 
+def cookie_of(text: str) -> dict[str, str]:
+    return {"notice": urlsafe_b64encode(text.encode()).decode()}
+
+
+@pytest.mark.parametrize(
+    "notice",
+    [
+        "[" * 11_000,
+        '{"text": "\\ud800"}',
+        '{"text": 5}',
+        '{"text": "a", "tone": ["bad"]}',
+        "1" * 5000,
+        "\xff",
+    ],
+    ids=["deep", "surrogate", "number", "tone", "digits", "bytes"],
+)
+def test_a_cookie_that_holds_no_notice_is_passed_over(web: Web, notice: str) -> None:
+    answer = requests.get(f"{web.url}/login", cookies=cookie_of(notice), timeout=30)
+
+    assert (answer.status_code, 'role="status"' in answer.text) == (200, False)
+
+
+def test_an_unexpected_error_is_answered_with_the_headers_of_every_answer(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: str) -> None:
+        raise RuntimeError("a mistake in the code")
+
+    caller = web.caller(Role.OPERATOR, name="unlucky")
+    monkeypatch.setattr(web.context.rate_limit, "count", broken)
+    for path in ("/jobs", "/v1/jobs"):
+        answer = caller.get(path)
+
+        assert answer.status_code == 500, path
+        assert SECURITY_HEADERS.items() <= answer.headers.items(), path
+        assert answer.headers["Cache-Control"] == "no-store", path
+        assert answer.headers["X-Request-ID"] == answer.json()["request_id"], path
+
+
 def test_no_cache_keeps_a_page(operator: Browser) -> None:
-    for path in ("/", "/login", "/no-such-page"):
+    for path in ("/", "/login", "/no-such-page", "/static/no-such-file"):
         kept = operator._http.get(f"{operator._url}{path}", timeout=30).headers["Cache-Control"]
         assert kept == "no-store", path
 

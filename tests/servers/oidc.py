@@ -5,7 +5,7 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +36,9 @@ class Provider:
     requests: list[dict[str, str]] = field(default_factory=list)
     """The parameters of requests to log in."""
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    bodies: dict[str, Iterable[bytes]] = field(default_factory=dict)
+    """Path -> the pieces of the body that is sent instead of a right one."""
 
     @property
     def issuer(self) -> str:
@@ -104,7 +107,13 @@ def providing() -> Iterator[Provider]:
             self.send_object(*provider.exchange(form, self.headers.get("Authorization", "")))
 
         def send_object(self, status: int, value: Any) -> None:
-            self.respond(status, json.dumps(value).encode(), (("Content-Type", "application/json"),))
+            if self.path not in provider.bodies:
+                self.respond(status, json.dumps(value).encode(), (("Content-Type", "application/json"),))
+                return
+            self.send_response(status)
+            self.end_headers()
+            for piece in provider.bodies[self.path]:
+                self.wfile.write(piece)
 
     with serving(Answer) as provider.port:
         yield provider

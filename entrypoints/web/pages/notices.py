@@ -5,12 +5,13 @@ The browser keeps the notice in between, so that any web process can answer the 
 
 from __future__ import annotations
 
-import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import Literal
 
 from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
+from pydantic import TypeAdapter
 
 SECONDS = 60
 """A notice that no page has shown by then is forgotten."""
@@ -18,23 +19,22 @@ SECONDS = 60
 TEXT_BYTES = 2500
 """Browsers keep four kilobytes of an encoded text."""
 
-TONES = ("good", "bad", "warn")
-
 
 @dataclass(frozen=True)
 class Notice:
     text: str
-    tone: str = "good"
+    tone: Literal["good", "bad", "warn"] = "good"
+
+
+_NOTICE = TypeAdapter(Notice)
 
 
 def notice_of(request: Request) -> Notice | None:
     """The notice that this browser was given; None without one, and for what is none."""
     try:
-        given = json.loads(urlsafe_b64decode(request.cookies.get(_cookie(request), "").encode()))
-        notice = Notice(**given)
-    except (TypeError, ValueError):
+        return _NOTICE.validate_json(urlsafe_b64decode(request.cookies.get(_cookie(request), "").encode()))
+    except ValueError:
         return None
-    return notice if isinstance(notice.text, str) and notice.tone in TONES else None
 
 
 def forget(request: Request, response: Response) -> None:
@@ -48,10 +48,9 @@ def redirect(request: Request, back: str, notice: Notice) -> RedirectResponse:
     path = back.partition("?")[0].partition("#")[0]
     response = RedirectResponse(path if is_local(path) else "/", status_code=303)
     text = notice.text.encode()[:TEXT_BYTES].decode(errors="ignore")
-    written = json.dumps(asdict(Notice(text, notice.tone)), ensure_ascii=False)
     response.set_cookie(
         _cookie(request),
-        urlsafe_b64encode(written.encode()).decode(),
+        urlsafe_b64encode(_NOTICE.dump_json(Notice(text, notice.tone))).decode(),
         max_age=SECONDS,
         httponly=True,
         samesite="strict",
