@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from itertools import islice
 
-from operations.reconcile_jobs import node_of
+from operations.reconcile_jobs import nodes_of
 from operations.reconcile_versions import same_job
 from pipeline.errors import UsageRefused
 from pipeline.inventory import reconciling
@@ -17,6 +17,7 @@ from pipeline.inventory.sql import SqlInventory
 from pipeline.job_identity import same_key
 from pipeline.names import is_ark
 from pipeline.outcome import DamagedObject, ServiceDown, StepFailed
+from pipeline.preservation import rebuild
 from pipeline.preservation.proof import Reading, prove
 from pipeline.records import Job, Record, now
 from pipeline.settings import Settings
@@ -140,8 +141,10 @@ def _failed(settings: Settings, storage: Storage, job: Job, entry: Entered | Non
     ark, key = job.identifiers.primary_id or "", job.configuration.key
     number, problem, detail = None, StoreProblem.NOT_ENTERED, ""
     try:
-        stored = is_ark(ark) and not entry and storage.version_of(ark, job.jid, node_of(settings, job), key)
-        if not stored:
+        if entry or not is_ark(ark):
+            return []
+        stored = rebuild.version_of(storage, ark, job.jid, key, nodes_of(settings, job))
+        if stored is None:
             return []
         number = stored.number
     except DamagedObject as damage:

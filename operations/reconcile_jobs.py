@@ -11,7 +11,7 @@ from pipeline.inventory.base import Recording
 from pipeline.job_identity import same_key
 from pipeline.names import is_ark
 from pipeline.outcome import ServiceDown, StepFailed, system
-from pipeline.preservation.rebuild import recording_of, require_as_sent
+from pipeline.preservation import rebuild
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import Job, now
 from pipeline.settings import Settings
@@ -53,7 +53,7 @@ def reservation(search: Search, version: VersionEntry) -> Iterator[Comparison]:
     if job is None:
         return
     try:
-        recording = recording_of(search.storage, version.ark, version.jid, version.key)
+        recording = rebuild.recording_of(search.storage, version.ark, version.jid, version.key)
     except ServiceDown:
         raise
     except StepFailed:
@@ -89,7 +89,7 @@ def completed_jobs(search: Search, *, listed: bool) -> Iterator[Comparison]:
         yield from _not_entered(search, page, listed=listed)
     for jid, ark in reconciling.archived_without_entry(search.inventory):
         search.tick()
-        yield from _lost(search, jid, ark, "", None, listed=listed)
+        yield from _lost(search, jid, ark, "", (None,), listed=listed)
 
 
 def _not_entered(search: Search, jids: Sequence[str], *, listed: bool) -> Iterator[Comparison]:
@@ -105,8 +105,8 @@ def _not_entered(search: Search, jids: Sequence[str], *, listed: bool) -> Iterat
         failed = job.status.status is JobState.FAILED
         ark, key = job.identifiers.primary_id or "", job.configuration.key
         if job.status.status is JobState.COMPLETED or (failed and is_ark(ark)):
-            node = node_of(search.settings, job)
-            yield from _lost(search, jid, ark, key, node, listed=listed, job_failed=failed)
+            nodes = nodes_of(search.settings, job)
+            yield from _lost(search, jid, ark, key, nodes, listed=listed, job_failed=failed)
 
 
 def _lost(  # noqa: PLR0913 - the facts of one job
@@ -114,14 +114,16 @@ def _lost(  # noqa: PLR0913 - the facts of one job
     jid: str,
     ark: str,
     key: str,
-    node: int | None,
+    nodes: rebuild.Nodes,
     *,
     listed: bool,
     job_failed: bool = False,
 ) -> Iterator[Comparison]:
     try:
-        version = search.storage.version_of(ark, jid, node, key) if ark else None
-        recording = recording_of(search.storage, ark, jid, key, node) if version and not listed else None
+        version = rebuild.version_of(search.storage, ark, jid, key, nodes) if ark else None
+        recording = (
+            rebuild.recording_of(search.storage, ark, jid, key, nodes) if version and not listed else None
+        )
     except ServiceDown:
         raise
     except StepFailed as failure:
@@ -144,7 +146,7 @@ def not_entered(search: Search, recording: Recording, *, job_failed: bool) -> Co
     def enter() -> None:
         proved = recording
         if job_failed:
-            require_as_sent(search.storage, version)
+            rebuild.require_as_sent(search.storage, version)
             search.storage.verify(version)
             proved = replace(recording, version=replace(version, verified=now()))
         search.inventory.record(proved, rebuilt_by=search.agent)
@@ -152,9 +154,10 @@ def not_entered(search: Search, recording: Recording, *, job_failed: bool) -> Co
     return Comparison(difference, enter)
 
 
-def node_of(settings: Settings, job: Job) -> int | None:
-    """The storage node of the job's profile, as its file is now."""
+def nodes_of(settings: Settings, job: Job) -> tuple[int | None, ...]:
+    """The storage nodes where storing the job's version began, and that of its profile as the file is now."""
+    began = job.identifiers.nodes or ()
     try:
-        return Profiles(settings.profiles).get(job.configuration.profile_name).storage_node
+        return (*began, Profiles(settings.profiles).get(job.configuration.profile_name).storage_node)
     except ProfileError:
-        return None
+        return (*began, None)

@@ -217,11 +217,14 @@ class Identifiers(RewrittenRecord):
     """`/jobs/JID/identifiers`: the ARK, given or minted, and the depositor's own names.
 
     `assigned`: the depositor gave no ARK. Only one that was given can contradict a local id.
+    `nodes`: storage nodes where storing the job's version began, for a service that has several; absent
+    before 0.2.1.
     """
 
     primary_id: str | None = None
     local_id: tuple[str, ...] = ()
     assigned: bool = False
+    nodes: tuple[int, ...] | None = None
     description: ObjectDescription | None = None
     """As stored with the object; None until the version is recorded. Absent before 0.2.1."""
 

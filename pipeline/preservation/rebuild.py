@@ -4,6 +4,7 @@ What storage does not have stays unknown: where and when the files were download
 back last.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -15,10 +16,20 @@ from pipeline.outcome import StepFailed, system
 from pipeline.records import Job
 from pipeline.storage.base import Storage
 
+Nodes = Iterable[int | None]
+"""Storage nodes that may have a version; None is the service's own."""
 
-def recording_of(storage: Storage, ark: str, jid: str, key: str = "", node: int | None = None) -> Recording:
+
+def version_of(storage: Storage, ark: str, jid: str, key: str, nodes: Nodes) -> StoredVersion | None:
+    """The job's version at whichever of the nodes has it; None if none has it."""
+    asked = dict.fromkeys(map(storage.node_of, nodes))
+    versions = (storage.version_of(ark, jid, node, key) for node in asked)
+    return next((version for version in versions if version is not None), None)
+
+
+def recording_of(storage: Storage, ark: str, jid: str, key: str = "", nodes: Nodes = (None,)) -> Recording:
     """The entry of the job's version; StepFailed if the version is incomplete or describes another job."""
-    version = storage.version_of(ark, jid, node, key)
+    version = version_of(storage, ark, jid, key, nodes)
     if version is None:
         raise system(f"storage has no version of {ark} from {jid}")
 

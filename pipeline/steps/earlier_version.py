@@ -31,11 +31,26 @@ def look(job: Job, context: StepContext) -> StoredVersion | None:
     """The job's version as storage has it; None if there is none."""
     named = context.job_record.identifiers(job).primary_id or context.inventory.ark_of(job)
     for ark in _spellings(named):
-        node, key = context.profile.storage_node, job.configuration.key
-        version = context.storage.version_of(ark, job.jid, node, key)
+        version = stored(job, context, ark)
         if version is not None and (is_of(job, version) or _describes(job, version, context)):
             return version
     return None
+
+
+def stored(job: Job, context: StepContext, ark: str) -> StoredVersion | None:
+    """The version with the job's number, at the profile's storage node or where storing it began before."""
+    nodes = (context.profile.storage_node, *(context.job_record.identifiers(job).nodes or ()))
+    return rebuild.version_of(context.storage, ark, job.jid, job.configuration.key, nodes)
+
+
+def note_node(job: Job, context: StepContext) -> None:
+    """Before storing: a batch whose profile is renewed with another node may have the version at this one."""
+    known = context.job_record.identifiers(job)
+    node, before = context.storage.node_of(context.profile.storage_node), known.nodes or ()
+    if node is not None and node not in before:
+        context.attempt.check()
+        noted = known.model_copy(update={"nodes": (*before, node)})
+        context.job_record.write_identifiers(job, noted)
 
 
 def is_of(job: Job, version: StoredVersion) -> bool:
@@ -80,7 +95,12 @@ def _may_be_stored(job: Job, context: StepContext) -> bool:
     known = context.job_record.identifiers(job)
     named = known.assigned and known.primary_id is not None
     again = job.status.retry_count > 0 or any(map(_was_processed, job.history[:-1]))
-    return named or again or (job.status.status is JobState.PROCESSING and job.status.redispatches > 0)
+    return (
+        named
+        or again
+        or bool(known.nodes)
+        or (job.status.status is JobState.PROCESSING and job.status.redispatches > 0)
+    )
 
 
 def _was_processed(entry: HistoryEntry) -> bool:

@@ -1,8 +1,8 @@
 """Notify: deliver the callback that says that the job is complete, if the profile has a callback URL."""
 
 from pipeline.outcome import Done
-from pipeline.profiles.profile import Profile
 from pipeline.records import Job
+from pipeline.steps import earlier_version
 from pipeline.steps.context import StepContext
 from pipeline.working_storage.workspace import Workspace, read_stored
 
@@ -11,7 +11,7 @@ def work(job: Job, context: StepContext) -> Done:
     profile = context.profile
     if profile.callback_url is None:
         return Done(message="the collection has no callback")
-    number = _version_number(job, profile, context)
+    number = _version_number(job, context)
     context.attempt.check()
     # a callback cannot be withdrawn
     context.job_record.fence(job)
@@ -19,11 +19,10 @@ def work(job: Job, context: StepContext) -> Done:
     return Done(message=f"callback delivered to {profile.callback_url.host}")
 
 
-def _version_number(job: Job, profile: Profile, context: StepContext) -> int | None:
+def _version_number(job: Job, context: StepContext) -> int | None:
     stored = read_stored(Workspace.of(job, context.settings.working))
     if stored is not None and stored.jid == job.jid:
         return stored.number
     ark = job.identifiers.primary_id
-    key = job.configuration.key
-    stored = context.storage.version_of(ark, job.jid, profile.storage_node, key) if ark else None
+    stored = earlier_version.stored(job, context, ark) if ark else None
     return stored.number if stored else None

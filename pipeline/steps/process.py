@@ -100,8 +100,7 @@ def _store_once(job: Job, context: StepContext, submitted: _Content, identity: I
     """
     with context.job_record.exclusive("storage", identity.ark):
         context.attempt.check()
-        node, key = context.profile.storage_node, job.configuration.key
-        existing = context.storage.version_of(identity.ark, job.jid, node, key)
+        existing = earlier_version.stored(job, context, identity.ark)
         stored, erc = (existing, b"") if existing else _store(job, context, submitted, identity)
     if existing is None:
         return _note(job, context, stored, erc)
@@ -119,6 +118,7 @@ def _store(
         check_consent(job, identity.ark, context)
     request, erc = _compose_version(job, profile, context, submitted, identity)
     context.storage.check(request, context.attempt)
+    earlier_version.note_node(job, context)
     fence = partial(_fence, job, context)
     assignment = _assignment(job, profile, context, identity)
     context.minter.announce(identity.ark, profile, erc, assignment, fence)

@@ -16,6 +16,7 @@ from pipeline.outcome import Done, system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, SubmissionMode, now
 from pipeline.states import Event, JobState
+from pipeline.steps import earlier_version
 from pipeline.steps.context import StepContext
 from pipeline.steps.system_files import ERC_PATH
 from pipeline.working_storage.workspace import (
@@ -27,7 +28,7 @@ from pipeline.working_storage.workspace import (
 
 def work(job: Job, context: StepContext) -> Done:
     profile = context.profile
-    version, erc = _stored(job, profile, context)
+    version, erc = _stored(job, context)
     recording = _recording(job, version, erc, profile, context)
     context.attempt.check()
     context.inventory.record(recording)
@@ -60,7 +61,7 @@ def _remark(job: Job, version: StoredVersion) -> str | None:
     )
 
 
-def _stored(job: Job, profile: Profile, context: StepContext) -> tuple[StoredVersion, bytes]:
+def _stored(job: Job, context: StepContext) -> tuple[StoredVersion, bytes]:
     """The job's version and its ERC, from working storage; from storage itself if that file is lost, without
     the ERC.
     """
@@ -72,7 +73,7 @@ def _stored(job: Job, profile: Profile, context: StepContext) -> tuple[StoredVer
     stored, erc = read_stored_and_erc(Workspace.of(job, context.settings.working))
     if stored is not None and (stored.ark, stored.jid) == (ark, job.jid):
         return stored, erc
-    version = context.storage.version_of(ark, job.jid, profile.storage_node, job.configuration.key)
+    version = earlier_version.stored(job, context, ark)
     if version is None:
         raise system(
             f"storage has no version of {ark} from {job.jid}: compare the job's timeline with storage"

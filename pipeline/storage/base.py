@@ -92,6 +92,9 @@ class Storage(Protocol):
     def distinguishes_case(self) -> bool:
         """False if storage cannot hold two names that differ only in upper and lower case."""
 
+    def node_of(self, node: int | None) -> int | None:
+        """The storage node that a profile with this one stores at; None if the service has no nodes."""
+
     def version_of(self, ark: str, jid: str, node: int | None = None, key: str = "") -> StoredVersion | None:
         """The job's version; None if there is none.
 

@@ -1,6 +1,9 @@
+import contextlib
 import dataclasses
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,6 +11,8 @@ from pipeline.attempt import CheckedAttempt
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import Job, SubmissionMode
 from pipeline.states import FailureKind
+from pipeline.steps import record
+from pipeline.working_storage.workspace import Workspace
 from tests.servers.http_source import HttpSource
 from tests.servers.merritt import Fault
 from tests.support.merritt_fixture import ARK, HERE, MerrittRepository
@@ -146,3 +151,59 @@ def test_a_job_that_is_interrupted_anywhere_is_stored_once(repository: MerrittRe
         if not interrupted:
             break
     assert last > 6
+
+
+def _renewed(repository: MerrittRepository) -> None:
+    with (repository.settings.profiles / "demo.yaml").open("a") as profile:
+        profile.write("storage_node: 42\n")
+
+
+def _other_setting(repository: MerrittRepository) -> None:
+    repository.keep(repository.service, storage_service_node=42)
+
+
+OTHER_NODE = pytest.mark.parametrize("change", [_renewed, _other_setting], ids=["profile", "setting"])
+
+
+@OTHER_NODE
+@pytest.mark.parametrize("fault", [None, Fault(cut=True)], ids=["answered", "answer lost"])
+@pytest.mark.parametrize("given", [{}, {"primary_id": None}], ids=["given", "minted"])
+@pytest.mark.parametrize("key", ["0123456789abcdef" * 2, ""], ids=["key", "no key"])
+def test_a_version_at_the_node_of_an_earlier_profile_is_recorded_there_and_not_stored_at_another(
+    repository: MerrittRepository,
+    change: Callable[[MerrittRepository], None],
+    fault: Fault | None,
+    given: dict[str, Any],
+    key: str,
+) -> None:
+    job = repository.submitted(1, ADD, {"a": "as stored"}, key=key, **given)
+    repository.service.faults = [fault] if fault else []
+    with contextlib.suppress(StepFailed):
+        repository.process(job)
+    workspace = Workspace.of(job, repository.settings.working).folder
+    shutil.rmtree(workspace)
+    change(repository)
+
+    said = repository.process(job)
+    shutil.rmtree(workspace)
+    context = dataclasses.replace(repository.services(), storage=repository.kept)
+    record.work(job.model_copy(update={"identifiers": repository.identifiers(job)}), context)
+
+    ark = repository.identifiers(job).primary_id or ""
+    assert str(said).startswith(f"stored as version 1 of {ark}")
+    assert list(repository.service.objects) == [("7777", ark)]
+    assert [version.jid for version in repository.described(ark).versions] == [job.jid]
+
+
+@OTHER_NODE
+def test_a_version_that_no_earlier_node_has_is_stored_at_the_node_of_the_profile(
+    repository: MerrittRepository, change: Callable[[MerrittRepository], None]
+) -> None:
+    job = repository.submitted(1, ADD, {"a": "a"}, key="0123456789abcdef" * 2)
+    repository.service.faults = [Fault(400, b"the node is full")]
+    refused(repository, job, FailureKind.SYSTEM, "the node is full")
+    change(repository)
+
+    repository.process(job)
+
+    assert list(repository.service.objects) == [("42", ARK)]

@@ -88,18 +88,23 @@ def test_a_lost_inventory_gets_the_versions_of_the_record_back_from_the_services
     assert service.versions == {ARK: 1}
 
 
-def test_a_stored_version_of_a_failed_job_is_named_and_entered(
+def test_a_stored_version_of_a_failed_job_is_named_and_entered_although_its_profile_has_another_node_now(
     session: Session, repository: MerrittRepository
 ) -> None:
     job = planting.job_in(session, JobState.FAILED, JobState.DOWNLOADING)
     number = int(job.jid.removeprefix("jid"))
-    repository.process(repository.job(number, key=job.configuration.key, primary_id=ARK))
-    session.zk.set(paths.identifiers(job.jid), Identifiers(primary_id=ARK).model_dump_json().encode())
+    made = repository.job(number, key=job.configuration.key, primary_id=ARK)
+    repository.process(made)
+    session.zk.set(paths.identifiers(job.jid), repository.identifiers(made).model_dump_json().encode())
+    with (repository.settings.profiles / "demo.yaml").open("a") as profile:
+        profile.write("storage_node: 42\n")
 
     shown = cli.run(repository.settings, "reconcile")
+    audited = cli.run(repository.settings, "audit", "--json")
     repaired = cli.run(repository.settings, "reconcile", "--repair", "--json")
 
     assert shown.code == 1, shown
+    assert job.jid in audited.out, audited
     assert f"the job failed; `arkline resume {job.jid}` completes it" in shown.out
     assert repaired.json()["repaired"]["not-entered"] == 1
     assert repository.described(ARK).versions[0].jid == job.jid

@@ -42,13 +42,13 @@ class MerrittStorage:
 
     def check(self, request: StoreRequest, attempt: Attempt = UNATTENDED) -> None:
         attempt.check()
-        node = self._node(request.node)
+        node = self.node_of(request.node)
         stored = self._object(request.ark, node)
         if self._version_of(stored, request.jid, node, request.key) is None:
             check_request(request, stored)
 
     def store(self, request: StoreRequest, fence: Callable[[], None]) -> StoredVersion:
-        node = self._node(request.node)
+        node = self.node_of(request.node)
         stored = self._object(request.ark, node)
         own = self._version_of(stored, request.jid, node, request.key)
         if own is None:
@@ -60,19 +60,22 @@ class MerrittStorage:
         """Its nodes are buckets."""
         return True
 
+    def node_of(self, node: int | None) -> int:
+        return self._settings.storage_service_node if node is None else node
+
     def version_of(self, ark: str, jid: str, node: int | None = None, key: str = "") -> StoredVersion | None:
-        chosen = self._node(node)
+        chosen = self.node_of(node)
         own = self._version_of(self._object(ark, chosen), jid, chosen, key)
         return self._describe(ark, *own, jid, chosen) if own else None
 
     def has_object(self, ark: str, node: int | None = None) -> bool:
-        return self._object(ark, self._node(node)) is not None
+        return self._object(ark, self.node_of(node)) is not None
 
     def versions(self) -> Iterator[VersionEntry]:
         raise UsageRefused(f"{self._http.name} cannot list its objects: ask that service for a list")
 
     def versions_of(self, ark: str, url: str = "") -> tuple[VersionEntry, ...]:
-        node = _node_in(url) if url else self._node(None)
+        node = _node_in(url) if url else self.node_of(None)
         return listed(self._object(ark, node), self._http.shown_url("manifest", node, ark))
 
     def deployment_store(self) -> None:
@@ -81,7 +84,7 @@ class MerrittStorage:
     def read(
         self, ark: str, path: str, number: int | None = None, node: int | None = None, url: str = ""
     ) -> bytes | None:
-        chosen = _node_in(url) if url else self._node(node)
+        chosen = _node_in(url) if url else self.node_of(node)
         version = _version(self._object(ark, chosen), number)
         file = version.files.get(path) if version else None
         if version is None or file is None:
@@ -176,9 +179,6 @@ class MerrittStorage:
                 f"{self._http.name} delivers a damaged {quote_name(file.path)} of {version.ark} version "
                 f"{version.number}: {describe_mismatch(file, actual)}; restore it in that service"
             )
-
-    def _node(self, node: int | None) -> int:
-        return self._settings.storage_service_node if node is None else node
 
     def _object(self, ark: str, node: int) -> ManifestObject | None:
         body = self._http.get("manifest", node, ark)

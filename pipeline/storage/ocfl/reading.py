@@ -78,6 +78,9 @@ class OcflReader(ABC):
         """The results of `work` for all files; the first failure stops the others."""
         return [work(file, attempt) for file in files]
 
+    def node_of(self, node: int | None) -> None:
+        del node
+
     def version_of(self, ark: str, jid: str, node: int | None = None, key: str = "") -> StoredVersion | None:
         self.confirm()
         with self.failures():
