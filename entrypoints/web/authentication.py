@@ -160,6 +160,7 @@ def count(request: Request, caller: Principal) -> Principal:
     context.rate_limit.count(caller.name)
     context.in_progress.count(request, caller.name)
     request.state.principal = caller
+    request.state.check_again = partial(check_again, request, caller)
     return caller
 
 

@@ -19,8 +19,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from entrypoints.web.rate_limit import TooMany
+from operations.tokens import InvalidToken
 from pipeline.attempt import Attempt, CheckedAttempt
-from pipeline.errors import ArklineError, ErrorKind
+from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable
 from pipeline.outcome import AttemptOver
 
 T = TypeVar("T")
@@ -37,6 +38,9 @@ LONG = 300.0
 
 CLIENT_CHECK = 0.5
 """Seconds between two looks whether the client is still there."""
+
+VALID_SECONDS = 5.0
+"""After this time the work asks again whether its caller still has the same rights."""
 
 PLACE_CHECK = 0.1
 """Seconds between two looks for a place."""
@@ -56,6 +60,28 @@ class TookTooLong(ArklineError):
     """The work was not done in time, and was ended."""
 
     error_kind = ErrorKind.UNREACHABLE
+
+
+class _Rights:
+    """Those of the caller of one request, while its work lasts."""
+
+    def __init__(self, check: Callable[[], object] | None) -> None:
+        self._check = check
+        self._checked = time.monotonic()
+        self.lost: InvalidToken | None = None
+
+    def check(self) -> None:
+        """AttemptOver once they have changed. Nothing changes in an inventory that does not answer."""
+        if self.lost is None and self._check and time.monotonic() - self._checked >= VALID_SECONDS:
+            self._checked = time.monotonic()
+            try:
+                self._check()
+            except InvalidToken as error:
+                self.lost = error
+            except ServiceUnreachable:
+                return
+        if self.lost is not None:
+            raise AttemptOver(str(self.lost)) from self.lost
 
 
 class SlowWork:
@@ -83,25 +109,28 @@ class SlowWork:
     ) -> T:
         """What `work` returns; AlreadyWorking, NoThreadFree, TookTooLong.
 
-        The attempt is over once the time is, or the client has left. A thread that does not notice keeps its
+        The attempt is over once the time is, the client has left, or the caller's rights have changed: then
+        InvalidToken, if `work` has nothing to tell of what it did. A thread that does not notice keeps its
         place until it ends.
         """
         within = self._seconds if seconds is None else seconds
         end = await self._place(request, caller, within)
         over = threading.Event()
+        rights = _Rights(getattr(request.state, "check_again", None))
         done: Future[T] = Future()
         done.set_running_or_notify_cancel()
 
         def check() -> None:
             if over.is_set():
                 raise AttemptOver("nobody waits for this answer any more")
+            rights.check()
 
         def perform() -> None:
             try:
                 result = work(CheckedAttempt(check))
             except BaseException as error:  # noqa: BLE001 - raised where the request waits
                 self._leave(caller, end)
-                done.set_exception(error)
+                done.set_exception(rights.lost or error)
             else:
                 self._leave(caller, end)
                 done.set_result(result)

@@ -21,7 +21,7 @@ import requests
 from starlette.requests import Request
 from starlette.types import Message
 
-from entrypoints.web import rate_limit
+from entrypoints.web import rate_limit, slow_work
 from entrypoints.web.body_limit import OF_STRANGERS
 from entrypoints.web.forms import FIELD
 from entrypoints.web.pages.explanations import explain
@@ -29,8 +29,11 @@ from entrypoints.web.pages.whole import WholeFleet
 from entrypoints.web.rate_limit import TooMany
 from entrypoints.web.routes import bulk
 from entrypoints.web.slow_work import SECONDS, THREADS, AlreadyWorking, SlowWork
-from operations import fleet
+from operations import bulk_plans, fleet, tokens, verbs, visibility
+from operations.operator import VerbResult
+from pipeline.inventory.tokens import revoke_token
 from pipeline.principal import Role
+from pipeline.records import now
 from pipeline.settings import Settings
 from pipeline.states import JobState
 from tests.servers.http_source import HttpSource
@@ -237,6 +240,43 @@ def test_a_bulk_verb_that_nobody_waits_for_acts_on_nothing_further(
     assert (answer.status_code, answer.json()["code"]) == (503, "took-too-long")
     held = [jid for jid in ids if jobs.load(web.context.session, jid).status.status is JobState.HELD]
     assert len(held) < len(ids)
+
+
+def test_a_bulk_verb_stops_once_its_token_is_revoked(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = planting.split_batch(web.context.session, 3)[1]
+    operator = web.caller(Role.OPERATOR, name="dismissed")
+    plan = operator.post("/v1/bulk/hold/dry-run", {"select": {"ids": ids}}).json()
+    monkeypatch.setattr(slow_work, "VALID_SECONDS", 0.0)
+    monkeypatch.setattr(tokens, "REMEMBERED_SECONDS", 0.0)
+    act_on = verbs.act
+
+    def act_and_revoke(*values: Any, **options: Any) -> VerbResult:
+        result = act_on(*values, **options)
+        revoke_token(web.context.tokens(), "dismissed", "ann", now())
+        return result
+
+    monkeypatch.setattr(bulk_plans, "act", act_and_revoke)
+    receipt = operator.post("/v1/bulk/hold", {"token": plan["token"]})
+
+    assert ([one["id"] for one in receipt.json()["done"]], receipt.json()["untried"]) == (ids[:1], 2)
+    assert jobs.load(web.context.session, ids[1]).status.status is JobState.PENDING
+
+
+def test_a_long_request_of_a_revoked_token_is_refused(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = planting.split_batch(web.context.session, 2)[1]
+    viewed = web.caller(Role.OPERATOR, name="revoked")
+    monkeypatch.setattr(slow_work, "VALID_SECONDS", 0.0)
+    monkeypatch.setattr(tokens, "REMEMBERED_SECONDS", 0.0)
+    look = visibility.visible_job
+
+    def look_and_revoke(*values: Any) -> object:
+        revoke_token(web.context.tokens(), "revoked", "ann", now())
+        return look(*values)
+
+    monkeypatch.setattr(bulk, "visible_job", look_and_revoke)
+    answer = viewed.post("/v1/bulk/hold/dry-run", {"select": {"ids": ids}})
+
+    assert (answer.status_code, answer.json()["code"]) == (401, "invalid-token")
 
 
 def test_a_dry_run_ends_when_its_client_has_left(web: Web, mallory: Caller, silent: str) -> None:
