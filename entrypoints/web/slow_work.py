@@ -83,6 +83,12 @@ class _Rights:
         if self.lost is not None:
             raise AttemptOver(str(self.lost)) from self.lost
 
+    def told(self, error: BaseException) -> BaseException:
+        """What the caller is told who has lost them: with the error, which may say what was done."""
+        if self.lost is None or not isinstance(error, ArklineError):
+            return error
+        return self.lost if isinstance(error, AttemptOver) else InvalidToken(f"{self.lost}; {error}")
+
 
 class SlowWork:
     """The work of one process. `of_one`: requests of one caller at a time; `wait`: seconds that a request
@@ -130,7 +136,7 @@ class SlowWork:
                 result = work(CheckedAttempt(check))
             except BaseException as error:  # noqa: BLE001 - raised where the request waits
                 self._leave(caller, end)
-                done.set_exception(rights.lost or error)
+                done.set_exception(rights.told(error))
             else:
                 self._leave(caller, end)
                 done.set_result(result)

@@ -262,6 +262,26 @@ def test_a_bulk_verb_stops_once_its_token_is_revoked(web: Web, monkeypatch: pyte
     assert jobs.load(web.context.session, ids[1]).status.status is JobState.PENDING
 
 
+def test_a_stopped_request_of_a_revoked_token_says_what_was_done(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = planting.split_batch(web.context.session, 2)[1]
+    operator = web.caller(Role.OPERATOR, name="stopped")
+    monkeypatch.setattr(slow_work, "VALID_SECONDS", 0.0)
+    monkeypatch.setattr(tokens, "REMEMBERED_SECONDS", 0.0)
+    act_on = verbs.act
+
+    def act_and_revoke(*values: Any, **options: Any) -> VerbResult:
+        revoke_token(web.context.tokens(), "stopped", "ann", now())
+        return act_on(*values, **options)
+
+    monkeypatch.setattr(bulk_plans, "act", act_and_revoke)
+    answer = operator.post("/v1/bulk/hold/dry-run", {"select": {"ids": ids}})
+
+    assert (answer.status_code, answer.json()["code"]) == (401, "invalid-token")
+    assert answer.json()["detail"].endswith("nothing was changed")
+
+
 def test_a_long_request_of_a_revoked_token_is_refused(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = planting.split_batch(web.context.session, 2)[1]
     viewed = web.caller(Role.OPERATOR, name="revoked")
