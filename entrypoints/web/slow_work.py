@@ -83,8 +83,8 @@ class _Rights:
         if self.lost is not None:
             raise AttemptOver(str(self.lost)) from self.lost
 
-    def told(self, error: BaseException) -> BaseException:
-        """What the caller is told who has lost them: with the error, which may say what was done."""
+    def answer(self, error: BaseException) -> BaseException:
+        """The answer to a caller who has lost them; the error may say what was done."""
         if self.lost is None or not isinstance(error, ArklineError):
             return error
         return self.lost if isinstance(error, AttemptOver) else InvalidToken(f"{self.lost}; {error}")
@@ -136,7 +136,7 @@ class SlowWork:
                 result = work(CheckedAttempt(check))
             except BaseException as error:  # noqa: BLE001 - raised where the request waits
                 self._leave(caller, end)
-                done.set_exception(rights.told(error))
+                done.set_exception(rights.answer(error))
             else:
                 self._leave(caller, end)
                 done.set_result(result)
