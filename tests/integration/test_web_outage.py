@@ -90,7 +90,8 @@ def _held(session: Session, _: Settings) -> None:
 
 def _no_space(session: Session, settings: Settings) -> None:
     settings.working.mkdir(parents=True, exist_ok=True)
-    planting.job_in(session, JobState.PROVISIONING)
+    judged = planting.acquire(session, planting.job_in(session, JobState.PROVISIONING))
+    record.hand_back(session, judged, "test", message="2.0 GB do not fit into working storage")
 
 
 def _too_large(session: Session, _: Settings) -> None:
