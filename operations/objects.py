@@ -79,16 +79,20 @@ def object_view(
 def write_premis(
     known: InventoryObject, events: tuple[ObjectEvent, ...], storage: Storage, file: Path
 ) -> None:
-    """Write the PREMIS document of the object; the file is complete or absent. Errors as `premis_record`,
+    """Write the PREMIS document of the object; a file is complete or absent. Errors as `premis_record`,
     and UsageRefused if the file cannot be written.
     """
-    draft = file.with_name(f".{file.name}.partial-{secrets.token_hex(4)}")
+    # a pipe, or a device such as /dev/stdout, is written to: to replace it would take it from everybody
+    special = file.exists() and (file.is_symlink() or not file.is_file())
+    draft = file if special else file.with_name(f".{file.name}.partial-{secrets.token_hex(4)}")
     try:
-        with draft.open("xb") as out:
+        with draft.open("wb" if special else "xb") as out:
             for piece in premis_record.pieces(known, events, storage):
                 out.write(piece)
-        draft.replace(file)
+        if not special:
+            draft.replace(file)
     except OSError as error:
         raise UsageRefused(f"{file} cannot be written: {error.strerror or error}") from error
     finally:
-        draft.unlink(missing_ok=True)
+        if not special:
+            draft.unlink(missing_ok=True)

@@ -1,7 +1,9 @@
 """The events of an object after processing, and the one PREMIS document with all of its events."""
 
 import json
+import os
 import shutil
+import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -79,6 +81,28 @@ def premis_events(text: bytes) -> list[Event]:
 
 def values(text: bytes, path: str) -> list[str]:
     return [element.text or "" for element in ElementTree.fromstring(text).iterfind(path, NAMES)]
+
+
+def test_a_link_gets_the_premis_document_and_stays_a_link(store: Store, tmp_path: Path) -> None:
+    ark, place, file = stored(store), tmp_path / "link", tmp_path / "premis.xml"
+    file.touch()
+    place.symlink_to(file)
+
+    arkline("object", ark, "--no-verify", "--premis", str(place))
+
+    assert place.is_symlink()
+    assert_valid(file.read_bytes())
+
+
+def test_a_pipe_gets_the_premis_document_and_stays_a_pipe(store: Store, tmp_path: Path) -> None:
+    ark, place = stored(store), tmp_path / "pipe"
+    os.mkfifo(place)
+    with subprocess.Popen(["cat", place], stdout=subprocess.PIPE) as reader:
+        arkline("object", ark, "--no-verify", "--premis", str(place))
+        document = reader.communicate()[0]
+
+    assert place.is_fifo()
+    assert_valid(document)
 
 
 def test_storing_reading_back_and_recording_are_events_of_the_object(store: Store) -> None:
