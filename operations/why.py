@@ -8,7 +8,6 @@ from operations.record_fault import record_fault
 from operations.why_batch import why_batch
 from operations.why_job import why_job
 from pipeline.errors import UsageRefused
-from pipeline.inventory.archive import ArchivedJob
 from pipeline.outcome import ServiceDown
 from pipeline.records import Batch, Job
 from pipeline.services import Service
@@ -65,6 +64,8 @@ def _explanation(session: Session, fleet: Fleet, name: str, archive: Archive) ->
         return Explanation(
             id=name, kind=kind, reason=Reason.RECORD_DAMAGED, message=str(damage), remedies=damage.remedies
         )
+    from pipeline.inventory.archive import ArchivedJob  # loads SQLAlchemy, as the archive has by now
+
     gone = record.disposition
     return Explanation(
         id=name,
