@@ -150,11 +150,12 @@ def load(session: Session, bid: str) -> Batch:
         raise Missing(f"batch {bid} is incomplete: znode {lacking} is missing").with_remedies(
             Remedy(Action.REPAIR, bid)
         )
+    decoded = codec.decode(BatchStatus, status[0], places[1])
     entries, parts = histories.read(session, places[3], history, BatchHistoryEntry) if history else ((), ())
     return Batch(
         bid=bid,
         submission=codec.decode(Submission, submission[0], places[0]),
-        status=codec.decode(BatchStatus, status[0], places[1]),
+        status=decoded,
         version=status[1].version,
         report=codec.decode(StatusReport, report[0], places[2]) if report else None,
         history=entries,

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import Action, Remedy
 from pipeline.records import BatchHistoryEntry, HistoryEntry, Record
-from zkstate.errors import Corrupt, Unwritable
+from zkstate.errors import Corrupt, RecordOfMerritt, Unwritable
 
 T = TypeVar("T")
 
@@ -18,6 +18,8 @@ _NUMBER = re.compile(rb"[0-9]{1,16}")
 
 _NUMBERS = ("/ids/", "/space/")
 """Counters, and the sum of reservations: they follow from what the stores have."""
+
+_STATE_OF_MERRITT = re.compile(rb'"status"\s*:\s*"[A-Z]')
 
 _OWNER = re.compile(r"(?:jid|bid)[0-9]{10,}")
 
@@ -62,11 +64,24 @@ def decode(kind: type[T], data: bytes, path: str) -> T:
     try:
         decoded: T = _adapter(kind).validate_json(data)
     except ValidationError as error:
+        refuse_merritt(data, path)
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "content"
         content = kind.__name__ if isinstance(kind, type) else "history"
         raise damaged(path, f"does not hold a readable {content} ({where}: {first['msg']})") from error
     return decoded
+
+
+def refuse_merritt(data: bytes, path: str) -> None:
+    """RecordOfMerritt for the status of a batch or a job that Merritt wrote: its states are capitalised.
+
+    Nothing in it is damaged, and a repair would end its job.
+    """
+    if path.endswith("/status") and _STATE_OF_MERRITT.search(data):
+        raise RecordOfMerritt(
+            f"znode {path} is of Merritt's own queue, which arkline does not take over: let Merritt end its "
+            "batches, and give arkline a root of its own (ARKLINE_ZK_ROOT)"
+        ).with_remedies(Remedy(Action.CHECK_SETTINGS))
 
 
 def damaged(path: str, problem: str) -> Corrupt:

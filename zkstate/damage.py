@@ -7,7 +7,7 @@ from typing import Any
 from pipeline.damaged_node import DamagedNode
 from pipeline.principal import Interface
 from zkstate import codec, salvage
-from zkstate.errors import Corrupt
+from zkstate.errors import Corrupt, RecordOfMerritt
 from zkstate.session import Session
 from zkstate.transaction import Create, Operation, Put
 
@@ -40,6 +40,8 @@ class Nodes:
             if kind is int:
                 return codec.decode_int(data, path)
             return codec.decode(kind, data, path)
+        except RecordOfMerritt:
+            raise
         except Corrupt:
             return None
 

@@ -23,6 +23,10 @@ class Corrupt(ArklineError):
     """A znode's content cannot be read; the message has its path."""
 
 
+class RecordOfMerritt(Corrupt):
+    """A znode has the state of a batch or job of Merritt's own queue, which arkline does not take over."""
+
+
 class Unwritable(ArklineError):
     """A value that could not be read again was about to be written; nothing was changed."""
 

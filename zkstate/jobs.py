@@ -104,6 +104,8 @@ def require_complete(
     nodes = []
     for path, node in zip(places, answers, strict=True):
         if node is None:
+            if answers[0] is not None:
+                codec.refuse_merritt(answers[0][0], places[0])
             raise Missing(f"job {jid} is incomplete: znode {path} is missing").with_remedies(
                 Remedy(Action.REPAIR, jid)
             )

@@ -1,5 +1,8 @@
 """`arkline repair`: a record that cannot be read is replaced by a readable one, and frees what it holds."""
 
+import json
+from collections.abc import Iterator
+
 import pytest
 
 from operations import bulk
@@ -16,7 +19,7 @@ from pipeline.states import BatchState, Event, FailureKind, IllegalTransition, J
 from tests.support import planting
 from tests.support.operators import ann, downloading_job
 from zkstate import batch_profile, batches, jobs, paths, queue, space
-from zkstate.errors import Corrupt, Missing
+from zkstate.errors import Corrupt, Missing, RecordOfMerritt
 from zkstate.jobs import JobMove
 from zkstate.session import Session
 
@@ -306,3 +309,47 @@ def test_a_content_fault_is_no_damage(session: Session, operator: Operator) -> N
 
     with pytest.raises(UsageRefused):
         repair(operator, job.jid)
+
+
+@pytest.fixture
+def of_merritt(session: Session) -> Iterator[tuple[str, str]]:
+    """A batch and its job as Merritt's own library writes them."""
+    time, queue_entry = "2026-09-01 12:00:00 +0000", "/jobs/states/downloading/05-jid0000000000"
+    job_status = {"status": "Downloading", "last_successful_status": "Provisioning", "retry_count": 0}
+    nodes = {
+        "/batches/bid0000000000/submission": {"profile_name": "merritt_content", "submitter": "me/Me"},
+        "/batches/bid0000000000/status": {"status": "Processing", "last_modified": time, "message": ""},
+        "/batches/bid0000000000/states/batch-processing/jid0000000000": None,
+        "/jobs/jid0000000000/bid": "bid0000000000",
+        "/jobs/jid0000000000/configuration": {"batch_id": "bid0000000000", "payload_filename": "a.txt"},
+        "/jobs/jid0000000000/status": {**job_status, "last_modified": time, "message": ""},
+        "/jobs/jid0000000000/priority": 5,
+        "/jobs/jid0000000000/space_needed": 0,
+        queue_entry: None,
+    }
+    for path, value in nodes.items():
+        session.ensure_node(path, b"" if value is None else json.dumps(value).encode())
+    yield "bid0000000000", "jid0000000000"
+    for path in (
+        "/batches/bid0000000000",
+        "/jobs/jid0000000000",
+        "/jobs/states/downloading/05-jid0000000000",
+    ):
+        session.zk.delete(path, recursive=True)
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["batch", "job"])
+def test_a_record_of_merritts_own_queue_is_named_and_a_repair_of_it_is_refused(
+    which: int, of_merritt: tuple[str, str], session: Session, operator: Operator, settings: Settings
+) -> None:
+    name = of_merritt[which]
+    before = session.get_many([paths.batch_status("bid0000000000"), paths.job_status("jid0000000000")])
+
+    facts = why(session, settings, name)
+    with pytest.raises(RecordOfMerritt, match="does not take over"):
+        repair(operator, name)
+
+    assert "is of Merritt's own queue" in facts.message
+    assert Remedy(Action.REPAIR, name) not in facts.remedies
+    after = session.get_many([paths.batch_status("bid0000000000"), paths.job_status("jid0000000000")])
+    assert [node and node[0] for node in after] == [node and node[0] for node in before]
