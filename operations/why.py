@@ -64,7 +64,7 @@ def _explanation(session: Session, fleet: Fleet, name: str, archive: Archive) ->
         return Explanation(
             id=name, kind=kind, reason=Reason.RECORD_DAMAGED, message=str(damage), remedies=damage.remedies
         )
-    from pipeline.inventory.archive import ArchivedJob  # loads SQLAlchemy, as the archive has by now
+    from pipeline.inventory.archive import ArchivedJob  # the archive has loaded SQLAlchemy before
 
     gone = record.disposition
     return Explanation(
