@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +123,20 @@ def _failed(session: Session, bid: str) -> tuple[FailedJob, ...]:
     )
 
 
+def archived_since(batch: ArchivedBatch, archive: Archive) -> datetime:
+    """Since when an archived batch is in its state; its jobs are read only if its report has no date."""
+    report = archived_report(archive, batch.bid)
+    jobs = archived_jobs(archive, batch.bid)
+    return _since(batch, report, lambda: max((job.since for job in jobs), default=None))
+
+
+def _since(batch: ArchivedBatch, report: BatchReport | None, last: Callable[[], datetime | None]) -> datetime:
+    """`last`: when the last of its jobs ended."""
+    if batch.state is BatchState.DELETED:
+        return batch.disposition.at
+    return (report and report.ended_at) or last() or batch.disposition.at
+
+
 def _at_end(batch: ArchivedBatch, report: BatchReport | None, jobs: Iterable[ArchivedJob]) -> dict[str, Any]:
     states: Counter[JobState] = Counter()
     failures: list[FailedJob] = []
@@ -133,13 +147,12 @@ def _at_end(batch: ArchivedBatch, report: BatchReport | None, jobs: Iterable[Arc
         if job.state is JobState.FAILED and len(failures) < FAILURES:
             failures.append(FailedJob(jid=job.jid, name=job.name, kind=job.kind, message=job.message))
     sent = report and report.sent_at and batch.state is BatchState.COMPLETED
-    ended = (report and report.ended_at) or last or batch.disposition.at
     buckets: Counter[Bucket | None] = Counter()
     for state, number in states.items():
         buckets[JOB.facts[state].bucket] += number
     return {
         "status": batch.state,
-        "since": batch.disposition.at if batch.state is BatchState.DELETED else ended,
+        "since": _since(batch, report, lambda: last),
         "message": batch.message,
         "total": states.total(),
         "buckets": dict.fromkeys(Bucket, 0) | buckets,

@@ -1,7 +1,7 @@
 """Why a job or a batch is where it is, as facts: what it waits for, who has it, and what helps."""
 
 from operations.archive import Archive, load_batch, load_job, no_archive
-from operations.batch_view import batch_view
+from operations.batch_view import archived_since
 from operations.facts import Explanation, Reason
 from operations.fleet import Fleet
 from operations.record_fault import record_fault
@@ -73,7 +73,7 @@ def _explanation(session: Session, fleet: Fleet, name: str, archive: Archive) ->
         name=record.name,
         profile=record.profile,
         state=record.state,
-        since=record.since if isinstance(record, ArchivedJob) else batch_view(session, name, archive).since,
+        since=record.since if isinstance(record, ArchivedJob) else archived_since(record, archive),
         reason=Reason.ARCHIVED,
         holder=gone.who,
         holder_since=gone.at,

@@ -130,7 +130,7 @@ def safe_name(name: str, within: str = "", *, stored: bool = False) -> str:
 
 
 def without_unwritable(text: str) -> str:
-    """Without the characters that no name may have; spaces and joiners of any script stay."""
+    """The text without characters that no name may contain; spaces and joiners of all scripts are kept."""
     return _INVISIBLE.sub("", "".join(c for c in text if _unwritable(c) is None))
 
 

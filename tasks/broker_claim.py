@@ -38,7 +38,7 @@ def claim(settings: Settings, own: str) -> str:
 
 
 def claim_again(settings: Settings, own: str) -> str:
-    """Claim the prefix, which is this deployment's; the id that the key had. redis.RedisError."""
+    """Set the key to the id of this deployment, which owns the prefix; the id it had. redis.RedisError."""
     had = claim(settings, own)
     if had != own:
         client(settings).set(claim_key(settings), own)

@@ -115,7 +115,7 @@ class Channel(kombu_redis.Channel):
         return size
 
     def among_foreign_keys(self, work: Callable[[], Any], *queues: str, exchange: str = "") -> Any:
-        """What `work` returns; foreign keys in the place of kombu's own and of these are renamed first."""
+        """The result of `work`; a foreign key in the place of one of kombu's keys is renamed first."""
         try:
             return work()
         except redis.ResponseError as error:

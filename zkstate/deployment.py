@@ -74,7 +74,7 @@ def raise_mark(session: Session, mark: int) -> Deployment:
 
 
 def note_broker(session: Session, broker: str) -> None:
-    """Keep which prefix in Redis this deployment has claimed; Missing if the record has no id."""
+    """Record the prefix in Redis that this deployment has claimed; Missing if the record has no id."""
     _change(session, lambda _: {"broker": broker})
 
 

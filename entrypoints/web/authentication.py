@@ -26,7 +26,7 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _bearer = HTTPBearer(
     scheme_name="token",
-    description="A token that `arkline token create NAME --role ROLE` made beside the stack.",
+    description="A token created by `arkline token create NAME --role ROLE`, run beside the stack.",
     auto_error=False,
 )
 

@@ -23,7 +23,7 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 CACHED = ("/static/",)
-"""Paths whose answers a cache may keep, unless they are errors: the same for everybody."""
+"""Paths whose answers are the same for everybody: a cache may keep them, except for errors."""
 
 METHOD, PATH = 16, 300
 """Characters of a request's method and path in the log."""

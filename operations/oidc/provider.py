@@ -30,7 +30,7 @@ from pipeline.errors import ServiceUnreachable
 from pipeline.records import Record
 
 TIMEOUT = 5.0
-"""Seconds to wait for the head of an answer of the provider, and for its body: a person waits."""
+"""Seconds to wait for the headers, and for the body, of an answer from the provider: a person is waiting."""
 
 ANSWER = 1 << 20
 """Bytes of an answer; documents, keys and tokens of large providers have tens of kilobytes."""

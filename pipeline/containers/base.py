@@ -11,12 +11,12 @@ from typing import IO, Protocol
 from pipeline.fixity import READ_CHUNK
 from pipeline.names import quote_name
 
-_HERE = re.compile(r"(?:\./+)+")
+_HERE = re.compile(r"\A(?:\./+)+")
 
 
 def from_here(name: str) -> str:
     """`./a`, `.//a` and `././a`, as programs write the entries of the folder `.`, are a."""
-    return _HERE.sub("", name, count=1) if name.startswith("./") else name
+    return _HERE.sub("", name)
 
 
 @dataclass(frozen=True)

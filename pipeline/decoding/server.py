@@ -111,9 +111,8 @@ class _Results:
 def _decode(data: bytes, body_size: int) -> None:
     """Carry out the request and end this process."""
     last, all_read = messages.line(messages.DONE), False
-    no_memory = messages.line(
-        messages.MEMORY
-    )  # made while there is some: the frames of the error hold the rest
+    # composed while there is memory: the frames of a MemoryError hold the rest
+    no_memory = messages.line(messages.MEMORY)
     sys.dont_write_bytecode = True
     request = json.loads(data)
     limit = limits.Limits(**request["limits"])

@@ -150,14 +150,14 @@ def find_batch(inventory: SqlInventory, bid: str) -> ArchivedBatch | None:
 
 
 def find_report(inventory: SqlInventory, bid: str) -> str | None:
-    """The last report of an archived batch, as JSON in the form of `pipeline.notify.report.text.as_json`."""
+    """The last report of an archived batch, as JSON that `pipeline.notify.report.text.as_json` wrote."""
     text = cast(batches_archived.c.report, Text)
     rows = _read(inventory, select(text.label("report")).where(batches_archived.c.bid == bid))
     return rows[0]["report"] if rows and rows[0]["report"] != "null" else None
 
 
 def jobs_of(inventory: SqlInventory, bid: str) -> Iterator[ArchivedJob]:
-    """The archived jobs of a batch, read as far as the caller iterates; the batch may be in the record."""
+    """The archived jobs of a batch, read in portions; the batch itself may still be in ZooKeeper."""
     last = ""
     while True:
         portion = select(jobs_archived).where(jobs_archived.c.bid == bid, jobs_archived.c.jid > last)

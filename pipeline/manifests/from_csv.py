@@ -116,7 +116,7 @@ def _rows(
 
 
 def _records(data: bytes, findings: Findings) -> Iterator[tuple[int, list[str]]]:
-    """The records with text: their first line, and their cells."""
+    """The records that are not empty: the number of the first line, and the cells."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

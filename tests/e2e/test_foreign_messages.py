@@ -58,6 +58,14 @@ def foreign(settings: Settings) -> dict[str, bytes]:
     }
 
 
+def completes_a_batch(session: Session, settings: Settings, source: HttpSource) -> None:
+    bid = submit(session, settings, source.put("/a.txt", body_of("a")), SubmissionType.FILE)
+
+    assert batch_ended(session, bid).status.status is BatchState.COMPLETED
+    quiet(session)
+    assert answered(publisher(settings).control)
+
+
 def test_foreign_messages_stop_neither_the_workers_nor_the_sweep(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource, redis_server: RedisServer
 ) -> None:
@@ -69,11 +77,8 @@ def test_foreign_messages_stop_neither_the_workers_nor_the_sweep(
             client.lpush(f"{settings.broker_prefix}io", message)
             client.lpush(f"{settings.broker_prefix}control\x06\x163", message)
     fleet.beat()
-    bid = submit(session, settings, source.put("/a.txt", body_of("a")), SubmissionType.FILE)
 
-    assert batch_ended(session, bid).status.status is BatchState.COMPLETED
-    quiet(session)
-    assert answered(publisher(settings).control)
+    completes_a_batch(session, settings, source)
     assert worker.running
     assert worker.pid == pid
 
@@ -266,10 +271,7 @@ def test_keys_of_kombu_with_values_of_others_stop_neither_the_workers_nor_the_sw
     if moment == "while workers run":
         write()
     fleet.beat()
-    bid = submit(session, settings, source.put("/a.txt", body_of("a")), SubmissionType.FILE)
 
-    assert batch_ended(session, bid).status.status is BatchState.COMPLETED
-    quiet(session)
-    assert answered(publisher(settings).control)
+    completes_a_batch(session, settings, source)
     assert worker.running
     assert worker.pid == pid

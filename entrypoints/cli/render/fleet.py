@@ -22,7 +22,7 @@ _GIVEN_BACK = {
 }
 
 
-FOLLOWS_LATER = "it does as soon as it runs and reaches ZooKeeper"
+FOLLOWS_LATER = "it will as soon as it runs and reaches ZooKeeper"
 """Of a worker that does not yet do what the record says of its drain."""
 
 
