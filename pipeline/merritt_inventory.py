@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-import requests
-
 from pipeline.deployment import Expected
+from pipeline.http import service
 from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
 from pipeline.http.urls import redact_url
 from pipeline.inventory.base import Recording
@@ -127,7 +126,7 @@ class MerrittInventory(SqlInventory):
         timeouts = (self._settings.connect_timeout, self._settings.read_timeout)
         with (
             translated(self.name, _ADDRESS),
-            requests.request(method, url, timeout=timeouts, allow_redirects=False, **given) as response,
+            service.request(method, url, timeout=timeouts, **given) as response,
         ):
             raise_if_transient(response.status_code, response.headers, self.name)
             if response.status_code >= 300:

@@ -27,6 +27,7 @@ from urllib3.exceptions import HTTPError
 
 from operations.oidc.values import LoginRefused
 from pipeline.errors import ServiceUnreachable
+from pipeline.http import service
 from pipeline.records import Record
 
 TIMEOUT = 5.0
@@ -166,9 +167,7 @@ class Provider:
         """The object in the answer, which may be an error of OAuth; ServiceUnreachable if there is none."""
         deadline = time.monotonic() + 2 * TIMEOUT
         try:
-            with requests.request(
-                method, url, timeout=TIMEOUT, allow_redirects=False, stream=True, **options
-            ) as answer:
+            with service.request(method, url, timeout=TIMEOUT, stream=True, **options) as answer:
                 values = json.loads(_body(answer, deadline))
         except (requests.RequestException, HTTPError, TimeoutError) as error:
             raise ServiceUnreachable(

@@ -12,6 +12,7 @@ from requests.auth import HTTPBasicAuth
 
 from pipeline.attempt import UNATTENDED, JobRecord
 from pipeline.description import anvl
+from pipeline.http import service
 from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
 from pipeline.http.urls import redact_url
 from pipeline.identifiers.minter import (
@@ -137,7 +138,7 @@ class EzidMinter:
     def _send(self, method: str, ark: str, body: bytes | None) -> dict[str, str]:
         settings = self._settings
         with translated(self._service, "check ARKLINE_EZID_URL"):
-            response = requests.request(
+            response = service.request(
                 method,
                 f"{self._url}/id/{quote(ark, safe=':/')}",
                 data=body,
@@ -146,7 +147,6 @@ class EzidMinter:
                     settings.ezid_user.encode(), settings.ezid_password.get_secret_value().encode()
                 ),
                 timeout=(settings.connect_timeout, settings.ezid_timeout),
-                allow_redirects=False,
             )
         return self._parse(ark, response)
 

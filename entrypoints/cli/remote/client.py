@@ -112,13 +112,14 @@ class Client:
     ) -> requests.Response:
         import requests  # takes a while to load
 
+        from pipeline.http import service
+
         try:
-            answer = requests.request(
+            answer = service.request(
                 method,
                 f"{self.url}{path}",
                 headers={"Authorization": f"Bearer {self.token}", **headers},
                 timeout=timeout,
-                allow_redirects=False,  # the token is for this site alone
                 **options,
             )
         except requests.RequestException as error:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import requests
 
 from pipeline.fixity import READ_CHUNK
+from pipeline.http import service
 from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
 from pipeline.http.urls import redact_url
 from pipeline.outcome import OutcomeUnknown, ServiceDown, StepFailed, fault_of, system
@@ -96,9 +97,7 @@ class MerrittHttp:
         self, method: str, parts: tuple[str | int, ...], timeout: float, **given: Any
     ) -> requests.Response:
         timeouts = (self._settings.connect_timeout, timeout)
-        return requests.request(
-            method, self.url(*parts), timeout=timeouts, allow_redirects=False, stream=True, **given
-        )
+        return service.request(method, self.url(*parts), timeout=timeouts, stream=True, **given)
 
     def _check(self, response: requests.Response) -> None:
         """Raise unless the status is one of success."""
