@@ -11,7 +11,11 @@ class _Session(requests.Session):
         return None
 
 
-def request(method: str, url: str, **options: Any) -> requests.Response:
+def request(method: str, url: str, *, stream: bool = False, **options: Any) -> requests.Response:
     """As `requests.request`, without redirects; requests.RequestException if there is no answer."""
     with _Session() as session:
-        return session.request(method, url, allow_redirects=False, **options)
+        answer = session.request(method, url, allow_redirects=False, stream=True, **options)
+    if not stream:
+        with answer:  # requests leaves the socket open if the body cannot be decoded
+            _ = answer.content
+    return answer

@@ -3,6 +3,7 @@
 import gc
 
 import pytest
+import requests
 
 from pipeline.http import service
 from tests.servers.raw_answer import RawAnswer
@@ -19,3 +20,11 @@ def test_an_answer_with_an_address_that_is_none_is_read_and_leaves_no_socket_ope
         del answer
         gc.collect()  # a socket that is left open is an error of the test
         assert len(server.asked) == 1
+
+
+def test_a_body_that_cannot_be_decoded_leaves_no_socket_open() -> None:
+    with RawAnswer() as server:
+        server.answer = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\nno gzip" + bytes(1 << 20)
+        with pytest.raises(requests.exceptions.ContentDecodingError):
+            service.request("GET", server.url)
+        gc.collect()
