@@ -23,7 +23,7 @@ INTERRUPTED = 130
 
 _FAILED = (JobState.FAILED, JobState.DELETED, BatchState.FAILED, BatchState.DELETED)
 
-_OF_KIND = {
+OF_KIND = {
     ErrorKind.REFUSED: REFUSED,
     ErrorKind.UNREACHABLE: UNREACHABLE,
     ErrorKind.DAMAGED: BROKEN_CUSTODY,
@@ -37,7 +37,7 @@ def of_error(error: ArklineError) -> int:
 
     if isinstance(error, StepFailed) and error.kind is FailureKind.TRANSIENT:
         return UNREACHABLE
-    return _OF_KIND[error.error_kind]
+    return OF_KIND[error.error_kind]
 
 
 def of_state(state: JobState | BatchState) -> int:
