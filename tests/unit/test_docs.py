@@ -3,8 +3,10 @@
 `python -m tests.unit.test_docs` writes the tables of docs/operators/settings.md and profiles.md.
 """
 
+import inspect
 import re
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,29 +16,20 @@ import pytest
 from pydantic import SecretStr
 from typer.main import get_group
 
-<<<<<<< HEAD
 from pipeline import records
-=======
-from entrypoints.cli.command_table import ENTRIES, load
->>>>>>> 4ff01fb (The promises to programs and the texts for people are kept as files)
 from pipeline.profiles import template
+from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.settings import Settings
-<<<<<<< HEAD
 from pipeline.states import JOB, Bucket, JobState
 from tests.support.spelled_commands import Spelled, problem
-=======
-from pipeline.states import JOB
-from tests.golden import promises
->>>>>>> 4ff01fb (The promises to programs and the texts for people are kept as files)
 from tools import states_page
 from tools.dev import app as dev
-from zkstate import paths
+from zkstate import callbacks, fixity, fleet_time, holds, host_back_off, journal, paths
 
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
 PAGES = sorted([*PROJECT.glob("*.md"), *DOCS.rglob("*.md")])
 
-<<<<<<< HEAD
 EXAMPLES = {
     "bid": "bid0000000001",
     "jid": "jid0000000001",
@@ -64,12 +57,26 @@ DEV: dict[str, Any] = dict(get_group(dev.app).commands)
 
 OF_THE_EXAMPLE = "arkline resume --from scanning"
 """The state that docs/adding-a-step.md adds."""
-=======
-COMMANDS: dict[str, dict[str, Any]] = {
-    "arkline": {entry.name: load(entry.name) for entry in ENTRIES},
-    "./dev": dict(get_group(dev.app).commands),
-}
->>>>>>> 4ff01fb (The promises to programs and the texts for people are kept as files)
+
+STORED = (
+    records.Submission,
+    ProfileSnapshot,
+    records.BatchStatus,
+    records.StatusReport,
+    records.JobConfiguration,
+    records.Identifiers,
+    records.JobStatus,
+    records.HistoryEntry,
+    callbacks.OwedCallback,
+    fleet_time.SweepRecord,
+    fleet_time.FleetMark,
+    fleet_time.MachineReading,
+    holds.Hold,
+    journal.JournalEntry,
+    host_back_off.BackOff,
+    fixity.FixityStatus,
+)
+"""The records that are kept in znodes."""
 
 QUEUES = [paths.queue(state) for state in JOB.where(lambda facts: facts.queued)]
 """The page has one path for all of them, `/jobs/states/STATE`."""
@@ -87,6 +94,23 @@ def settings_table() -> str:
 def _shown(default: object) -> str:
     text = "" if default in (None, ()) or isinstance(default, SecretStr) else str(default)
     return f"`{text}`" if text else ""
+
+
+def example(function: Callable[..., str]) -> str:
+    """The path that a function of zkstate.paths gives for the example's values."""
+    wanted = inspect.signature(function).parameters
+    name = function.__name__
+    return function(*(EXAMPLES.get(f"{name}.{each}", EXAMPLES.get(each)) for each in wanted))
+
+
+def path_functions() -> list[Callable[..., str]]:
+    return [
+        each
+        for each in vars(paths).values()
+        if isinstance(each, types.FunctionType)
+        and each.__module__ == paths.__name__
+        and inspect.signature(each).return_annotation is str
+    ]
 
 
 def anchors(page: Path) -> set[str]:
@@ -136,9 +160,9 @@ def test_every_test_that_the_threat_model_names_exists() -> None:
     assert [path for path in re.findall(r"`(tests/\S+\.py)`", page) if not (PROJECT / path).exists()] == []
 
 
-@pytest.mark.parametrize("function", promises.path_functions(), ids=lambda function: function.__name__)
+@pytest.mark.parametrize("function", path_functions(), ids=lambda function: function.__name__)
 def test_every_path_is_in_the_page_about_znodes(function: Callable[..., str]) -> None:
-    assert f"`{promises.example(function)}`" in (DOCS / "znodes.md").read_text()
+    assert f"`{example(function)}`" in (DOCS / "znodes.md").read_text()
 
 
 @pytest.mark.parametrize("path", sorted(set(paths.SKELETON) - set(QUEUES)))
@@ -146,12 +170,11 @@ def test_what_is_there_before_the_first_batch_is_in_the_page_about_znodes(path: 
     assert f"`{path}`" in (DOCS / "znodes.md").read_text()
 
 
-def test_every_field_of_a_stored_record_is_in_the_page_about_znodes() -> None:
+@pytest.mark.parametrize("record", STORED, ids=lambda record: record.__name__)
+def test_every_field_of_a_stored_record_is_in_the_page_about_znodes(record: type[records.Record]) -> None:
     page = (DOCS / "znodes.md").read_text()
-    fields = [name for line in promises.znodes() for name in re.findall(r"^\w+\.(\w+): ", line)]
 
-    assert fields
-    assert [name for name in fields if f"`{name}`" not in page] == []
+    assert [name for name in record.model_fields if f"`{name}`" not in page] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
