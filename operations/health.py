@@ -32,7 +32,7 @@ class Health(Documented):
     STOPPED = "stopped", "No job can move."
 
 
-class Problem(Obstacle):
+class HealthProblem(Obstacle):
     stops_all: bool = False
 
 
@@ -72,7 +72,7 @@ class OutageView(Record):
 
 class FleetHealth(Record):
     status: Health
-    problems: tuple[Problem, ...]
+    problems: tuple[HealthProblem, ...]
     remedies: tuple[Remedy, ...]
     queues: tuple[QueueHealth, ...]
     drained: tuple[str, ...]
@@ -117,18 +117,18 @@ def fleet_health(
     down = _outages(session)
     wrong = record_fault(session, fleet.settings)
     problems = (
-        *((Problem(reason=wrong.reason, waits_for=Service.RECORD, stops_all=True),) if wrong else ()),
+        *((HealthProblem(reason=wrong.reason, waits_for=Service.RECORD, stops_all=True),) if wrong else ()),
         *_of_fleet(fleet, waiting),
-        *((Problem(reason=Reason.QUEUE_PAUSED),) if pause else ()),
-        *(Problem(reason=Reason.COLLECTION_ON_HOLD, waits_for=name) for name in held),
+        *((HealthProblem(reason=Reason.QUEUE_PAUSED),) if pause else ()),
+        *(HealthProblem(reason=Reason.COLLECTION_ON_HOLD, waits_for=name) for name in held),
         *_of_record(session, memory),
         *(
-            Problem(reason=Reason.SERVICE_DOWN, waits_for=outage.name)
+            HealthProblem(reason=Reason.SERVICE_DOWN, waits_for=outage.name)
             for outage in down
             if outage.name != Service.RECORD
         ),
         *(
-            Problem(reason=Reason.BETWEEN_TRIES, waits_for=service)
+            HealthProblem(reason=Reason.BETWEEN_TRIES, waits_for=service)
             for service in dict.fromkeys(fault.service for fault in faults)
         ),
         *_of_fixity(stored),
@@ -170,13 +170,13 @@ def fleet_health(
     )
 
 
-def _verdict(problems: Sequence[Problem]) -> Health:
+def _verdict(problems: Sequence[HealthProblem]) -> Health:
     if any(problem.stops_all for problem in problems):
         return Health.STOPPED
     return Health.DEGRADED if problems else Health.OK
 
 
-def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterable[Problem]:
+def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterable[HealthProblem]:
     """Servers and processes that are missing.
 
     Without a beat, jobs still move while others end; so it stops all only if no worker has a job.
@@ -192,29 +192,29 @@ def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterable[Problem]:
             Reason.NO_BEAT: idle,
             Reason.SWEEP_LATE: idle,
         }[obstacle.reason]
-        yield Problem(**dict(obstacle), stops_all=stops_all)
+        yield HealthProblem(**dict(obstacle), stops_all=stops_all)
 
 
-def _of_record(session: Session, memory: RecordMemory) -> Iterable[Problem]:
+def _of_record(session: Session, memory: RecordMemory) -> Iterable[HealthProblem]:
     if not takes_largest(session):
         size = f"{TRANSACTION_LIMIT:,} bytes"
-        yield Problem(reason=Reason.RECORD_LIMIT, waits_for=session.hosts, message=size)
+        yield HealthProblem(reason=Reason.RECORD_LIMIT, waits_for=session.hosts, message=size)
     if memory.full:
-        yield Problem(reason=Reason.RECORD_FULL, waits_for=f"{memory.accepted_jobs:,}")
+        yield HealthProblem(reason=Reason.RECORD_FULL, waits_for=f"{memory.accepted_jobs:,}")
 
 
-def _of_fixity(stored: FixityStatus) -> Iterable[Problem]:
+def _of_fixity(stored: FixityStatus) -> Iterable[HealthProblem]:
     if stored.damaged:
-        yield Problem(reason=Reason.FIXITY_DAMAGED, waits_for=str(stored.damaged))
+        yield HealthProblem(reason=Reason.FIXITY_DAMAGED, waits_for=str(stored.damaged))
     if stored.overdue:
-        yield Problem(reason=Reason.FIXITY_OVERDUE, waits_for=str(stored.overdue))
+        yield HealthProblem(reason=Reason.FIXITY_OVERDUE, waits_for=str(stored.overdue))
 
 
-def _of_jobs(for_space: int, failed: int) -> Iterable[Problem]:
+def _of_jobs(for_space: int, failed: int) -> Iterable[HealthProblem]:
     if for_space:
-        yield Problem(reason=Reason.WAITING_FOR_SPACE, waits_for=str(for_space))
+        yield HealthProblem(reason=Reason.WAITING_FOR_SPACE, waits_for=str(for_space))
     if failed:
-        yield Problem(reason=Reason.JOBS_FAILED, waits_for=str(failed))
+        yield HealthProblem(reason=Reason.JOBS_FAILED, waits_for=str(failed))
 
 
 def _queue(fleet: Fleet, name: str) -> QueueHealth:

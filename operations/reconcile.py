@@ -27,7 +27,7 @@ from pipeline.records import Record
 from pipeline.steps.clients import open_clients
 from tasks.stores import expected_of
 from zkstate import deployment, holds
-from zkstate.journal import Action
+from zkstate.journal import JournalAction
 from zkstate.locks import exclusive
 
 LISTED = 1_000
@@ -181,4 +181,4 @@ class _Result:
             self._record(done)
 
     def _record(self, target: str) -> None:
-        holds.record_action(self._operator.session, Action.RECONCILE, self._operator.stamp, target)
+        holds.record_action(self._operator.session, JournalAction.RECONCILE, self._operator.stamp, target)

@@ -21,7 +21,7 @@ from tasks.retention import remove_old_batches, retention_of
 from tasks.stores import expected_of
 from tasks.uploads import remove_unneeded
 from zkstate import holds, listings, locks, queue, space, views
-from zkstate.journal import Action
+from zkstate.journal import JournalAction
 from zkstate.session import Session
 
 
@@ -148,7 +148,7 @@ def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bo
         )
     stopped = "the clean-up was stopped: what it removed is removed, and a further clean-up does the rest"
     attempt = CheckedAttempt(lambda: operator.run.check(stopped))
-    holds.record_action(session, Action.CLEAN_UP, operator.stamp)
+    holds.record_action(session, JournalAction.CLEAN_UP, operator.stamp)
     cleaned = clean_up_completed(session, working, attempt)
     archived, busy = _remove_batches(operator, retention, attempt)
     folders = list(orphans(session, working))

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from zkstate import codec, journal, paths, remembered
 from zkstate.errors import Contended, Corrupt
-from zkstate.journal import Action, JournalEntry, Stamp
+from zkstate.journal import JournalAction, JournalEntry, Stamp
 from zkstate.session import Session
 from zkstate.transaction import Create, Delete, Operation, Role
 
@@ -25,18 +25,24 @@ class _Subject:
 
     path: str
     entries: str
-    begin: Action
-    end: Action
+    begin: JournalAction
+    end: JournalAction
     target: str = ""
 
 
 def _collection(name: str | None) -> _Subject:
-    begin, end = (Action.PAUSE, Action.UNPAUSE) if name is None else (Action.HOLD, Action.RELEASE)
+    begin, end = (
+        (JournalAction.PAUSE, JournalAction.UNPAUSE)
+        if name is None
+        else (JournalAction.HOLD, JournalAction.RELEASE)
+    )
     return _Subject(paths.hold(name), paths.actions(name), begin, end)
 
 
 def _worker(name: str) -> _Subject:
-    return _Subject(paths.drain(name), paths.actions(None), Action.DRAIN, Action.UNDO_DRAIN, name)
+    return _Subject(
+        paths.drain(name), paths.actions(None), JournalAction.DRAIN, JournalAction.UNDO_DRAIN, name
+    )
 
 
 def place(session: Session, hold: Hold, collection: str | None = None) -> bool:
@@ -72,7 +78,9 @@ def _end(session: Session, subject: _Subject, stamp: Stamp) -> bool:
     return _commit(session, subject, subject.end, stamp, Delete(subject.path, role=Role.SHARED))
 
 
-def _commit(session: Session, subject: _Subject, action: Action, stamp: Stamp, effect: Operation) -> bool:
+def _commit(
+    session: Session, subject: _Subject, action: JournalAction, stamp: Stamp, effect: Operation
+) -> bool:
     """False if another operator had the same effect first."""
     try:
         journal.commit(session, subject.entries, action, stamp, effect, target=subject.target)
@@ -140,6 +148,6 @@ def actions(session: Session, collection: str | None = None) -> tuple[JournalEnt
     return journal.read(session, paths.actions(collection))
 
 
-def record_action(session: Session, action: Action, stamp: Stamp, target: str = "") -> None:
+def record_action(session: Session, action: JournalAction, stamp: Stamp, target: str = "") -> None:
     """Record an action on the fleet that changes nothing in ZooKeeper, or much in many transactions."""
     journal.commit(session, paths.actions(None), action, stamp, target=target)

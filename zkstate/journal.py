@@ -27,7 +27,7 @@ REASON_LIMIT = 500
 """Characters of a reason in a journal."""
 
 
-class Action(StrEnum):
+class JournalAction(StrEnum):
     HOLD = "hold"
     RELEASE = "release"
     PAUSE = "pause"
@@ -55,7 +55,7 @@ class Stamp(RewrittenRecord):
 class JournalEntry(Stamp):
     """One action; `op` is unique, so that a writer whose answer was lost finds its own entry."""
 
-    action: Action
+    action: JournalAction
     target: str = ""
     """The worker that was drained, what a reconciliation repaired, or the outage."""
     op: str = ""
@@ -74,7 +74,7 @@ def read(session: Session, path: str) -> tuple[JournalEntry, ...]:
 
 
 def commit(
-    session: Session, path: str, action: Action, stamp: Stamp, *effects: Operation, target: str = ""
+    session: Session, path: str, action: JournalAction, stamp: Stamp, *effects: Operation, target: str = ""
 ) -> None:
     """Commit the effects and their entry together, exactly once; Refused if ZooKeeper refuses an effect."""
     values = stamp.model_dump() | {"reason": stamp.reason[:REASON_LIMIT]}

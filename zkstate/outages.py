@@ -17,7 +17,7 @@ from pipeline.outcome import ServiceDown
 from pipeline.records import now
 from zkstate import codec, journal, paths
 from zkstate.errors import Contended, Corrupt, Stale
-from zkstate.journal import Action, Stamp
+from zkstate.journal import JournalAction, Stamp
 from zkstate.locks import ServerClock
 from zkstate.outage import Outage, name_of
 from zkstate.reading import log_damage
@@ -138,7 +138,7 @@ def _begin(session: Session, fault: ServiceDown, host: str) -> None:
     session.ensure_node(paths.OUTAGES)
     create = Create(path, codec.encode(outage), role=Role.SHARED)
     stamp = Stamp(by=host, reason=outage.message)
-    journal.commit(session, paths.actions(None), Action.OUTAGE, stamp, create, target=outage.name)
+    journal.commit(session, paths.actions(None), JournalAction.OUTAGE, stamp, create, target=outage.name)
     session.remembered.pop(_LISTING, None)
 
 
@@ -224,7 +224,9 @@ def forget_ended(session: Session, clock: ServerClock, by: str) -> list[Outage]:
         delete = Delete(paths.outage(name), role=Role.SHARED)
         stamp = Stamp(by=by, reason=outage.message)
         try:
-            journal.commit(session, paths.actions(None), Action.OUTAGE_OVER, stamp, delete, target=name)
+            journal.commit(
+                session, paths.actions(None), JournalAction.OUTAGE_OVER, stamp, delete, target=name
+            )
         except Contended:
             continue
         removed.append(outage)

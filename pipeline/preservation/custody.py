@@ -62,7 +62,7 @@ class StorageRecord:
 
 
 @dataclass(frozen=True)
-class Problem:
+class CustodyProblem:
     what: str
     remedy: str
 
@@ -76,7 +76,7 @@ class FileCustody:
     storage: StorageRecord | None
     now: ReadBackFile | None
     verdict: Verdict
-    problems: tuple[Problem, ...]
+    problems: tuple[CustodyProblem, ...]
 
 
 @dataclass(frozen=True)

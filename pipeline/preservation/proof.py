@@ -15,10 +15,10 @@ from pipeline.names import PRODUCER
 from pipeline.preservation.custody import (
     SHA512,
     Custody,
+    CustodyProblem,
     Download,
     FileCustody,
     Origin,
-    Problem,
     Source,
     StorageRecord,
     Verdict,
@@ -160,7 +160,7 @@ def _files(
             storage=None,
             now=read[number, path],
             verdict=Verdict.UNKNOWN,
-            problems=(Problem(what, remedy),),
+            problems=(CustodyProblem(what, remedy),),
         )
 
 
@@ -180,7 +180,7 @@ def _download(version: InventoryVersion, provenance: Provenance) -> Download:
     return Download(provenance.sha512, version.downloaded, version.number, version.jid)
 
 
-def _verdict(problems: tuple[Problem, ...], current: ReadBackFile | None, complete: bool) -> Verdict:
+def _verdict(problems: tuple[CustodyProblem, ...], current: ReadBackFile | None, complete: bool) -> Verdict:
     if current is None:
         return Verdict.MISSING if complete else Verdict.DIFFERS if problems else Verdict.NOT_READ
     if current.sha512 is None:

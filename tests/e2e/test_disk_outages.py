@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from operations.facts import Reason
-from operations.health import Problem
+from operations.health import HealthProblem
 from operations.overview import overview
 from operations.why import why
 from pipeline.records import SubmissionType
@@ -21,7 +21,7 @@ from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended, wait_for
 from tools.chaos.small_disks import Filler
 from zkstate import batches, holds, jobs, paths
-from zkstate.journal import Action
+from zkstate.journal import JournalAction
 from zkstate.session import Session
 
 pytestmark = pytest.mark.timeout(240)
@@ -109,7 +109,7 @@ def a_job_waits_for(session: Session, bid: str, kind: WaitKind, name: str = "") 
 def nothing_failed_and_one_outage_was_noticed(session: Session, jid: str, name: str) -> None:
     history = jobs.load(session, jid).history
     assert [entry for entry in history if entry.kind is FailureKind.TRANSIENT] == []
-    begun = [entry for entry in holds.actions(session) if entry.action is Action.OUTAGE]
+    begun = [entry for entry in holds.actions(session) if entry.action is JournalAction.OUTAGE]
     assert [entry.target for entry in begun] == [name]
 
 
@@ -145,7 +145,7 @@ def test_a_disk_that_is_missing_or_read_only_is_waited_for(
         found = why(session, settings, jid)
         health = overview(session, settings).health
         assert (found.reason, found.waits_for, found.moves_itself) == (Reason.SERVICE_DOWN, service, True)
-        assert Problem(reason=Reason.SERVICE_DOWN, waits_for=service) in health.problems
+        assert HealthProblem(reason=Reason.SERVICE_DOWN, waits_for=service) in health.problems
     completes(session, bid)
 
     nothing_failed_and_one_outage_was_noticed(session, jid, service)

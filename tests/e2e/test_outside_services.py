@@ -23,7 +23,7 @@ from tests.servers.killable_services import KillableService
 from tests.servers.postgresql import Server
 from tests.support.fleet import Fleet, batch_ended, quiet, wait_for
 from zkstate import batches, holds, jobs, paths
-from zkstate.journal import Action
+from zkstate.journal import JournalAction
 from zkstate.session import Session
 
 pytestmark = pytest.mark.timeout(240)
@@ -133,7 +133,7 @@ def kill_while_a_version_is_entered(server: Server, settings: Settings, store: K
 
 
 def each_outage_was_noticed_once(session: Session) -> None:
-    begun = Counter(entry.target for entry in holds.actions(session) if entry.action is Action.OUTAGE)
+    begun = Counter(entry.target for entry in holds.actions(session) if entry.action is JournalAction.OUTAGE)
     assert set(begun) == {"identifiers", "storage", "inventory", "callback:127.0.0.1", "mail"}
     assert set(begun.values()) == {1}
 

@@ -28,7 +28,7 @@ from tests.support import planting
 from tests.support.operators import ANN, downloading_job
 from zkstate import fixity, holds, host_back_off, journal, outages, paths, process_shares
 from zkstate.holds import Hold
-from zkstate.journal import Action, Stamp
+from zkstate.journal import JournalAction, Stamp
 from zkstate.session import Session
 
 DAMAGE = b"\xff{"
@@ -207,7 +207,7 @@ def test_an_unreadable_journal_keeps_no_operator_from_acting(session: Session, d
     assert holds.place(session, Hold(by="ann", reason="a test"))
 
     (entry,) = journal.read(session, paths.actions(None))
-    assert (entry.action, entry.by) == (Action.PAUSE, "ann")
+    assert (entry.action, entry.by) == (JournalAction.PAUSE, "ann")
     assert holds.end(session, Stamp(by="ann"))
 
 

@@ -7,7 +7,7 @@ import pytest
 from entrypoints.cli.render import why as words
 from operations import workers
 from operations.facts import Reason
-from operations.health import Health, Problem
+from operations.health import Health, HealthProblem
 from operations.overview import overview
 from operations.why import why
 from operations.working_storage import space_view
@@ -139,7 +139,7 @@ def test_a_fleet_whose_jobs_are_retried_names_the_fault_and_the_next_try(
     assert (fault.service, fault.jobs, fault.message) == ("source", 2, message)
     assert health.next_try == fault.next_try
     assert health.waiting == {Reason.BETWEEN_TRIES: 2}
-    assert Problem(reason=Reason.BETWEEN_TRIES, waits_for="source") in health.problems
+    assert HealthProblem(reason=Reason.BETWEEN_TRIES, waits_for="source") in health.problems
 
 
 def test_a_beat_logs_once_that_redis_refuses_writes(settings: Settings, tmp_path: Path) -> None:
@@ -170,8 +170,8 @@ def test_jobs_that_failed_or_do_not_fit_are_problems_with_remedies(
 
     health = overview(session, settings).health
 
-    assert Problem(reason=Reason.JOBS_FAILED, waits_for="1") in health.problems
-    assert Problem(reason=Reason.WAITING_FOR_SPACE, waits_for="1") in health.problems
+    assert HealthProblem(reason=Reason.JOBS_FAILED, waits_for="1") in health.problems
+    assert HealthProblem(reason=Reason.WAITING_FOR_SPACE, waits_for="1") in health.problems
     assert health.waiting == {Reason.BEING_WORKED_ON: 1, Reason.WAITING_FOR_SPACE: 1}
     assert {Remedy(Action.ADD_SPACE), Remedy(Action.SHOW_FAILURES)} <= set(health.remedies)
 

@@ -14,7 +14,7 @@ from pipeline.settings import Settings
 from tasks.publisher import configured
 from tests.support.operators import ann
 from zkstate import holds
-from zkstate.journal import Action
+from zkstate.journal import JournalAction
 from zkstate.session import Session
 
 WAIT = 20.0
@@ -107,4 +107,4 @@ def test_a_worker_that_does_not_follow_its_drain_is_named_with_what_it_still_con
 
     assert (done.queues, done.changed, done.followed) == (("process",), True, False)
     assert (again.drain, again.changed) == (done.drain, False)
-    assert [entry.action for entry in holds.actions(session)] == [Action.DRAIN]
+    assert [entry.action for entry in holds.actions(session)] == [JournalAction.DRAIN]

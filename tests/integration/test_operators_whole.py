@@ -27,7 +27,7 @@ from tests.support.fleet import fleet
 from tests.support.operators import ANN, ann, downloading_job
 from zkstate import batches, counters, holds, jobs, journal, paths
 from zkstate.holds import Hold
-from zkstate.journal import Action, Stamp
+from zkstate.journal import JournalAction, Stamp
 from zkstate.session import Session, connect
 
 
@@ -308,8 +308,8 @@ def test_a_drained_worker_consumes_no_queue_until_the_drain_is_undone(
 
     assert back.queues == ("control", "download", "io", "process", "split")
     assert [(entry.action, entry.target, entry.by) for entry in holds.actions(session)] == [
-        (Action.DRAIN, name, "ann@desk"),
-        (Action.UNDO_DRAIN, name, "ann@desk"),
+        (JournalAction.DRAIN, name, "ann@desk"),
+        (JournalAction.UNDO_DRAIN, name, "ann@desk"),
     ]
 
 

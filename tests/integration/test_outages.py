@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 import pytest
 
 from operations.facts import Reason
-from operations.health import Problem
+from operations.health import HealthProblem
 from operations.overview import overview
 from operations.why import why
 from pipeline.outcome import ServiceDown, content
@@ -22,7 +22,7 @@ from tasks.worker_context import WorkerContext
 from tests.support import planting
 from zkstate import holds, jobs, outages, paths, queue, record, recovery
 from zkstate.audit import audit
-from zkstate.journal import Action
+from zkstate.journal import JournalAction
 from zkstate.locks import ServerClock
 from zkstate.outage import Outage
 from zkstate.session import Session, connect
@@ -105,7 +105,7 @@ def test_a_fault_of_a_shared_service_begins_one_outage_and_counts_no_try(
     begun = outage(session)
     assert begun
     assert (begun.message, begun.hosts) == (DOWN.message, (this_host(),))
-    entered = [entry for entry in holds.actions(session) if entry.action is Action.OUTAGE]
+    entered = [entry for entry in holds.actions(session) if entry.action is JournalAction.OUTAGE]
     assert [(entry.target, entry.reason) for entry in entered] == [(INVENTORY, DOWN.message)]
     assert audit(session) == ()
 
@@ -210,7 +210,10 @@ def test_a_service_that_comes_and_goes_has_one_outage_and_is_forgotten_when_it_s
     (over,) = outages.forget_ended(session, later(session, 61), "sweep")
     assert over.name == INVENTORY
     assert outage(session) is None
-    assert [entry.action for entry in holds.actions(session)] == [Action.OUTAGE, Action.OUTAGE_OVER]
+    assert [entry.action for entry in holds.actions(session)] == [
+        JournalAction.OUTAGE,
+        JournalAction.OUTAGE_OVER,
+    ]
 
 
 def test_a_job_that_alone_meets_the_fault_counts_tries_and_stops_nobody(
@@ -289,7 +292,7 @@ def test_status_and_why_name_the_service_and_the_next_probe(
     (down,) = health.outages
     assert (down.name, down.message, down.everywhere) == (INVENTORY, DOWN.message, True)
     assert down.next_probe > down.since
-    assert Problem(reason=Reason.SERVICE_DOWN, waits_for=INVENTORY) in health.problems
+    assert HealthProblem(reason=Reason.SERVICE_DOWN, waits_for=INVENTORY) in health.problems
     assert health.waiting == {Reason.SERVICE_DOWN: 1}
     assert (found.reason, found.waits_for, found.outage_since) == (
         Reason.SERVICE_DOWN,

@@ -10,7 +10,7 @@ from entrypoints.cli.render.remedies import command
 from operations.backup import back_up
 from operations.deployment import initialize
 from operations.facts import Reason
-from operations.health import Health, Problem
+from operations.health import Health, HealthProblem
 from operations.overview import overview
 from operations.reconcile_numbers import MARGIN
 from operations.why import why
@@ -56,7 +56,9 @@ def test_an_older_record_is_named_with_its_time_and_the_remedy_lets_work_continu
     found = why(session, settings, older)
 
     assert health.status is Health.STOPPED
-    assert health.problems[0] == Problem(reason=Reason.RECORD_OUTDATED, waits_for="record", stops_all=True)
+    assert health.problems[0] == HealthProblem(
+        reason=Reason.RECORD_OUTDATED, waits_for="record", stops_all=True
+    )
     assert Reason.SERVICE_DOWN not in {problem.reason for problem in health.problems}
     assert (found.reason, found.moves_itself) == (Reason.RECORD_OUTDATED, False)
     assert found.outage_since == outages.known(session)[Service.RECORD].outage.since

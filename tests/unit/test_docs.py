@@ -6,10 +6,9 @@
 import inspect
 import re
 import sys
-import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import unquote
 
 import pytest
@@ -18,63 +17,31 @@ from typer.main import get_group
 
 from pipeline import records
 from pipeline.profiles import template
-from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.settings import Settings
-from pipeline.states import JOB, Bucket, JobState
+from pipeline.states import JOB
+from tests.golden import promises
 from tests.support.spelled_commands import Spelled, problem
 from tools import states_page
 from tools.dev import app as dev
-from zkstate import callbacks, fixity, fleet_time, holds, host_back_off, journal, paths
+from zkstate import fleet_time, paths
 
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
 PAGES = sorted([*PROJECT.glob("*.md"), *DOCS.rglob("*.md")])
-
-EXAMPLES = {
-    "bid": "bid0000000001",
-    "jid": "jid0000000001",
-    "pp": 5,
-    "state": JobState.DOWNLOADING,
-    "profile_name": "demo",
-    "key": "thesis-4711",
-    "owner": "",
-    "kind": "single-flight",
-    "host.name": "x.edu",
-    "connection.name": "x.edu",
-    "number": 3,
-    "batch_entry.name": Bucket.PROCESSING,
-    "bucket.name": Bucket.PROCESSING,
-    "exclusive.name": "sweep",
-    "counter.name": "job",
-    "owed_callback.epoch": 7,
-    "outage.name": "inventory",
-    "worker": "worker1@host",
-    "service": "storage",
-}
-"""A value for each parameter of a function of zkstate.paths, as the examples in docs/znodes.md have it."""
 
 DEV: dict[str, Any] = dict(get_group(dev.app).commands)
 
 OF_THE_EXAMPLE = "arkline resume --from scanning"
 """The state that docs/adding-a-step.md adds."""
 
-STORED = (
-    records.Submission,
-    ProfileSnapshot,
-    records.BatchStatus,
-    records.StatusReport,
-    records.JobConfiguration,
-    records.Identifiers,
-    records.JobStatus,
-    records.HistoryEntry,
-    callbacks.OwedCallback,
-    fleet_time.SweepRecord,
-    fleet_time.FleetMark,
-    fleet_time.MachineReading,
-    holds.Hold,
-    journal.JournalEntry,
-    host_back_off.BackOff,
-    fixity.FixityStatus,
+RECORDS = (
+    *dict.fromkeys(
+        kind
+        for stored in promises.STORED.values()
+        for kind in (stored, *get_args(stored))
+        if inspect.isclass(kind) and issubclass(kind, records.Record)
+    ),
+    *(fleet_time.FleetMark, fleet_time.MachineReading),
 )
 """The records that are kept in znodes."""
 
@@ -94,23 +61,6 @@ def settings_table() -> str:
 def _shown(default: object) -> str:
     text = "" if default in (None, ()) or isinstance(default, SecretStr) else str(default)
     return f"`{text}`" if text else ""
-
-
-def example(function: Callable[..., str]) -> str:
-    """The path that a function of zkstate.paths gives for the example's values."""
-    wanted = inspect.signature(function).parameters
-    name = function.__name__
-    return function(*(EXAMPLES.get(f"{name}.{each}", EXAMPLES.get(each)) for each in wanted))
-
-
-def path_functions() -> list[Callable[..., str]]:
-    return [
-        each
-        for each in vars(paths).values()
-        if isinstance(each, types.FunctionType)
-        and each.__module__ == paths.__name__
-        and inspect.signature(each).return_annotation is str
-    ]
 
 
 def anchors(page: Path) -> set[str]:
@@ -160,9 +110,9 @@ def test_every_test_that_the_threat_model_names_exists() -> None:
     assert [path for path in re.findall(r"`(tests/\S+\.py)`", page) if not (PROJECT / path).exists()] == []
 
 
-@pytest.mark.parametrize("function", path_functions(), ids=lambda function: function.__name__)
+@pytest.mark.parametrize("function", promises.path_functions(), ids=lambda function: function.__name__)
 def test_every_path_is_in_the_page_about_znodes(function: Callable[..., str]) -> None:
-    assert f"`{example(function)}`" in (DOCS / "znodes.md").read_text()
+    assert f"`{promises.example(function)}`" in (DOCS / "znodes.md").read_text()
 
 
 @pytest.mark.parametrize("path", sorted(set(paths.SKELETON) - set(QUEUES)))
@@ -170,7 +120,7 @@ def test_what_is_there_before_the_first_batch_is_in_the_page_about_znodes(path: 
     assert f"`{path}`" in (DOCS / "znodes.md").read_text()
 
 
-@pytest.mark.parametrize("record", STORED, ids=lambda record: record.__name__)
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
 def test_every_field_of_a_stored_record_is_in_the_page_about_znodes(record: type[records.Record]) -> None:
     page = (DOCS / "znodes.md").read_text()
 

@@ -10,7 +10,7 @@ from entrypoints.cli.console import Column
 from entrypoints.cli.render.humanize import age, ago, brief, by_whom, counted, duration, in_time, listed
 from entrypoints.cli.render.remedies import hints
 from operations.facts import Reason
-from operations.health import FleetHealth, Health, OutageView, Problem
+from operations.health import FleetHealth, Health, HealthProblem, OutageView
 from operations.hosts import HostView
 from operations.overview import Overview, Space
 from pipeline.services import REMEDIES, Service
@@ -155,7 +155,7 @@ def kept_waiting(host: HostView) -> str:
     return f"{counted(host.jobs, 'job or batch', 'jobs and batches')} {wait} without an action."
 
 
-def problem_text(problem: Problem) -> str:
+def problem_text(problem: HealthProblem) -> str:
     if problem.reason is Reason.JOBS_FAILED:
         return f"{counted(int(problem.waits_for), 'job')} failed"
     if problem.reason is Reason.WAITING_FOR_SPACE:

@@ -38,7 +38,7 @@ from operations.board.values import (
     scope_of,
 )
 from operations.facts import REASON_OF_WAIT, Reason
-from operations.health import FleetHealth, Health, Problem
+from operations.health import FleetHealth, Health, HealthProblem
 from operations.hosts import HostView
 from operations.visibility import sees_fleet
 from pipeline.errors import Action, Remedy
@@ -242,7 +242,7 @@ def _sentence(text: str) -> str:
 _TONES = {Health.OK: "good", Health.DEGRADED: "warn", Health.STOPPED: "bad"}
 
 
-def _trouble(whole: Whole, problem: Problem, stops: Stops | None) -> Trouble:
+def _trouble(whole: Whole, problem: HealthProblem, stops: Stops | None) -> Trouble:
     text, health = problem_text(problem), whole.health
     if problem.reason is Reason.WAITING_FOR_SPACE:
         return Trouble(text, space_text(whole.space), _FOR_SPACE, "/space", "Who has it")

@@ -30,7 +30,7 @@ router = page_router()
 LATEST = 20
 """Actions of people that the page lists."""
 
-_BY_WORKERS = frozenset({journal.Action.OUTAGE, journal.Action.OUTAGE_OVER})
+_BY_WORKERS = frozenset({journal.JournalAction.OUTAGE, journal.JournalAction.OUTAGE_OVER})
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ NAMESPACES = {
 }
 
 
-class Verb(StrEnum):
+class PosterVerb(StrEnum):
     SUBMIT = "submit"
     ADD = "add"
     UPDATE = "update"
@@ -129,7 +129,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 async def post(
     request: Request,
     caller: PosterCaller,
-    verb: Verb,
+    verb: PosterVerb,
     scheme: str = "",
     shoulder: str = "",
     objectid: str = "",
@@ -162,8 +162,8 @@ async def post(
         return _refusal(error, answered)
 
 
-def _submit(context: WebContext, form: Form, verb: Verb, caller: Principal) -> Submitted:
-    mode = SubmissionMode.UPDATE if verb is Verb.UPDATE else SubmissionMode.ADD
+def _submit(context: WebContext, form: Form, verb: PosterVerb, caller: Principal) -> Submitted:
+    mode = SubmissionMode.UPDATE if verb is PosterVerb.UPDATE else SubmissionMode.ADD
     return submit_form(
         context.session, context.settings, context.profiles, form, mode, caller, context.quotas
     )
