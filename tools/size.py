@@ -64,10 +64,10 @@ def _code(text: str, tree: ast.Module) -> set[int]:
     """The numbers of the lines that have code."""
     layout = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
     layout |= {tokenize.ENDMARKER, tokenize.ENCODING}
-    found: set[int] = set()
+    numbers: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in layout:
-            found.update(range(token.start[0], token.end[0] + 1))
+            numbers.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(tree):
         # a text that is a statement of its own is a docstring, of whatever stands before it
         if (
@@ -75,8 +75,8 @@ def _code(text: str, tree: ast.Module) -> set[int]:
             and isinstance(node.value, ast.Constant)
             and isinstance(node.value.value, str)
         ):
-            found.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return found
+            numbers.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return numbers
 
 
 def counts(sources: list[Source]) -> dict[str, Any]:
@@ -186,15 +186,15 @@ def _last(node: ast.expr) -> str:
 
 
 def _descendants(sources: Iterable[Source], is_root: Any) -> set[str]:
-    found: set[str] = set()
+    kinds: set[str] = set()
     classes = _classes(sources)
     while new := {
         node.name
         for node in classes
-        if node.name not in found and any(is_root(base) or base in found for base in _bases(node))
+        if node.name not in kinds and any(is_root(base) or base in kinds for base in _bases(node))
     }:
-        found |= new
-    return found
+        kinds |= new
+    return kinds
 
 
 def private_names(sources: Iterable[Source]) -> list[tuple[str, str]]:
@@ -265,14 +265,14 @@ def circles(graph: Graph) -> list[list[str]]:
 
 
 def _reach(graph: Graph, start: str) -> set[str]:
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = [start]
     while waiting:
         for other in graph.get(waiting.pop(), ()):
-            if other not in found:
-                found.add(other)
+            if other not in reached:
+                reached.add(other)
                 waiting.append(other)
-    return found
+    return reached
 
 
 def main() -> None:
