@@ -14,12 +14,11 @@ from pipeline.errors import UsageRefused
 from pipeline.inventory import reconciling
 from pipeline.inventory.reconciling import Entered
 from pipeline.inventory.sql import SqlInventory
-from pipeline.job_identity import same_key
 from pipeline.names import is_ark
 from pipeline.outcome import DamagedObject, ServiceDown, StepFailed
 from pipeline.preservation import rebuild
 from pipeline.preservation.proof import Reading, prove
-from pipeline.records import Job, Record, now
+from pipeline.records import Job, Record, now, same_key
 from pipeline.settings import Settings
 from pipeline.states import JOB, JobState
 from pipeline.steps.clients import open_clients

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from operations.archive import Archive, Gone, archived_jobs, archived_report, load_batch, no_archive
 from pipeline.http.urls import redact_url
-from pipeline.notify.report.compose import BatchReport, status_report_of
-from pipeline.notify.report.reported_jobs import ReportedJob
+from pipeline.notify.report.compose import BatchReport, ReportedJob, status_report_of
 from pipeline.records import Batch, Record, StatusReport, SubmissionType
 from pipeline.states import BATCH, JOB, BatchState, Bucket, FailureKind, JobState
 from zkstate import batches, listings, report_parts, views

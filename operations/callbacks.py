@@ -12,13 +12,11 @@ from datetime import datetime
 from operations.operator import Operator, retry_stale
 from operations.visibility import in_sight, sees_fleet
 from pipeline.errors import UsageRefused
-from pipeline.notify.callback import HttpCallback
-from pipeline.notify.signature import callback_secrets_of
-from pipeline.outcome import StepFailed
+from pipeline.notify.callback import HttpCallback, callback_secrets_of
+from pipeline.outcome import Service, StepFailed
 from pipeline.principal import Interface, Principal, Role
 from pipeline.profiles.profile import Profile, Profiles
 from pipeline.records import Job, Record
-from pipeline.services import Service
 from pipeline.states import JobState
 from tasks.logs import log
 from tasks.outages import end_outage

@@ -2,11 +2,9 @@
 
 from datetime import datetime
 
-from pipeline.deployment import OutdatedStore, Store
-from pipeline.join_stores import join_missing
-from pipeline.outcome import ServiceDown
+from pipeline.deployment import OutdatedStore, Store, join_missing
+from pipeline.outcome import Service, ServiceDown
 from pipeline.records import Record
-from pipeline.services import Service
 from pipeline.settings import Settings
 from tasks.stores import compare, stores_of
 from zkstate.session import Session

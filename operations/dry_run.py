@@ -23,8 +23,7 @@ from pipeline.manifests.split import plan
 from pipeline.names import canonical_ark
 from pipeline.outcome import StepFailed
 from pipeline.principal import Principal
-from pipeline.profiles.effective import with_site_limits
-from pipeline.profiles.profile import Profile, Profiles
+from pipeline.profiles.profile import Profile, Profiles, with_site_limits
 from pipeline.records import Submission
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher

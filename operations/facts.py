@@ -12,9 +12,9 @@ from pydantic import Field
 
 from pipeline.attempt import Progress
 from pipeline.errors import Documented, Remedy
+from pipeline.outcome import WaitKind
 from pipeline.records import Batch, Job, Record
 from pipeline.states import FailureKind
-from pipeline.waits import WaitKind
 
 
 class Reason(Documented):

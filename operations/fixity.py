@@ -12,8 +12,7 @@ from pipeline.inventory.base import PreservationEvent
 from pipeline.inventory.fixity import FixityCheck, ScheduleCounts
 from pipeline.inventory.sql import SqlInventory
 from pipeline.outcome import AttemptOver
-from pipeline.preservation.pace import Pace
-from pipeline.preservation.schedule import LEAD, Unreadable, periods
+from pipeline.preservation.fixity import LEAD, Pace, Unreadable, periods
 from pipeline.profiles.profile import Profiles
 from pipeline.records import now
 from pipeline.settings import Settings

@@ -11,10 +11,9 @@ from operations.record_fault import RecordFault, record_fault
 from operations.record_memory import RecordMemory
 from pipeline.errors import Action, Documented, Remedy
 from pipeline.machine import Queue
+from pipeline.outcome import Service, WaitKind
 from pipeline.records import Record
-from pipeline.services import Service
 from pipeline.states import JOB, JobState
-from pipeline.waits import WaitKind
 from zkstate import activity, outages
 from zkstate.activity import Active
 from zkstate.fixity import FixityStatus

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from operations.allowed_verbs import allowed_verbs
 from operations.archive import Archive, Gone, load_job, no_archive
-from pipeline.description.final import final_description
+from pipeline.description.metadata import final_description
 from pipeline.records import HistoryEntry, Job, PayloadType, Record
 from pipeline.states import Event, FailureKind, JobState
 from zkstate import space

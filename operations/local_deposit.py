@@ -15,8 +15,8 @@ from typing import Protocol
 
 from pipeline.containers.unpack import folders_without_files
 from pipeline.errors import ArklineError, UsageRefused
+from pipeline.file_system import empty_folders
 from pipeline.fixity import OF_RECORD, READ_CHUNK, Digest
-from pipeline.folders import empty_folders
 from pipeline.manifests import checkm, from_csv
 from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row, Severity
 from pipeline.names import (

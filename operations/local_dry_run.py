@@ -8,8 +8,7 @@ from operations.local_deposit import LocalDeposit
 from operations.submission import owned
 from pipeline.identifiers import ownership
 from pipeline.principal import Principal
-from pipeline.profiles.effective import with_site_limits
-from pipeline.profiles.profile import Profiles
+from pipeline.profiles.profile import Profiles, with_site_limits
 from pipeline.records import Submission
 from pipeline.settings import Settings
 from pipeline.states import JobState

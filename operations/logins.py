@@ -11,8 +11,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from operations.tokens import REMEMBERED_TOKENS, InvalidToken, hash_of
-from pipeline.inventory.logins import LoginEntry, delete_login, insert_login, login_with_hash
 from pipeline.inventory.sql import SqlInventory
+from pipeline.inventory.tokens import LoginEntry, delete_login, insert_login, login_with_hash
 from pipeline.principal import Principal
 from pipeline.records import now
 

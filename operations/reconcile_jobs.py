@@ -8,12 +8,11 @@ from itertools import chain, islice
 from operations.reconciliation import Comparison, Difference, Gap, Search
 from pipeline.inventory import reconciling
 from pipeline.inventory.base import Recording
-from pipeline.job_identity import same_key
 from pipeline.names import is_ark
 from pipeline.outcome import ServiceDown, StepFailed, system
 from pipeline.preservation import rebuild
 from pipeline.profiles.profile import ProfileError, Profiles
-from pipeline.records import Job, now
+from pipeline.records import Job, now, same_key
 from pipeline.settings import Settings
 from pipeline.states import JOB, JobState
 from pipeline.storage.base import VersionEntry

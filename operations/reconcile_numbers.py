@@ -5,8 +5,8 @@ from functools import partial
 
 from operations.reconciliation import Comparison, Difference, Gap, Search
 from pipeline.inventory import reconciling
+from pipeline.outcome import Service
 from pipeline.profiles.profile import ProfileError, Profiles
-from pipeline.services import Service
 from pipeline.settings import Settings
 from tasks.stores import level_marks
 from zkstate import counters, deployment, outages, space

@@ -13,9 +13,9 @@ from pipeline.description import premis
 from pipeline.errors import UsageRefused
 from pipeline.inventory import reconciling
 from pipeline.inventory.reconciling import Entered
-from pipeline.job_identity import same_key
 from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.preservation.rebuild import recording_of
+from pipeline.records import same_key
 from pipeline.states import JobState
 from pipeline.storage.base import VersionEntry
 

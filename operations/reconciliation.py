@@ -6,8 +6,7 @@ from enum import StrEnum
 
 from pipeline.identifiers import noid
 from pipeline.inventory.sql import SqlInventory
-from pipeline.job_identity import number_of
-from pipeline.records import Record
+from pipeline.records import Record, number_of
 from pipeline.settings import Settings
 from pipeline.storage.base import Storage
 from zkstate.session import Session

@@ -11,9 +11,8 @@ from pipeline.deployment import (
     compare_age,
 )
 from pipeline.errors import Action, ArklineError, Remedy
-from pipeline.outcome import ServiceDown
+from pipeline.outcome import Service, ServiceDown
 from pipeline.records import Record, now
-from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.storage.ocfl.storage import OcflStorage
 from tasks.stores import stores_of

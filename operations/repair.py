@@ -1,8 +1,7 @@
 """Repair of a job or a batch whose znodes cannot be read: they are replaced, and the job ends as failed."""
 
 from operations.operator import Operator, VerbResult, feed, follow, retry_stale
-from pipeline.damaged_node import DamagedNode
-from pipeline.records import Batch, Job
+from pipeline.records import Batch, DamagedNode, Job
 from pipeline.states import BATCH, JOB, Event, FailureKind, Raiser
 from zkstate import batches, jobs, repair_batch
 from zkstate import repair as damaged_jobs

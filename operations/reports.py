@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING
 from operations.archive import Archive, archived_report, load_batch, no_archive
 from operations.batch_view import LISTED, BatchView
 from pipeline.errors import Action, Remedy, UsageRefused
-from pipeline.notify.report.compose import BatchReport, compose_reported, reported_job
-from pipeline.notify.report.reported_jobs import ReportedJob, ReportedJobs
+from pipeline.notify.report.compose import (
+    BatchReport,
+    ReportedJob,
+    ReportedJobs,
+    compose_reported,
+    reported_job,
+)
 from pipeline.records import Batch, Job
 from zkstate import batches, jobs, listings
 from zkstate.session import Session
@@ -48,7 +53,7 @@ def sent_texts(session: Session, bid: str, archive: Archive) -> tuple[str, ...]:
     """The reports exactly as they were mailed, once the batch has left ZooKeeper; none before that."""
     if isinstance(load_batch(session, bid, archive), Batch) or (inventory := archive()) is None:
         return ()
-    from pipeline.inventory.sent_reports import sent_reports  # loads SQLAlchemy
+    from pipeline.inventory.archive import sent_reports
 
     return tuple(sent.text for sent in sent_reports(inventory, bid))
 

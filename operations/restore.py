@@ -16,8 +16,7 @@ from pipeline.deployment import Deployment, check_marker
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.inventory.copy import check_absent, restore_inventory_copy
 from pipeline.inventory.sql import SqlInventory, open_inventory
-from pipeline.job_identity import number_of
-from pipeline.records import Record
+from pipeline.records import Record, number_of
 from pipeline.settings import Settings
 from pipeline.storage.base import VersionEntry
 from pipeline.storage.factory import open_storage

@@ -4,13 +4,11 @@ from operations.uploads import use_upload
 from pipeline import names
 from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, UsageRefused
 from pipeline.http.urls import has_password, url_problem
-from pipeline.outcome import ServiceDown
+from pipeline.outcome import Service, ServiceDown
 from pipeline.principal import Principal, Role
-from pipeline.profiles.effective import with_site_limits
-from pipeline.profiles.profile import Profile, Profiles
+from pipeline.profiles.profile import Profile, Profiles, with_site_limits
 from pipeline.record_budget import accepted_jobs, limit_of
 from pipeline.records import Batch, Record, Submission, SubmissionType
-from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import BATCH
 from pipeline.upload_url import is_upload

@@ -7,8 +7,7 @@ nothing has to be carried from worker to worker.
 from datetime import datetime
 from itertools import pairwise
 
-from pipeline.job_identity import derived, trace_id
-from pipeline.records import HistoryEntry, Job, Record
+from pipeline.records import HistoryEntry, Job, Record, derived, trace_id
 from pipeline.states import JOB, JobState
 
 ENDED = frozenset(JOB.where(lambda facts: facts.ended))

@@ -8,7 +8,7 @@ from operations.submission import check_url
 from pipeline.errors import UsageRefused
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestProfile, Severity
-from pipeline.notify.signature import MIN_SECRET_BYTES, SUFFIX
+from pipeline.notify.callback import MIN_SECRET_BYTES, SUFFIX
 from pipeline.profiles import profile
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import Record

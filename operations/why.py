@@ -8,9 +8,8 @@ from operations.record_fault import record_fault
 from operations.why_batch import why_batch
 from operations.why_job import why_job
 from pipeline.errors import UsageRefused
-from pipeline.outcome import ServiceDown
+from pipeline.outcome import Service, ServiceDown
 from pipeline.records import Batch, Job
-from pipeline.services import Service
 from pipeline.settings import Settings
 from zkstate.errors import Corrupt, Missing
 from zkstate.session import Session

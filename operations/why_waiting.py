@@ -7,8 +7,8 @@ from operations.facts import REASON_OF_WAIT, Cause, Obstacle, Reason
 from operations.fleet import Fleet
 from pipeline.errors import Action, Remedy
 from pipeline.machine import Queue
+from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.records import BatchStatus, Job, JobStatus, now
-from pipeline.waits import WaitKind, WaitsFor
 from pipeline.working_storage import capacity
 from zkstate import fairness, holds, outages, queue, recovery, room, space
 from zkstate.holds import Hold

@@ -17,9 +17,8 @@ from pipeline.http.urls import redact_url
 from pipeline.inventory.base import Recording
 from pipeline.inventory.database import Database
 from pipeline.inventory.sql import SqlInventory
-from pipeline.outcome import content, fault_of, system
+from pipeline.outcome import Service, content, fault_of, system
 from pipeline.records import Job
-from pipeline.services import Service
 from pipeline.settings import Settings
 
 _SEPARATOR = ";"

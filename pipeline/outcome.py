@@ -1,14 +1,123 @@
-"""The results of a step: Done, Wait, or an exception that says who has to act."""
+"""The results of a step: Done, Wait, or an exception that says who has to act; and the shared services."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.errors import ArklineError, ErrorKind
-from pipeline.object_description import Deposited, ObjectDescription
-from pipeline.services import Service
 from pipeline.states import Event, FailureKind
-from pipeline.waits import WaitKind
+
+
+class Service(StrEnum):
+    """Codes are stable: they stand in records and reports."""
+
+    RECORD = "record"
+    """ZooKeeper."""
+    STORAGE = "storage"
+    INVENTORY = "inventory"
+    WORKING_STORAGE = "working-storage"
+    UPLOADS = "uploads"
+    """The folder of what depositors uploaded."""
+    WORKER_HOST = "worker-host"
+    """The machine of a worker: its descriptors, memory and processes."""
+    IDENTIFIERS = "identifiers"
+    """EZID."""
+    MAIL = "mail"
+    CALLBACK = "callback"
+    """The receiver of a collection's callbacks."""
+
+
+REMEDIES: dict[str, str] = {
+    Service.RECORD: "see to it that ZooKeeper answers and has the record of this deployment",
+    Service.STORAGE: "see to it that the storage root is mounted, writable and not full, or that the storage "
+    "service answers and accepts the workers' credentials",
+    Service.INVENTORY: "see to it that the database answers, accepts the workers' login and can be written",
+    Service.WORKING_STORAGE: "see to it that working storage is mounted and writable on every host that runs "
+    "workers",
+    Service.UPLOADS: "see to it that the folder of uploads (ARKLINE_UPLOADS) is mounted and writable on "
+    "every host that runs workers or the web server",
+    Service.WORKER_HOST: "see to it that the hosts have free file descriptors (ulimit -n, LimitNOFILE), "
+    "memory and processes for their workers",
+    Service.IDENTIFIERS: "see to it that EZID answers and accepts the login (ARKLINE_EZID_USER)",
+    Service.MAIL: "see to it that the mail server answers and accepts the login (ARKLINE_SMTP_HOST), or that "
+    "the outbox can be written",
+    Service.CALLBACK: "ask the receiver's operators to see to it that the receiver answers, or fail the jobs",
+}
+"""What an operator does about an outage of each service."""
+
+
+LONGEST_RETRY_AFTER = 3600.0
+"""Seconds for which the request of a server to wait is obeyed; then the server is asked again."""
+
+
+class WaitKind(StrEnum):
+    """Codes are stable: they stand in records and reports."""
+
+    HOST = "host"
+    """A source host: a free connection, or the end of a pause that the host asked for."""
+    SERVICE = "service"
+    """A shared service that is out of order; the name is the outage's."""
+    OBJECT = "object"
+    """Another job of the same object."""
+    SPACE = "space"
+    """Room in working storage, for an attempt that found it full."""
+    RETRY = "retry"
+    """The next try after a transient fault of its own."""
+    RECORD = "record"
+    """Room for the jobs of a batch in ZooKeeper's memory."""
+    REPAIR = "repair"
+    """The repair of a znode that cannot be read."""
+
+
+class WaitsFor(BaseModel):
+    """What a record waits for since when; `kind` is a WaitKind, or one that only another release knows."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    kind: str
+    name: str = ""
+    since: datetime | None = None
+    """None if an earlier release handed the record back."""
+    listed: bool = False
+    """`/waiting/JID` was created with this hand-back, and is deleted with the next dispatch or move."""
+
+
+def read_earlier_release(values: Any) -> Any:
+    """A status of before 0.2.1: with a delay it waited for a rate limit (`in_line`), a retry or a repair."""
+    if not isinstance(values, dict) or not values.get("delay") or "waits_for" in values:
+        return values
+    untried = WaitKind.REPAIR if not values.get("tries") else WaitKind.RETRY
+    kind = WaitKind.HOST if values.get("in_line") else untried
+    return {**values, "waits_for": WaitsFor(kind=kind)}
+
+
+class ObjectDescription(BaseModel):
+    """Creator, title, date, and identifiers or places, each in one text.
+
+    Fields of another release stay in it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    who: str = ""
+    what: str = ""
+    when: str = ""
+    where: str = ""
+
+
+class Deposited(BaseModel):
+    """What deposits added to storage; a version has no bytes of its own for a file that did not change."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    files: int = Field(0, ge=0, le=2**53)
+    bytes: int = Field(0, ge=0, le=2**53)
+
+    def __add__(self, other: "Deposited") -> "Deposited":
+        return Deposited(files=self.files + other.files, bytes=self.bytes + other.bytes)
+
 
 OBJECT_WAIT = 5.0
 """Seconds after which a job that met another job of its object tries again."""

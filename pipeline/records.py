@@ -2,22 +2,55 @@
 
 Times are ISO 8601 UTC. A reader ignores fields that it does not know, so that a newer release may add some
 while an older one still runs; a writer keeps them where it changes a value (RewrittenRecord).
+
+A record restored from a backup gives numbers again, so the number of a job alone does not say which job an
+entry in storage or in the inventory belongs to: the key of a job is random, made with the job, and entered
+with its version.
 """
 
 from datetime import UTC, datetime
 from enum import StrEnum
+from hashlib import sha256
 from typing import Annotated, Generic, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from pipeline.bounded import Count, Seconds
-from pipeline.damaged_node import DamagedNode
 from pipeline.fixity import Digest
 from pipeline.names import name_in
-from pipeline.object_description import Deposited, ObjectDescription
+from pipeline.outcome import Deposited, ObjectDescription, StepFailed, WaitsFor, read_earlier_release, system
 from pipeline.principal import Interface
 from pipeline.states import BatchState, Event, FailureKind, JobState, Room, S
-from pipeline.waits import WaitsFor, read_earlier_release
+
+Count = Annotated[int, Field(ge=0, le=2**53)]
+"""A count or a number of bytes; every JSON reader reads it exactly (RFC 8259, section 6)."""
+
+Seconds = Annotated[float, Field(ge=0, le=1e8)]
+"""A delay: at most three years, far above every limit of a setting or of a peer."""
+
+
+EXCERPT = 2000
+"""Characters of a damaged znode that are kept: a status has some 500, and a history entry stays small."""
+
+
+class DamagedNode(BaseModel):
+    """The znode that was replaced: its path, its size, its digest and the beginning of its bytes."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    path: str
+    size: int
+    sha256: str = ""
+    """Empty if the znode was missing."""
+    excerpt: str = ""
+    """The first characters; bytes that are not UTF-8 are written as `\\xNN`."""
+
+    @classmethod
+    def of(cls, path: str, data: bytes | None) -> "DamagedNode":
+        if data is None:
+            return cls(path=path, size=0)
+        text = data[: 4 * EXCERPT].decode("utf-8", "backslashreplace")[:EXCERPT]
+        return cls(path=path, size=len(data), sha256=sha256(data).hexdigest(), excerpt=text)
+
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 Text = Annotated[str, StringConstraints(max_length=4000)]
@@ -334,3 +367,46 @@ class Ticket(Record):
     id: str
     state: str
     epoch: int
+
+
+def number_of(name: str) -> int:
+    """The number of a JID or BID; 0 if the text is neither.
+
+    >>> number_of("jid0000000041"), number_of("bid0000000007"), number_of("")
+    (41, 7, 0)
+    """
+    number = name.removeprefix("jid").removeprefix("bid")
+    return int(number) if number.isdecimal() else 0
+
+
+def same_key(one: str, other: str) -> bool:
+    """Whether two keys may be of one job: jobs and entries of releases before 0.2.1 have none."""
+    return not one or not other or one == other
+
+
+def same_job(job: Job, key: str, bid: str, payload_name: str) -> bool:
+    """Whether an entry with the job's number is the job's own.
+
+    Jobs and entries of releases before 0.2.1 have no key: their batch and payload are compared.
+    """
+    own = job.configuration.key
+    if own and key:
+        return own == key
+    return (bid, payload_name) == (job.bid, job.configuration.payload_name)
+
+
+def derived(job: Job, *parts: str) -> bytes:
+    """32 bytes that follow from the job and `parts`: every process computes the same."""
+    return sha256("\0".join((job.jid, job.configuration.key, *parts)).encode()).digest()
+
+
+def trace_id(job: Job) -> int:
+    """The same for the job's whole life; another job of this number, in a new record, has another one."""
+    return int.from_bytes(derived(job)[:16])
+
+
+def reused(jid: str, evidence: str) -> StepFailed:
+    return system(
+        f"the number {jid} belongs to another job ({evidence}): the record was restored from a backup and "
+        "gave the number again; submit this object again, and it gets another number"
+    )

@@ -4,12 +4,11 @@ Checked before the first job of a batch is created, and not between its jobs, so
 part. Batches that are split at the same moment may exceed a limit together.
 """
 
-from pipeline.outcome import Later, content, transient
+from pipeline.outcome import Later, WaitKind, content, transient
 from pipeline.profiles.profile import Profile
 from pipeline.record_budget import accepted_jobs, limit_of
 from pipeline.records import Batch
 from pipeline.settings import Settings
-from pipeline.waits import WaitKind
 from zkstate import fairness, listings, server_memory
 from zkstate.session import Session
 

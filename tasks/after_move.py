@@ -9,7 +9,7 @@ from pathlib import Path
 from celery import Celery
 
 from pipeline.attempt import UNATTENDED, Attempt
-from pipeline.folders import remove_tree
+from pipeline.file_system import remove_tree
 from pipeline.records import Batch, Job
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, BatchState, JobState

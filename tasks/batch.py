@@ -8,18 +8,14 @@ from functools import partial
 from typing import Any
 
 from pipeline.decoding.calls import manifest_reader
-from pipeline.inventory.sent_reports import SentReport, keep_report, kept_report
+from pipeline.inventory.archive import SentReport, keep_report, kept_report
 from pipeline.manifests.split import plan
-from pipeline.notify.report.compose import BatchReport, known_after, status_report_of
-from pipeline.notify.report.job_outcome import JobOutcome
+from pipeline.notify.report.compose import BatchReport, JobOutcome, known_after, status_report_of
 from pipeline.notify.report.mails import confirmation_mail, next_report, report_mail, report_text
-from pipeline.object_description import Deposited
-from pipeline.outcome import ServiceDown, StepFailed, transient
-from pipeline.profiles.effective import with_site_limits
-from pipeline.profiles.profile import Profile, ProfileError
+from pipeline.outcome import Deposited, Service, ServiceDown, StepFailed, transient
+from pipeline.profiles.profile import Profile, ProfileError, with_site_limits
 from pipeline.profiles.snapshot import ProfileSnapshot, take_snapshot
 from pipeline.records import Batch, StatusReport, Ticket
-from pipeline.services import Service
 from pipeline.states import BatchState, Event, JobState
 from tasks import needs
 from tasks.admission import check_room

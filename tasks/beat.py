@@ -4,8 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from math import inf
 
-from pipeline.outcome import ServiceDown
-from pipeline.services import Service
+from pipeline.outcome import Service, ServiceDown
 from pipeline.states import BATCH, JOB, Event, FailureKind, JobState
 from pipeline.working_storage import capacity as working_space
 from pipeline.working_storage import mount

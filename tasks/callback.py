@@ -2,8 +2,7 @@
 
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.errors import UsageRefused
-from pipeline.outcome import ServiceDown, StepFailed, system
-from pipeline.services import Service
+from pipeline.outcome import Service, ServiceDown, StepFailed, system
 from pipeline.states import JobState
 from pipeline.steps.context import Clients
 from tasks.logs import log

@@ -14,10 +14,9 @@ import redis
 from pipeline.inventory import fixity as inventory_fixity
 from pipeline.inventory.fixity import FixityCheck
 from pipeline.machine import Queue
-from pipeline.notify.notice import fixity_notice
+from pipeline.notify.mail import fixity_notice
 from pipeline.outcome import AttemptOver, StepFailed
-from pipeline.preservation.pace import Pace
-from pipeline.preservation.schedule import Schedule, Unreadable
+from pipeline.preservation.fixity import Pace, Schedule, Unreadable
 from pipeline.records import now
 from pipeline.settings import Settings
 from pipeline.steps.context import Clients

@@ -8,10 +8,9 @@ from typing import Any
 
 from celery import current_task
 
-from pipeline.file_faults import host_lacks
+from pipeline.file_system import host_lacks
 from pipeline.outcome import Done, Mistake, StepFailed, Wait, system
-from pipeline.profiles.effective import with_site_limits
-from pipeline.profiles.profile import Profile
+from pipeline.profiles.profile import Profile, with_site_limits
 from pipeline.records import Job, PayloadType, Ticket
 from pipeline.states import JOB, Event, JobState
 from pipeline.steps import download, estimate, notify, pending, process, provision, record

@@ -3,10 +3,9 @@
 from collections.abc import Collection
 
 from pipeline.errors import UsageRefused
-from pipeline.outcome import StepFailed
+from pipeline.outcome import Service, StepFailed
 from pipeline.profiles.profile import MinterName
 from pipeline.records import Batch, Job
-from pipeline.services import Service
 from pipeline.states import JOB, BatchState, JobState
 from pipeline.upload_url import is_upload
 from tasks.profiles import profile_of

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.job_identity import number_of
+from pipeline.records import number_of
 from pipeline.states import JOB, JobState
 from zkstate import counters, jobs, queue, views
 from zkstate.errors import Corrupt, Missing

@@ -4,11 +4,9 @@ import socket
 import threading
 from collections.abc import Callable, Collection
 
-from pipeline.notify.notice import outage_notice
-from pipeline.outcome import ServiceDown, StepFailed
+from pipeline.notify.mail import outage_notice
+from pipeline.outcome import Service, ServiceDown, StepFailed, WaitKind, WaitsFor
 from pipeline.records import Ticket
-from pipeline.services import Service
-from pipeline.waits import WaitKind, WaitsFor
 from tasks.logs import log
 from tasks.worker_context import WorkerContext
 from zkstate import outages, record

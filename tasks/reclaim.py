@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from pipeline.outcome import AttemptOver
 from pipeline.states import Room
 from pipeline.working_storage import capacity
-from pipeline.working_storage.reclaim import Holder, plan
-from pipeline.working_storage.workspace import Workspace
+from pipeline.working_storage.workspace import Holder, Workspace, plan
 from tasks.logs import log
 from tasks.worker_context import WorkerContext
 from zkstate import room

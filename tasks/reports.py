@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 from pipeline.inventory.archive import find_jobs
 from pipeline.inventory.sql import SqlInventory
-from pipeline.notify.report.compose import BatchReport, compose_report
-from pipeline.notify.report.job_outcome import JobOutcome
+from pipeline.notify.report.compose import BatchReport, JobOutcome, compose_report
 from pipeline.records import Batch, Job
 from pipeline.states import Bucket
 from zkstate import batches

@@ -12,13 +12,22 @@ from typing import Generic
 
 import structlog
 
-from pipeline.job_identity import trace_id
-from pipeline.outcome import AttemptOver, Later, ServiceDown, StepFailed, Stopping, content, system, transient
-from pipeline.records import Batch, Job, Ticket, now
-from pipeline.services import Service
+from pipeline.outcome import (
+    AttemptOver,
+    Later,
+    Service,
+    ServiceDown,
+    StepFailed,
+    Stopping,
+    WaitKind,
+    WaitsFor,
+    content,
+    system,
+    transient,
+)
+from pipeline.records import Batch, Job, Ticket, now, trace_id
 from pipeline.settings import Settings
 from pipeline.states import JOB, JobState
-from pipeline.waits import WaitKind, WaitsFor
 from tasks.after_move import after_move
 from tasks.logs import log
 from tasks.meanings import Meaning, meaning_of

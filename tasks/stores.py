@@ -22,8 +22,7 @@ from pipeline.deployment import (
     confirm,
     outdated,
 )
-from pipeline.outcome import ServiceDown
-from pipeline.services import Service
+from pipeline.outcome import Service, ServiceDown
 from pipeline.settings import Settings
 from tasks.logs import log
 from zkstate import deployment, locks, outages

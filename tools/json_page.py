@@ -108,6 +108,10 @@ def described() -> dict[str, tuple[str, tuple[Field, ...]]]:
     return parts
 
 
+_PROMISED = {"FixityUnreadable": "ScheduleUnreadable"}
+"""Name of a record -> the name that it had before its class moved: names of records are promised."""
+
+
 @lru_cache
 def _names() -> dict[type, str]:
     """Every record in a document, with its name; of two with one name the module tells which it is."""
@@ -117,12 +121,13 @@ def _names() -> dict[type, str]:
             classes[cls] = None
             waiting += _records_in(get_type_hints(cls).values())
     often = Counter(cls.__name__ for cls in classes)
-    return {
+    names = {
         cls: cls.__name__
         if often[cls.__name__] == 1
         else f"{cls.__module__.rpartition('.')[2].capitalize()}{cls.__name__}"
         for cls in classes
     }
+    return {cls: _PROMISED.get(name, name) for cls, name in names.items()}
 
 
 def _records_in(kinds: Iterable[object]) -> Iterator[type]:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+from pipeline.outcome import WaitsFor
 from pipeline.records import BatchStatus, JobStatus, Record
 from pipeline.states import BATCH, JOB, JobState
-from pipeline.waits import WaitsFor
 from zkstate import ownership, paths, queue
 from zkstate.reading import BATCHES, JOBS, ignore_damage, read_statuses
 from zkstate.session import Session

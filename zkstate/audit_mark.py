@@ -2,8 +2,7 @@
 
 from datetime import datetime
 
-from pipeline.bounded import Count
-from pipeline.records import Record
+from pipeline.records import Count, Record
 from zkstate import codec, paths
 from zkstate.errors import Corrupt
 from zkstate.reading import log_damage

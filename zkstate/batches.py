@@ -6,7 +6,7 @@ from itertools import chain
 from kazoo.exceptions import NoNodeError
 
 from pipeline.errors import Action, Remedy, UsageRefused
-from pipeline.object_description import Deposited
+from pipeline.outcome import Deposited
 from pipeline.principal import LOCAL
 from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.records import Batch, BatchHistoryEntry, BatchStatus, StatusReport, Submission, Ticket, now

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from urllib.parse import unquote
 
-from pipeline.job_identity import number_of
+from pipeline.records import number_of
 from zkstate import codec, ownership, paths
 from zkstate.errors import Contended, Corrupt
 from zkstate.session import Session

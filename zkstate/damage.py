@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.damaged_node import DamagedNode
 from pipeline.principal import Interface
+from pipeline.records import DamagedNode
 from zkstate import codec, salvage
 from zkstate.errors import Corrupt, RecordOfMerritt
 from zkstate.session import Session

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from pipeline.deployment import Deployment
-from pipeline.services import Service
+from pipeline.outcome import Service
 from pipeline.states import JOB, Bucket, JobState
 from zkstate import codec, counters, listings, paths
 from zkstate.errors import Contended

@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from pipeline.profiles.quota import quota_in
+from pipeline.profiles.profile import quota_in
 from pipeline.records import Submission
 from pipeline.settings import Settings
 from pipeline.states import JOB, Bucket

@@ -5,8 +5,7 @@ The inventory decides what is due and what is damaged; this node only repeats it
 
 from datetime import datetime
 
-from pipeline.bounded import Count
-from pipeline.records import Record
+from pipeline.records import Count, Record
 from zkstate import codec, paths
 from zkstate.errors import Corrupt
 from zkstate.session import Session

@@ -16,8 +16,8 @@ from urllib.parse import unquote
 from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
 from kazoo.protocol.states import ZnodeStat
 
+from pipeline.outcome import LONGEST_RETRY_AFTER
 from pipeline.records import Record
-from pipeline.waits import LONGEST_RETRY_AFTER
 from zkstate import codec, locks, paths, remembered
 from zkstate.errors import Corrupt
 from zkstate.locks import ServerClock

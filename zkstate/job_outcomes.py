@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from kazoo.protocol.states import ZnodeStat
 
-from pipeline.notify.report.job_outcome import JobOutcome
+from pipeline.notify.report.compose import JobOutcome
 from pipeline.records import HistoryEntry, Identifiers, JobConfiguration, JobStatus
 from pipeline.states import JobState
 from zkstate import codec, histories, listings, paths

@@ -27,7 +27,7 @@ class Outage(RewrittenRecord):
     """`/outages/NAME`."""
 
     service: str
-    """A code of pipeline.services.Service, or one that only another release knows."""
+    """A code of pipeline.outcome.Service, or one that only another release knows."""
     instance: str = ""
     """Which one, of several services of this kind: the host of a callback's receiver."""
     since: datetime = Field(default_factory=now)

@@ -11,10 +11,10 @@ from enum import Enum
 from functools import partial
 from typing import Any, TypeVar
 
+from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.principal import Interface
 from pipeline.records import Batch, FencedStatus, Job, Ticket, now
 from pipeline.states import JOB, Event, FailureKind
-from pipeline.waits import WaitKind, WaitsFor
 from zkstate import codec, histories, paths
 from zkstate.errors import Stale
 from zkstate.histories import Extended

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.records import FencedStatus, JobStatus, Ticket
 from pipeline.states import BATCH, JOB, BatchState, Bucket, JobState
-from pipeline.waits import WaitKind, WaitsFor
 from zkstate import batches, codec, jobs, outages, ownership, paths, queue, record
 from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.locks import ServerClock

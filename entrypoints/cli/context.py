@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from entrypoints.cli import console as screen
 from pipeline.deployment import check_marker
 from pipeline.errors import UsageRefused
-from pipeline.services import Service
+from pipeline.outcome import Service
 from pipeline.settings import Settings
 from zkstate.deployment_reader import read_if_reachable
 from zkstate.errors import Unreachable

@@ -16,7 +16,7 @@ from entrypoints.cli.render import actions
 from entrypoints.cli.render import fleet as drawn_fleet
 from operations import holds, working_storage
 from operations import workers as fleet_workers
-from pipeline.notify.report import table as report_table
+from pipeline.notify.report import text
 from pipeline.notify.report import text as report_text
 
 if TYPE_CHECKING:
@@ -46,9 +46,7 @@ def report(
     if json:
         screen.emit(view)
     else:
-        typer.echo(
-            report_table.as_csv(view) if csv else "\n".join(sent) or report_text.as_text(view), nl=False
-        )
+        typer.echo(text.as_csv(view) if csv else "\n".join(sent) or report_text.as_text(view), nl=False)
 
 
 @command("arkline pause --reason 'inventory maintenance'", "reason", "by", "json")

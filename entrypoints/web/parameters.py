@@ -6,9 +6,9 @@ from fastapi import Body, Path, Query
 from pydantic import Field
 
 from operations.board.values import BatchSearch, JobSearch
+from pipeline.outcome import WaitKind
 from pipeline.records import Record
 from pipeline.states import BatchState, FailureKind, JobState
-from pipeline.waits import WaitKind
 
 Jid = Annotated[str, Path(pattern=r"^jid[0-9]{10,20}$", examples=["jid0000000001"])]
 Bid = Annotated[str, Path(pattern=r"^bid[0-9]{10,20}$", examples=["bid0000000001"])]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from operations.board.usual import RecentStays
-from pipeline.object_description import Deposited
+from pipeline.outcome import Deposited
 from pipeline.states import BatchState, FailureKind, JobState
 
 BOUNDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)

@@ -5,10 +5,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from pipeline.outcome import WaitKind
 from pipeline.principal import Interface, Principal, Role
 from pipeline.records import Record
 from pipeline.states import BatchState, FailureKind, JobState
-from pipeline.waits import WaitKind
 
 Owner = Literal["depositor", "operator", "wait"]
 

@@ -14,9 +14,8 @@ from operations.board.table import BatchFacts, Table
 from operations.board.tally import Tally
 from operations.board.tree import Between, Listings
 from operations.board.values import Change
-from pipeline.object_description import Deposited
+from pipeline.outcome import Deposited, WaitKind
 from pipeline.states import BATCH, BatchState, JobState
-from pipeline.waits import WaitKind
 from zkstate import holds
 from zkstate.feed import details, tree
 from zkstate.feed.changes import (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.attempt import Attempt
-from pipeline.containers import bag, own_manifest
+from pipeline.containers import bag, declared
 from pipeline.containers.declared import ConfirmedDigest
 from pipeline.containers.unpack import Limits
 from pipeline.decoding import functions
@@ -116,7 +116,7 @@ def read_statements(
     """The statements in the files of `producer`; StepFailed(content) if one is false or cannot be read."""
     names = {file.path for file in files}
     deletes = update and deletion_list.NAME in names
-    lists = container and (own_manifest.NAME in names or any(map(bag.may_declare, names)))
+    lists = container and (declared.NAME in names or any(map(bag.may_declare, names)))
     if not (deletes or lists or not names.isdisjoint(_DESCRIBING)):
         return Statements()
     arguments = {"producer": str(producer), "container": container, "deletes": deletes}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.attempt import Attempt
-from pipeline.containers import bag, own_manifest
+from pipeline.containers import bag, declared
 from pipeline.containers.declared import UnpackedContainer
 from pipeline.containers.unpack import Limits, unpack
 from pipeline.description import embargo, metadata
@@ -52,7 +52,7 @@ def _statements(given: Arguments, body: bytes, attempt: Attempt) -> Iterator[Any
         yield from ((DELETION, path) for path in deletion_list.read(producer))
     if given["container"]:
         unpacked = UnpackedContainer(producer, files, attempt)
-        if sentence := own_manifest.check_manifest(unpacked):
+        if sentence := declared.check_manifest(unpacked):
             yield CHECK, sentence
         yield from ((CHECK, sentence) for sentence in bag.check_bags(unpacked))
         yield from ((REMARK, sentence) for sentence in unpacked.remarks)

@@ -5,9 +5,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from pipeline.outcome import Later, StepFailed
+from pipeline.outcome import Later, StepFailed, WaitKind
 from pipeline.states import FailureKind
-from pipeline.waits import WaitKind
 
 ITEM, ALIVE, DONE, MEMORY, ENDED = "item", "alive", "done", "memory", "ended"
 OPEN = "open"

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
-from pipeline.description import anvl, depositor_xml
-from pipeline.description.depositor_xml import local_name, namespace, text_of
+from pipeline.description import anvl, xml
+from pipeline.description.xml import local_name, namespace, text_of
 from pipeline.outcome import content
 
 _NAMESPACE = re.compile(r"https?://datacite\.org/schema/kernel-[2-4](\.\d+)?(/.*)?")
@@ -31,7 +31,7 @@ _DOI = "doi"
 
 def parse(data: bytes, source: str) -> dict[str, tuple[str, ...]]:
     """Dublin Core element -> values; StepFailed(content) unless the document describes one resource."""
-    root = depositor_xml.parse(data, source)
+    root = xml.parse(data, source)
     resources = [e for e in root.iter() if local_name(e) == "resource" and _is_datacite(e)]
     if len(resources) != 1:
         raise content(

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree
 
-from pipeline.description import depositor_xml
-from pipeline.description.xml_text import clean
+from pipeline.description import xml
+from pipeline.description.xml import clean
 
 ELEMENTS = (
     "title",
@@ -45,9 +45,9 @@ def write(fields: Mapping[str, Sequence[str]]) -> bytes:
 def parse(data: bytes, source: str) -> dict[str, tuple[str, ...]]:
     """The elements anywhere in the document, in either Dublin Core namespace; other elements are ignored."""
     values: dict[str, list[str]] = {}
-    for element in depositor_xml.parse(data, source).iter():
-        name = depositor_xml.local_name(element)
-        known = name in ELEMENTS and depositor_xml.namespace(element) in (_DC, _TERMS)
-        if known and (value := depositor_xml.text_of(element)):
+    for element in xml.parse(data, source).iter():
+        name = xml.local_name(element)
+        known = name in ELEMENTS and xml.namespace(element) in (_DC, _TERMS)
+        if known and (value := xml.text_of(element)):
             values.setdefault(name, []).append(value)
     return {name: tuple(texts) for name, texts in values.items()}

@@ -12,9 +12,9 @@ from datetime import UTC
 from pathlib import Path
 
 from pipeline.description import anvl, datacite, dublin_core, local_ids
-from pipeline.outcome import StepFailed, content, system
+from pipeline.outcome import ObjectDescription, StepFailed, content, system
 from pipeline.profiles.profile import Profile
-from pipeline.records import Job, JobConfiguration
+from pipeline.records import Identifiers, Job, JobConfiguration
 from pipeline.states import FailureKind
 
 MAX_FILE_BYTES = 1_000_000
@@ -256,3 +256,28 @@ def _ingest(
 
 def _optional(value: str) -> tuple[str, ...]:
     return (value.strip(),) if value.strip() else ()
+
+
+ELEMENT_LIMIT = 1_000
+"""Characters of one element: the description is in a znode. Storage and the inventory have all of it."""
+
+
+def as_stored(erc: anvl.Pairs) -> ObjectDescription:
+    """From an ERC without unknown elements; repeated elements are joined."""
+    elements = {element: "; ".join(value for name, value in erc if name == element) for element, _ in erc}
+    return ObjectDescription(**{element: _cut(text) for element, text in elements.items()})
+
+
+def final_description(configuration: JobConfiguration, identifiers: Identifiers) -> ObjectDescription:
+    if identifiers.description is not None:
+        return identifiers.description
+    return ObjectDescription(
+        who=configuration.erc_who,
+        what=configuration.erc_what,
+        when=configuration.erc_when,
+        where=configuration.erc_where,
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= ELEMENT_LIMIT else f"{text[: ELEMENT_LIMIT - 3]}..."

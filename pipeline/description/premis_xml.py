@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from pipeline.description.xml_text import clean
+from pipeline.description.xml import clean
 from pipeline.fixity import Digest
 
 NAMESPACE = "http://www.loc.gov/premis/v3"

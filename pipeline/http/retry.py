@@ -14,9 +14,8 @@ import requests
 import urllib3.exceptions
 
 from pipeline.attempt import UNATTENDED, Attempt, pause
-from pipeline.outcome import OutcomeUnknown, ServiceDown, StepFailed, transient
+from pipeline.outcome import LONGEST_RETRY_AFTER, OutcomeUnknown, ServiceDown, StepFailed, transient
 from pipeline.states import FailureKind
-from pipeline.waits import LONGEST_RETRY_AFTER
 
 TRIES = 3
 FIRST_PAUSE = 1.0

@@ -4,9 +4,9 @@ import re
 from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
+from pipeline.names import hide_secrets
 from pipeline.outcome import content
 from pipeline.upload_url import is_upload, upload_problem
-from pipeline.url_secrets import hide_secrets
 
 SCHEMES = ("http", "https")
 

@@ -1,8 +1,11 @@
-"""The archive of batches and jobs that have left ZooKeeper, for reports and for auditors.
+"""The archive of batches and jobs that have left ZooKeeper, and of reports, for depositors and auditors.
 
 Rule: a later entry replaces an earlier one, because the record was read later. Only the actor, date and
 reason of a deletion keep their first values, so that repeating a deletion after a crash changes nothing.
 A batch is written after its jobs, so that a batch in the archive is complete.
+
+A report is kept before it is sent. A repeated attempt sends what was kept, even if jobs have changed since,
+because the first attempt may have sent it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,10 +18,10 @@ from sqlalchemy import Connection, RowMapping, Select, Table, Text, and_, cast, 
 
 from pipeline.inventory.sql import SqlInventory
 from pipeline.inventory.statements import NAMES_AT_A_TIME, insert, portions
-from pipeline.inventory.tables import batches_archived, jobs_archived
+from pipeline.inventory.tables import batches_archived, jobs_archived, reports_sent
+from pipeline.names import hide_secrets
 from pipeline.records import Batch, HistoryEntry, Identifiers, Job, JobConfiguration, Record, Submission, now
 from pipeline.states import BatchState, Event, FailureKind, JobState
-from pipeline.url_secrets import hide_secrets
 
 JOBS_PER_TRANSACTION = 500
 """Rows of one statement; a job's row is a few kilobytes."""
@@ -233,3 +236,42 @@ def _job_row(job: Job, state: JobState, by: Disposition) -> dict[str, Any]:
         "configuration": _without_secrets(job.configuration),
         "history": [entry.model_dump(mode="json") for entry in job.history],
     }
+
+
+class SentReport(Record):
+    number: int
+    at: datetime
+    report: Mapping[str, Any] | Record
+    """In the form of `pipeline.notify.report.text.as_json`; of an update, only the changes."""
+    text: str
+    """The text of the mail."""
+
+
+def keep_report(inventory: SqlInventory, bid: str, sent: SentReport) -> None:
+    row = {"bid": bid, **dict(sent)}  # a dump would unpack the lines of all jobs
+
+    def write(connection: Any) -> None:
+        statement = insert(connection, reports_sent)
+        changes = {name: statement.excluded[name] for name in ("at", "report", "text")}
+        connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=[reports_sent.c.bid, reports_sent.c.number], set_=changes
+            ),
+            row,
+        )
+
+    inventory.database.write(write)
+
+
+def kept_report(inventory: SqlInventory, bid: str, number: int, at: datetime) -> SentReport | None:
+    """The report with this number that was kept when its writing began `at` this time, if there is one."""
+    query = select(reports_sent).where(reports_sent.c.bid == bid, reports_sent.c.number == number)
+    row = inventory.database.read(lambda connection: connection.execute(query).mappings().one_or_none())
+    return SentReport.model_validate(dict(row)) if row is not None and row["at"] == at else None
+
+
+def sent_reports(inventory: SqlInventory, bid: str) -> tuple[SentReport, ...]:
+    """In the order in which they were sent; none if releases before 0.2.1 sent them."""
+    query = select(reports_sent).where(reports_sent.c.bid == bid).order_by(reports_sent.c.number)
+    rows = inventory.database.read(lambda connection: connection.execute(query).mappings().all())
+    return tuple(SentReport.model_validate(dict(row)) for row in rows)

@@ -1,4 +1,4 @@
-"""The SQL database, shared by all processes: lazy engines, and transactions that are retried.
+"""The SQL database, shared by all processes: lazy engines, its schema, and transactions that are retried.
 
 Rule: an engine belongs to the process that created it. A forked child creates its own engine and leaves the
 parent's connections open: closing them would end the parent's sessions and, with SQLite, release its locks.
@@ -9,6 +9,7 @@ the file at the path is compared with the open one before and after every commit
 
 import os
 import random
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -16,15 +17,89 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import URL, Connection, Engine, make_url
+from sqlalchemy import URL, Connection, Engine, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError
 
 from pipeline.deployment import Expected, absent, check_marker, outdated
 from pipeline.errors import UsageRefused
 from pipeline.inventory import deployment, engines
-from pipeline.inventory.schema import bring_up_to_date, revision
-from pipeline.outcome import ServiceDown, StepFailed, content, fault_of, system, transient
-from pipeline.services import Service
+from pipeline.inventory.engines import LOCK_WAIT, transaction
+from pipeline.outcome import Service, ServiceDown, StepFailed, content, fault_of, system, transient
+
+HEAD = "0009"
+"""The newest revision in `migrations/versions`; repeated here so that a comparison does not load Alembic."""
+
+PAUSE = 0.05
+"""Seconds between two tries to enable write-ahead logging."""
+
+_UPGRADE_LOCK = 0x61726B6C696E65
+"""The number of a PostgreSQL advisory lock, unique in the database; it spells `arkline`."""
+
+
+def revision(connection: Connection) -> str | None:
+    """The revision of the database; None if the database is empty."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    number = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return None if number is None else str(number)
+
+
+def bring_up_to_date(engine: Engine, name: str) -> None:
+    """Upgrade the schema unless it is current; of several processes one upgrades and the others wait.
+
+    The upgrade is one transaction on both databases, so a crash leaves the old schema.
+    """
+    with transaction(engine, writing=False) as connection:
+        if revision(connection) == HEAD:
+            return
+    if engine.dialect.name == "sqlite":
+        _enable_write_ahead_log(engine)
+    with transaction(engine, writing=True) as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
+        if revision(connection) != HEAD:
+            _upgrade(connection, name)
+
+
+def _enable_write_ahead_log(engine: Engine) -> None:
+    """Write-ahead logging, a property of the file: readers and the writer do not wait for each other.
+
+    SQLite refuses this at once, without its busy timeout, while another process is writing.
+    """
+    deadline = time.monotonic() + LOCK_WAIT
+    connection = engine.raw_connection()
+    try:
+        while True:
+            try:
+                connection.cursor().execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(PAUSE)
+            else:
+                return
+    finally:
+        connection.close()
+
+
+def _upgrade(connection: Connection, name: str) -> None:
+    # imported when it is needed: it takes longer to load than the rest of this package
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util.exc import CommandError
+
+    config = Config()
+    config.set_main_option("script_location", "pipeline.inventory:migrations")
+    config.attributes["connection"] = connection
+    before = revision(connection)
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        raise system(
+            f"the inventory {name} has the schema {before}, which this release does not know (its schema is "
+            f"{HEAD}): use a release of arkline that is at least as new as the database"
+        ) from error
+
 
 T = TypeVar("T")
 

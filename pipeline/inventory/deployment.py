@@ -14,7 +14,7 @@ from pipeline.inventory.tables import (
     minted_arks,
     objects,
 )
-from pipeline.job_identity import number_of
+from pipeline.records import number_of
 
 _ROW = 1
 

@@ -7,8 +7,7 @@ from sqlalchemy import Connection, bindparam, exists, null, select, union_all
 from pipeline.inventory import localids
 from pipeline.inventory.statements import NAMES_AT_A_TIME, insert_if_new, portions
 from pipeline.inventory.tables import ingests, local_ids, minted_arks, objects, owners
-from pipeline.job_identity import reused, same_job
-from pipeline.records import Job, now
+from pipeline.records import Job, now, reused, same_job
 
 _KNOWN = union_all(
     *(

@@ -6,14 +6,13 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from pipeline.deployment import Deployment, Expected
-from pipeline.inventory import deployment, description, job_files, localids, minted, placement, recording
+from pipeline.inventory import deployment, description, localids, minted, placement, recording
 from pipeline.inventory.base import InventoryObject, Recording
 from pipeline.inventory.database import Database
-from pipeline.inventory.job_files import FilesPage
+from pipeline.inventory.description import FilesPage
 from pipeline.inventory.placement import Placement
-from pipeline.outcome import ServiceDown, StepFailed
+from pipeline.outcome import Service, ServiceDown, StepFailed
 from pipeline.records import Job
-from pipeline.services import Service
 
 T = TypeVar("T")
 
@@ -98,7 +97,7 @@ class SqlInventory:
 
     def files_of_job(self, jid: str, limit: int, after: int = 0) -> FilesPage | None:
         """A page of the files of the version that the job stored; None if none was recorded."""
-        return self.database.read(lambda connection: job_files.files_of_job(connection, jid, limit, after))
+        return self.database.read(lambda connection: description.files_of_job(connection, jid, limit, after))
 
     @property
     def service(self) -> Service:

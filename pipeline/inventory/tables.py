@@ -2,12 +2,16 @@
 `minted_arks`, `tokens`, and `logins`.
 """
 
+import re
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
     JSON,
     BigInteger,
     Column,
+    DateTime,
+    Dialect,
     ForeignKey,
     Index,
     Integer,
@@ -17,8 +21,55 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
+from sqlalchemy.types import TypeDecorator
 
-from pipeline.inventory.columns import Prose, Utc, key_column, of_column, prose_column, time_column
+# PostgreSQL cannot store NUL; half of a surrogate pair is not a character
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+class Utc(TypeDecorator[datetime]):
+    """A point in time in UTC, whatever the database does with time zones."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Prose(TypeDecorator[str]):
+    """Text written by people. Characters that the database cannot store are replaced: they must not prevent
+    the recording of a stored version."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else _UNSTORABLE.sub("\ufffd", value)
+
+
+def key_column() -> Column[int]:
+    return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
+
+
+def prose_column(name: str) -> Column[str]:
+    return Column(name, Prose, nullable=False, default="")
+
+
+def time_column(name: str) -> Column[datetime]:
+    return Column(name, Utc, nullable=False)
+
+
+def of_column(table: str, *, index: bool = False, unique: bool = False) -> Column[int]:
+    return Column(
+        f"{table.removesuffix('s')}_id", ForeignKey(f"{table}.id"), nullable=False, index=index, unique=unique
+    )
+
 
 ARK_LENGTH = 255
 LOCAL_ID_LENGTH = 255

@@ -3,18 +3,151 @@
 Rule: there is one reader. `check` returns all problems; `parse` refuses if one of them is an error.
 """
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.errors import ArklineError
-from pipeline.manifests import checkm_lines, checkm_row
-from pipeline.manifests.checkm_lines import Line
-from pipeline.manifests.checkm_problems import PROBLEM_LIMIT, Findings, Problem, Severity, StopReading
-from pipeline.manifests.checkm_row import ManifestProfile, Row
+from pipeline.manifests import checkm_row
+from pipeline.manifests.checkm_row import (
+    PROBLEM_LIMIT,
+    Findings,
+    ManifestProfile,
+    Problem,
+    Row,
+    Severity,
+    StopReading,
+)
 from pipeline.names import canonical_ark, duplicates, is_ark, quote_name
 from pipeline.outcome import content
+from pipeline.web_pages import EXAMINED, HTML, SIGN_IN, is_web_page
+
+_SIGNATURES = {
+    b"PK\x03\x04": "a ZIP archive",
+    b"PK\x05\x06": "an empty ZIP archive",
+    b"\x1f\x8b": "an archive compressed by gzip",
+    b"BZh": "an archive compressed by bzip2",
+    b"\xfd7zXZ\x00": "an archive compressed by xz",
+    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
+    b"%PDF-": "a PDF document",
+    b"\xff\xd8\xff": "a JPEG image",
+    b"\x89PNG": "a PNG image",
+    b"II*\x00": "a TIFF image",
+    b"MM\x00*": "a TIFF image",
+}
+_TAR = slice(257, 262)
+
+
+def problem_of(data: bytes) -> str | None:
+    """What the bytes are, and how to submit them, if they are surely no manifest."""
+    head = data[:EXAMINED]
+    if kind := _archive_or_file(head):
+        how = "with the type container" if "archive" in kind else "with the type file"
+        return f"this is {kind}, not a manifest: submit it {how}"
+    if is_web_page(head, HTML):  # no manifest begins as markup
+        return (
+            "this is a web page, not a manifest: give the address that downloads the manifest itself; "
+            f"{SIGN_IN}"
+        )
+    if _is_table(head):
+        return "this is a table, not a manifest: convert it to a manifest first (manifest from-csv)"
+    return None
+
+
+def _archive_or_file(head: bytes) -> str | None:
+    if head[_TAR] == b"ustar":
+        return "a tar archive"
+    return next((name for signature, name in _SIGNATURES.items() if head.startswith(signature)), None)
+
+
+def _is_table(head: bytes) -> bool:
+    """Whether the first line is that of a table: cells, and neither a header nor a row of a manifest."""
+    first = next((line for line in head.decode("utf-8-sig", "replace").splitlines() if line.strip()), "")
+    if first.startswith("#") or "|" in first or "://" in first:
+        return False
+    return any(first.count(delimiter) for delimiter in ",;\t")
+
+
+HEADER_LIMIT = 100
+"""Lines that begin with #%; a manifest needs four."""
+
+LINE_LIMIT = 1 << 17
+"""Bytes of one line: all columns at their own limits fit."""
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+# Characters that lists, mail and XML cannot contain.
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    number: int
+    text: str
+
+
+def read(data: bytes, most: int | None, findings: Findings) -> tuple[list[Line], list[Line]]:
+    """The headers and the rows before `#%eof`, which must be the last line with text."""
+    headers: list[Line] = []
+    rows: list[Line] = []
+    ended = False
+    for number, raw in enumerate(_raw_lines(data, findings), 1):
+        text = _text(number, raw, findings) if raw else ""
+        if not text:
+            continue
+        if ended:
+            findings.error(number, "text follows after #%eof")
+            break
+        ended = text[:5].lower() == "#%eof"
+        if not text.startswith("#"):
+            rows.append(Line(number, text))
+            if most is not None and len(rows) > most:
+                findings.stop(
+                    number,
+                    f"the manifest has more than {most:,} rows: divide it, or ask the operator for a higher "
+                    "limit (limits.batch_jobs for a batch, ARKLINE_OBJECT_FILES for an object)",
+                )
+        elif text.startswith("#%") and not ended:
+            headers.append(Line(number, text))
+            if len(headers) > HEADER_LIMIT:
+                findings.stop(number, f"more than {HEADER_LIMIT} lines begin with #%")
+    if not (headers or rows or ended or findings.errors):
+        findings.stop(0, "the manifest is empty")
+    if not ended:
+        findings.error(0, "the last line is not #%eof: the manifest may be truncated")
+    return headers, rows
+
+
+def _raw_lines(data: bytes, findings: Findings) -> Iterator[bytes]:
+    """One line at a time, so that a manifest of many short lines does not fill the memory."""
+    if problem := problem_of(data):
+        findings.stop(0, problem)
+    if data.startswith(_UTF16):
+        findings.stop(0, "the manifest is UTF-16; save it as UTF-8")
+    start = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
+    for end in _LINE_END.finditer(data):
+        yield data[start : end.start()]
+        start = end.end()
+    yield data[start:]
+
+
+def _text(number: int, raw: bytes, findings: Findings) -> str:
+    """The text of the line; empty if it cannot be read."""
+    if len(raw) > LINE_LIMIT:
+        findings.stop(number, f"the line is longer than {LINE_LIMIT} bytes")
+    try:
+        text = raw.decode().strip(" \t")
+    except UnicodeDecodeError as error:
+        findings.error(number, f"byte {error.start + 1} is not UTF-8; save the manifest as UTF-8")
+        return ""
+    if forbidden := _FORBIDDEN.search(text):
+        findings.error(number, f"the line contains the control character U+{ord(forbidden[0]):04X}")
+        return ""
+    return text
+
 
 __all__ = [
     "PROBLEM_LIMIT",
@@ -132,7 +265,7 @@ def _read(
 ) -> tuple[Manifest | None, Findings]:
     findings = Findings()
     try:
-        headers, lines = checkm_lines.read(data, most, findings)
+        headers, lines = read(data, most, findings)
         profile = _profile(headers, expected, findings)
         _check_headers(headers, profile, findings)
         if not lines and not findings.errors:

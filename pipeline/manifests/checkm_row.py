@@ -7,8 +7,10 @@ that `%25` stands for a %.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
+from typing import NoReturn
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import ValidationError
@@ -16,7 +18,6 @@ from pydantic import ValidationError
 from pipeline.description import local_ids
 from pipeline.errors import Documented
 from pipeline.fixity import Digest, UnknownAlgorithm, algorithm
-from pipeline.manifests.checkm_problems import Findings
 from pipeline.names import (
     CONTAINER_SUFFIXES,
     PRODUCER,
@@ -29,6 +30,53 @@ from pipeline.names import (
 )
 from pipeline.records import SubmissionType
 from pipeline.upload_url import SCHEME, upload_problem
+
+PROBLEM_LIMIT = 1000
+"""Problems after which reading stops, so that a hostile manifest cannot fill the memory."""
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem of a line, counted from 1; line 0 is the manifest as a whole."""
+
+    line: int
+    message: str
+    severity: Severity = Severity.ERROR
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.message}" if self.line else self.message
+
+
+class StopReading(Exception):
+    """The rest of the manifest is not read."""
+
+
+@dataclass
+class Findings:
+    errors: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+
+    def error(self, line: int, message: str) -> None:
+        self.errors.append(Problem(line, message))
+        if len(self.errors) >= PROBLEM_LIMIT:
+            self.stop(0, f"reading stopped after {PROBLEM_LIMIT} problems")
+
+    def stop(self, line: int, message: str) -> NoReturn:
+        self.errors.append(Problem(line, message))
+        raise StopReading
+
+    def warn(self, line: int, message: str) -> None:
+        if len(self.warnings) < PROBLEM_LIMIT:
+            self.warnings.append(Problem(line, message, Severity.WARNING))
+
+    def in_order(self) -> tuple[Problem, ...]:
+        return tuple(sorted(self.errors + self.warnings, key=lambda problem: problem.line))
+
 
 URL_LIMIT = 8192
 """Characters of a URL, as in a job's configuration."""

@@ -1,24 +1,214 @@
-"""Callbacks: an HTTP POST to the depositor's system when a job completes or fails."""
+"""Callbacks: a signed HTTP POST to the depositor's system when a job completes or fails.
 
+The headers `webhook-*` are those of Standard Webhooks, whose own library computes the signature. Secrets are
+read here: that library takes every text for base64 and ignores characters that are none, so that a mistyped
+secret would sign with another key.
+
+A collection's secret is in the file NAME.secret beside its profile; the setting is the default. A secret is
+never in a profile, because profiles are shown to people.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
 import secrets
 import time
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
+from standardwebhooks import Webhook
 from urllib3 import Timeout
 
 from pipeline.attempt import UNATTENDED, Attempt
+from pipeline.description.metadata import final_description
+from pipeline.description.xml import clean
 from pipeline.http.address import ContentSession
 from pipeline.http.refusals import AddressRefused
 from pipeline.http.response import Response
 from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
 from pipeline.http.urls import redact_url
-from pipeline.notify.callback_payload import Payload, callback_facts, render, response_format, test_facts
-from pipeline.notify.signature import callback_secrets_of, signed_headers
-from pipeline.outcome import fault_of, system, transient
+from pipeline.outcome import Service, fault_of, system, transient
 from pipeline.profiles.profile import Profile
-from pipeline.records import Job, ResponseType
-from pipeline.services import Service
+from pipeline.records import Job, ResponseType, now
 from pipeline.settings import Settings
+from pipeline.states import Event, JobState
+
+DELIVERY_ID = "webhook-id"
+"""Header with JID-RETRIES, the same for every repetition: a receiver can ignore what it has seen."""
+
+TIME = "webhook-timestamp"
+"""Header with the time of this request in seconds since 1970."""
+
+SIGNATURE = "webhook-signature"
+"""Header: `v1,` and the HMAC-SHA256 of `ID.TIME.BODY` in base64; one for each secret, with blanks between."""
+
+BASE64_SECRET = b"whsec_"
+"""Prefix of a secret that is written in base64, as the libraries of Standard Webhooks expect it."""
+
+OLD_DELIVERY_ID = "Arkline-Delivery"
+OLD_SIGNATURE = "Arkline-Signature"
+"""Header: `sha256=` and the HMAC-SHA256 of the body alone in hexadecimal, for receivers of 0.1 and 0.2."""
+
+SUFFIX = ".secret"
+"""Suffix of the file with a collection's secret."""
+
+MIN_SECRET_BYTES = 16
+"""Minimum length of a secret in bytes; a shorter one can be guessed."""
+
+
+def callback_secrets_of(settings: Settings, profile_name: str) -> tuple[bytes, ...]:
+    """The collection's secrets, else the default one; empty if callbacks are not signed.
+
+    While a secret is replaced, the collection's file has the new and the old one on a line of their own.
+    """
+    path = settings.profiles / f"{profile_name}{SUFFIX}"
+    try:
+        secrets, source = _lines(path.read_bytes().strip()), str(path)
+    except FileNotFoundError:
+        secrets = (settings.callback_secret.get_secret_value().encode(),)
+        source = "the setting ARKLINE_CALLBACK_SECRET"
+        if secrets == (b"",):
+            return ()
+    except OSError as error:
+        raise system(f"the callback's secret {path} cannot be read: {error.strerror}") from error
+    if min((len(_key(secret)) for secret in secrets), default=0) < MIN_SECRET_BYTES:
+        raise system(
+            f"the callback's secret in {source} is shorter than {MIN_SECRET_BYTES} bytes: write a longer one"
+        )
+    return secrets
+
+
+def _lines(content: bytes) -> tuple[bytes, ...]:
+    """The secrets of a file, one on each line; a file of random bytes is one secret, line feeds included."""
+    text = content.isascii() and content.replace(b"\r", b"").replace(b"\n", b"").decode().isprintable()
+    return tuple(line for line in map(bytes.strip, content.splitlines()) if line) if text else (content,)
+
+
+def signed_headers(delivery: str, sent: int, body: bytes, secrets: Sequence[bytes]) -> dict[str, str]:
+    """The headers of one request, with a signature of every secret.
+
+    `sent`: seconds since 1970; `body`: UTF-8, as every form of a callback is.
+    """
+    headers = {DELIVERY_ID: delivery, TIME: str(sent), OLD_DELIVERY_ID: delivery}
+    if not secrets:
+        return headers
+    time, text = datetime.fromtimestamp(sent, UTC), body.decode()
+    return {
+        **headers,
+        SIGNATURE: " ".join(Webhook(_key(secret)).sign(delivery, time, text) for secret in secrets),
+        OLD_SIGNATURE: f"sha256={hmac.new(secrets[0], body, hashlib.sha256).hexdigest()}",
+    }
+
+
+def _key(secret: bytes) -> bytes:
+    if not secret.startswith(BASE64_SECRET):
+        return secret
+    try:
+        return base64.b64decode(secret.removeprefix(BASE64_SECRET), validate=True)
+    except binascii.Error as error:
+        raise system("the callback's secret starts with whsec_, but is not base64: write it again") from error
+
+
+NAMESPACE = "http://uc3.cdlib.org/ontology/mrt/ingest/job"
+RESOLVER = "https://n2t.net/"
+
+
+Facts = Mapping[str, str | int]
+
+
+@dataclass(frozen=True)
+class Payload:
+    body: bytes
+    media_type: str
+
+
+def callback_facts(job: Job, version: int | None) -> Facts:
+    """The facts of a callback; facts without a value are left out.
+
+    A callback is sent only for a job that is complete or has failed.
+    """
+    configuration, status = job.configuration, job.status
+    failed = status.status is JobState.FAILED
+    ark = job.identifiers.primary_id
+    description = final_description(configuration, job.identifiers)
+    facts = {
+        "jobID": job.jid,
+        "batchID": job.bid,
+        "jobStatus": "FAILED" if failed else "COMPLETED",
+        "jobStatusMessage": status.message if failed else None,
+        "primaryID": ark,
+        "localID": "; ".join(job.identifiers.local_id),
+        "versionID": version,
+        "packageName": configuration.payload_name,
+        "objectCreator": description.who,
+        "objectTitle": description.what,
+        "objectDate": description.when,
+        "note": configuration.note,
+        "submissionDate": configuration.submitted_at.isoformat(),
+        "completionDate": _work_ended(job).isoformat(),
+        "persistentURL": f"{RESOLVER}{ark}" if ark else None,
+    }
+    return {name: value for name, value in facts.items() if value is not None and value != ""}
+
+
+def _work_ended(job: Job) -> datetime:
+    """When the job failed, or its object was recorded: a callback sent again has the same date."""
+    if job.status.status is not JobState.FAILED:
+        for entry in reversed(job.history):
+            if (entry.state, entry.event) == (JobState.NOTIFY, Event.SUCCEED):
+                return entry.at
+    return job.status.since
+
+
+def test_facts(collection: str) -> Facts:
+    """The facts of a test: its `jobStatus` is that of no job."""
+    return {
+        "jobID": "test",
+        "jobStatus": "TEST",
+        "jobStatusMessage": f"a test of the callbacks of the collection {collection}; nothing was deposited",
+        "completionDate": now().isoformat(),
+    }
+
+
+def response_format(job: Job, profile: Profile) -> ResponseType:
+    """The format that the submission asks for, else the collection's, else JSON."""
+    if job.configuration.response_type is not ResponseType.JSON:
+        return job.configuration.response_type
+    return profile.notification_format or ResponseType.JSON
+
+
+def render(facts: Facts, response_type: ResponseType) -> Payload:
+    match response_type:
+        case ResponseType.JSON:
+            return Payload(_json(facts), "application/json")
+        case ResponseType.XML:
+            return Payload(_xml(facts), "application/xml")
+        case ResponseType.TURTLE:
+            return Payload(_turtle(facts), "text/turtle")
+
+
+def _json(facts: Facts) -> bytes:
+    fields = {f"job:{name}": value for name, value in facts.items()}
+    return json.dumps({"job:jobState": {"xmlns:job": NAMESPACE, **fields}}, ensure_ascii=False).encode()
+
+
+def _xml(facts: Facts) -> bytes:
+    root = ET.Element("job:jobState", {"xmlns:job": NAMESPACE})
+    for name, value in facts.items():
+        ET.SubElement(root, f"job:{name}").text = clean(str(value))
+    document: bytes = ET.tostring(root, "utf-8", xml_declaration=True)
+    return document.replace(b"\r", b"&#13;")  # an unescaped CR would be read as a line end
+
+
+def _turtle(facts: Facts) -> bytes:
+    # JSON's escapes are a subset of Turtle's as long as no character beyond U+FFFF is escaped
+    fields = [f"    job:{name} {json.dumps(value, ensure_ascii=False)}" for name, value in facts.items()]
+    head = f"@prefix job: <{NAMESPACE}#> .\n\n[] a job:jobState ;\n"
+    return (head + " ;\n".join(fields) + " .\n").encode()
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,59 @@
-"""Reads an object again and enters the outcome: the proof that it is undamaged, or the damage.
+"""Reads objects again, those that are due first, and enters the outcome: undamaged, or the damage.
 
 Rule: nothing is repaired. Damage counts only if a second reading of the same bytes finds it too, and only if
 storage as a whole can be read; so a disk that is unmounted meanwhile is no damage of its objects.
+
+The object whose period ends first is next. It is read once LEAD of its period is over, so that there is time
+left for a slow storage, for an outage, and for objects whose periods end together.
 """
 
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
+from pipeline import records
+from pipeline.errors import ArklineError
 from pipeline.files import ReadBackFile
 from pipeline.fixity import OnRead, ignore
 from pipeline.inventory import fixity
 from pipeline.inventory.base import DamagedFile, InventoryObject
-from pipeline.inventory.fixity import FixityCheck
+from pipeline.inventory.fixity import FixityCheck, Moment, ScheduleCounts
 from pipeline.inventory.sql import SqlInventory
 from pipeline.outcome import DamagedObject
 from pipeline.preservation.custody import Custody
-from pipeline.preservation.pace import Pace
 from pipeline.preservation.proof import Reading, prove
+from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import now
+from pipeline.settings import Settings
 from pipeline.storage.base import Storage
+
+LONGEST_SLEEP = 0.5
+"""Seconds between two questions whether to stop, while the reading waits for its rate."""
+
+SHORTEST_SLEEP = 0.01
+"""Seconds; shorter waits are added up, because a system cannot sleep so briefly."""
+
+
+class Pace:
+    """At most `rate` bytes per second (0: no limit), until `over` is true.
+
+    Time in which nothing was read is not made up for: a pause is not followed by a burst.
+    """
+
+    def __init__(self, rate: int, over: Callable[[], bool] = lambda: False) -> None:
+        self._rate = rate
+        self.over = over
+        self._next = time.monotonic()
+
+    def read(self, size: int) -> None:
+        """Count `size` bytes, and wait until the rate allows more."""
+        if not self._rate:
+            return
+        self._next = max(self._next, time.monotonic() - SHORTEST_SLEEP) + size / self._rate
+        while (left := self._next - time.monotonic()) > SHORTEST_SLEEP and not self.over():
+            time.sleep(min(left, LONGEST_SLEEP))
+
 
 KEEP_INTERVAL = 60.0
 """Seconds of reading that a crash may cost."""
@@ -127,3 +163,74 @@ def _damaged_files(custody: Custody) -> list[tuple[DamagedFile, str]]:
         for file in custody.files
         for problem in file.problems
     ]
+
+
+LEAD = 0.75
+
+MAX_FAILURES = 3
+"""Objects that cannot be read, after which a run ends: storage itself is at fault then."""
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """An object that could not be checked, because storage or the inventory failed."""
+
+    ark: str
+    problem: str
+
+
+def periods(inventory: SqlInventory, profiles: Profiles, settings: Settings) -> dict[str, timedelta]:
+    """Collection -> period, of the collections whose objects are scheduled."""
+    days = {name: fixity_days(name, profiles, settings) for name in fixity.scheduled_profiles(inventory)}
+    return {name: timedelta(days=number) for name, number in days.items() if number}
+
+
+def fixity_days(profile_name: str, profiles: Profiles, settings: Settings) -> int:
+    """Days of the collection's period, 0 if its objects are not scheduled."""
+    try:
+        own = profiles.get(profile_name).fixity_days
+    except ProfileError:
+        own = None
+    return settings.fixity_days if own is None else own
+
+
+@dataclass(frozen=True)
+class Schedule:
+    inventory: SqlInventory
+    storage: Storage
+    profiles: Profiles
+    settings: Settings
+    agent: str
+    """The program and the process or person that checks, for the events."""
+
+    def periods(self) -> dict[str, timedelta]:
+        return periods(self.inventory, self.profiles, self.settings)
+
+    def counts(self, now: datetime) -> ScheduleCounts:
+        return fixity.counts(self.inventory, self.periods(), now)
+
+    def run(
+        self, pace: Pace, now: Callable[[], datetime], on_read: OnRead = ignore, lead: float = LEAD
+    ) -> Iterator[FixityCheck | Unreadable]:
+        """Check every object that is due, or until `pace` is over; an interrupted object continues."""
+        fixity.add_new_objects(self.inventory)
+        own_periods = self.periods()
+        began = records.now()
+        skip: set[str] = set()
+        while not pace.over() and len(skip) < MAX_FAILURES:
+            moment = Moment(now(), began)
+            due = fixity.next_due(self.inventory, own_periods, moment, lead, skip)
+            if due is None:
+                return
+            outcome = self.check(due.ark, pace, on_read)
+            if isinstance(outcome, Unreadable):
+                skip.add(due.ark)
+            if outcome is not None:
+                yield outcome
+
+    def check(self, ark: str, pace: Pace, on_read: OnRead = ignore) -> FixityCheck | Unreadable | None:
+        """Check one object now; None if `pace` was over first."""
+        try:
+            return check_object(self.inventory, self.storage, ark, pace, self.agent, on_read)
+        except ArklineError as error:
+            return Unreadable(ark, str(error))

@@ -3,7 +3,10 @@
 import codecs
 import difflib
 import re
+import time
+from collections.abc import Callable
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
@@ -24,9 +27,27 @@ from pydantic_core import ErrorDetails
 from pipeline.errors import UsageRefused
 from pipeline.names import ARK_CHARACTERS, ARK_PATTERN, quote_name
 from pipeline.profiles import merritt_text as profile_text
-from pipeline.profiles.limits import ProfileLimits
 from pipeline.profiles.sources import Sources, SourceText
 from pipeline.records import Priority, ResponseType
+from pipeline.settings import Settings
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class ProfileLimits(BaseModel):
+    """The limits of a collection; the limits of the settings apply as well."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    object_bytes: Count | None = Field(None, description="a number: maximum bytes of one object")
+    object_files: Count | None = Field(None, description="a number: maximum files of one object")
+    batch_jobs: Count | None = Field(None, description="a number: maximum objects of one batch")
+    live_jobs: Count | None = Field(None, description="a number: maximum jobs that have not ended")
+    recipients: Count | None = Field(None, description="a number: maximum mail addresses of a report")
+    jobs_at_work: Count | None = Field(None, description="a number: maximum jobs that are active at a time")
+    host_connections: Count | None = Field(
+        None, description="a number: maximum connections to one host; replaces the setting"
+    )
+
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$"
 _SUFFIXES = (".yaml", ".txt")
@@ -298,3 +319,29 @@ def _fault(error: ErrorDetails) -> str:
         return f"{field} is missing; expected {expected}"
     value = "the value" if where[0] == "callback_url" else f"{error['input']!r:.60}"
     return f"{value} is not valid for {field}; expected {expected}"
+
+
+_OF_SITE = ("object_bytes", "batch_jobs", "live_jobs", "recipients")
+"""Limits that are never without a value; an operator raises one for a collection in its profile."""
+
+
+def with_site_limits(profile: Profile, settings: Settings) -> Profile:
+    missing = {name: getattr(settings, name) for name in _OF_SITE if getattr(profile.limits, name) is None}
+    return profile.model_copy(update={"limits": profile.limits.model_copy(update=missing)})
+
+
+CACHE_SECONDS = 5
+"""Seconds for which a quota is cached: it is needed whenever a job ends."""
+
+
+def quota_in(folder: Path) -> Callable[[str], int | None]:
+    """The function from a collection's name to its quota, by the profiles in `folder`; None is no limit."""
+    return lambda name: _limits(folder, name, int(time.monotonic() // CACHE_SECONDS)).jobs_at_work
+
+
+@lru_cache(maxsize=512)
+def _limits(folder: Path, name: str, _moment: int) -> ProfileLimits:
+    try:
+        return Profiles(folder).get(name).limits
+    except ProfileError:
+        return ProfileLimits()  # the job will meet the same fault and report it

@@ -8,8 +8,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
-from pipeline.profiles.limits import ProfileLimits
-from pipeline.profiles.profile import Profile
+from pipeline.profiles.profile import Profile, ProfileLimits
 
 WIDTH = 100
 

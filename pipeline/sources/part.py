@@ -9,11 +9,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from pipeline.attempt import Attempt
-from pipeline.durable import start_writing, write_all, write_file
 from pipeline.errors import ArklineError
-from pipeline.file_faults import is_full
+from pipeline.file_system import is_full, make_below, start_writing, write_all, write_file
 from pipeline.fixity import READ_CHUNK, Digest
-from pipeline.folders import make_below
 from pipeline.http.response import Response
 from pipeline.http.retry import http_date
 from pipeline.sources.hashing import StreamDigester

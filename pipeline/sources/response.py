@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import urllib3.exceptions as faults
 from urllib3 import Timeout
 
-from pipeline.file_faults import lack_of_host
+from pipeline.file_system import lack_of_host
 from pipeline.http.address import ContentSession
 from pipeline.http.response import IS_TLS, LARGEST_BODY, NotUnderstood, Response
 from pipeline.http.retry import is_transient, retry_after

@@ -4,13 +4,13 @@ from functools import partial
 
 from pipeline.decoding.decoder import Decoder
 from pipeline.deployment import Expected, ExpectedOf
-from pipeline.identifiers.minter_router import MinterRouter
+from pipeline.identifiers.ezid import MinterRouter
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.merritt_inventory import MerrittInventory
 from pipeline.notify.callback import HttpCallback
 from pipeline.notify.mail import open_mailer
+from pipeline.outcome import Service
 from pipeline.profiles.profile import Profiles
-from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.steps.context import Clients

@@ -25,9 +25,8 @@ from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.probe import ProbeResult, Sample, probe, sample
 from pipeline.sources.transfer import DocumentTooLarge
 from pipeline.states import FailureKind
-from pipeline.steps.collection_limits import check_bytes, check_files
 from pipeline.steps.estimate import CONTAINER_FACTOR
-from pipeline.steps.expected_files import FileSpec, payload_file, read_manifest
+from pipeline.steps.expected_files import FileSpec, check_bytes, check_files, payload_file, read_manifest
 from pipeline.upload_url import SCHEME, is_upload
 from pipeline.working_storage.capacity import in_units
 

@@ -1,22 +1,43 @@
-"""The files that a job fetches: its payload, or the files that its object manifest lists."""
+"""The files that a job fetches, its payload or those that its object manifest lists, and their limits."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.decoding.calls import manifest_parser
-from pipeline.file_faults import is_fault_of
+from pipeline.file_system import is_fault_of
 from pipeline.fixity import Digest, Digester, DigestMismatch
 from pipeline.http.urls import redact_url
 from pipeline.manifests.checkm import ManifestProfile, ParseRows, parse_rows
 from pipeline.names import PRODUCER, UnsafeName, name_in, safe_name
 from pipeline.outcome import StepFailed, content, system
+from pipeline.profiles.profile import Profile
 from pipeline.records import Job, JobConfiguration, PayloadType
 from pipeline.states import FailureKind
 from pipeline.steps.context import StepContext
 from pipeline.upload_url import foreign_upload, is_upload
 from pipeline.uploads.reading import locate
-from pipeline.working_storage.capacity import full_waits
+from pipeline.working_storage.capacity import full_waits, in_units
 from pipeline.working_storage.workspace import Workspace
+
+
+def check_files(profile: Profile, count: int) -> None:
+    """A content failure if the collection accepts fewer files."""
+    limit = profile.limits.object_files
+    if limit is not None and count > limit:
+        raise content(
+            f"the object has {count:,} files, but collection {profile.name} accepts at most {limit:,}: "
+            "divide it, or ask the collection's owner"
+        )
+
+
+def check_bytes(profile: Profile, count: int) -> None:
+    """A content failure if the collection accepts fewer bytes."""
+    limit = profile.limits.object_bytes
+    if limit is not None and count > limit:
+        raise content(
+            f"the object has more than the {in_units(limit)} that collection {profile.name} accepts: "
+            "divide it, or ask the collection's owner to raise limits.object_bytes"
+        )
 
 
 class ManifestLost(StepFailed):

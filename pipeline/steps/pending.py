@@ -9,9 +9,8 @@ from pipeline.outcome import Done, StepFailed, Wait
 from pipeline.records import Job, PayloadType
 from pipeline.states import Event
 from pipeline.steps import earlier_version
-from pipeline.steps.collection_limits import check_files
 from pipeline.steps.context import StepContext
-from pipeline.steps.expected_files import payload_file, read_manifest, save_manifest
+from pipeline.steps.expected_files import check_files, payload_file, read_manifest, save_manifest
 from pipeline.working_storage import mount
 from pipeline.working_storage.workspace import Workspace
 

@@ -5,14 +5,13 @@ from datetime import datetime
 from hashlib import sha512
 
 from pipeline.description import anvl
-from pipeline.description.final import as_stored
+from pipeline.description.metadata import as_stored
 from pipeline.description.storage_manifest import mime_type
 from pipeline.files import StoredVersion
 from pipeline.http.urls import redact_url
 from pipeline.inventory.base import Provenance, Recording
 from pipeline.names import PRODUCER
-from pipeline.object_description import Deposited
-from pipeline.outcome import Done, system
+from pipeline.outcome import Deposited, Done, system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, SubmissionMode, now
 from pipeline.states import Event, JobState

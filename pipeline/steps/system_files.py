@@ -15,8 +15,8 @@ from pipeline.description import metadata, storage_manifest
 from pipeline.files import ContentFile
 from pipeline.fixity import READ_CHUNK
 from pipeline.manifests import deletion_list
+from pipeline.names import hide_secrets
 from pipeline.records import Job, SubmissionMode
-from pipeline.url_secrets import hide_secrets
 from pipeline.working_storage.workspace import Draft, Workspace
 
 SUBMITTED_MANIFEST = "mrt-submission-manifest.txt"

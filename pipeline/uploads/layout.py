@@ -14,9 +14,8 @@ from pydantic import Field
 
 from pipeline.errors import ArklineError, ErrorKind, UsageRefused
 from pipeline.fixity import Digest
-from pipeline.outcome import ServiceDown
+from pipeline.outcome import Service, ServiceDown
 from pipeline.records import Record, now
-from pipeline.services import Service
 from pipeline.upload_url import is_upload_id
 
 MARK = ".arkline-uploads"

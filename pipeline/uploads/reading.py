@@ -7,11 +7,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline.file_faults import mount_faults
+from pipeline.file_system import mount_faults
 from pipeline.names import quote_name
-from pipeline.outcome import content
+from pipeline.outcome import Service, content
 from pipeline.records import Record
-from pipeline.services import Service
 from pipeline.upload_url import parse_upload_url
 from pipeline.uploads import layout
 from pipeline.uploads.layout import Declared, Upload, UploadedFile

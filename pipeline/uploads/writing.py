@@ -16,10 +16,10 @@ from pathlib import Path
 from threading import Lock
 from typing import BinaryIO
 
-from pipeline.file_faults import is_full, mount_faults
+from pipeline.file_system import is_full, mount_faults
 from pipeline.fixity import OF_RECORD, READ_CHUNK, Digester, DigestMismatch
 from pipeline.names import quote_name, safe_name
-from pipeline.services import Service
+from pipeline.outcome import Service
 from pipeline.uploads import layout
 from pipeline.uploads.layout import (
     Declared,

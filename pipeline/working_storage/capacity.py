@@ -16,11 +16,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipeline.file_faults import is_full, mount_faults
-from pipeline.outcome import Later
-from pipeline.services import Service
+from pipeline.file_system import is_full, mount_faults
+from pipeline.outcome import Later, Service, WaitKind
 from pipeline.settings import Settings
-from pipeline.waits import WaitKind
 
 MEASURED_FOR = 5
 """Seconds that one measurement of the disk is reused: all waiting jobs are checked in a row."""

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.attempt import WorkingStorageRecord
-from pipeline.folders import make_below
-from pipeline.outcome import ServiceDown, transient
-from pipeline.services import Service
+from pipeline.file_system import make_below
+from pipeline.outcome import Service, ServiceDown, transient
 from pipeline.settings import Settings
 
 MARK = ".arkline-working-storage"

@@ -7,7 +7,7 @@ its ERC. What has NAME.TOKEN.draft as its name was never completed.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha512
@@ -17,11 +17,10 @@ from typing import BinaryIO
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from pipeline.durable import read_all, write_file
 from pipeline.errors import ArklineError
+from pipeline.file_system import make_below, read_all, write_file
 from pipeline.files import StoredVersion
 from pipeline.fixity import Digest
-from pipeline.folders import make_below
 from pipeline.records import Job, Record
 from pipeline.working_storage import mount
 
@@ -223,3 +222,35 @@ def read_stored_and_erc(workspace: Workspace) -> tuple[StoredVersion | None, byt
         return version, _StoredErc.model_validate_json(data).erc.encode()
     except ValueError:
         return version, b""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A failed job: the bytes that are outstanding of its reservation, and those that its content takes."""
+
+    jid: str
+    outstanding: int
+    content: int
+
+
+@dataclass(frozen=True)
+class Reclaim:
+    """The jobs that give up their reservations, and those whose content is removed as well."""
+
+    reservations: tuple[str, ...] = ()
+    contents: tuple[str, ...] = ()
+
+
+def plan(short: int, holders: Sequence[Holder]) -> Reclaim | None:
+    """What frees `short` bytes; None if the failed jobs hold less. `holders`: the oldest failure first."""
+    reservations: list[str] = []
+    contents: list[str] = []
+    for holder in holders:
+        if short > 0 and holder.outstanding:
+            reservations.append(holder.jid)
+            short -= holder.outstanding
+    for holder in holders:
+        if short > 0 and holder.content:
+            contents.append(holder.jid)
+            short -= holder.content
+    return None if short > 0 else Reclaim(tuple(reservations), tuple(contents))

@@ -17,7 +17,7 @@ import pytest
 
 from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt
 from pipeline.containers.unpack import Limits
-from pipeline.decoding import call_filter, calls, limits, write_filter
+from pipeline.decoding import calls, limits
 from pipeline.decoding import decoder as decoder_module
 from pipeline.decoding.decoder import Decoder, Request
 from pipeline.decoding.messages import DecoderBroken
@@ -405,7 +405,7 @@ def test_a_decoder_has_no_environment_no_network_and_no_file_of_the_worker(
     assert given["environment"].keys().isdisjoint({"ARKLINE_ZK_PASSWORD", "PATH", "HOME"})
     assert given["core"] == 0
     assert given["files"] <= 6  # input, output, errors, the pipe that says that it lives, this folder
-    if call_filter.is_available():
+    if limits.restricts_calls():
         assert given["network"] == "Operation not permitted"
     elif may_leave_network():
         assert given["network"] == "Network is unreachable"
@@ -413,7 +413,7 @@ def test_a_decoder_has_no_environment_no_network_and_no_file_of_the_worker(
 
 @LINUX
 def test_a_decoder_writes_only_where_the_container_is_unpacked(tmp_path: Path) -> None:
-    if not write_filter.is_available():
+    if not limits.restricts_files():
         pytest.skip("this kernel has no Landlock")
     asked = probing()
     (tmp_path / "job" / "folder").mkdir(parents=True)
@@ -437,7 +437,7 @@ def test_a_decoder_writes_only_where_the_container_is_unpacked(tmp_path: Path) -
 
 @LINUX
 def test_a_decoder_reads_its_container_and_no_secret_of_the_worker(tmp_path: Path) -> None:
-    if not write_filter.is_available():
+    if not limits.restricts_files():
         pytest.skip("this kernel has no Landlock")
     asked = probing()
     (tmp_path / "job").mkdir()
@@ -457,7 +457,7 @@ def test_a_decoder_reads_its_container_and_no_secret_of_the_worker(tmp_path: Pat
 def test_a_decoder_makes_no_call_that_changes_attributes_signals_connects_or_starts_a_process(
     tmp_path: Path,
 ) -> None:
-    if not call_filter.is_available():
+    if not limits.restricts_calls():
         pytest.skip("this kernel has no seccomp, or this machine no table of its calls")
     asked = probing()
     file = tmp_path / "file"

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from pipeline.attempt import CheckedAttempt
-from pipeline.outcome import AttemptOver, Later, StepFailed
+from pipeline.outcome import AttemptOver, Later, StepFailed, WaitKind
 from pipeline.settings import Settings
 from pipeline.sources.part import origin_path, saved_origin
-from pipeline.waits import WaitKind
 from pipeline.working_storage.workspace import Workspace
 from tests.servers.http_source import HttpSource
 from tests.support.downloading import (

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.attempt import Progress
 from pipeline.settings import Settings
-from pipeline.steps import download_progress
+from pipeline.steps import download_space
 from tests.servers.http_source import HttpSource
 from tests.support.downloading import downloaded, job_of, rows
 from tests.support.step_context import marked_settings
@@ -49,7 +49,7 @@ class Recorder:
 def test_progress_adds_up_the_files_of_a_job(
     settings: Settings, source: HttpSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download_progress, "REPORT_INTERVAL", 0.0)
+    monkeypatch.setattr(download_space, "REPORT_INTERVAL", 0.0)
     attempt = Recorder()
     in_order = settings.model_copy(update={"download_threads": 1})
     job = job_of(in_order, rows(source, {"a": LARGE, "b": LARGE}))

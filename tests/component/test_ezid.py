@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.identifiers.ezid import MARK, EzidMinter
-from pipeline.identifiers.minter_router import MinterRouter
+from pipeline.identifiers.ezid import MARK, EzidMinter, MinterRouter
 from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.profiles.profile import MinterName, Profile
 from pipeline.records import Job

@@ -9,10 +9,9 @@ from pipeline.files import ReadBackFile
 from pipeline.inventory import fixity
 from pipeline.inventory.base import FixityProof
 from pipeline.inventory.fixity import FixityCheck
-from pipeline.notify.notice import fixity_notice
+from pipeline.notify.mail import fixity_notice
 from pipeline.preservation import fixity as checking
-from pipeline.preservation.pace import Pace
-from pipeline.preservation.schedule import Unreadable
+from pipeline.preservation.fixity import Pace, Unreadable
 from pipeline.records import SubmissionMode
 from tests.servers.s3 import S3Fixture, Server
 from tests.support.repository import Repository

@@ -8,8 +8,7 @@ from sqlalchemy import Connection, text
 
 from pipeline.inventory.database import Database
 from pipeline.inventory.sql import SqlInventory, open_inventory
-from pipeline.outcome import ServiceDown
-from pipeline.services import Service
+from pipeline.outcome import Service, ServiceDown
 from tests.servers import postgresql
 from tests.support.recordings import ARK, recording
 

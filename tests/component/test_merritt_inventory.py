@@ -7,9 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline.merritt_inventory import MerrittInventory
-from pipeline.outcome import ServiceDown, StepFailed
+from pipeline.outcome import Service, ServiceDown, StepFailed
 from pipeline.records import Job, SubmissionMode
-from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from pipeline.steps import process, record

@@ -14,7 +14,7 @@ from entrypoints.cli import exit_codes
 from entrypoints.cli.main import app
 from pipeline.inventory import events
 from pipeline.inventory.base import PreservationEvent
-from pipeline.preservation.pace import Pace
+from pipeline.preservation.fixity import Pace
 from pipeline.records import SubmissionMode, now
 from tests.support.fleet import environment
 from tests.support.repository import Repository

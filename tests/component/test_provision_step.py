@@ -3,9 +3,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.outcome import Done, Promised, Reservation, ServiceDown, StepFailed, Wait
+from pipeline.outcome import Done, Promised, Reservation, Service, ServiceDown, StepFailed, Wait
 from pipeline.records import Job, PayloadType
-from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import FailureKind, JobState
 from pipeline.steps import provision

@@ -13,8 +13,7 @@ from pipeline.description import anvl
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.notify.callback import HttpCallback
-from pipeline.object_description import Deposited, ObjectDescription
-from pipeline.outcome import AttemptOver, StepFailed
+from pipeline.outcome import AttemptOver, Deposited, ObjectDescription, StepFailed
 from pipeline.records import Job, PayloadType, SubmissionMode
 from pipeline.states import FailureKind, JobState
 from pipeline.steps import notify, record

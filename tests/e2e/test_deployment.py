@@ -12,7 +12,7 @@ from entrypoints.cli.render.remedies import command
 from operations.facts import Reason
 from operations.why import why
 from pipeline.inventory.sql import open_inventory
-from pipeline.services import Service
+from pipeline.outcome import Service
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
 from tasks.broker_claim import claim

@@ -11,11 +11,10 @@ from operations.facts import Reason
 from operations.health import HealthProblem
 from operations.overview import overview
 from operations.why import why
+from pipeline.outcome import Service, WaitKind
 from pipeline.records import SubmissionType
-from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import BatchState, FailureKind
-from pipeline.waits import WaitKind
 from tests.e2e.collection import submit
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended, wait_for

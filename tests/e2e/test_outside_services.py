@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from pipeline.inventory.sql import open_inventory
-from pipeline.notify.signature import DELIVERY_ID
-from pipeline.services import Service
+from pipeline.notify.callback import DELIVERY_ID
+from pipeline.outcome import Service
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
 from tests.e2e.collection import File, body_of, put_batch, put_object, submit

@@ -19,7 +19,7 @@ from pipeline.identifiers.minter import Assignment
 from pipeline.merritt_inventory import MerrittInventory
 from pipeline.names import safe_name
 from pipeline.notify.callback import HttpCallback
-from pipeline.outcome import StepFailed
+from pipeline.outcome import LONGEST_RETRY_AFTER, StepFailed
 from pipeline.profiles.profile import Profile
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
@@ -27,7 +27,6 @@ from pipeline.sources.part import VALIDATOR_LENGTH, saved_origin
 from pipeline.sources.transfer import Download, Downloaded
 from pipeline.storage.merritt.http import MerrittHttp
 from pipeline.storage.merritt.storage import MerrittStorage
-from pipeline.waits import LONGEST_RETRY_AFTER
 from tests.servers.raw_answer import RawAnswer
 from tests.support.fuzzing import BYTES, NUMBERS, WORDS, result_or_refusal
 from tests.support.records import a_job

@@ -9,7 +9,7 @@ from entrypoints.cli.render import remedies, why
 from operations.facts import Explanation, Obstacle, Reason
 from pipeline.errors import Action, Remedy
 from pipeline.inventory.base import DamagedFile, PreservationEvent
-from pipeline.notify import notice
+from pipeline.notify import mail
 from pipeline.notify.report.compose import compose_report, compose_update, status_report_of
 from pipeline.notify.report.mails import confirmation_mail, report_mail
 from pipeline.profiles.profile import Profile
@@ -106,11 +106,11 @@ def _mails() -> Iterator[EmailMessage]:
         yield report_mail(report, PROFILE, batch.submission, SENDER)
     settings = Settings(_env_file=None, operator_mail="ops@example.org", mail_from=SENDER)
     for over in (None, AT):
-        yield notice.outage_notice(
+        yield mail.outage_notice(
             settings, "storage", since=AT, message="No space left", hosts=("a", "b"), ended=over
         )
     for outcome in ("fail", "pass"):
-        yield notice.fixity_notice(_check(outcome), settings)
+        yield mail.fixity_notice(_check(outcome), settings)
 
 
 def _check(outcome: str) -> PreservationEvent:

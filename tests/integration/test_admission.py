@@ -13,14 +13,11 @@ from operations.submission import RecordFull, submit
 from operations.why import why
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import Action, ErrorKind, Remedy, UsageRefused
-from pipeline.outcome import StepFailed
-from pipeline.profiles.effective import with_site_limits
-from pipeline.profiles.limits import ProfileLimits
-from pipeline.profiles.profile import Profiles
+from pipeline.outcome import StepFailed, WaitKind
+from pipeline.profiles.profile import ProfileLimits, Profiles, with_site_limits
 from pipeline.records import BatchStatus, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind
-from pipeline.waits import WaitKind
 from tasks import batch as batch_work
 from tasks.admission import check_room
 from tasks.app import make_context

@@ -19,9 +19,8 @@ from pipeline.deployment import OutdatedStore
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.inventory.copy import restore_inventory_copy
 from pipeline.inventory.sql import open_inventory
-from pipeline.outcome import ServiceDown
+from pipeline.outcome import Service, ServiceDown
 from pipeline.records import HistoryEntry, JobStatus
-from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from tasks.stores import ConfirmedStores, count_up

@@ -6,12 +6,11 @@ from functools import partial
 import pytest
 
 from pipeline.attempt import UNATTENDED
-from pipeline.outcome import Done, Wait
+from pipeline.outcome import Done, Wait, WaitKind
 from pipeline.records import Batch, Job, StatusReport
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
 from pipeline.steps.context import StepContext
-from pipeline.waits import WaitKind
 from tasks import batch as batch_work
 from tasks import beat
 from tasks import job as job_work

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from celeryconfig import QUEUES
-from pipeline.outcome import Done, ServiceDown
+from pipeline.outcome import Done, Service, ServiceDown
 from pipeline.records import Job, Ticket
-from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, JobState, Queue
 from pipeline.steps.context import StepContext

@@ -16,9 +16,8 @@ from operations.measures import measure
 from operations.overview import overview
 from operations.why import why
 from operations.working_storage import space_view
-from pipeline.outcome import ServiceDown
+from pipeline.outcome import Service, ServiceDown
 from pipeline.records import Job
-from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import JobState
 from tasks.app import make_context

@@ -14,9 +14,9 @@ from operations.working_storage import space_view
 from pipeline.deployment import Deployment
 from pipeline.errors import Action, Remedy
 from pipeline.machine import Queue
+from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
-from pipeline.waits import WaitKind, WaitsFor
 from tasks.beat_leader import OnceLogged
 from tasks.broker_claim import claim_key, note_ours
 from tasks.publisher import configured

@@ -5,8 +5,7 @@ import pytest
 from operations.deployment import initialize
 from pipeline.deployment import OutdatedStore
 from pipeline.inventory.sql import open_inventory
-from pipeline.outcome import ServiceDown
-from pipeline.services import Service
+from pipeline.outcome import Service, ServiceDown
 from pipeline.settings import Settings
 from tasks.stores import ConfirmedStores, count_up, level_marks
 from tests.support import cli

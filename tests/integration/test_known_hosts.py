@@ -2,9 +2,9 @@ import threading
 from datetime import UTC, datetime
 
 from operations.hosts import known_hosts
+from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.settings import Settings
 from pipeline.states import JobState
-from pipeline.waits import WaitKind, WaitsFor
 from tests.support import cli as arkline
 from tests.support import planting
 from zkstate import host_back_off, host_connections, record

@@ -17,11 +17,10 @@ from entrypoints.web.metrics import ArklineCollector, collector, exposition
 from entrypoints.web.request_metrics import RequestMetrics
 from operations.board.board import Board
 from operations.board.values import EVERYTHING, BatchSearch
-from pipeline.object_description import Deposited
+from pipeline.outcome import Deposited, WaitKind, WaitsFor
 from pipeline.records import Batch, StatusReport, now
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
-from pipeline.waits import WaitKind, WaitsFor
 from tests.support import cli, planting
 from tests.support.boards import until
 from zkstate import audit_mark, batches, fixity, holds, jobs, record

@@ -5,8 +5,7 @@ import pytest
 from operations.job_view import job_view
 from pipeline.attempt import UNATTENDED
 from pipeline.manifests.planned_jobs import Plan
-from pipeline.object_description import ObjectDescription
-from pipeline.outcome import AttemptOver, Done, Promised, Reservation
+from pipeline.outcome import AttemptOver, Done, ObjectDescription, Promised, Reservation
 from pipeline.records import Job, Ticket
 from pipeline.states import (
     BATCH,

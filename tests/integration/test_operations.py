@@ -14,10 +14,9 @@ from operations.why import why
 from pipeline.deployment import outdated
 from pipeline.inventory.archive import archive_batch
 from pipeline.inventory.sql import SqlInventory, open_inventory
-from pipeline.outcome import ServiceDown
+from pipeline.outcome import Service, ServiceDown
 from pipeline.principal import Forbidden, Interface, Principal, Role
 from pipeline.profiles.profile import Profiles, UnknownProfile
-from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
 from tasks.broker import live_tickets

@@ -9,12 +9,10 @@ from operations.facts import Reason
 from operations.health import HealthProblem
 from operations.overview import overview
 from operations.why import why
-from pipeline.outcome import ServiceDown, content
+from pipeline.outcome import Service, ServiceDown, WaitKind, content
 from pipeline.records import Job, Ticket
-from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, JobState
-from pipeline.waits import WaitKind
 from tasks.app import make_context
 from tasks.outages import this_host
 from tasks.run import Locked, StateWork, run

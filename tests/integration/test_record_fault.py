@@ -16,8 +16,7 @@ from operations.reconcile_numbers import MARGIN
 from operations.why import why
 from pipeline.deployment import OutdatedStore, outdated
 from pipeline.inventory.sql import SqlInventory, open_inventory
-from pipeline.outcome import ServiceDown
-from pipeline.services import Service
+from pipeline.outcome import Service, ServiceDown
 from pipeline.settings import Settings
 from tasks.stores import ConfirmedStores, count_up
 from tests.support import cli, planting

@@ -5,23 +5,22 @@ from collections.abc import Iterator
 import pytest
 from structlog.typing import EventDict
 
-from pipeline.job_identity import trace_id
 from pipeline.outcome import (
     OBJECT_WAIT,
     AttemptOver,
     RateLimited,
+    Service,
     ServiceDown,
     StepFailed,
     Stopping,
+    WaitKind,
     content,
     of_object,
     transient,
 )
-from pipeline.records import Batch, Job, Ticket
-from pipeline.services import Service
+from pipeline.records import Batch, Job, Ticket, trace_id
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind
-from pipeline.waits import WaitKind
 from pipeline.working_storage.capacity import SPACE_WAIT, no_room
 from tasks.app import make_context
 from tasks.logs import log

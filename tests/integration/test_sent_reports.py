@@ -14,7 +14,7 @@ from operations.reports import report, sent_texts
 from operations.verbs import act, stop_batch
 from operations.why import why
 from pipeline.errors import Action
-from pipeline.inventory.sent_reports import sent_reports
+from pipeline.inventory.archive import sent_reports
 from pipeline.notify.mail import Mailer
 from pipeline.notify.report.mails import report_text
 from pipeline.outcome import system

@@ -11,11 +11,10 @@ from operations import otlp
 from operations.board.board import Board
 from operations.trace_export import TraceExport
 from operations.traces import spans_of
-from pipeline.job_identity import trace_id
-from pipeline.records import Job
+from pipeline.outcome import WaitKind, WaitsFor
+from pipeline.records import Job, trace_id
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
-from pipeline.waits import WaitKind, WaitsFor
 from tests.servers.otlp import Collector, ReceivedSpan, collecting
 from tests.support import cli, planting
 from zkstate import jobs, record

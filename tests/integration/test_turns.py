@@ -8,12 +8,11 @@ from entrypoints.cli.render.why import text
 from operations.facts import Reason
 from operations.why import why
 from pipeline.attempt import UNATTENDED
-from pipeline.outcome import RateLimited
+from pipeline.outcome import RateLimited, WaitKind
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import BatchState, JobState
-from pipeline.waits import WaitKind
 from tasks.app import make_context
 from tasks.worker_context import WorkerContext
 from tests.servers.http_source import HttpSource

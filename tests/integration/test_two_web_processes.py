@@ -14,7 +14,7 @@ from operations.custody_proof import CustodyProof, ProofState
 from operations.custody_proofs import CustodyProofs
 from operations.shared_proofs import SharedProofs
 from operations.tokens import hash_of
-from pipeline.inventory.logins import LOGINS_OF_ONE, LoginEntry, insert_login, login_with_hash
+from pipeline.inventory.tokens import LOGINS_OF_ONE, LoginEntry, insert_login, login_with_hash
 from pipeline.principal import Role
 from pipeline.records import now
 from pipeline.settings import Settings

@@ -8,12 +8,10 @@ from html import unescape
 import pytest
 
 from pipeline.deployment import Deployment
-from pipeline.outcome import ServiceDown
+from pipeline.outcome import Service, ServiceDown, WaitKind, WaitsFor
 from pipeline.principal import Role
-from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
-from pipeline.waits import WaitKind, WaitsFor
 from tasks.broker_claim import claim_key
 from tasks.redis_client import client
 from tests.servers.proxy import Proxy

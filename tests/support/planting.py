@@ -8,8 +8,7 @@ from typing import Any
 
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.manifests.planned_jobs import Plan, PlannedJob
-from pipeline.object_description import Deposited
-from pipeline.outcome import Done
+from pipeline.outcome import Deposited, Done
 from pipeline.records import Batch, Job, PayloadType, StatusReport, Submission, SubmissionType, Ticket
 from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, FailureKind, JobState, Raiser, Transition
 from zkstate import batches, creation, deletion, jobs, record

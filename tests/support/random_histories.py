@@ -12,10 +12,9 @@ from operations.verbs import act
 from pipeline.attempt import UNATTENDED
 from pipeline.machine import IllegalTransition
 from pipeline.notify.callback import HttpCallback
-from pipeline.outcome import Done, ServiceDown
+from pipeline.outcome import Done, Service, ServiceDown
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Job, SubmissionType, now
-from pipeline.services import Service
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, Event, FailureKind, JobState
 from tasks.batch import REPORT, SPLIT

@@ -6,8 +6,8 @@ from operations.facts import Reason
 from operations.holds import release_collection
 from operations.overview import overview
 from pipeline.errors import Action
+from pipeline.outcome import Service
 from pipeline.records import SubmissionType
-from pipeline.services import Service
 from pipeline.states import BatchState
 from tasks.broker import waiting_messages
 from tasks.broker_claim import claim_key

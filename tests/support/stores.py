@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from operations.deployment import initialize
-from pipeline.preservation.schedule import Schedule
+from pipeline.preservation.fixity import Schedule
 from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
 from tests.servers.s3 import S3Fixture

@@ -1,6 +1,6 @@
 """What records that were handed back wait for."""
 
-from pipeline.waits import WaitKind, WaitsFor
+from pipeline.outcome import WaitKind, WaitsFor
 
 RETRY = WaitsFor(kind=WaitKind.RETRY)
 HOST = WaitsFor(kind=WaitKind.HOST)

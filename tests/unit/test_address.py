@@ -11,11 +11,10 @@ from pipeline.http.networks import permitted
 from pipeline.http.refusals import AddressRefused
 from pipeline.http.urls import check_url, redact_url, url_problem
 from pipeline.manifests import checkm_row
-from pipeline.names import quote_name
+from pipeline.names import hide_secrets, quote_name
 from pipeline.outcome import StepFailed
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
-from pipeline.url_secrets import hide_secrets
 from tests.servers.http_source import HttpSource
 from tests.servers.raw_answer import RawAnswer
 

@@ -6,15 +6,17 @@ import pytest
 from sqlalchemy import Engine, event
 
 from pipeline.inventory.archive import (
+    SentReport,
     archive_batch,
     archive_jobs,
     find_batch,
     find_job,
     find_report,
     jobs_of,
+    keep_report,
+    kept_report,
     tombstone,
 )
-from pipeline.inventory.sent_reports import SentReport, keep_report, kept_report
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.states import BatchState, FailureKind, JobState
 from tests.support.records import AT, BID, a_batch, a_job, a_submission, jid

@@ -8,10 +8,8 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from pipeline.notify.callback import HttpCallback
-from pipeline.notify.callback_payload import NAMESPACE, callback_facts
-from pipeline.object_description import ObjectDescription
-from pipeline.outcome import AttemptOver, ServiceDown, StepFailed
+from pipeline.notify.callback import NAMESPACE, HttpCallback, callback_facts
+from pipeline.outcome import AttemptOver, ObjectDescription, ServiceDown, StepFailed
 from pipeline.profiles.profile import Profile
 from pipeline.records import HistoryEntry, ResponseType
 from pipeline.settings import Settings

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.outcome import Later
+from pipeline.outcome import Later, WaitKind
 from pipeline.settings import Settings
-from pipeline.waits import WaitKind
 from pipeline.working_storage.capacity import (
     Occupancy,
     Usage,

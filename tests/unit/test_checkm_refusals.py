@@ -2,8 +2,14 @@ import tracemalloc
 
 import pytest
 
-from pipeline.manifests.checkm import PROBLEM_LIMIT, ManifestError, ManifestProfile, parse
-from pipeline.manifests.checkm_lines import HEADER_LIMIT, LINE_LIMIT
+from pipeline.manifests.checkm import (
+    HEADER_LIMIT,
+    LINE_LIMIT,
+    PROBLEM_LIMIT,
+    ManifestError,
+    ManifestProfile,
+    parse,
+)
 from tests.support.manifests import BATCH, CONTAINERS, FILES, MD5, OBJECT, URL, manifest, problems
 
 REFUSED_ROWS = {

@@ -11,8 +11,7 @@ import yaml
 from entrypoints import programs
 from entrypoints.generate_secrets import RIGHTS, VOLUMES, generate
 from entrypoints.stack.services import StackConfig, reserved_workers
-from pipeline.server_settings import SECRETS
-from pipeline.settings import Settings
+from pipeline.settings import SECRETS, Settings
 from tests.support.images import WITHOUT_DIGEST
 
 PROJECT = Path(__file__).parents[2]

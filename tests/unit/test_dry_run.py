@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from pipeline.fixity import Digest
-from pipeline.profiles.limits import ProfileLimits
-from pipeline.profiles.profile import Profile
+from pipeline.profiles.profile import Profile, ProfileLimits
 from pipeline.records import PayloadType
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher

@@ -9,14 +9,12 @@ from email.utils import format_datetime
 import pytest
 
 from pipeline.attempt import UNATTENDED
-from pipeline.file_faults import host_lacks
+from pipeline.file_system import host_lacks
 from pipeline.http.address import REDIRECTS
 from pipeline.http.retry import retry_after
-from pipeline.outcome import Later, ServiceDown, StepFailed
-from pipeline.services import Service
+from pipeline.outcome import Later, Service, ServiceDown, StepFailed, WaitKind
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import FailureKind
-from pipeline.waits import WaitKind
 from tests.servers.http_source import HttpSource
 from tests.servers.raw_answer import RawAnswer
 from tests.support.fetching import BODY, DownloadFactory, assert_downloaded, impatient, sha256

@@ -19,12 +19,10 @@ from sqlalchemy import text
 from pipeline.errors import UsageRefused
 from pipeline.files import StoredFile
 from pipeline.inventory.base import Provenance
-from pipeline.inventory.database import Database
-from pipeline.inventory.schema import HEAD, revision
+from pipeline.inventory.database import HEAD, Database, revision
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.inventory.tables import files, ingests, metadata, objects
-from pipeline.outcome import ServiceDown, StepFailed
-from pipeline.services import Service
+from pipeline.outcome import Service, ServiceDown, StepFailed
 from pipeline.states import FailureKind
 from tests.support.recordings import ARK, FIRST_DAY, OTHER_OWNER, OWNER, of_job, recording, stored_file
 

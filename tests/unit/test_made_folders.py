@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.folders import make_below, remove_tree
-from pipeline.outcome import ServiceDown
-from pipeline.services import Service
+from pipeline.file_system import make_below, remove_tree
+from pipeline.outcome import Service, ServiceDown
 from pipeline.working_storage.mount import mark
 from pipeline.working_storage.workspace import Workspace
 

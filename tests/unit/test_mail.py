@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.notify.mail import OutboxMailer, SmtpMailer, open_mailer
-from pipeline.outcome import ServiceDown
-from pipeline.services import Service
+from pipeline.outcome import Service, ServiceDown
 from pipeline.settings import Settings
 
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.outcome import ServiceDown, StepFailed
-from pipeline.services import Service
+from pipeline.outcome import Service, ServiceDown, StepFailed
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from pipeline.working_storage import mount

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.durable import sync_tree
+from pipeline.file_system import sync_tree
 from pipeline.fixity import ignore
 from pipeline.storage.ocfl import copies
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.outcome import AttemptOver, Later, StepFailed
+from pipeline.outcome import AttemptOver, Later, StepFailed, WaitKind
 from pipeline.records import SubmissionMode
 from pipeline.storage.ocfl import copies
-from pipeline.waits import WaitKind
 from tests.support.ocfl_fixture import OcflFixture, assert_valid, fork, memory
 
 EFFECTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "fcntl.flock"}

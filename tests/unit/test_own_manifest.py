@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.containers.own_manifest import NAME, check_manifest
+from pipeline.containers.declared import NAME, check_manifest
 from pipeline.fixity import Digest
 from pipeline.manifests.checkm import ManifestProfile, Row, write
 from tests.support.unpacked import refusal, unpacked_container

@@ -11,12 +11,11 @@ from pipeline.attempt import UNATTENDED
 from pipeline.http.response import LARGEST_BODY, Headers, Response
 from pipeline.http.retry import http_date, retry_after
 from pipeline.http.urls import url_problem
-from pipeline.outcome import StepFailed
+from pipeline.outcome import LONGEST_RETRY_AFTER, StepFailed
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.part import VALIDATOR_LENGTH, origin_of
 from pipeline.sources.response import content_length
 from pipeline.states import FailureKind
-from pipeline.waits import LONGEST_RETRY_AFTER
 from tests.servers.http_source import HttpSource
 from tests.support.fetching import BODY, DownloadFactory
 

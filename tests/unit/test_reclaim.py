@@ -1,4 +1,4 @@
-from pipeline.working_storage.reclaim import Holder, Reclaim, plan
+from pipeline.working_storage.workspace import Holder, Reclaim, plan
 
 OLDEST, NEXT, LATEST = Holder("jid1", 10, 30), Holder("jid2", 20, 0), Holder("jid3", 5, 50)
 FAILED = (OLDEST, NEXT, LATEST)

@@ -13,8 +13,7 @@ from pipeline.notify.report.compose import compose_report, compose_update, known
 from pipeline.notify.report.html import as_html
 from pipeline.notify.report.mails import confirmation_mail, next_report, recipients, report_mail
 from pipeline.notify.report.text import as_json, as_text
-from pipeline.object_description import ObjectDescription
-from pipeline.outcome import StepFailed
+from pipeline.outcome import ObjectDescription, StepFailed
 from pipeline.principal import Interface
 from pipeline.profiles.profile import Profile
 from pipeline.records import HistoryEntry, PayloadType, StatusReport, SubmissionType

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from pipeline.notify.report.compose import compose_report
-from pipeline.notify.report.table import COLUMNS, as_csv
+from pipeline.notify.report.text import COLUMNS, as_csv
 from pipeline.records import Job
 from pipeline.states import FailureKind, JobState
 from tests.support.records import a_batch, a_job, jid

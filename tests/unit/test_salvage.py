@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.damaged_node import EXCERPT, DamagedNode
 from pipeline.errors import Action, Remedy
 from pipeline.principal import Interface
 from pipeline.records import (
+    EXCERPT,
     BatchHistoryEntry,
     BatchStatus,
+    DamagedNode,
     HistoryEntry,
     Identifiers,
     JobConfiguration,

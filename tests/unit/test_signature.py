@@ -14,8 +14,7 @@ from xml.etree.ElementTree import fromstring
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from pipeline.notify.callback import HttpCallback
-from pipeline.notify.callback_payload import NAMESPACE, callback_facts, render
+from pipeline.notify.callback import NAMESPACE, HttpCallback, callback_facts, render
 from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.profiles.profile import Profile, Profiles
 from pipeline.records import ResponseType

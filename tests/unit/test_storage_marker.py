@@ -8,8 +8,7 @@ import pytest
 
 from pipeline import attempt
 from pipeline.deployment import Deployment
-from pipeline.outcome import ServiceDown
-from pipeline.services import Service
+from pipeline.outcome import Service, ServiceDown
 from pipeline.storage.ocfl.storage import OcflStorage
 from tests.support.ocfl_fixture import ARK, OcflFixture, assert_valid
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.folders import empty_folders
+from pipeline.file_system import empty_folders
 from tests.support.packing import (
     FILES,
     LIMITS,

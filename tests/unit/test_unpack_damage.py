@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.containers.unpack import unpack
 from pipeline.fixity import READ_CHUNK
-from pipeline.outcome import AttemptOver, Later, StepFailed
+from pipeline.outcome import AttemptOver, Later, StepFailed, WaitKind
 from pipeline.states import FailureKind
-from pipeline.waits import WaitKind
 from tests.support.packing import (
     LIMITS,
     PACKED,

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.fixity import Digest
-from pipeline.outcome import ServiceDown
-from pipeline.services import Service
+from pipeline.outcome import Service, ServiceDown
 from pipeline.settings import Settings
 from pipeline.uploads import layout, reading, removal, writing
 from pipeline.uploads.layout import (

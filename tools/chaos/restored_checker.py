@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.job_identity import number_of
+from pipeline.records import number_of
 from pipeline.states import JobState
 from tools.chaos.acts import Acts, Backup
 from tools.chaos.final_state import FinalState

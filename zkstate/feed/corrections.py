@@ -6,8 +6,7 @@ No process can ask another one for its board; the status is asked beside a site'
 import socket
 from datetime import datetime
 
-from pipeline.bounded import Count
-from pipeline.records import Record, now
+from pipeline.records import Count, Record, now
 from zkstate import codec, paths
 from zkstate.errors import Corrupt
 from zkstate.reading import log_damage

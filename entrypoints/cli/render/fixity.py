@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from operations.fixity import FixityReport, FixityRun
     from pipeline.inventory.base import DamagedFile
-    from pipeline.preservation.schedule import Unreadable
+    from pipeline.preservation.fixity import Unreadable
 
 
 def report(view: FixityReport) -> None:

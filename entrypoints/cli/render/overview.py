@@ -13,7 +13,7 @@ from operations.facts import Reason
 from operations.health import FleetHealth, Health, HealthProblem, OutageView
 from operations.hosts import HostView
 from operations.overview import Overview, Space
-from pipeline.services import REMEDIES, Service
+from pipeline.outcome import REMEDIES, Service
 from pipeline.working_storage.capacity import in_units
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from entrypoints.cli.render.humanize import age, ago, counted, duration, in_time, listed, progress
 from operations.facts import Explanation, Reason
-from pipeline.services import REMEDIES
+from pipeline.outcome import REMEDIES
 from pipeline.working_storage.capacity import in_units
 
 

@@ -42,10 +42,9 @@ from operations.health import FleetHealth, Health, HealthProblem
 from operations.hosts import HostView
 from operations.visibility import sees_fleet
 from pipeline.errors import Action, Remedy
+from pipeline.outcome import REMEDIES, Service, WaitKind
 from pipeline.principal import Role
-from pipeline.services import REMEDIES, Service
 from pipeline.states import JobState
-from pipeline.waits import WaitKind
 
 router = page_router()
 

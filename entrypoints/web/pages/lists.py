@@ -14,10 +14,10 @@ from entrypoints.web.pages.templating import page
 from entrypoints.web.slow_work import slow
 from operations.board.values import BatchSearch, FailureGroup, JobSearch, scope_of
 from pipeline.errors import UsageRefused
-from pipeline.notify.report import table
+from pipeline.notify.report import text
+from pipeline.outcome import WaitKind
 from pipeline.principal import Principal
 from pipeline.states import BatchState, FailureKind, JobState
-from pipeline.waits import WaitKind
 from zkstate.errors import Missing
 
 router = page_router()
@@ -107,8 +107,8 @@ def failure_list(request: Request, caller: PageCaller, cause: str) -> Response:
         if after is None:
             break
     disposition = {"Content-Disposition": f'attachment; filename="failures-{group.id}.csv"'}
-    text = table.written(("jid", "bid", "collection", "name", "kind", "message"), rows)
-    return Response(text, media_type="text/csv", headers=disposition)
+    rows_text = text.written(("jid", "bid", "collection", "name", "kind", "message"), rows)
+    return Response(rows_text, media_type="text/csv", headers=disposition)
 
 
 @router.get("/failures/{cause}")

@@ -24,7 +24,7 @@ from operations.board.values import EVERYTHING, JobSearch
 from operations.job_view import steps_of
 from operations.reports import report
 from pipeline.errors import Action
-from pipeline.notify.report import html, table, text
+from pipeline.notify.report import html, text
 from pipeline.principal import Principal
 from pipeline.records import Batch
 from pipeline.states import JOB, FailureKind, JobState
@@ -77,7 +77,7 @@ def batch_report_csv(request: Request, caller: PageCaller, bid: str) -> Response
     web = context_of(request)
     require_sight(web, caller, bid)
     disposition = {"Content-Disposition": f'attachment; filename="{bid}.csv"'}
-    content = table.as_csv(report(web.session, bid, web.archive))
+    content = text.as_csv(report(web.session, bid, web.archive))
     return Response(content, media_type="text/csv", headers=disposition)
 
 

@@ -19,8 +19,8 @@ from operations import holds
 from operations.board.values import Stop, scope_of
 from operations.visibility import sees_fleet
 from pipeline.errors import Action, ServiceUnreachable
+from pipeline.outcome import REMEDIES
 from pipeline.principal import Principal
-from pipeline.services import REMEDIES
 from zkstate import journal
 from zkstate.holds import Hold
 from zkstate.journal import JournalEntry

@@ -18,7 +18,7 @@ from operations.board.values import JobPage, JobSearch, scope_of
 from operations.facts import Explanation
 from operations.holds import BatchHistory
 from operations.visibility import as_seen_by, visible_batch
-from pipeline.notify.report import html, table
+from pipeline.notify.report import html, text
 from pipeline.notify.report.compose import BatchReport
 
 router = APIRouter(prefix="/v1/batches/{bid}", tags=["batches"])
@@ -94,7 +94,7 @@ def report(
         case ReportForm.CSV:
             name = f'attachment; filename="{bid}.csv"'
             return Response(
-                table.as_csv(view),
+                text.as_csv(view),
                 media_type="text/csv; charset=utf-8",
                 headers={"Content-Disposition": name},
             )

@@ -22,7 +22,7 @@ from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.forms import read_form
 from operations.merritt_form import Form, FormFile, submit_form
 from operations.submission import Submitted
-from pipeline.description.xml_text import clean
+from pipeline.description.xml import clean
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.principal import Forbidden, Interface, Principal, Role
 from pipeline.profiles.profile import ProfileError

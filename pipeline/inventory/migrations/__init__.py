@@ -1,1 +1,1 @@
-"""Alembic's revisions of the schema; `pipeline.inventory.schema` applies them."""
+"""Alembic's revisions of the schema; `pipeline.inventory.database` applies them."""

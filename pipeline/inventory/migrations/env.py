@@ -1,4 +1,4 @@
-"""Alembic's entry: migrates the connection that `pipeline.inventory.schema` hands over."""
+"""Alembic's entry: migrates the connection that `pipeline.inventory.database` hands over."""
 
 from alembic import context
 

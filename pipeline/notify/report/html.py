@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 
-from pipeline.notify.report.compose import SECTION_ADVICE, BatchReport
-from pipeline.notify.report.reported_jobs import ReportedJob
+from pipeline.notify.report.compose import SECTION_ADVICE, BatchReport, ReportedJob
 from pipeline.notify.report.text import LISTED, facts, headline, on_one_line
 
 _HEAD = (

@@ -12,9 +12,8 @@ from email.utils import format_datetime
 from io import BytesIO
 
 from pipeline import names
-from pipeline.notify.report.compose import BatchReport, compose_update
+from pipeline.notify.report.compose import BatchReport, ReportedJob, compose_update
 from pipeline.notify.report.html import as_html, as_paragraphs, text_page
-from pipeline.notify.report.reported_jobs import ReportedJob
 from pipeline.notify.report.text import as_text, on_one_line
 from pipeline.outcome import system
 from pipeline.profiles.profile import Profile

@@ -1,12 +1,14 @@
-"""A report as plain text that a depositor can act on, and as JSON."""
+"""A report as plain text that a depositor can act on, as JSON, and as a table in CSV."""
 
+import csv
+import io
+import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from pipeline.names import printable
-from pipeline.notify.report.compose import SECTION_ADVICE, BatchReport
-from pipeline.notify.report.reported_jobs import ReportedJob
+from pipeline.notify.report.compose import SECTION_ADVICE, BatchReport, ReportedJob
 from pipeline.states import JobState
 
 LISTED = 200
@@ -112,3 +114,37 @@ def on_one_line(text: str) -> str:
 
 def _time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+COLUMNS = ("object", "local id", "ARK", "title", "state", "job", "what happened", "what to do")
+
+BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
+"""Without this mark Excel reads UTF-8 as the code page of its country."""
+
+_FORMULA = re.compile(r"(?:^|(?<=[;,\t]))(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
+"""Where a spreadsheet would begin to compute, also if it splits at another delimiter than ours or reads
+full-width signs: a depositor's text must not run."""
+
+
+def as_csv(report: BatchReport) -> str:
+    return written(COLUMNS, (_row(job) for _, jobs in report.sections for job in jobs))
+
+
+def written(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table for spreadsheets (RFC 4180), in which nothing is computed."""
+    text = io.StringIO()
+    text.write(BYTE_ORDER_MARK)
+    writer = csv.writer(text, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
+    writer.writerow(titles)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _row(job: ReportedJob) -> tuple[str, ...]:
+    named = (job.name, "; ".join(job.local_id), job.ark or "", job.title, job.state, job.jid)
+    return (*named, job.message or job.remark, job.advice)
+
+
+def _cell(value: str) -> str:
+    """The value on one line, with an apostrophe before whatever a spreadsheet would compute."""
+    return _FORMULA.sub("'", printable(value, " ").replace("\n", " "))

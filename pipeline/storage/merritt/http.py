@@ -12,8 +12,7 @@ from pipeline.fixity import READ_CHUNK
 from pipeline.http import service
 from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
 from pipeline.http.urls import redact_url
-from pipeline.outcome import OutcomeUnknown, ServiceDown, StepFailed, fault_of, system
-from pipeline.services import Service
+from pipeline.outcome import OutcomeUnknown, Service, ServiceDown, StepFailed, fault_of, system
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from pipeline.description.depositor_xml import local_name
+from pipeline.description.xml import local_name
 from pipeline.fixity import OF_RECORD, UnknownAlgorithm, algorithm
 from pipeline.storage.base import VersionEntry
 

@@ -17,10 +17,9 @@ from pipeline.errors import UsageRefused
 from pipeline.files import ContentFile, ReadBackFile, StoredFile, StoredVersion
 from pipeline.fixity import OnRead, ignore, size_and_sha512
 from pipeline.http.retry import FIRST_PAUSE
-from pipeline.job_identity import reused
 from pipeline.names import PRODUCER, quote_name
 from pipeline.outcome import StepFailed, damaged, system
-from pipeline.records import SubmissionMode, now
+from pipeline.records import SubmissionMode, now, reused
 from pipeline.settings import Settings
 from pipeline.storage.base import NOTHING_READ, OutgoingFile, StoreRequest, VersionEntry
 from pipeline.storage.merritt.http import Absent, MerrittHttp

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.attempt import Attempt
-from pipeline.durable import opened, start_writing, write_all, written
+from pipeline.file_system import opened, start_writing, write_all, written
 from pipeline.files import ContentFile
 from pipeline.fixity import READ_CHUNK, OnRead, ignore
 

@@ -10,11 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.attempt import Attempt
-from pipeline.durable import read_all, write_all, written
-from pipeline.file_faults import fault_message, is_fault_of, is_full
+from pipeline.file_system import fault_message, is_fault_of, is_full, read_all, write_all, written
 from pipeline.fixity import READ_CHUNK, OnRead
-from pipeline.outcome import ServiceDown, StepFailed, damaged, of_object, system
-from pipeline.services import Service
+from pipeline.outcome import Service, ServiceDown, StepFailed, damaged, of_object, system
 from pipeline.storage.ocfl.copies import read_back
 from pipeline.storage.ocfl.objects import INVENTORY, Inventory, extends, parse
 from pipeline.storage.ocfl.stored_object import StoredObject

@@ -13,9 +13,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.fixity import OF_RECORD
-from pipeline.job_identity import reused
 from pipeline.outcome import damaged, system
-from pipeline.records import now
+from pipeline.records import now, reused
 from pipeline.storage.base import StoreRequest
 from pipeline.storage.rules import carried_paths, check_names
 

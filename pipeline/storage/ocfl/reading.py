@@ -14,8 +14,7 @@ from pipeline.attempt import UNATTENDED, Attempt, throttled
 from pipeline.deployment import Deployment, Expected, StorageStore, check_marker
 from pipeline.files import ReadBackFile, StoredFile, StoredVersion
 from pipeline.fixity import OnRead, ignore
-from pipeline.outcome import ServiceDown, StepFailed, system
-from pipeline.services import Service
+from pipeline.outcome import Service, ServiceDown, StepFailed, system
 from pipeline.storage.base import NOTHING_READ, OutgoingFile, VersionEntry
 from pipeline.storage.ocfl.objects import (
     INVENTORY,

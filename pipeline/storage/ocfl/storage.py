@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt, throttled
 from pipeline.deployment import Expected
-from pipeline.durable import SYNC_ONE_BY_ONE, sync_all, sync_tree
+from pipeline.file_system import SYNC_ONE_BY_ONE, sync_all, sync_tree
 from pipeline.files import ContentFile, StoredVersion
 from pipeline.outcome import ServiceDown, StepFailed, transient
 from pipeline.parallel import in_parallel

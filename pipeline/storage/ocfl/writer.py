@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pipeline.durable import sync, sync_all
-from pipeline.file_faults import is_fault_of
+from pipeline.file_system import is_fault_of, sync, sync_all
 from pipeline.outcome import AttemptOver, StepFailed, system
 from pipeline.storage.ocfl import disk, layout, objects
 

@@ -8,8 +8,7 @@ from botocore import exceptions as boto
 from urllib3.exceptions import HTTPError
 
 from pipeline.http.retry import is_transient, retry_after
-from pipeline.outcome import ServiceDown, StepFailed, system, transient
-from pipeline.services import Service
+from pipeline.outcome import Service, ServiceDown, StepFailed, system, transient
 
 _CREDENTIALS = (
     "give the workers a key that may use the bucket: in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in a "

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt, throttled
 from pipeline.deployment import Expected
 from pipeline.files import ContentFile, StoredVersion
-from pipeline.outcome import ServiceDown, StepFailed, fault_of, of_object, system, transient
+from pipeline.outcome import Service, ServiceDown, StepFailed, fault_of, of_object, system, transient
 from pipeline.parallel import in_parallel
-from pipeline.services import Service
 from pipeline.storage.base import StoreRequest
 from pipeline.storage.ocfl import layout, objects
 from pipeline.storage.ocfl.reading import OcflReader

@@ -1,4 +1,4 @@
-"""Parses a depositor's XML so that it can neither read our files nor use much time or memory.
+"""Parses depositors' XML so that it can neither read our files nor use much time or memory; text for our XML.
 
 The caller limits the size.
 """
@@ -52,3 +52,12 @@ def namespace(element: Element) -> str:
 def text_of(element: Element) -> str:
     """All text of the element on one line."""
     return " ".join("".join(element.itertext()).split())
+
+
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that no XML 1.0 document may contain, even escaped."""
+
+
+def clean(text: str) -> str:
+    """The text with U+FFFD in place of characters that XML cannot contain."""
+    return _FORBIDDEN.sub("\ufffd", text)
