@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from pipeline.states import JOB
 PROJECT = Path(__file__).parent.parent.parent
 
 
-def run(name: str, **options: object) -> dict[str, Any]:
+def output(name: str, **options: object) -> dict[str, Any]:
     variables = {f"ARKLINE_BENCH_{option.upper()}": str(value) for option, value in options.items()}
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{name}", "--json"],
@@ -26,7 +27,11 @@ def run(name: str, **options: object) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def run(name: str, **options: object) -> dict[str, Any]:
+    result = output(name, **options)
     assert list(result) == ["benchmark", "ratio", "goal", "met", "rounds", "figures"]
     assert (result["benchmark"], result["rounds"]) == (name, 1)
     assert result["ratio"] > 0
@@ -86,3 +91,12 @@ def test_a_large_batch_is_measured_from_its_submission_to_its_removal() -> None:
     assert figures["removal_s"] > 0
     assert figures["others_jobs_per_second_beside_removal"] > 0
     assert {"worker", "beat", "zookeeper", "redis"} <= set(figures["peak_mb"])
+
+
+def test_the_functions_that_a_job_a_command_and_a_request_call_are_counted() -> None:
+    figures = output("walks")["figures"]
+
+    assert len(figures) == 8
+    for figure in figures.values():
+        functions, files = map(int, re.findall(r"\d+", figure))
+        assert 1 < files <= functions
