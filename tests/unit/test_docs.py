@@ -212,7 +212,7 @@ if __name__ == "__main__":
     sys.stdout.write(f"{settings_table()}\n\n{template.table()}\n")
 
 
-def test_the_sum_of_the_chaos_runs_is_that_of_the_tables() -> None:
+def test_the_sum_of_the_chaos_runs_is_that_of_the_tables_and_of_the_readme() -> None:
     runs: list[dict[str, str]] = []
     names: list[str] = []
     for line in (DOCS / "reliability.md").read_text().splitlines():
@@ -233,3 +233,8 @@ def test_the_sum_of_the_chaos_runs_is_that_of_the_tables() -> None:
     assert said[1] == f"{len(runs)} runs"
     assert said[2] == f"{total['jobs']:,} jobs, {total['faults']:,} faults, {found}"
     assert int(said[3]) == sum(any(int(run[name]) for name in findings) for run in runs)
+    readme = " ".join((PROJECT / "README.md").read_text().split())
+    assert f"{said[1]} with {total['jobs']:,} jobs and {total['faults']:,} injected faults" in readme.replace(
+        "chaos ", ""
+    )
+    assert f"{len(runs) - int(said[3])} runs ended with nothing lost" in readme
