@@ -17,7 +17,7 @@ _NAME = "arkline"
 _FIRST = ("timestamp", "level", "event", "logger", "bid", "jid", "state", "attempt")
 """Keys of a line, in this order; the others follow."""
 
-_VERBOSE = ("kazoo", "alembic", "celery.beat", "celery.worker.strategy", "celery.app.trace")
+_VERBOSE = ("kazoo", "celery.beat", "celery.worker.strategy", "celery.app.trace")
 """Loggers that report every tick and every message; tasks.run logs the moves."""
 
 _OF_COMMANDS = logging.getLogger("arkline.commands")

@@ -17,17 +17,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import URL, Connection, Engine, inspect, make_url, text
+from sqlalchemy import (
+    URL,
+    Column,
+    Connection,
+    Engine,
+    MetaData,
+    String,
+    Table,
+    inspect,
+    make_url,
+    select,
+    text,
+)
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError
+from sqlalchemy.schema import CreateColumn
 
 from pipeline.deployment import Expected, absent, check_marker, outdated
 from pipeline.errors import UsageRefused
 from pipeline.inventory import deployment, engines
 from pipeline.inventory.engines import LOCK_WAIT, transaction
+from pipeline.inventory.tables import metadata
 from pipeline.outcome import Service, ServiceDown, StepFailed, content, fault_of, system, transient
 
-HEAD = "0009"
-"""The newest revision in `migrations/versions`; repeated here so that a comparison does not load Alembic."""
+T = TypeVar("T")
+
+SCHEMA = "0009"
+"""The schema of this release, and of 0.2.1; 0.2.0 had 0002 and 0.1.0 had 0001. A change of it counts up."""
+
+_REVISIONS = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
+"""The table with the schema's number: releases up to 0.2.1 wrote it by Alembic."""
 
 PAUSE = 0.05
 """Seconds between two tries to enable write-ahead logging."""
@@ -38,10 +57,9 @@ _UPGRADE_LOCK = 0x61726B6C696E65
 
 def revision(connection: Connection) -> str | None:
     """The revision of the database; None if the database is empty."""
-    if not inspect(connection).has_table("alembic_version"):
+    if not inspect(connection).has_table(_REVISIONS.name):
         return None
-    number = connection.scalar(text("SELECT version_num FROM alembic_version"))
-    return None if number is None else str(number)
+    return connection.scalar(select(_REVISIONS.c.version_num))
 
 
 def bring_up_to_date(engine: Engine, name: str) -> None:
@@ -50,14 +68,14 @@ def bring_up_to_date(engine: Engine, name: str) -> None:
     The upgrade is one transaction on both databases, so a crash leaves the old schema.
     """
     with transaction(engine, writing=False) as connection:
-        if revision(connection) == HEAD:
+        if revision(connection) == SCHEMA:
             return
     if engine.dialect.name == "sqlite":
         _enable_write_ahead_log(engine)
     with transaction(engine, writing=True) as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
-        if revision(connection) != HEAD:
+        if revision(connection) != SCHEMA:
             _upgrade(connection, name)
 
 
@@ -83,25 +101,29 @@ def _enable_write_ahead_log(engine: Engine) -> None:
 
 
 def _upgrade(connection: Connection, name: str) -> None:
-    # imported when it is needed: it takes longer to load than the rest of this package
-    from alembic import command
-    from alembic.config import Config
-    from alembic.util.exc import CommandError
-
-    config = Config()
-    config.set_main_option("script_location", "pipeline.inventory:migrations")
-    config.attributes["connection"] = connection
+    """Add the tables, columns and indexes that the database lacks: a schema only grows (decision 102)."""
     before = revision(connection)
-    try:
-        command.upgrade(config, "head")
-    except CommandError as error:
+    if before is not None and before > SCHEMA:
         raise system(
             f"the inventory {name} has the schema {before}, which this release does not know (its schema is "
-            f"{HEAD}): use a release of arkline that is at least as new as the database"
-        ) from error
+            f"{SCHEMA}): use a release of arkline that is at least as new as the database"
+        )
+    present = inspect(connection)
+    for table in metadata.sorted_tables:
+        if present.has_table(table.name):
+            columns = {column["name"] for column in present.get_columns(table.name)}
+            for column in table.columns:
+                if column.name not in columns:
+                    written = CreateColumn(column).compile(dialect=connection.dialect)
+                    connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {written}"))
+            for index in table.indexes:
+                index.create(connection, checkfirst=True)
+    metadata.create_all(connection)
+    if before is None:
+        _REVISIONS.create(connection)
+    connection.execute(_REVISIONS.delete())
+    connection.execute(_REVISIONS.insert().values(version_num=SCHEMA))
 
-
-T = TypeVar("T")
 
 TRIES = 8
 FIRST_PAUSE = 0.05

@@ -493,7 +493,7 @@ def test_a_decoder_raises_none_of_its_limits_as_root_either() -> None:
 @LINUX
 def test_a_worker_logs_the_protections_that_its_kernel_refuses(caplog: pytest.LogCaptureFixture) -> None:
     asked = probing()
-    without = "from pipeline.decoding import write_filter\nwrite_filter._version = lambda: 0\n"
+    without = "from pipeline.decoding import limits\nlimits._version = lambda: 0\n"
     decoder_module._PROGRAM = PROBES.replace("server.main()", f"{without}server.main()")
     decoder_module._warn_of.cache_clear()
 

@@ -23,6 +23,11 @@ def url(postgresql_server: postgresql.Server) -> str:
 
 
 @pytest.fixture  # type: ignore[no-redef]
+def other_url(postgresql_server: postgresql.Server) -> str:
+    return postgresql_server.new_schema()
+
+
+@pytest.fixture  # type: ignore[no-redef]
 def inventory(url: str) -> Iterator[SqlInventory]:
     opened = open_inventory(url)
     yield opened

@@ -380,7 +380,7 @@ def test_beside_scheduled_work_the_health_is_shown_without_the_package_of_the_in
     planting.split_batch(session, 1)
     leading = f"{paths.LEADER}/{'0' * 32}__lock__0000000000"
     session.zk.create(leading, b"beat of the test", ephemeral=True, makepath=True)
-    slow = ("alembic", "fastapi", "requests", "sqlalchemy", "structlog")
+    slow = ("fastapi", "requests", "sqlalchemy", "structlog")
 
     done = _loading(settings, slow, *arguments)
 

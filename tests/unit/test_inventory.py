@@ -12,26 +12,35 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from sqlalchemy import text
+from sqlalchemy import Connection, inspect, make_url, text
 
 from pipeline.errors import UsageRefused
 from pipeline.files import StoredFile
+from pipeline.inventory import engines
 from pipeline.inventory.base import Provenance
-from pipeline.inventory.database import HEAD, Database, revision
+from pipeline.inventory.database import SCHEMA, Database, revision
 from pipeline.inventory.sql import SqlInventory, open_inventory
-from pipeline.inventory.tables import files, ingests, metadata, objects
+from pipeline.inventory.tables import files, ingests, objects
 from pipeline.outcome import Service, ServiceDown, StepFailed
 from pipeline.states import FailureKind
 from tests.support.recordings import ARK, FIRST_DAY, OTHER_OWNER, OWNER, of_job, recording, stored_file
 
 FORK = multiprocessing.get_context("fork")
 
+EARLIER = Path(__file__).parent.parent / "upgrade" / "inventory"
+"""The statements by which earlier releases made an inventory, for each database."""
+
+RELEASES = ("0.2.0", "0.2.1")
+
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/home/inventory.sqlite"
+
+
+@pytest.fixture
+def other_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/other/inventory.sqlite"
 
 
 @pytest.fixture
@@ -106,7 +115,7 @@ def test_what_an_earlier_schema_holds_has_no_arrival(inventory: SqlInventory, ur
     assert [file.provenance for version in found.versions for file in version.files] == [None, None]
     (version,) = found.versions
     assert (version.downloaded, version.verified, version.recorded) == (None, None, None)
-    assert inventory.database.read(revision) == HEAD
+    assert inventory.database.read(revision) == SCHEMA
 
 
 def test_an_object_that_was_never_recorded_is_not_described(inventory: SqlInventory) -> None:
@@ -384,19 +393,57 @@ def test_a_worker_killed_in_the_middle_of_recording_leaves_nothing(inventory: Sq
     assert count(inventory, files) == 2
 
 
-def test_the_migrations_make_the_tables_that_the_code_uses(inventory: SqlInventory, url: str) -> None:
-    inventory.arks_of(OWNER, ("a",))
-    differences = inventory.database.read(
-        lambda c: compare_metadata(MigrationContext.configure(c, opts={"compare_type": True}), metadata)
-    )
+def shape(connection: Connection) -> dict[str, object]:
+    """The tables: columns with type and NULL, indexes, unique constraints."""
+    tables = inspect(connection)
+    return {
+        name: (
+            sorted((c["name"], str(c["type"]), c["nullable"]) for c in tables.get_columns(name)),
+            sorted((str(i["name"]), i["column_names"], bool(i["unique"])) for i in tables.get_indexes(name)),
+            sorted(u["column_names"] for u in tables.get_unique_constraints(name)),
+        )
+        for name in tables.get_table_names()
+    }
 
-    assert differences == []
+
+def made_by(release: str, url: str) -> None:
+    """An inventory as this release made it, with one object."""
+    parsed = make_url(url)
+    dialect = parsed.get_backend_name()
+    engine = engines.create(parsed if dialect == "sqlite" else parsed.set(drivername="postgresql+psycopg"))
+    statements = (EARLIER / f"{release}.{dialect}.sql").read_text() + (EARLIER / "object.sql").read_text()
+    with engines.transaction(engine, writing=True) as connection:
+        for statement in statements.split(";\n"):
+            if statement.strip():
+                connection.exec_driver_sql(statement)
+    engine.dispose()
 
 
-def test_the_newest_migration_is_the_one_that_the_code_expects(inventory: SqlInventory) -> None:
-    inventory.arks_of(OWNER, ("a",))
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_inventory_of_an_earlier_release_is_used(url: str, release: str) -> None:
+    made_by(release, url)
+    inventory = open_inventory(url)
 
-    assert inventory.database.read(revision) == HEAD
+    inventory.record(recording("ark:/99999/fk4old", number=2, jid="jid0000000009", local_id=("new",)))
+
+    entry = inventory.describe_object("ark:/99999/fk4old")
+    assert entry is not None
+    assert [version.jid for version in entry.versions] == ["jid0000000004", "jid0000000009"]
+    assert [(file.path, file.provenance) for file in entry.versions[0].files] == [("producer/old.txt", None)]
+    assert set(entry.local_id) == {"old", "new"}
+    assert inventory.database.read(revision) == SCHEMA
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_tables_of_an_earlier_release_become_those_of_a_new_inventory(
+    url: str, other_url: str, release: str
+) -> None:
+    made_by(release, url)
+    earlier, new = open_inventory(url), open_inventory(other_url)
+
+    assert earlier.database.read(shape) == new.database.read(shape)
+    earlier.database.close()
+    new.database.close()
 
 
 def test_a_schema_newer_than_this_release_is_left_alone(inventory: SqlInventory, url: str) -> None:

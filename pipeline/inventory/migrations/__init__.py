@@ -1,1 +1,0 @@
-"""Alembic's revisions of the schema; `pipeline.inventory.database` applies them."""

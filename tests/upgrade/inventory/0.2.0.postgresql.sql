@@ -1,0 +1,193 @@
+CREATE TABLE alembic_version (
+    version_num VARCHAR(32) NOT NULL, 
+    CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+
+-- Running upgrade  -> 0001
+
+CREATE TABLE arc_batches (
+    bid VARCHAR(64) NOT NULL, 
+    profile VARCHAR(255) NOT NULL, 
+    submitter TEXT NOT NULL, 
+    state VARCHAR(32) NOT NULL, 
+    message TEXT NOT NULL, 
+    who TEXT NOT NULL, 
+    why TEXT NOT NULL, 
+    at TIMESTAMP WITH TIME ZONE NOT NULL, 
+    submission JSON NOT NULL, 
+    report JSON, 
+    CONSTRAINT pk_arc_batches PRIMARY KEY (bid)
+);
+
+CREATE TABLE arc_jobs (
+    jid VARCHAR(64) NOT NULL, 
+    bid VARCHAR(64) NOT NULL, 
+    profile VARCHAR(255) NOT NULL, 
+    submitter TEXT NOT NULL, 
+    state VARCHAR(32) NOT NULL, 
+    message TEXT NOT NULL, 
+    who TEXT NOT NULL, 
+    why TEXT NOT NULL, 
+    at TIMESTAMP WITH TIME ZONE NOT NULL, 
+    ark VARCHAR(255), 
+    kind VARCHAR(16), 
+    identifiers JSON NOT NULL, 
+    configuration JSON NOT NULL, 
+    history JSON NOT NULL, 
+    CONSTRAINT pk_arc_jobs PRIMARY KEY (jid)
+);
+
+CREATE INDEX ix_arc_jobs_ark ON arc_jobs (ark);
+
+CREATE INDEX ix_arc_jobs_bid ON arc_jobs (bid);
+
+CREATE TABLE inv_collections (
+    id BIGSERIAL NOT NULL, 
+    ark VARCHAR(255) NOT NULL, 
+    name TEXT NOT NULL, 
+    mnemonic TEXT NOT NULL, 
+    CONSTRAINT pk_inv_collections PRIMARY KEY (id), 
+    CONSTRAINT uq_inv_collections_ark UNIQUE (ark)
+);
+
+CREATE TABLE inv_localids (
+    id BIGSERIAL NOT NULL, 
+    inv_object_ark VARCHAR(255) NOT NULL, 
+    inv_owner_ark VARCHAR(255) NOT NULL, 
+    local_id VARCHAR(255) NOT NULL, 
+    created TIMESTAMP WITH TIME ZONE NOT NULL, 
+    CONSTRAINT pk_inv_localids PRIMARY KEY (id), 
+    CONSTRAINT uq_inv_localids_inv_owner_ark_local_id UNIQUE (inv_owner_ark, local_id)
+);
+
+CREATE INDEX ix_inv_localids_inv_object_ark ON inv_localids (inv_object_ark);
+
+CREATE TABLE inv_owners (
+    id BIGSERIAL NOT NULL, 
+    ark VARCHAR(255) NOT NULL, 
+    name TEXT NOT NULL, 
+    CONSTRAINT pk_inv_owners PRIMARY KEY (id), 
+    CONSTRAINT uq_inv_owners_ark UNIQUE (ark)
+);
+
+CREATE TABLE inv_objects (
+    id BIGSERIAL NOT NULL, 
+    inv_owner_id BIGINT NOT NULL, 
+    ark VARCHAR(255) NOT NULL, 
+    object_type VARCHAR(32) NOT NULL, 
+    role VARCHAR(32) NOT NULL, 
+    aggregate_role VARCHAR(64) NOT NULL, 
+    version_number INTEGER NOT NULL, 
+    erc_who TEXT NOT NULL, 
+    erc_what TEXT NOT NULL, 
+    erc_when TEXT NOT NULL, 
+    erc_where TEXT NOT NULL, 
+    created TIMESTAMP WITH TIME ZONE NOT NULL, 
+    modified TIMESTAMP WITH TIME ZONE NOT NULL, 
+    CONSTRAINT pk_inv_objects PRIMARY KEY (id), 
+    CONSTRAINT fk_inv_objects_inv_owner_id FOREIGN KEY(inv_owner_id) REFERENCES inv_owners (id), 
+    CONSTRAINT uq_inv_objects_ark UNIQUE (ark)
+);
+
+CREATE INDEX ix_inv_objects_inv_owner_id ON inv_objects (inv_owner_id);
+
+CREATE TABLE inv_collections_inv_objects (
+    inv_collection_id BIGINT NOT NULL, 
+    inv_object_id BIGINT NOT NULL, 
+    CONSTRAINT pk_inv_collections_inv_objects PRIMARY KEY (inv_collection_id, inv_object_id), 
+    CONSTRAINT fk_inv_collections_inv_objects_inv_collection_id FOREIGN KEY(inv_collection_id) REFERENCES inv_collections (id), 
+    CONSTRAINT fk_inv_collections_inv_objects_inv_object_id FOREIGN KEY(inv_object_id) REFERENCES inv_objects (id)
+);
+
+CREATE INDEX ix_inv_collections_inv_objects_inv_object_id ON inv_collections_inv_objects (inv_object_id);
+
+CREATE TABLE inv_versions (
+    id BIGSERIAL NOT NULL, 
+    inv_object_id BIGINT NOT NULL, 
+    ark VARCHAR(255) NOT NULL, 
+    number INTEGER NOT NULL, 
+    note TEXT NOT NULL, 
+    created TIMESTAMP WITH TIME ZONE NOT NULL, 
+    CONSTRAINT pk_inv_versions PRIMARY KEY (id), 
+    CONSTRAINT fk_inv_versions_inv_object_id FOREIGN KEY(inv_object_id) REFERENCES inv_objects (id), 
+    CONSTRAINT uq_inv_versions_inv_object_id_number UNIQUE (inv_object_id, number)
+);
+
+CREATE TABLE inv_dublinkernels (
+    id BIGSERIAL NOT NULL, 
+    inv_object_id BIGINT NOT NULL, 
+    inv_version_id BIGINT NOT NULL, 
+    seq_num INTEGER NOT NULL, 
+    element VARCHAR(32) NOT NULL, 
+    qualifier VARCHAR(32), 
+    value TEXT NOT NULL, 
+    CONSTRAINT pk_inv_dublinkernels PRIMARY KEY (id), 
+    CONSTRAINT fk_inv_dublinkernels_inv_object_id FOREIGN KEY(inv_object_id) REFERENCES inv_objects (id), 
+    CONSTRAINT fk_inv_dublinkernels_inv_version_id FOREIGN KEY(inv_version_id) REFERENCES inv_versions (id)
+);
+
+CREATE INDEX ix_inv_dublinkernels_inv_version_id ON inv_dublinkernels (inv_version_id);
+
+CREATE TABLE inv_files (
+    id BIGSERIAL NOT NULL, 
+    inv_object_id BIGINT NOT NULL, 
+    inv_version_id BIGINT NOT NULL, 
+    pathname TEXT NOT NULL, 
+    source VARCHAR(16) NOT NULL, 
+    role VARCHAR(16) NOT NULL, 
+    full_size BIGINT NOT NULL, 
+    billable_size BIGINT NOT NULL, 
+    mime_type TEXT NOT NULL, 
+    digest_type VARCHAR(16) NOT NULL, 
+    digest_value VARCHAR(128) NOT NULL, 
+    created TIMESTAMP WITH TIME ZONE NOT NULL, 
+    CONSTRAINT pk_inv_files PRIMARY KEY (id), 
+    CONSTRAINT fk_inv_files_inv_object_id FOREIGN KEY(inv_object_id) REFERENCES inv_objects (id), 
+    CONSTRAINT fk_inv_files_inv_version_id FOREIGN KEY(inv_version_id) REFERENCES inv_versions (id)
+);
+
+CREATE INDEX ix_inv_files_inv_version_id ON inv_files (inv_version_id);
+
+CREATE TABLE inv_ingests (
+    id BIGSERIAL NOT NULL, 
+    inv_object_id BIGINT NOT NULL, 
+    inv_version_id BIGINT NOT NULL, 
+    filename TEXT NOT NULL, 
+    ingest_type VARCHAR(64) NOT NULL, 
+    profile VARCHAR(255) NOT NULL, 
+    batch_id VARCHAR(64) NOT NULL, 
+    job_id VARCHAR(64) NOT NULL, 
+    user_agent TEXT NOT NULL, 
+    submitted TIMESTAMP WITH TIME ZONE NOT NULL, 
+    storage_url TEXT NOT NULL, 
+    CONSTRAINT pk_inv_ingests PRIMARY KEY (id), 
+    CONSTRAINT fk_inv_ingests_inv_object_id FOREIGN KEY(inv_object_id) REFERENCES inv_objects (id), 
+    CONSTRAINT fk_inv_ingests_inv_version_id FOREIGN KEY(inv_version_id) REFERENCES inv_versions (id), 
+    CONSTRAINT uq_inv_ingests_inv_version_id UNIQUE (inv_version_id), 
+    CONSTRAINT uq_inv_ingests_job_id UNIQUE (job_id)
+);
+
+CREATE INDEX ix_inv_ingests_batch_id ON inv_ingests (batch_id);
+
+CREATE INDEX ix_inv_ingests_inv_object_id ON inv_ingests (inv_object_id);
+
+INSERT INTO alembic_version (version_num) VALUES ('0001') RETURNING alembic_version.version_num;
+
+-- Running upgrade 0001 -> 0002
+
+ALTER TABLE inv_files ADD COLUMN landed_digest VARCHAR(128);
+
+ALTER TABLE inv_files ADD COLUMN source_digest VARCHAR(160);
+
+ALTER TABLE inv_files ADD COLUMN source_declared_by TEXT;
+
+ALTER TABLE inv_files ADD COLUMN source_container TEXT;
+
+ALTER TABLE inv_files ADD COLUMN source_url TEXT;
+
+ALTER TABLE inv_ingests ADD COLUMN landed TIMESTAMP WITH TIME ZONE;
+
+ALTER TABLE inv_ingests ADD COLUMN verified TIMESTAMP WITH TIME ZONE;
+
+UPDATE alembic_version SET version_num='0002' WHERE alembic_version.version_num = '0001';
+
