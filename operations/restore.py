@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from operations.reconcile_numbers import MARGIN
+from operations.checks.numbers import MARGIN
 from pipeline import backup_files
 from pipeline.backup_files import BackupManifest, RecordEntry
 from pipeline.deployment import Deployment, check_marker

@@ -1,10 +1,11 @@
 """What each command prints with --json: the table behind docs/api/json.md, which tools.json_page writes."""
 
-from operations.audit import AuditView
 from operations.backup import BackupView
 from operations.batch_view import BatchView
 from operations.bulk import Outcome
 from operations.callbacks import CallbackAnswer, OwedPage
+from operations.checks.aliases import AuditView, ReconcileView
+from operations.checks.check import CheckView
 from operations.deployment import DeploymentView
 from operations.dry_run_result import DryRunResult
 from operations.export import Export
@@ -17,7 +18,6 @@ from operations.objects import ObjectView
 from operations.overview import Overview
 from operations.profile_renewal import ProfileRenewal
 from operations.profile_view import ProfileLines, ProfileView
-from operations.reconcile import ReconcileView
 from operations.restore import InventoryRestoreView, RestoreView
 from operations.submission import Submitted
 from operations.top import BoardSummary
@@ -121,6 +121,7 @@ DOCUMENTS: dict[str, object] = {
     "fixity report": FixityReport,
     "fixity check": FixityRun,
     "space": SpaceView,
+    "check": CheckView,
     "audit": AuditView,
     "hold": Outcome,
     "hold --collection": HoldResult,

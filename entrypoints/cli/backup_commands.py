@@ -65,7 +65,7 @@ def restore(
 
     The storage root and the inventory must be there and belong to the deployment of the backup. Stop workers
     and beats first. Numbers of batches and jobs continue beyond all that inventory and storage know. If the
-    inventory is lost too, restore it first, with --inventory; afterwards run `arkline reconcile --repair`.
+    inventory is lost too, restore it first, with --inventory; afterwards run `arkline check --repair`.
     """
     opened.quiet_logs()
     if inventory:
@@ -87,9 +87,7 @@ def restore(
     if view.unknown > SHOWN:
         screen.note(f"only storage has {view.unknown - SHOWN:,} further versions", "yellow")
     if view.unknown:
-        screen.say(
-            "The fleet waits until `arkline reconcile --repair` was run; then start beats and workers."
-        )
+        screen.say("The fleet waits until `arkline check --repair` was run; then start beats and workers.")
     else:
         screen.say("Start beats and workers now.")
 
@@ -101,4 +99,4 @@ def _inventory(options: SharedOptions, folder: Path) -> None:
         screen.emit(view)
         return
     screen.say(f"Restored the inventory {view.place} as of {view.manifest.began:%Y-%m-%d %H:%M} UTC.")
-    screen.say("Jobs wait for it until `arkline reconcile --repair` was run.")
+    screen.say("Jobs wait for it until `arkline check --repair` was run.")

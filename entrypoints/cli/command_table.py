@@ -67,12 +67,8 @@ ENTRIES = (
     Entry("export", "export_command", _INSPECT, "Write an object as a BagIt bag."),
     Entry("fixity", "fixity_commands", _INSPECT, "Fixity of the stored files.", ("report", "check")),
     Entry("space", "queue_commands", _INSPECT, "Show working storage and the jobs that reserve it."),
-    Entry(
-        "audit",
-        "inspect_commands",
-        _INSPECT,
-        "Check that the record agrees with itself, storage and inventory.",
-    ),
+    Entry("check", "check_command", _INSPECT, "Check that record, storage and inventory agree."),
+    Entry("audit", "check_command", _INSPECT, "The older name of `check --jobs`."),
     Entry("hold", "verb_commands", _ACT, "Hold pending jobs or a whole collection."),
     Entry("release", "verb_commands", _ACT, "Release held jobs, batches or a collection."),
     Entry(
@@ -110,7 +106,7 @@ ENTRIES = (
     ),
     Entry("exporter", "exporter_command", _MACHINE, "Serve the metrics for Prometheus."),
     Entry("web", "web_command", _MACHINE, "Serve the REST API and the pages."),
-    Entry("reconcile", "reconcile_command", _MACHINE, "Compare record, storage and inventory."),
+    Entry("reconcile", "check_command", _MACHINE, "The older name of `check`."),
     Entry("worker", "fleet_commands", _MACHINE, "Run a worker until SIGTERM."),
     Entry("beat", "fleet_commands", _MACHINE, "Run a scheduler until SIGTERM."),
     Entry("flower", "fleet_commands", _MACHINE, "Run Flower, which shows the workers' tasks, until SIGTERM."),

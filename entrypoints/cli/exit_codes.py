@@ -8,9 +8,9 @@ from pipeline.errors import ArklineError, ErrorKind
 from pipeline.states import BatchState, FailureKind, JobState
 
 if TYPE_CHECKING:
-    from operations.audit import AuditView
+    from operations.checks.aliases import AuditView
+    from operations.checks.check import CheckView
     from operations.fixity import FixityRun
-    from operations.reconcile import ReconcileView
     from pipeline.preservation.custody import Custody
 
 FAILED = 1
@@ -58,9 +58,11 @@ def of_fixity(run: FixityRun) -> int:
     return 0 if run.complete else INTERRUPTED
 
 
-def of_reconciliation(view: ReconcileView) -> int:
+def of_check(view: CheckView) -> int:
     if view.broken:
         return BROKEN_CUSTODY
+    if view.unreachable:
+        return UNREACHABLE
     if not view.complete:
         return INTERRUPTED
     return FAILED if view.left else 0

@@ -1,26 +1,20 @@
-"""Commands that only read: status, jobs, timeline, why, audit."""
+"""Commands that only read: status, jobs, timeline, why."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
-from entrypoints.cli import completion, counting, exit_codes, sites
+from entrypoints.cli import completion, exit_codes, sites
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Json, SharedOptions, command, read_id, read_jid
-from entrypoints.cli.render import audit as drawn_audit
 from entrypoints.cli.render import overview as drawn_overview
 from entrypoints.cli.render import views as drawn
 from entrypoints.cli.render import why as drawn_why
-from operations import audit as auditing
 from operations import health
-from zkstate import audit as consistency
-
-if TYPE_CHECKING:
-    from entrypoints.cli.remote.client import Client
 
 
 @command("arkline status bid0000000001")
@@ -116,44 +110,3 @@ def why(
     with sites.site() as site:
         facts = site.why(name)
     screen.emit(drawn_why.document(facts)) if json else screen.say(drawn_why.text(facts))
-
-
-@command("arkline audit --json")
-def audit(
-    record: Annotated[
-        bool, typer.Option("--record", help="Check the record in ZooKeeper alone; no store is opened.")
-    ] = False,
-    content: Annotated[
-        bool, typer.Option("--content", help="Also read every byte of the versions of completed jobs.")
-    ] = False,
-    json: Json = False,
-) -> None:
-    """Check that the record agrees with itself, storage and inventory.
-
-    Every node is checked twice, so a move in progress is not a finding. Of every completed job the version
-    must be in storage and inventory, with the same digests. Exit 4 if storage lacks what was stored, 1 if
-    there are other findings, 3 if storage or inventory cannot be reached.
-    """
-    beside = "`arkline audit` with --record or --content" if record or content else ""
-    if (remote := sites.client(beside)) is not None:
-        _audit_over_api(remote, as_json=json)
-    with (
-        opened.session() as (session, settings),
-        screen.interruptible() as interrupted,
-        counting.counter("completed jobs") as count,
-    ):
-        view = (
-            auditing.AuditView(findings=consistency.audit(session))
-            if record
-            else auditing.audit(session, settings, content=content, on_progress=count, stopped=interrupted)
-        )
-    screen.emit(view) if json else drawn_audit.audit(view)
-    raise typer.Exit(exit_codes.of_audit(view))
-
-
-def _audit_over_api(remote: Client, *, as_json: bool) -> NoReturn:
-    from entrypoints.cli.remote.site import RemoteSite
-
-    view = RemoteSite(remote).audit()
-    screen.emit(view) if as_json else drawn_audit.audit(view)
-    raise typer.Exit(exit_codes.of_audit(view))

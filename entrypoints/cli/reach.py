@@ -52,6 +52,7 @@ REACH: dict[str, Reach] = {
     "fixity report": Reach.API,
     "fixity check": Reach.BESIDE,
     "space": Reach.API,
+    "check": Reach.API,
     "audit": Reach.API,
     "hold": Reach.API,
     "release": Reach.API,

@@ -117,7 +117,7 @@ def test_a_lost_inventory_is_restored_from_a_backup_under_load_and_completed_fro
     lose_inventory(settings)
     waiting = submit(session, settings, updated)
     restored = cli.run(settings, "restore", str(backup), "--inventory")
-    reconciled = cli.run(settings, "reconcile", "--repair", "--json")
+    reconciled = cli.run(settings, "check", "--repair", "--json")
 
     assert restored.code == 0, restored.err
     assert reconciled.code == 0, reconciled.err + reconciled.out
@@ -126,7 +126,7 @@ def test_a_lost_inventory_is_restored_from_a_backup_under_load_and_completed_fro
     assert_completed(batch_ended(session, deposit(session, settings, source, 2), timeout=120))
     quiet(session)
     assert_known_once(settings, 2 + 6 + 1 + 2)
-    assert cli.run(settings, "reconcile").code == 0
+    assert cli.run(settings, "check").code == 0
 
 
 def test_zookeeper_and_the_inventory_are_lost_and_restored_and_nothing_is_given_or_stored_twice(
@@ -151,11 +151,11 @@ def test_zookeeper_and_the_inventory_are_lost_and_restored_and_nothing_is_given_
     done = [
         cli.run(settings, "restore", str(backup), "--inventory"),
         cli.run(settings, "restore", str(backup)),
-        cli.run(settings, "reconcile", "--repair", "--json"),
+        cli.run(settings, "check", "--repair", "--json"),
     ]
 
     assert [each.code for each in done] == [0, 0, 0], [each.err for each in done]
-    assert "arkline reconcile --repair" in done[1].out
+    assert "arkline check --repair" in done[1].out
     fleet.worker("worker2")
     fleet.beat("beat2")
     with connect(settings) as session:
@@ -165,4 +165,4 @@ def test_zookeeper_and_the_inventory_are_lost_and_restored_and_nothing_is_given_
         quiet(session)
         assert audit.audit(session) == ()
     assert_known_once(settings, 2 + 6 + 1 + 2)
-    assert cli.run(settings, "reconcile").code == 0
+    assert cli.run(settings, "check").code == 0

@@ -11,9 +11,9 @@ import pytest
 from kazoo.protocol.states import ZnodeStat
 
 from operations.backup import back_up
+from operations.checks.check import check
+from operations.checks.numbers import MARGIN
 from operations.deployment import initialize
-from operations.reconcile import reconcile
-from operations.reconcile_numbers import MARGIN
 from operations.restore import restore, restore_inventory
 from pipeline.deployment import OutdatedStore
 from pipeline.errors import ServiceUnreachable, UsageRefused
@@ -267,7 +267,7 @@ def test_a_lost_inventory_is_restored_and_not_used_before_it_is_reconciled(
     stores.confirm(session)
     with pytest.raises(OutdatedStore, match="makes the missing entries from storage"):
         stores.expected(Service.INVENTORY)
-    reconcile(ann(session, settings), repair=True)
+    check(ann(session, settings), repair=True)
     stores.doubt()
     stores.confirm(session)
     assert stores.expected(Service.INVENTORY) == stores.id
@@ -323,7 +323,7 @@ def test_versions_that_only_storage_knows_keep_the_fleet_waiting_until_they_are_
     assert "from job jid0000000001" in view.listed[0]
     with pytest.raises(OutdatedStore):
         ConfirmedStores(repository.settings).confirm(session)
-    reconcile(ann(session, repository.settings), repair=True)
+    check(ann(session, repository.settings), repair=True)
     ConfirmedStores(repository.settings).confirm(session)
     assert store.repository.inventory.last_job() == 1
 
@@ -403,14 +403,14 @@ def test_an_empty_inventory_that_gets_the_id_is_not_used_before_it_is_reconciled
 
     assert joined.code == 0
     assert "jobs wait: the inventory" in joined.err
-    assert "arkline reconcile --repair" in joined.err
+    assert "arkline check --repair" in joined.err
     for process in (stores, ConfirmedStores(given)):
         process.doubt()
         process.confirm(session)
         with pytest.raises(OutdatedStore, match="reconcile, which makes the missing entries from storage"):
             process.expected(Service.INVENTORY)
     assert cli.run(given, "init").code == 3
-    assert cli.run(given, "reconcile", "--repair").code == 0
+    assert cli.run(given, "check", "--repair").code == 0
     stores.doubt()
     stores.confirm(session)
     assert stores.expected(Service.INVENTORY) == stores.id

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from operations.audit import audit
 from operations.board.board import Board
 from operations.board.values import EVERYTHING, BatchSearch, JobSearch
 from operations.callbacks import owed_page
+from operations.checks.check import Scope, check
 from operations.holds import history
 from operations.hosts import known_hosts, waiting_hosts
 from operations.job_list import JobFilter, list_jobs
@@ -24,7 +24,7 @@ from tasks.app import make_context
 from tasks.beat import WORK
 from tests.integration.test_sweep import later
 from tests.support import planting
-from tests.support.operators import ANN, downloading_job
+from tests.support.operators import ANN, ann, downloading_job
 from zkstate import fixity, holds, host_back_off, journal, outages, paths, process_shares
 from zkstate.holds import Hold
 from zkstate.journal import JournalAction, Stamp
@@ -122,7 +122,7 @@ def readers(session: Session, settings: Settings, whole: Job) -> Iterator[Reader
         "jobs": listed,
         "board": shown_by_board,
         "metrics": measured,
-        "audit": lambda: audit(session, settings),
+        "audit": lambda: check(ann(session, settings), Scope.JOBS),
         "hosts": lambda: (known_hosts(session), waiting_hosts(session)),
         "callbacks": lambda: owed_page(session, ANN, 10),
         "space": lambda: space_view(session, settings),

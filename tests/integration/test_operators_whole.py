@@ -210,7 +210,7 @@ def test_a_reservation_without_a_job_is_not_given_back_by_itself(
         session.zk.delete(paths.reservation("jid0000000777"))
 
     assert (part.state, part.gives_back) == (None, GivesBack.NEVER)
-    assert "`arkline audit`" in given_back(part)
+    assert "`arkline check --record`" in given_back(part)
 
 
 def test_a_clean_up_removes_the_folders_that_no_job_needs(

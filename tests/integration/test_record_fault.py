@@ -8,11 +8,11 @@ import pytest
 
 from entrypoints.cli.render.remedies import command
 from operations.backup import back_up
+from operations.checks.numbers import MARGIN
 from operations.deployment import initialize
 from operations.facts import Reason
 from operations.health import Health, HealthProblem
 from operations.overview import overview
-from operations.reconcile_numbers import MARGIN
 from operations.why import why
 from pipeline.deployment import OutdatedStore, outdated
 from pipeline.inventory.sql import SqlInventory, open_inventory
@@ -84,7 +84,7 @@ def test_an_older_record_is_named_before_any_worker_noticed_it(
 
     assert "nothing is processed" in shown.out
     assert "restored from a backup" in shown.out
-    assert "arkline reconcile --repair" in shown.out
+    assert "arkline check --repair" in shown.out
     assert status.code != 0
     assert "the record is older than it was" in status.out
     assert outages.known(session) == {}
@@ -98,7 +98,7 @@ def test_a_job_that_an_older_record_lacks_is_no_job_without_a_reason(
     ) as no:
         why(session, settings, "jid0000000999")
 
-    assert [command(remedy) for remedy in no.value.remedies] == ["arkline reconcile --repair"]
+    assert [command(remedy) for remedy in no.value.remedies] == ["arkline check --repair"]
 
 
 def test_a_record_that_went_back_within_one_mark_continues_after_the_remedy(

@@ -74,6 +74,7 @@ def test_every_command_answers_alike_beside_the_stack_and_over_the_api(
         ("history", "demo"): "history",
         ("history", failed.bid): "history BID",
         ("space",): "space",
+        ("check", "--jobs"): "check",
         ("audit",): "audit",
         ("drain",): "drain",
         ("callback", "list"): "callback list",

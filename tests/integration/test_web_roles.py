@@ -24,6 +24,7 @@ OF_THE_FLEET = {
     "/metrics",
     "/v1/actions",
     "/v1/audit",
+    "/v1/check",
     "/v1/fixity",
     "/v1/hosts",
     "/v1/queue",
@@ -38,7 +39,7 @@ OF_ALL_COLLECTIONS = {"/v1/jobs/{jid}/repair", "/v1/batches/{bid}/repair"}
 WAIT_FOR_WORKERS = {"/v1/workers/{worker}/drain", "/v1/workers/{worker}/undrain"}
 """They wait 15 seconds for a worker that does not answer: only their refusals are asked for."""
 
-ASK_THE_FLEET = {"/v1/queue", "/v1/workers", "/v1/audit"}
+ASK_THE_FLEET = {"/v1/queue", "/v1/workers", "/v1/audit", "/v1/check"}
 """They wait for the fleet: asked by one of those who may."""
 
 UNKNOWN = {"jid": "jid9999999999", "bid": "bid9999999999", "ark": "ark:/99999/fk4unknown"}

@@ -32,6 +32,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "why": (JID,),
     "object": ("ark:/99999/fk4abc",),
     "space": (),
+    "check": ("--jobs",),
     "audit": (),
     "hold": (JID,),
     "release": (JID,),
@@ -142,7 +143,6 @@ def test_half_of_the_variables_is_refused_too(site: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("audit", "--content"),
         ("object", "ark:/99999/fk4abc", "--premis", "x.xml"),
         ("profile", "check", "demo"),
         ("profile", "renew", BID, "--dry-run"),

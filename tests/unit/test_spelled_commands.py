@@ -24,8 +24,6 @@ PRODUCT = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins
 BESIDE = "beside the stack"
 SEEN_BESIDE = {
     "backup_commands.py",
-    "reconcile_command.py",
-    "reconcile.py",
     "fleet_commands.py",
     "services.py",
 }

@@ -16,6 +16,7 @@ PUBLIC = {"/health/live", "/health/ready", "/v1/errors", "/v1/errors/{code}"}
 
 OPERATORS_READ = {
     "/v1/audit",
+    "/v1/check",
     "/v1/collections/{name}/actions",
     "/v1/collections/{name}/profile",
 }

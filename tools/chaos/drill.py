@@ -14,8 +14,8 @@ from pathlib import Path
 import bagit
 from sqlalchemy import make_url
 
+from operations.checks.check import CheckView, check
 from operations.operator import Operator
-from operations.reconcile import ReconcileView, reconcile
 from operations.restore import restore, restore_inventory
 from pipeline.errors import ArklineError
 from pipeline.inventory.database import Database
@@ -47,10 +47,10 @@ def drill(settings: Settings, final: FinalState, acts: Acts, say: Callable[[str]
         with connect(settings) as session:
             view = _reconcile(session, settings)
     except ArklineError as error:
-        yield Problem(Category.AUDIT, "", f"reconcile ended with an error: {error}")
+        yield Problem(Category.AUDIT, "", f"check ended with an error: {error}")
     else:
-        say(f"reconcile: {view.compared} compared, {view.left} differences")
-        yield from _left(view, acts, "reconcile")
+        say(f"check: {view.compared} compared, {view.left} differences")
+        yield from _left(view, acts, "check")
     bags = [exported for exported in acts.exports if exported.folder.exists()]
     for bag in bags:
         yield from check_bag(bag, final)
@@ -60,13 +60,15 @@ def drill(settings: Settings, final: FinalState, acts: Acts, say: Callable[[str]
         yield from _restored(settings, complete[-1], final, acts, loss, f"drill{number}")
 
 
-def _reconcile(session: Session, settings: Settings, *, repair: bool = False) -> ReconcileView:
+def _reconcile(session: Session, settings: Settings, *, repair: bool = False) -> CheckView:
     operator = Operator(session, settings, lambda: open_inventory(settings.inventory), principal=PERSON)
-    return reconcile(operator, repair=repair)
+    return check(operator, repair=repair)
 
 
-def _left(view: ReconcileView, acts: Acts, after: str) -> Iterator[Problem]:
+def _left(view: CheckView, acts: Acts, after: str) -> Iterator[Problem]:
     """An operator may have deleted a job whose version was stored before: it stays, and is named."""
+    if view.unreachable:
+        yield Problem(Category.AUDIT, "", f"{after}: {view.unreachable}")
     for difference in view.differences:
         if difference.jid not in acts.deleted_jobs:
             yield Problem(Category.AUDIT, difference.jid, f"{after}: {difference!r}")
@@ -134,6 +136,6 @@ def _restored(
     except ArklineError as error:
         yield Problem(Category.LOST, "", f"{title}: it cannot be restored: {error}")
         return
-    yield from _left(again, acts, f"{title}: after `reconcile --repair` ({repaired.repaired})")
+    yield from _left(again, acts, f"{title}: after `check --repair` ({repaired.repaired})")
     for problem in check_restored(backup, restored, final, acts):
         yield Problem(problem.sort, problem.about, f"{title}: {problem.text}")

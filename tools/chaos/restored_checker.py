@@ -12,7 +12,7 @@ from tools.chaos.problem import Category, Problem
 
 @dataclass(frozen=True)
 class Restored:
-    """A restored deployment, after `reconcile --repair`."""
+    """A restored deployment, after `check --repair`."""
 
     state: FinalState
     """With the record, the findings of the audit, and the inventory."""

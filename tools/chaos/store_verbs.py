@@ -2,10 +2,10 @@
 
 from operations import export
 from operations.backup import back_up
+from operations.checks.check import check
+from operations.checks.differences import BROKEN
 from operations.fixity import check_fixity
 from operations.operator import Operator
-from operations.reconcile import reconcile
-from operations.reconciliation import BROKEN
 from pipeline.fixity import ignore
 from pipeline.outcome import DamagedObject
 from pipeline.states import Bucket
@@ -43,10 +43,12 @@ def _back_up(operator: Operator, names: list[str], acts: Acts) -> str:
 
 def _reconcile(operator: Operator, names: list[str], acts: Acts) -> str:
     """Differences are normal while jobs are in flight, but no version may be called lost or damaged."""
-    view = reconcile(operator)
+    view = check(operator)
+    if view.unreachable:
+        return f"{view.compared} compared: {view.unreachable}"
     for difference in view.differences:
         if difference.gap in BROKEN:
-            acts.problems.append(Problem(Category.ILLEGAL, difference.jid, f"reconcile: {difference!r}"))
+            acts.problems.append(Problem(Category.ILLEGAL, difference.jid, f"check: {difference!r}"))
     return f"{view.compared} compared, {view.left} differences"
 
 
@@ -72,8 +74,8 @@ def _check_fixity(operator: Operator, names: list[str], acts: Acts) -> str:
     run = check_fixity(
         operator, (), every=True, on_read=ignore, on_check=lambda _: None, stopped=lambda: False
     )
-    for check in run.damaged:
-        acts.problems.append(Problem(Category.ILLEGAL, "", f"fixity check: {check!r}"))
+    for damaged in run.damaged:
+        acts.problems.append(Problem(Category.ILLEGAL, "", f"fixity check: {damaged!r}"))
     return f"{len(run.checked)} objects read, {len(run.unreadable)} unreadable"
 
 

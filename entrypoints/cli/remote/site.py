@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from entrypoints.cli.remote.client import Client, path_of, quoted
-from operations.audit import AuditView
 from operations.batch_view import BatchView
 from operations.board.values import BatchPage, Freshness, Stops
 from operations.facts import Explanation
@@ -111,9 +110,6 @@ class RemoteSite:
 
     def space(self) -> SpaceView:
         return self.client.get("/v1/space", SpaceView)
-
-    def audit(self) -> AuditView:
-        return self.client.get("/v1/audit", AuditView)
 
     def profile(self, name: str) -> ProfileView:
         return self.client.get(f"/v1/collections/{quoted(name)}/profile", ProfileView)

@@ -18,7 +18,7 @@ _GIVEN_BACK = {
     GivesBack.AT_ITS_END: "when it ends",
     GivesBack.WHEN_NEEDED: "when other jobs need it, or when it is deleted",
     GivesBack.CLEAN_UP: "at the next clean-up",
-    GivesBack.NEVER: "not by itself: `arkline audit` reports it",
+    GivesBack.NEVER: "not by itself: `arkline check --record` reports it",
 }
 
 

@@ -170,7 +170,7 @@ WAITING: dict[Reason, Callable[[Explanation], str]] = {
     Reason.SERVICE_DOWN: _service_down,
     Reason.RECORD_DAMAGED: lambda facts: (
         f"{fault(facts)}. Restore this znode from a backup, or have it replaced, which ends the job as "
-        "failed. `arkline audit` lists every damaged znode."
+        "failed. `arkline check --record` lists every damaged znode."
     ),
     Reason.RECORD_OUTDATED: _record_fault,
     Reason.RECORD_FOREIGN: _record_fault,

@@ -1,15 +1,19 @@
-"""The fleet: queue, workers, working storage, audit, and who did what."""
+"""The fleet: queue, workers, working storage, check of the stores, and who did what."""
 
-from fastapi import APIRouter, Request
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Query, Request
+from pydantic import Field
 
 from entrypoints.web.authentication import Caller, OperatorCaller
 from entrypoints.web.context import context_of
-from entrypoints.web.parameters import Collection
+from entrypoints.web.parameters import REASON_LIMIT, Collection
 from entrypoints.web.slow_work import LONG, slow
 from operations import holds, working_storage
 from operations import overview as whole
 from operations import workers as fleet_workers
-from operations.audit import AuditView, audit
+from operations.checks.aliases import AuditView, audit_view
+from operations.checks.check import CheckView, Scope, check
 from operations.holds import ActionHistory
 from operations.hosts import HostView, known_hosts
 from operations.overview import Overview
@@ -17,10 +21,16 @@ from operations.profile_view import ProfileLines, ProfileView, listed, shown
 from operations.visibility import require_fleet
 from operations.workers import Workers
 from operations.working_storage import SpaceView
+from pipeline.attempt import Attempt
 from pipeline.records import Record
 from zkstate.errors import Missing
 
 router = APIRouter(prefix="/v1", tags=["fleet"])
+
+
+class RepairRequest(Record):
+    reason: str = Field("", max_length=REASON_LIMIT, examples=["the inventory was restored"])
+    content: bool = Field(False, description="Read every byte of the versions.")
 
 
 class Hosts(Record):
@@ -57,13 +67,42 @@ def hosts(request: Request, caller: Caller) -> Hosts:
     return Hosts(hosts=known_hosts(context_of(request).session))
 
 
-@router.get("/audit", summary="Check that the record agrees with itself, storage and inventory")
+@router.get("/check", summary="Check that record, storage and inventory agree")
 @slow("slow_work", LONG)
-def run_audit(request: Request, caller: OperatorCaller) -> AuditView:
+def run_check(
+    request: Request,
+    caller: OperatorCaller,
+    attempt: Attempt,
+    scope: Annotated[Scope, Query(description="Everything, the jobs of the record, or the record alone.")] = (
+        Scope.ALL
+    ),
+    content: Annotated[bool, Query(description="Read every byte of the versions.")] = False,
+) -> CheckView:
+    """Reads every node of the record and, with `all`, every version, and so takes its time."""
+    require_fleet(caller, "check the stores")
+    return check(context_of(request).operator(caller, "", attempt), scope, content=content)
+
+
+@router.post("/check", summary="Check everything, and repair what can be repaired")
+@slow("slow_work", LONG)
+def run_repair(
+    request: Request,
+    caller: OperatorCaller,
+    attempt: Attempt,
+    body: Annotated[RepairRequest, Body()] = RepairRequest(reason="", content=False),  # noqa: B008 - frozen
+) -> CheckView:
+    """Enters, reserves and raises; deletes nothing. A check that takes too long is continued by the next."""
+    require_fleet(caller, "repair the stores")
+    operator = context_of(request).operator(caller, body.reason, attempt)
+    return check(operator, content=body.content, repair=True)
+
+
+@router.get("/audit", summary="The older name of a check of the jobs")
+@slow("slow_work", LONG)
+def run_audit(request: Request, caller: OperatorCaller, attempt: Attempt) -> AuditView:
     """Reads every node of the record, and so takes its time."""
     require_fleet(caller, "audit the record")
-    context = context_of(request)
-    return audit(context.session, context.settings)
+    return audit_view(check(context_of(request).operator(caller, "", attempt), Scope.JOBS))
 
 
 @router.get("/actions", summary="Who paused the queue, drained workers, cleaned up")

@@ -1,4 +1,4 @@
-"""`arkline reconcile`: what record, storage and inventory know alone, and what of it is repaired."""
+"""`arkline check`: what record, storage and inventory know alone, and what of it is repaired."""
 
 import shutil
 from dataclasses import replace
@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from operations.checks.check import CheckView, check
+from operations.checks.differences import StoreProblem
 from operations.deployment import initialize
 from operations.objects import timeline
-from operations.reconcile import ReconcileView, reconcile
-from operations.reconciliation import Gap
+from operations.operator import Run
 from pipeline.errors import Action, Remedy
 from pipeline.inventory.archive import tombstone
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.recording import REBUILT
 from pipeline.inventory.sql import open_inventory
-from pipeline.outcome import ServiceDown
 from pipeline.records import Identifiers, Job, SubmissionMode
 from pipeline.settings import Settings
 from pipeline.states import JobState
@@ -79,8 +79,8 @@ def deposited(store: Store, number: int, **facts: object) -> str:
     return store.repository.recorded(job).ark
 
 
-def compared(session: Session, store: Store, *, repair: bool = False) -> ReconcileView:
-    return reconcile(ann(session, store.repository.settings), repair=repair)
+def compared(session: Session, store: Store, *, repair: bool = False) -> CheckView:
+    return check(ann(session, store.repository.settings), repair=repair)
 
 
 def lose_inventory(session: Session, store: Store) -> None:
@@ -130,10 +130,10 @@ def test_entries_of_a_lost_inventory_are_made_again_from_storage(session: Sessio
     repaired = compared(session, store, repair=True)
     again = compared(session, store)
 
-    assert dry.counts[Gap.NOT_ENTERED] == 3
+    assert dry.counts[StoreProblem.NOT_ENTERED] == 3
     assert untouched is None
     assert repaired.left == 0
-    assert repaired.repaired[Gap.NOT_ENTERED] == 3
+    assert repaired.repaired[StoreProblem.NOT_ENTERED] == 3
     assert [remembered(own.described(ark)) for ark in arks] == before
     assert again.counts == {}
     event, _ = (event for event in timeline(own.inventory, own.described(arks[0])) if event.type == REBUILT)
@@ -191,10 +191,10 @@ def test_a_stored_version_of_a_failed_job_is_named_and_a_repair_reads_it_back_an
     dry = compared(session, store)
     repaired = compared(session, store, repair=True)
 
-    assert dry.counts == {Gap.NOT_ENTERED: 1}
+    assert dry.counts == {StoreProblem.NOT_ENTERED: 1}
     (difference,) = dry.differences
     assert (difference.jid, difference.version, difference.job_failed) == (job.jid, 1, True)
-    assert repaired.repaired == {Gap.NOT_ENTERED: 1}
+    assert repaired.repaired == {StoreProblem.NOT_ENTERED: 1}
     (version,) = store.repository.described(difference.ark).versions
     assert (version.jid, version.verified is not None) == (job.jid, True)
     assert compared(session, store).counts == {}
@@ -208,7 +208,7 @@ def test_a_damaged_version_of_a_failed_job_is_not_entered(session: Session, on_d
 
     view = compared(session, on_disk, repair=True)
 
-    assert (view.counts, view.left) == ({Gap.NOT_ENTERED: 1}, 1)
+    assert (view.counts, view.left) == ({StoreProblem.NOT_ENTERED: 1}, 1)
     assert "is damaged" in view.differences[0].reason
     assert on_disk.repository.inventory.describe_object(ark) is None
 
@@ -218,7 +218,7 @@ def test_the_command_names_a_stored_version_of_a_failed_job_with_the_resume_that
 ) -> None:
     job = failed_after_storing(session, on_disk)
 
-    done = cli.run(on_disk.repository.settings, "reconcile")
+    done = cli.run(on_disk.repository.settings, "check")
 
     assert done.code == 1, done.err
     assert f"{job.jid}: the job failed; `arkline resume {job.jid}` completes it" in done.out
@@ -232,8 +232,8 @@ def test_the_names_of_a_job_in_flight_are_reserved_in_a_restored_inventory(
 
     view = compared(session, on_disk, repair=True)
 
-    assert view.repaired[Gap.NOT_RESERVED] == 1
-    assert Gap.NOT_ENTERED not in view.counts
+    assert view.repaired[StoreProblem.NOT_RESERVED] == 1
+    assert StoreProblem.NOT_ENTERED not in view.counts
     inventory = on_disk.repository.inventory
     assert inventory.arks_of("ark:/99999/owner", ("x",)) == {"x": job.identifiers.primary_id}
     assert inventory.ark_of(job) == job.identifiers.primary_id
@@ -248,7 +248,7 @@ def test_a_job_that_had_entered_its_version_does_not_enter_it_again_so_it_is_rep
 
     view = compared(session, on_disk, repair=True)
 
-    assert view.repaired == {Gap.NOT_ENTERED: 1}
+    assert view.repaired == {StoreProblem.NOT_ENTERED: 1}
 
 
 def test_a_version_of_a_deleted_job_is_named_and_stays(session: Session, on_disk: Store) -> None:
@@ -259,7 +259,7 @@ def test_a_version_of_a_deleted_job_is_named_and_stays(session: Session, on_disk
 
     view = compared(session, on_disk, repair=True)
 
-    assert view.counts == {Gap.DELETED_JOB: 1}
+    assert view.counts == {StoreProblem.DELETED_JOB: 1}
     assert (view.differences[0].ark, view.differences[0].jid) == (stored.ark, "jid0000000001")
     assert own.inventory.describe_object(stored.ark) is None
 
@@ -275,7 +275,7 @@ def test_a_version_of_another_program_is_named_and_stays(session: Session, store
 
     view = compared(session, store, repair=True)
 
-    assert view.counts == {Gap.NO_JOB: 1}
+    assert view.counts == {StoreProblem.NO_JOB: 1}
 
 
 def test_a_version_whose_description_is_incomplete_is_named_with_the_reason(
@@ -287,7 +287,7 @@ def test_a_version_whose_description_is_incomplete_is_named_with_the_reason(
 
     view = compared(session, store, repair=True)
 
-    assert view.counts[Gap.UNDESCRIBED] == 1
+    assert view.counts[StoreProblem.UNDESCRIBED] == 1
     assert "mrt-ingest.txt" in view.differences[0].reason
 
 
@@ -306,7 +306,7 @@ def test_an_entry_without_a_stored_version_is_broken_custody(session: Session, s
 
     view = compared(session, store, repair=True)
 
-    assert view.counts == {Gap.NOT_STORED: 1}
+    assert view.counts == {StoreProblem.NOT_STORED: 1}
     assert view.broken
     assert view.differences[0].ark == ark
 
@@ -317,7 +317,7 @@ def test_an_object_that_cannot_be_read_is_named_once(session: Session, store: St
 
     view = compared(session, store)
 
-    assert view.counts == {Gap.UNREADABLE: 1}
+    assert view.counts == {StoreProblem.UNREADABLE: 1}
     assert view.broken
 
 
@@ -326,7 +326,7 @@ def test_a_completed_job_that_no_store_knows_is_named(session: Session, on_disk:
 
     view = compared(session, on_disk, repair=True)
 
-    assert view.counts == {Gap.LOST: 1}
+    assert view.counts == {StoreProblem.LOST: 1}
     assert view.differences[0].jid == job.jid
 
 
@@ -359,7 +359,7 @@ def test_the_counter_of_arks_is_raised_from_storage_if_the_inventory_is_lost(
 
     view = compared(session, on_disk, repair=True)
 
-    assert view.repaired[Gap.NUMBERS] == 1
+    assert view.repaired[StoreProblem.NUMBERS] == 1
     assert counters.last(session, "ark-99999_fk4") == 1
 
 
@@ -370,16 +370,15 @@ def test_a_stopped_reconciliation_says_so_and_is_continued(session: Session, on_
     ticks: list[int] = []
 
     # each version is counted once before the page is repaired: it stops at an entry of the inventory
-    first = reconcile(
-        ann(session, on_disk.repository.settings),
+    first = check(
+        replace(ann(session, on_disk.repository.settings), run=Run(should_stop=lambda: len(ticks) >= 5)),
         repair=True,
         on_progress=ticks.append,
-        stopped=lambda: len(ticks) >= 5,
     )
     second = compared(session, on_disk, repair=True)
 
     assert not first.complete
-    assert Gap.OUTDATED not in first.repaired
+    assert StoreProblem.OUTDATED not in first.repaired
     assert second.complete
     assert compared(session, on_disk).counts == {}
 
@@ -407,15 +406,15 @@ def test_the_command_reports_repairs_and_exits_with_what_is_left(session: Sessio
     ark = deposited(on_disk, 1)
     lose_inventory(session, on_disk)
 
-    dry = cli.run(settings, "reconcile")
-    repaired = cli.run(settings, "reconcile", "--repair", "--json")
-    clean = cli.run(settings, "reconcile")
+    dry = cli.run(settings, "check")
+    repaired = cli.run(settings, "check", "--repair", "--json")
+    clean = cli.run(settings, "check")
     remove(on_disk, ark)
-    broken = cli.run(settings, "reconcile")
+    broken = cli.run(settings, "check")
 
     assert dry.code == 1, dry.err
     assert f"{ark} version 1 jid0000000001" in dry.out
-    assert "arkline reconcile --repair" in dry.err
+    assert "arkline check --repair" in dry.err
     assert repaired.code == 0, repaired.err
     assert repaired.json()["repaired"]["not-entered"] == 1
     assert clean.code == 0
@@ -437,8 +436,10 @@ def test_a_storage_that_goes_away_during_the_search_is_no_lost_object(
         if compared == 1:
             settings.storage.rename(settings.home / "aside")
 
-    with pytest.raises(ServiceDown, match="mount its disk"):
-        reconcile(ann(session, settings), on_progress=unmount)
+    view = check(ann(session, settings), on_progress=unmount)
+
+    assert "mount its disk" in view.unreachable
+    assert view.counts == {}
 
 
 def test_damaged_counters_and_a_damaged_sum_of_reservations_are_written_again(
@@ -456,7 +457,7 @@ def test_damaged_counters_and_a_damaged_sum_of_reservations_are_written_again(
     dry = compared(session, on_disk)
     compared(session, on_disk, repair=True)
 
-    damaged = {each.counter: each.value for each in dry.differences if each.gap is Gap.NUMBERS}
+    damaged = {each.counter: each.value for each in dry.differences if each.gap is StoreProblem.NUMBERS}
     assert damaged == {"job": None, "ark-99999_fk4": None}
     assert counters.last(session, "job") > int(held.jid.removeprefix("jid"))
     assert counters.last(session, "ark-99999_fk4") >= 1

@@ -1,4 +1,4 @@
-"""Differences between record, storage and inventory, as facts, and what the search for them shares."""
+"""What is wrong in record, storage and inventory, as facts, and what the search for it shares."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,9 +12,11 @@ from pipeline.storage.base import Storage
 from zkstate.session import Session
 
 
-class Gap(StrEnum):
+class StoreProblem(StrEnum):
     """Codes are stable: scripts and alerts read them."""
 
+    INCONSISTENT = "inconsistent"
+    """The record contradicts itself at `path`; `reason` says how."""
     NOT_ENTERED = "not-entered"
     """Storage has a version that the inventory lacks, and that no job at work will enter."""
     NOT_RESERVED = "not-reserved"
@@ -25,12 +27,16 @@ class Gap(StrEnum):
     """Storage has a version whose job failed and was deleted."""
     UNDESCRIBED = "undescribed"
     """Storage has a version that the inventory lacks and cannot take over; `reason` says why."""
+    OTHER_OBJECT = "other-object"
+    """The inventory has the job's version under another ARK, or from another job of this number."""
     DIFFERENT = "different"
     """Storage and inventory have this version from two jobs, or with other digests."""
     NOT_STORED = "not-stored"
     """The inventory has a version that storage lacks."""
     UNREADABLE = "unreadable"
     """Storage has an object that cannot be read; `reason` says why."""
+    DAMAGED = "damaged"
+    """The bytes in storage do not have the digests of the inventory."""
     LOST = "lost"
     """A job is completed, and neither storage nor the inventory has its version."""
     NUMBERS = "numbers"
@@ -41,14 +47,31 @@ class Gap(StrEnum):
     """Record and inventory do not have the same mark: one of them was restored."""
 
 
-BROKEN = frozenset({Gap.DIFFERENT, Gap.NOT_STORED, Gap.UNREADABLE, Gap.LOST})
+BROKEN = frozenset(
+    {
+        StoreProblem.OTHER_OBJECT,
+        StoreProblem.DIFFERENT,
+        StoreProblem.NOT_STORED,
+        StoreProblem.UNREADABLE,
+        StoreProblem.DAMAGED,
+        StoreProblem.LOST,
+    }
+)
 """Storage does not have what was stored."""
 
-REPAIRABLE = frozenset({Gap.NOT_ENTERED, Gap.NOT_RESERVED, Gap.NUMBERS, Gap.RESERVED, Gap.OUTDATED})
+REPAIRABLE = frozenset(
+    {
+        StoreProblem.NOT_ENTERED,
+        StoreProblem.NOT_RESERVED,
+        StoreProblem.NUMBERS,
+        StoreProblem.RESERVED,
+        StoreProblem.OUTDATED,
+    }
+)
 
 
 class NotCompared(StrEnum):
-    """What a service that cannot list its objects keeps a reconciliation from. Codes are stable."""
+    """What a service that cannot list its objects keeps a check from. Codes are stable."""
 
     UNKNOWN_VERSIONS = "unknown-versions"
     """Versions in Merritt's storage service that neither the inventory nor a job knows."""
@@ -57,7 +80,9 @@ class NotCompared(StrEnum):
 
 
 class Difference(Record):
-    gap: Gap
+    gap: StoreProblem
+    path: str = ""
+    """The znode of the record, for a record that contradicts itself."""
     ark: str = ""
     """The ARK; for an unreadable object its place in storage."""
     version: int | None = None
@@ -113,7 +138,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Search:
-    """What the parts of a reconciliation share."""
+    """What the parts of a check share."""
 
     session: Session
     settings: Settings
@@ -121,6 +146,8 @@ class Search:
     inventory: SqlInventory
     agent: str
     """The agent of the events of repaired objects."""
-    tick: Callable[[], None]
-    """Called for each version and each job that is compared; Stopped once the caller asks for that."""
+    tick: Callable[[int], None]
+    """Counts versions, entries and completed jobs that are compared; Stopped once the caller asks to."""
     numbers: Numbers
+    content: bool = False
+    """Every byte of the versions is read."""

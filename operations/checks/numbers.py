@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from operations.reconciliation import Comparison, Difference, Gap, Search
+from operations.checks.differences import Comparison, Difference, Search, StoreProblem
 from pipeline.inventory import reconciling
 from pipeline.outcome import Service
 from pipeline.profiles.profile import ProfileError, Profiles
@@ -57,12 +57,12 @@ def behind(search: Search) -> Iterator[Comparison]:
 def reserved(search: Search) -> Iterator[Comparison]:
     """The sum of the reservations of working storage, if it is not that of its nodes."""
     if fault := space.sum_fault(search.session):
-        difference = Difference(gap=Gap.RESERVED, value=fault[0], known=fault[1])
+        difference = Difference(gap=StoreProblem.RESERVED, value=fault[0], known=fault[1])
         yield Comparison(difference, partial(space.correct_sum, search.session))
 
 
 def _behind(name: str, value: int | None, known: int) -> Difference:
-    return Difference(gap=Gap.NUMBERS, counter=name, value=value, known=known)
+    return Difference(gap=StoreProblem.NUMBERS, counter=name, value=value, known=known)
 
 
 def marks(search: Search) -> Iterator[Comparison]:
@@ -78,7 +78,7 @@ def marks(search: Search) -> Iterator[Comparison]:
     outage = outages.known(session).get(Service.RECORD)
     older = record.mark < marker.mark or (outage is not None and outage.outage.ended is None)
     if older or record.mark > marker.mark + 1:
-        difference = Difference(gap=Gap.OUTDATED, value=record.mark, known=marker.mark)
+        difference = Difference(gap=StoreProblem.OUTDATED, value=record.mark, known=marker.mark)
         yield Comparison(difference, partial(_let_continue, search, older=older))
 
 

@@ -1,4 +1,4 @@
-"""`arkline reconcile` with Merritt's services, which cannot list what they have: what it finds and says."""
+"""`arkline check` with Merritt's services, which cannot list what they have: what it finds and says."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -54,8 +54,8 @@ def test_what_was_compared_and_what_was_not_is_said(
 ) -> None:
     completed(session, repository)
 
-    shown = cli.run(repository.settings, "reconcile")
-    facts = cli.run(repository.settings, "reconcile", "--json").json()
+    shown = cli.run(repository.settings, "check")
+    facts = cli.run(repository.settings, "check", "--json").json()
 
     assert shown.code == 0, shown
     assert "agree as far as they were compared" in shown.out
@@ -75,9 +75,9 @@ def test_a_lost_inventory_gets_the_versions_of_the_record_back_from_the_services
     service.versions.clear()
     initialize(session, repository.settings, missing=True)
 
-    dry = cli.run(repository.settings, "reconcile")
-    repaired = cli.run(repository.settings, "reconcile", "--repair", "--json")
-    again = cli.run(repository.settings, "reconcile")
+    dry = cli.run(repository.settings, "check")
+    repaired = cli.run(repository.settings, "check", "--repair", "--json")
+    again = cli.run(repository.settings, "check")
 
     assert dry.code == 1, dry
     assert jid in dry.out
@@ -99,9 +99,9 @@ def test_a_stored_version_of_a_failed_job_is_named_and_entered_although_its_prof
     with (repository.settings.profiles / "demo.yaml").open("a") as profile:
         profile.write("storage_node: 42\n")
 
-    shown = cli.run(repository.settings, "reconcile")
-    audited = cli.run(repository.settings, "audit", "--json")
-    repaired = cli.run(repository.settings, "reconcile", "--repair", "--json")
+    shown = cli.run(repository.settings, "check")
+    audited = cli.run(repository.settings, "check", "--jobs", "--json")
+    repaired = cli.run(repository.settings, "check", "--repair", "--json")
 
     assert shown.code == 1, shown
     assert job.jid in audited.out, audited
@@ -116,7 +116,7 @@ def test_a_version_that_the_storage_service_lacks_is_broken_custody(
     completed(session, repository)
     repository.service.objects.clear()
 
-    done = cli.run(repository.settings, "reconcile", "--json")
+    done = cli.run(repository.settings, "check", "--json")
 
     assert done.code == 4, done
     assert done.json()["counts"] == {"not-stored": 1}
@@ -129,7 +129,7 @@ def test_a_storage_service_that_does_not_answer_is_no_lost_object(
     completed(session, repository)
     away = repository.settings.model_copy(update={"storage_service_url": "http://127.0.0.1:1/store"})
 
-    done = cli.run(away, "reconcile")
+    done = cli.run(away, "check")
 
     assert done.code == 3, done
     assert "agree" not in done.out

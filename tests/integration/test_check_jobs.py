@@ -1,4 +1,4 @@
-"""The audit compares completed jobs with storage and inventory; commands refuse stores of others."""
+"""`check --jobs` compares completed jobs with storage and inventory; commands refuse stores of others."""
 
 import socket
 from pathlib import Path
@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from operations.audit import AuditView, StoreProblem, audit
+from operations.checks.check import CheckView, Scope, check
+from operations.checks.differences import Difference, StoreProblem
 from operations.deployment import initialize
 from pipeline.inventory.sql import open_inventory
 from pipeline.records import Identifiers
 from pipeline.settings import Settings
 from pipeline.states import JobState
 from tests.support import cli, planting
+from tests.support.operators import ann
 from tests.support.repository import Repository
 from tests.support.stores import Store, flip, with_record
 from zkstate import audit_mark, jobs, paths
@@ -35,12 +37,16 @@ def completed(session: Session, store: Store) -> str:
     return ark
 
 
-def audited(session: Session, store: Store, *, content: bool = False) -> AuditView:
-    return audit(session, store.repository.settings, content=content)
+def checked(session: Session, store: Store, *, content: bool = False) -> CheckView:
+    return check(ann(session, store.repository.settings), Scope.JOBS, content=content)
 
 
-def problems(view: AuditView) -> list[StoreProblem]:
-    return [finding.problem for finding in view.stores]
+def of_stores(view: CheckView) -> list[Difference]:
+    return [found for found in view.differences if found.gap is not StoreProblem.INCONSISTENT]
+
+
+def problems(view: CheckView) -> list[StoreProblem]:
+    return [found.gap for found in of_stores(view)]
 
 
 def test_a_completed_job_that_storage_and_inventory_have_is_no_finding(
@@ -48,9 +54,9 @@ def test_a_completed_job_that_storage_and_inventory_have_is_no_finding(
 ) -> None:
     completed(session, store)
 
-    view = audited(session, store, content=True)
+    view = checked(session, store, content=True)
 
-    assert (view.findings, view.stores, view.compared) == ((), (), 1)
+    assert (view.differences, view.compared) == ((), 1)
     assert view.complete
     ended = audit_mark.last(session)
     assert ended is not None
@@ -64,9 +70,9 @@ def test_a_completed_job_without_an_entry_or_without_a_version_is_found(
     store.repository.ocfl.root.object(ark).rename(store.repository.settings.home / "aside")
     planting.job_in(session, JobState.COMPLETED)
 
-    view = audited(session, store)
+    view = checked(session, store)
 
-    assert sorted(problems(view)) == [StoreProblem.NOT_ENTERED, StoreProblem.NOT_STORED]
+    assert sorted(problems(view)) == [StoreProblem.LOST, StoreProblem.NOT_STORED]
     assert view.broken
 
 
@@ -80,11 +86,11 @@ def test_a_stored_version_of_a_failed_job_is_found_with_the_resume_that_enters_i
     known = Identifiers(primary_id=stored.ark, assigned=True)
     session.zk.set(paths.identifiers(job.jid), known.model_dump_json().encode())
 
-    view = audited(session, store)
-    done = cli.run(store.repository.settings, "audit")
+    view = checked(session, store)
+    done = cli.run(store.repository.settings, "check", "--jobs")
 
-    (finding,) = view.stores
-    assert (finding.problem, finding.jid, finding.ark) == (StoreProblem.NOT_ENTERED, job.jid, stored.ark)
+    (finding,) = of_stores(view)
+    assert (finding.gap, finding.jid, finding.ark) == (StoreProblem.NOT_ENTERED, job.jid, stored.ark)
     assert (finding.version, finding.job_failed, view.compared) == (1, True, 0)
     assert done.code == 1
     assert f"arkline resume {job.jid}" in " ".join(done.out.split())
@@ -97,18 +103,18 @@ def test_a_digest_that_differs_between_inventory_and_storage_is_found_without_re
     change = "update inv_files set digest_value = 'x' where pathname = 'producer/a.txt'"
     store.repository.inventory.database.write(lambda connection: connection.execute(text(change)))
 
-    view = audited(session, store)
+    view = checked(session, store)
 
     assert problems(view) == [StoreProblem.DIFFERENT]
-    assert view.stores[0].detail == "producer/a.txt"
+    assert of_stores(view)[0].reason == "producer/a.txt"
 
 
 def test_damaged_bytes_are_found_if_the_content_is_read(session: Session, store: Store) -> None:
     ark = completed(session, store)
     store.change(ark, "v1/content/producer/a.txt", flip)
 
-    assert problems(audited(session, store)) == []
-    assert problems(audited(session, store, content=True)) == [StoreProblem.DAMAGED]
+    assert problems(checked(session, store)) == []
+    assert problems(checked(session, store, content=True)) == [StoreProblem.DAMAGED]
 
 
 def test_the_audit_says_that_a_store_cannot_be_compared(session: Session, store: Store) -> None:
@@ -116,8 +122,8 @@ def test_the_audit_says_that_a_store_cannot_be_compared(session: Session, store:
     settings = store.repository.settings
     settings.storage.rename(settings.home / "aside")
 
-    done = cli.run(settings, "audit")
-    alone = cli.run(settings, "audit", "--record")
+    done = cli.run(settings, "check", "--jobs")
+    alone = cli.run(settings, "check", "--record")
 
     assert done.code == 3
     assert "mount its disk" in done.err
@@ -154,10 +160,10 @@ def test_commands_refuse_a_storage_root_or_an_inventory_of_another_deployment(
         (wrong_record, ("export", ark)),
         (wrong_record, ("object", ark, "--no-verify")),
         (wrong_root, ("fixity", "check", "--all")),
-        (wrong_root, ("reconcile",)),
+        (wrong_root, ("check",)),
         (wrong_inventory, ("fixity", "check", "--all")),
         (wrong_inventory, ("delete", failed.jid, "--yes")),
-        (wrong_inventory, ("reconcile",)),
+        (wrong_inventory, ("check",)),
     ):
         done = cli.run(settings, *command)
 
@@ -194,3 +200,35 @@ def test_an_object_is_shown_and_exported_without_zookeeper_and_without_a_record(
     silent.close()
     with connect(Settings.model_validate(own | {"zk_root": empty}), create=False) as untouched:
         assert untouched.zk.exists("/") is None
+
+
+def test_a_check_of_everything_finds_other_digests_and_damaged_bytes_too(
+    session: Session, store: Store
+) -> None:
+    ark = completed(session, store)
+    completed(session, store)
+    change = "update inv_files set digest_value = 'x' where id = (select max(id) from inv_files)"
+    store.repository.inventory.database.write(lambda connection: connection.execute(text(change)))
+    store.change(ark, "v1/content/producer/a.txt", flip)
+
+    view = check(ann(session, store.repository.settings), content=True)
+
+    assert {StoreProblem.DIFFERENT, StoreProblem.DAMAGED} <= set(problems(view))
+    assert view.broken
+
+
+def test_the_older_names_print_their_documents_with_their_exit_codes(session: Session, store: Store) -> None:
+    settings = store.repository.settings
+    job = planting.job_in(session, JobState.COMPLETED)
+    session.zk.create(f"{paths.queue(JobState.PENDING)}/stray", b"")
+
+    audited = cli.run(settings, "audit", "--json")
+    reconciled = cli.run(settings, "reconcile", "--json")
+    session.zk.delete(f"{paths.queue(JobState.PENDING)}/stray")
+
+    (finding,) = audited.json()["findings"]
+    (stored,) = audited.json()["stores"]
+    assert (audited.code, finding["path"].endswith("/stray")) == (1, True)
+    assert (stored["jid"], stored["problem"], audited.json()["compared"]) == (job.jid, "not-entered", 1)
+    assert (reconciled.code, reconciled.json()["counts"]) == (4, {"lost": 1})
+    assert [found["jid"] for found in reconciled.json()["differences"]] == [job.jid]

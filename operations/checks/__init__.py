@@ -1,0 +1,1 @@
+"""Compares record, storage and inventory, and repairs what can be repaired."""

@@ -1,0 +1,74 @@
+"""The documents of `audit` and `reconcile`, which release 0.3 keeps as other names of `check`."""
+
+from operations.checks.check import CheckView
+from operations.checks.differences import StoreProblem
+from pipeline.records import Record
+from zkstate.audit import Finding
+
+_WITHOUT_ENTRY = (StoreProblem.LOST, StoreProblem.UNDESCRIBED)
+"""To an audit, other reasons why the inventory lacks a version."""
+
+
+class StoreFinding(Record):
+    jid: str
+    ark: str
+    version: int | None = None
+    problem: StoreProblem
+    detail: str = ""
+    job_failed: bool = False
+    """The job stored its version and failed before it entered it: a resume enters it."""
+
+
+class AuditView(Record):
+    findings: tuple[Finding, ...]
+    """Inconsistencies of the record."""
+    stores: tuple[StoreFinding, ...] = ()
+    """Jobs whose version is not in storage and inventory as the record says."""
+    compared: int = 0
+    """Completed jobs that were compared with storage and inventory."""
+    unreachable: str = ""
+    """Why storage or inventory could not be compared."""
+    complete: bool = True
+    """False if it was interrupted."""
+
+    @property
+    def broken(self) -> bool:
+        return any(finding.problem is not StoreProblem.NOT_ENTERED for finding in self.stores)
+
+
+class ReconcileView(CheckView):
+    """A check without the inconsistencies of the record."""
+
+
+def audit_view(view: CheckView) -> AuditView:
+    """`view`: a check of the jobs, or of the record alone."""
+    inconsistent = [finding for finding in view.differences if finding.gap is StoreProblem.INCONSISTENT]
+    return AuditView(
+        findings=tuple(Finding(path=finding.path, problem=finding.reason) for finding in inconsistent),
+        stores=tuple(
+            StoreFinding(
+                jid=finding.jid,
+                ark=finding.ark,
+                version=finding.version,
+                problem=StoreProblem.NOT_ENTERED if finding.gap in _WITHOUT_ENTRY else finding.gap,
+                detail=finding.reason,
+                job_failed=finding.job_failed,
+            )
+            for finding in view.differences
+            if finding.gap is not StoreProblem.INCONSISTENT
+        ),
+        compared=view.compared,
+        unreachable=view.unreachable,
+        complete=view.complete,
+    )
+
+
+def reconcile_view(view: CheckView) -> ReconcileView:
+    """`view`: a check of everything."""
+    values = dict(view)
+    for name in ("counts", "repaired"):
+        values[name] = {gap: count for gap, count in values[name].items() if gap != StoreProblem.INCONSISTENT}
+    consistent = tuple(
+        finding for finding in view.differences if finding.gap is not StoreProblem.INCONSISTENT
+    )
+    return ReconcileView(**{**values, "differences": consistent})

@@ -1,0 +1,238 @@
+"""Checks record, storage and inventory: finds what is wrong in them, and repairs what can be repaired.
+
+Rule: the marks of record and inventory are made equal last. If one of them was restored, the fleet waits
+until then, so no job is given a name that a version in storage has and the inventory does not know yet.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from enum import StrEnum
+from itertools import chain
+
+from operations.checks import numbers, stores
+from operations.checks.differences import (
+    BROKEN,
+    Comparison,
+    Difference,
+    NotCompared,
+    Numbers,
+    Search,
+    StoreProblem,
+)
+from operations.operator import Operator, Stopped
+from pipeline.attempt import UNATTENDED
+from pipeline.errors import UsageRefused
+from pipeline.outcome import ServiceDown, StepFailed
+from pipeline.records import Record, now
+from pipeline.steps.clients import open_clients
+from tasks.stores import expected_of
+from zkstate import audit as record_check
+from zkstate import audit_mark, deployment, holds, listings
+from zkstate.audit_mark import LastAudit
+from zkstate.journal import JournalAction
+from zkstate.locks import exclusive
+
+LISTED = 1_000
+"""Differences that a result lists; all of them are counted."""
+
+LOCK_WAIT = 5.0
+"""Seconds to wait for another repair to end."""
+
+
+class Scope(StrEnum):
+    """What is checked."""
+
+    ALL = "all"
+    """The record, and everything that record, storage and inventory know."""
+    JOBS = "jobs"
+    """The record, and the versions of the jobs that it has."""
+    RECORD = "record"
+    """The record alone; no store is opened."""
+
+
+class CheckView(Record):
+    repair: bool
+    compared: int
+    """Versions in storage, entries of the inventory, and completed jobs that were compared."""
+    counts: dict[StoreProblem, int]
+    repaired: dict[StoreProblem, int]
+    differences: tuple[Difference, ...]
+    """At most LISTED."""
+    listed: bool
+    """False if the storage service cannot list its objects: versions that no store knows are not found."""
+    not_compared: tuple[NotCompared, ...]
+    unreachable: str = ""
+    """Why storage or inventory could not be compared."""
+    complete: bool
+    """False if it was stopped; the same command continues, because what is repaired is no difference."""
+
+    @property
+    def broken(self) -> bool:
+        """Storage does not have what was stored."""
+        return any(gap in BROKEN for gap in self.counts)
+
+    @property
+    def left(self) -> int:
+        return sum(self.counts.values()) - sum(self.repaired.values())
+
+
+def check(
+    operator: Operator,
+    scope: Scope = Scope.ALL,
+    *,
+    content: bool = False,
+    repair: bool = False,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> CheckView:
+    """Compare what is in `scope`, and with `repair` enter, reserve and raise what can be repaired.
+
+    `content`: read every byte of the versions. Safe beside a running fleet. A check of the stores that
+    compared everything leaves its time and the number of differences to the metrics.
+    """
+    operator.require("check the stores")
+    run = _Run(operator, scope, content=content, repair=repair, on_progress=on_progress)
+    alone = (
+        exclusive(operator.session, "single-flight", "reconcile", UNATTENDED, LOCK_WAIT)
+        if repair
+        else nullcontext()
+    )
+    with alone:
+        run.compare()
+    view = run.view()
+    if view.complete and not view.unreachable and scope is not Scope.RECORD:
+        audit_mark.publish(operator.session, LastAudit(at=now(), findings=view.left))
+    return view
+
+
+class _Run:
+    """One check: counts the differences, and repairs them one by one."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        scope: Scope,
+        *,
+        content: bool,
+        repair: bool,
+        on_progress: Callable[[int], None],
+    ) -> None:
+        self._operator = operator
+        self._scope = scope
+        self._content = content
+        self._repair = repair
+        self._on_progress = on_progress
+        self._compared = 0
+        self._counts: Counter[StoreProblem] = Counter()
+        self._repaired: Counter[StoreProblem] = Counter()
+        self._differences: list[Difference] = []
+        self._listed = True
+        self._complete = True
+        self._unreachable = ""
+        self._began = False
+
+    def view(self) -> CheckView:
+        return CheckView(
+            repair=self._repair,
+            compared=self._compared,
+            counts=dict(self._counts),
+            repaired=dict(self._repaired),
+            differences=tuple(self._differences),
+            listed=self._listed,
+            not_compared=tuple(self._not_compared()),
+            unreachable=self._unreachable,
+            complete=self._complete,
+        )
+
+    def _not_compared(self) -> Iterator[NotCompared]:
+        if not self._listed:
+            yield NotCompared.UNKNOWN_VERSIONS
+        if self._scope is Scope.ALL and self._operator.settings.inventory_service_url:
+            yield NotCompared.INVENTORY_SERVICE
+
+    def compare(self) -> None:
+        session = self._operator.session
+        if self._scope is Scope.ALL and deployment.read(session) is None:
+            raise UsageRefused(
+                f"the record {session.hosts}{session.root} has no deployment id: restore it from a backup, "
+                "or initialize it with the stores that are there"
+            )
+        for finding in record_check.audit(session):
+            gap = StoreProblem.INCONSISTENT
+            self._take(Comparison(Difference(gap=gap, path=finding.path, reason=finding.problem)))
+        try:
+            for comparison in self._comparisons():
+                self._take(comparison)
+        except Stopped:
+            self._complete = False
+        except (StepFailed, UsageRefused) as fault:
+            self._unreachable = str(fault)
+        if self._repaired.total():
+            done = ", ".join(f"{gap} {number}" for gap, number in sorted(self._repaired.items()) if number)
+            self._record(done)
+
+    def _comparisons(self) -> Iterator[Comparison]:
+        session = self._operator.session
+        if self._scope is Scope.RECORD:
+            return iter(())
+        recorded, failed = listings.recorded_jobs(session), listings.failed_jobs(session)
+        if self._scope is Scope.ALL:
+            search = self._search()
+            self._listed = listed = stores.lists_objects(search)
+            names = recorded if listed else [*recorded, *failed]
+            return chain(
+                stores.stored_versions(search) if listed else (),
+                stores.entries(search, listed=listed),
+                stores.jobs_of_record(search, names, listed=listed),
+                stores.archived_jobs(search, listed=listed),
+                numbers.behind(search),
+                numbers.reserved(search),
+                numbers.marks(search),
+            )
+        names = [*recorded, *failed]
+        return stores.jobs_of_record(self._search(), names, with_entries=True) if names else iter(())
+
+    def _search(self) -> Search:
+        session, settings = self._operator.session, self._operator.settings
+        clients = open_clients(settings, expected_of(session))
+        return Search(
+            session,
+            settings,
+            clients.storage,
+            clients.inventory,
+            f"arkline {self._operator.by}",
+            self._tick,
+            Numbers(numbers.shoulders(session, settings)),
+            self._content,
+        )
+
+    def _tick(self, number: int) -> None:
+        self._operator.run.check("interrupted")
+        if number:
+            self._compared += number
+            self._on_progress(self._compared)
+
+    def _take(self, comparison: Comparison) -> None:
+        difference = comparison.difference
+        if self._repair and comparison.repair is not None:
+            difference = self._repair_one(difference, comparison.repair)
+        self._counts[difference.gap] += 1
+        self._repaired[difference.gap] += difference.repaired
+        if len(self._differences) < LISTED:
+            self._differences.append(difference)
+
+    def _repair_one(self, difference: Difference, repair: Callable[[], None]) -> Difference:
+        """The journal has the act before its effect, and its sum afterwards."""
+        if not self._began:
+            self._began = True
+            self._record("")
+        try:
+            repair()
+        except ServiceDown:
+            raise
+        except StepFailed as failure:
+            return difference.model_copy(update={"reason": failure.message})
+        return difference.model_copy(update={"repaired": True})
+
+    def _record(self, target: str) -> None:
+        holds.record_action(self._operator.session, JournalAction.RECONCILE, self._operator.stamp, target)
