@@ -1,4 +1,6 @@
-"""The networks that are not public, as our own table: Python's differs by patch release.
+"""The networks that are not public, and the refusal of a source there, or outside a collection's sources.
+
+The table is our own: Python's differs by patch release.
 
 Source: the special-purpose address registries of IANA (IPv4 and IPv6, RFC 6890), without the networks that
 they call globally reachable, and multicast.
@@ -7,6 +9,8 @@ they call globally reachable, and multicast.
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from pipeline.allowed_networks import AllowedNetwork
+from pipeline.outcome import StepFailed
+from pipeline.states import FailureKind
 
 Address = IPv4Address | IPv6Address
 Networks = tuple[AllowedNetwork, ...]
@@ -64,3 +68,30 @@ def _inner(address: Address) -> Address:
     if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour or address
+
+
+class AddressRefused(StepFailed):
+    """The source is at an address that content may not come from.
+
+    The message does not tell the address: depositors read it, and could map a network that is not theirs.
+    """
+
+    def __init__(self, host: str, address: Address, port: int) -> None:
+        super().__init__(
+            FailureKind.CONTENT,
+            f"{host} has no public address: content is not fetched from there; our staff may allow its "
+            "network by the setting ARKLINE_ALLOW_NETWORKS",
+        )
+        self.detail = f"{host} is at {address}, port {port}"
+
+
+class SourceRefused(StepFailed):
+    """The host is not one of the sources of the collection; which those are is for the log."""
+
+    def __init__(self, host: str, port: int, place: str = "") -> None:
+        super().__init__(
+            FailureKind.CONTENT,
+            f"content of this collection is not fetched from {host}: give a URL of its sources, or ask our "
+            "staff to list the host in its profile",
+        )
+        self.detail = f"{place or host}, port {port}, is none of the sources of the profile"

@@ -21,15 +21,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from standardwebhooks import Webhook
-from urllib3 import Timeout
 
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.description.metadata import final_description
 from pipeline.description.xml import clean
-from pipeline.http.address import ContentSession
-from pipeline.http.refusals import AddressRefused
-from pipeline.http.response import Response
-from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
+from pipeline.http.networks import AddressRefused
+from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request
+from pipeline.http.session import ContentSession
+from pipeline.http.transfer import ConnectionFault, NotTrusted, Response, Unanswered
 from pipeline.http.urls import redact_url
 from pipeline.outcome import Service, fault_of, system, transient
 from pipeline.profiles.profile import Profile
@@ -261,7 +260,6 @@ class HttpCallback:
         return self._post(request.url, payload.body, {"Content-Type": payload.media_type, **signed}, attempt)
 
     def _post(self, url: str, body: bytes, headers: dict[str, str], attempt: Attempt) -> int:
-        timeout = Timeout(connect=self._settings.connect_timeout, read=self._settings.callback_timeout)
         deadline = time.monotonic() + self._settings.callback_timeout
 
         def check() -> None:
@@ -269,17 +267,20 @@ class HttpCallback:
             if time.monotonic() > deadline:
                 raise transient(f"{_name(url)} did not answer in time")
 
+        session = ContentSession(
+            self._settings.allow_networks,
+            connect_timeout=self._settings.connect_timeout,
+            read_timeout=self._settings.callback_timeout,
+        )
         try:
-            with (
-                translated(_name(url), "check the URL in the profile"),
-                ContentSession(self._settings.allow_networks) as session,
-                session.checked(check),
-            ):
+            with session:
                 # user and password of the URL become Basic authentication; the answer's body is not read
-                response = session.request("POST", url, timeout, headers, body)
+                response = session.request(url, headers, body, check)
                 response.close()
                 _judge(url, response)
                 return response.status
+        except ConnectionFault as fault:
+            raise transient(f"{_name(url)} {_problem(fault)}") from fault
         except AddressRefused as error:
             raise system(
                 f"{_name(url)} is at an address that is not public: "
@@ -289,6 +290,16 @@ class HttpCallback:
 
 def _name(url: str) -> str:
     return f"the callback {redact_url(url)}"
+
+
+def _problem(fault: ConnectionFault) -> str:
+    match fault:
+        case NotTrusted():
+            return "has no trusted certificate, or does not speak TLS: check the URL in the profile"
+        case Unanswered(waited=True):
+            return "did not answer in time"
+        case _:
+            return "cannot be reached, or the connection broke"
 
 
 def _judge(url: str, response: Response) -> None:

@@ -5,12 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self, TypeVar
 
-from urllib3 import Timeout
-
 from pipeline.attempt import UNATTENDED, Attempt, Progress, pause
 from pipeline.fixity import OF_RECORD, DigestMismatch
-from pipeline.http.address import ContentSession
-from pipeline.http.response import Response
+from pipeline.http.session import ContentSession
+from pipeline.http.transfer import Response
 from pipeline.http.urls import check_url, host_of, place_of, redact_url
 from pipeline.outcome import (
     HostDown,
@@ -24,10 +22,8 @@ from pipeline.outcome import (
 )
 from pipeline.profiles.sources import EVERYWHERE, Sources
 from pipeline.settings import Settings
-from pipeline.sources.host_limits import NO_LIMIT, HostLimiter
-from pipeline.sources.pace import Pace, TooSlow
+from pipeline.sources.limits import NO_LIMIT, HostLimiter, Pace, RequestClock, TooSlow
 from pipeline.sources.part import Origin, Part, open_part, origin_of
-from pipeline.sources.request_clock import RequestClock
 from pipeline.sources.response import (
     body_chunks,
     content_length,
@@ -37,7 +33,7 @@ from pipeline.sources.response import (
     refuse_encoded,
     requested_pause,
     require_status,
-    send,
+    sent,
     source_size,
 )
 from pipeline.sources.transfer import DocumentTooLarge, Download, Downloaded
@@ -100,7 +96,12 @@ class HttpFetcher:
     def _session(self) -> ContentSession:
         sources = self._sources()
         if sources not in self._sessions:
-            self._sessions[sources] = ContentSession(self._settings.allow_networks, sources)
+            self._sessions[sources] = ContentSession(
+                self._settings.allow_networks,
+                sources,
+                connect_timeout=self._settings.connect_timeout,
+                read_timeout=self._settings.read_timeout,
+            )
         return self._sessions[sources]
 
     def __enter__(self) -> Self:
@@ -120,7 +121,7 @@ class HttpFetcher:
         if not host or host in self._pausing_hosts:
             return None
         try:
-            return source_size(url, lambda headers: self.request("GET", url, attempt, headers))
+            return source_size(url, lambda headers: self.request(url, attempt, headers))
         except RateLimited:
             if host not in self._pausing_hosts:
                 raise
@@ -140,7 +141,7 @@ class HttpFetcher:
 
     def _read_once(self, url: str, limit: int, attempt: Attempt) -> bytes:
         with (
-            self.request("GET", url, attempt, within=DOCUMENT_TIME) as response,
+            self.request(url, attempt, within=DOCUMENT_TIME) as response,
             self._pace.response(),
         ):
             require_status(response, url, 200)
@@ -199,7 +200,7 @@ class HttpFetcher:
         if not validator:
             part.restart()
         headers = {"Range": f"bytes={part.size}-", "If-Range": validator} if validator else {}
-        with self.request("GET", file.url, attempt, headers) as response, self._pace.response():
+        with self.request(file.url, attempt, headers) as response, self._pace.response():
             if validator and response.status == 416:
                 part.restart()
                 raise file.broken("the source no longer offers the rest of the file")
@@ -220,18 +221,16 @@ class HttpFetcher:
     @contextmanager
     def request(
         self,
-        method: str,
         url: str,
         attempt: Attempt,
         headers: Mapping[str, str] | None = None,
         within: float | None = None,
     ) -> Iterator[Response]:
-        """One request, on one of the connections that the fleet may have open to the host.
+        """One GET, on one of the connections that the fleet may have open to the host.
 
         `within`: seconds for the request and its whole answer; settings.transfer_limit if None.
         """
         check_url(url)
-        timeout = Timeout(connect=self._settings.connect_timeout, read=self._settings.read_timeout)
         session = self._session()
         places = [place_of(url)]
 
@@ -241,10 +240,9 @@ class HttpFetcher:
 
         with _naming(url, places), self._limiter.connection(places[0], attempt):
             clock = RequestClock(url, self._settings, attempt, self._pace, within)
-            with (
-                session.checked(clock.check, redirected),
-                send(session, method, url, timeout, headers) as response,
-            ):
+            with sent(
+                url, lambda: session.request(url, headers, check=clock.check, redirected=redirected)
+            ) as response:
                 clock.answered()
                 for place in places:
                     self._limiter.answered(place)

@@ -1,20 +1,21 @@
 """An unfinished download: its bytes so far, their digests, and which state of the source they are of."""
 
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from queue import Queue
 
 from pydantic import BaseModel, ConfigDict
 
 from pipeline.attempt import Attempt
 from pipeline.errors import ArklineError
 from pipeline.file_system import is_full, make_below, start_writing, write_all, write_file
-from pipeline.fixity import READ_CHUNK, Digest
-from pipeline.http.response import Response
+from pipeline.fixity import OF_RECORD, READ_CHUNK, Digest, Digester
 from pipeline.http.retry import http_date
-from pipeline.sources.hashing import StreamDigester
+from pipeline.http.transfer import Response
 from pipeline.sources.response import coding_of, content_length, offered_name, whole_size
 from pipeline.working_storage.capacity import full_waits
 
@@ -24,6 +25,9 @@ FROM = ".from"
 HELD = 128 << 10
 """Bytes of a new file that are in memory, at most, until the file is whole. Nobody continues so few: to write
 them to a part would cost three folders and the removal of these."""
+
+PIECES_AHEAD = 16
+"""Pieces that wait for the thread at most, of READ_CHUNK bytes at most."""
 
 WRITE_AHEAD = 32 << 20
 """Bytes after which the system is asked to begin to write them to the disk."""
@@ -99,6 +103,49 @@ def _settled(modified: str, date: str) -> bool:
 
 def _can_be_sent_back(validator: str) -> bool:
     return len(validator) <= VALIDATOR_LENGTH and validator.isprintable()
+
+
+class StreamDigester:
+    """As Digester. The thread starts once the stream has READ_CHUNK bytes: a small file is not worth one.
+
+    One thread calls it. `finish` it: no thread outlives its download.
+    """
+
+    def __init__(self, algorithms: Iterable[str] = (OF_RECORD,)) -> None:
+        self._digester = Digester(algorithms)
+        self._thread: threading.Thread | None = None
+        self.size = 0
+
+    def update(self, data: bytes) -> None:
+        self.size += len(data)
+        if self.size <= READ_CHUNK:
+            self._digester.update(data)
+            return
+        if self._thread is None:
+            self._waiting: Queue[bytes | None] = Queue(PIECES_AHEAD)
+            self._thread = threading.Thread(target=self._work, name="digests of a download", daemon=True)
+            self._thread.start()
+        self._waiting.put(data)
+
+    def finish(self) -> None:
+        """Return once all pieces are in the digests; more may follow."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def value(self, name: str = OF_RECORD) -> str:
+        self.finish()
+        return self._digester.value(name)
+
+    def check(self, declared: Digest, name: str) -> None:
+        """As Digester.check."""
+        self.finish()
+        self._digester.check(declared, name)
+
+    def _work(self) -> None:
+        while (data := self._waiting.get()) is not None:
+            self._digester.update(data)
 
 
 class Part:

@@ -50,7 +50,7 @@ def probe(fetcher: HttpFetcher, url: str, attempt: Attempt = UNATTENDED) -> Prob
         check_url(url)
         if is_upload(url):
             return ProbeResult(url, time.monotonic() - start, fetcher.size(url, attempt))
-        size = source_size(url, lambda headers: fetcher.request("GET", url, attempt, headers))
+        size = source_size(url, lambda headers: fetcher.request(url, attempt, headers))
     except StepFailed as failed:
         failure, transient = failed.message, failed.kind is FailureKind.TRANSIENT
     return ProbeResult(url, time.monotonic() - start, size, failure, transient)
@@ -61,7 +61,7 @@ def sample(fetcher: HttpFetcher, url: str, attempt: Attempt = UNATTENDED) -> Sam
     if is_upload(url):
         return None
     try:
-        with fetcher.request("GET", url, attempt, within=SAMPLE_WITHIN) as response:
+        with fetcher.request(url, attempt, within=SAMPLE_WITHIN) as response:
             require_status(response, url, 200)
             start = time.monotonic()
             size, seconds = 0, 0.0

@@ -1,27 +1,19 @@
 """One request to a content source, and what its answer means: bytes, a failure, or a fault that may pass."""
 
-import errno
 import re
-import socket
-import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from email.errors import HeaderParseError
 from email.header import decode_header, make_header
 from http import HTTPStatus
-from http.client import HTTPException, IncompleteRead, LineTooLong
 from urllib.parse import unquote, urlsplit
 
-import urllib3.exceptions as faults
-from urllib3 import Timeout
-
 from pipeline.file_system import lack_of_host
-from pipeline.http.address import ContentSession
-from pipeline.http.response import IS_TLS, LARGEST_BODY, NotUnderstood, Response
 from pipeline.http.retry import is_transient, retry_after
+from pipeline.http.transfer import IS_TLS, LARGEST_BODY, ConnectionFault, NotUnderstood, Response, Unanswered
 from pipeline.http.urls import place_of, redact_url
 from pipeline.names import PRODUCER, UnsafeName, quote_name, safe_name, without_unwritable
-from pipeline.outcome import NoAnswer, ServiceDown, StepFailed, content, transient
+from pipeline.outcome import NoAnswer, StepFailed, content, transient
 from pipeline.states import FailureKind
 
 COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".z", ".br", ".svgz")
@@ -37,22 +29,10 @@ _RANGE = re.compile(r"bytes[ =](\d{1,19})-(\d{1,19})/(\d{1,19}|\*)", re.IGNORECA
 _CHARSETS = {"utf-8", "utf8", "iso-8859-1", "windows-1252"}
 _TLS_ONLY = re.compile(rb"plain HTTP|HTTP request to an HTTPS|requires TLS", re.IGNORECASE)
 
-PIECE = 1 << 18
-"""Bytes that are read at most by one call. With 1 MiB the system took twice as long to provide the memory."""
-
 _FIRST_BYTE = {"Range": "bytes=0-0"}
 
 _DIGITS = 30
 """Digits of a size that are read, leading zeros included."""
-
-_UNREACHABLE = (
-    errno.ECONNREFUSED,
-    errno.EHOSTUNREACH,
-    errno.EHOSTDOWN,
-    errno.ENETUNREACH,
-    errno.ENETDOWN,
-    errno.ETIMEDOUT,
-)
 
 
 class PauseRequested(StepFailed):
@@ -71,24 +51,14 @@ def requested_pause(fault: StepFailed, url: str) -> tuple[str, str]:
 
 
 @contextmanager
-def send(
-    session: ContentSession,
-    method: str,
-    url: str,
-    timeout: Timeout,
-    headers: Mapping[str, str] | None = None,
-) -> Iterator[Response]:
-    """The response with its body unread, left at the end; a transient or content failure otherwise."""
+def sent(url: str, request: Callable[[], Response]) -> Iterator[Response]:
+    """The response with its body unread, closed at the end; a transient or content failure otherwise."""
     try:
-        response = session.request(method, url, timeout, headers)
-    except (faults.LocationValueError, UnicodeError) as error:
+        response = request()
+    except ValueError as error:
         raise content(f"{redact_url(url)} is not a URL that can be fetched: {error}") from error
-    except faults.HTTPError as error:
-        failure = _failure(url, error)
-        if not isinstance(failure, ServiceDown) and failure.is_tried_again and _is_unanswered(error):
-            waited = any(isinstance(cause, faults.TimeoutError) for cause in _causes(error))
-            failure = NoAnswer(failure.message, _reason(error), waited=waited)
-        raise failure from error
+    except (ConnectionFault, OSError, RuntimeError) as error:
+        raise _failure(url, error) from error
     try:
         yield response
     finally:
@@ -199,8 +169,8 @@ def _quoted(value: str) -> str:
 def _says_tls(response: Response) -> bool:
     """Whether the page of a refusal says that the port speaks TLS, as nginx, Apache and Go do."""
     try:
-        return _TLS_ONLY.search(response.read1(PIECE)) is not None
-    except (faults.HTTPError, HTTPException):
+        return _TLS_ONLY.search(response.read1()) is not None
+    except ConnectionFault:
         return False
 
 
@@ -228,14 +198,14 @@ def encoded(url: str, coding: str) -> StepFailed:
 
 
 def body_chunks(response: Response, url: str) -> Iterator[bytes]:
-    """The body as it arrives, at most PIECE bytes at a time; a transient failure if it ends early.
+    """The body as it arrives; a transient failure if it ends early.
 
     `read1` returns what is there: a slow source does not keep the caller from checking its attempt.
     """
     while True:
         try:
-            chunk = response.read1(PIECE)
-        except (faults.HTTPError, HTTPException, ssl.SSLError) as error:
+            chunk = response.read1()
+        except ConnectionFault as error:
             raise _failure(url, error) from error
         if not chunk:
             return
@@ -263,65 +233,15 @@ def stated_size(stated: str, url: str) -> int | None:
 
 
 def _failure(url: str, error: Exception) -> StepFailed:
-    """The failure that a fault of the connection means."""
-    for cause in _causes(error):
-        if (outage := lack_of_host(cause)) is not None:
-            return outage
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return content(
-                f"{redact_url(url)}: the source's certificate is not valid: {cause.verify_message}"
-            )
-        if isinstance(cause, NotUnderstood):
-            return content(f"{redact_url(url)}: {cause}")
-        if isinstance(cause, LineTooLong) or (type(cause) is HTTPException and "headers" in str(cause)):
-            return content(
-                f"{redact_url(url)}: the source sends headers that are too large ({quote_name(str(cause))})"
-            )
-        if isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME:
-            return content(f"{redact_url(url)}: the host does not exist; check the URL")
-    return transient(f"{redact_url(url)}: {_reason(error)}")
-
-
-def _is_unanswered(error: Exception) -> bool:
-    """Whether the host was not reached, or sent nothing in time; a connection that broke is neither."""
-    return any(
-        isinstance(cause, (socket.gaierror, faults.TimeoutError))
-        or (isinstance(cause, OSError) and cause.errno in _UNREACHABLE)
-        for cause in _causes(error)
-    )
-
-
-def _reason(error: Exception) -> str:
-    """The fault in words for people, the innermost cause first."""
-    words = {
-        errno.ECONNREFUSED: "the connection was refused",
-        errno.ECONNRESET: "the connection was reset",
-        errno.EHOSTUNREACH: "the host cannot be reached",
-        errno.ENETUNREACH: "the network cannot be reached",
-    }
-    causes = tuple(_causes(error))
-    for cause in causes:
-        if isinstance(cause, socket.gaierror):
-            return f"the host's name cannot be resolved ({cause.strerror})"
-        if isinstance(cause, faults.ConnectTimeoutError) and not isinstance(cause, faults.NewConnectionError):
-            return "timeout while connecting"
-        if isinstance(cause, faults.TimeoutError) and not isinstance(cause, faults.ConnectTimeoutError):
-            return "timeout while waiting for bytes"
-        if isinstance(cause, OSError) and cause.errno in words:
-            return words[cause.errno]
-        if isinstance(cause, IncompleteRead):
-            return "the connection ended early"
-    return f"the connection failed ({quote_name(str(causes[-1]))})"
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what led to it, outermost first."""
-    visited: list[BaseException] = []
-    queue: list[object] = [error]
-    while queue:
-        cause = queue.pop(0)
-        if not isinstance(cause, BaseException) or cause in visited:
-            continue
-        visited.append(cause)
-        yield cause
-        queue += [getattr(cause, "reason", None), cause.__cause__, cause.__context__, *cause.args]
+    """The failure that a fault of a request means; `error` itself if it is none."""
+    if (outage := lack_of_host(error)) is not None:
+        return outage
+    match error:
+        case NotUnderstood():
+            return content(f"{redact_url(url)}: {error}")
+        case Unanswered():
+            return NoAnswer(f"{redact_url(url)}: {error}", str(error), waited=error.waited)
+        case ConnectionFault():
+            return transient(f"{redact_url(url)}: {error}")
+        case _:
+            raise error

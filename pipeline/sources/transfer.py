@@ -7,7 +7,7 @@ from pathlib import Path
 from pipeline.fixity import Digest, DigestMismatch
 from pipeline.http.urls import redact_url
 from pipeline.outcome import StepFailed, content, transient
-from pipeline.sources.hashing import StreamDigester
+from pipeline.sources.part import StreamDigester
 from pipeline.states import FailureKind
 
 

@@ -14,7 +14,7 @@ from pipeline.profiles.profile import Profile, ProfileError, Profiles
 from pipeline.profiles.sources import Sources
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.host_limits import HostLimiter
+from pipeline.sources.limits import HostLimiter
 from pipeline.storage.base import Storage
 
 

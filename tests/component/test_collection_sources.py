@@ -9,7 +9,7 @@ from pipeline.outcome import Done, StepFailed
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Job
 from pipeline.settings import Settings
-from pipeline.sources.host_limits import NO_LIMIT
+from pipeline.sources.limits import NO_LIMIT
 from pipeline.states import FailureKind
 from pipeline.steps import download
 from pipeline.steps.context import Clients, StepContext

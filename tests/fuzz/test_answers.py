@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import ArklineError
-from pipeline.http.address import redirection
-from pipeline.http.response import LARGEST_BODY, Headers, Response
 from pipeline.http.retry import LONGEST_PAUSE
+from pipeline.http.session import redirection
+from pipeline.http.transfer import LARGEST_BODY, Headers, Response
 from pipeline.identifiers.ezid import MARK, EzidMinter
 from pipeline.identifiers.minter import Assignment
 from pipeline.merritt_inventory import MerrittInventory

@@ -3,12 +3,10 @@ from contextlib import closing
 from ipaddress import ip_address
 
 import pytest
-from urllib3 import Timeout
 
 from pipeline.allowed_networks import read_networks
-from pipeline.http.address import REDIRECTS, ContentSession
-from pipeline.http.networks import permitted
-from pipeline.http.refusals import AddressRefused
+from pipeline.http.networks import AddressRefused, permitted
+from pipeline.http.session import REDIRECTS, ContentSession
 from pipeline.http.urls import check_url, redact_url, url_problem
 from pipeline.manifests import checkm_row
 from pipeline.names import hide_secrets, quote_name
@@ -26,7 +24,7 @@ def settings(allow: str = "") -> Settings:
 def fetch(url: str, allow: str = "") -> bytes:
     with (
         ContentSession(settings(allow).allow_networks) as session,
-        closing(session.request("GET", url, Timeout(5))) as response,
+        closing(session.request(url)) as response,
     ):
         return response.read()
 
@@ -263,7 +261,7 @@ def test_cookies_are_not_kept(source: HttpSource) -> None:
     url = source.put("/a", b"bytes", headers=(("Set-Cookie", "id=1"),))
     with ContentSession(settings("127.0.0.0/8").allow_networks) as session:
         for _ in range(2):
-            with closing(session.request("GET", url, Timeout(5))) as response:
+            with closing(session.request(url)) as response:
                 response.read()
 
     assert "Cookie" not in source.seen("/a")[1].headers

@@ -7,10 +7,8 @@ from contextlib import closing, suppress
 from io import BufferedIOBase
 
 import pytest
-from urllib3 import Timeout
 
-from pipeline.http.address import ContentSession
-from pipeline.http.connections import IDLE_CONNECTIONS
+from pipeline.http.session import ContentSession
 from pipeline.settings import Settings
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -70,7 +68,7 @@ def session() -> Iterator[ContentSession]:
 
 
 def fetch(session: ContentSession, url: str) -> bytes:
-    with closing(session.request("GET", url, Timeout(5))) as response:
+    with closing(session.request(url)) as response:
         return response.read()
 
 
@@ -103,7 +101,7 @@ def test_a_redirect_that_states_no_end_leads_on_by_another_connection(
     server: Server, session: ContentSession
 ) -> None:
     server.answer = b"HTTP/1.1 302 Found\r\nLocation: /b\r\n\r\n"
-    with closing(session.request("POST", server.url, Timeout(5), body=b"")) as response:
+    with closing(session.request(server.url, body=b"")) as response:
         assert response.status == 302
     server.answer = ANSWER
 
@@ -122,10 +120,6 @@ def test_a_request_names_its_host_as_servers_expect_it(server: Server, session: 
 
 def test_a_header_of_two_lines_is_not_sent(server: Server, session: ContentSession) -> None:
     with pytest.raises(ValueError, match="line break"):
-        session.request("GET", server.url, Timeout(5), {"If-Range": '"a"\r\nX-B: c'})
+        session.request(server.url, {"If-Range": '"a"\r\nX-B: c'})
 
     assert server.requests == []
-
-
-def test_as_many_connections_are_kept_as_a_job_may_have_threads() -> None:
-    assert IDLE_CONNECTIONS >= 64

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.attempt import UNATTENDED
-from pipeline.http.response import Headers, Response
+from pipeline.http.transfer import Headers, Response
 from pipeline.outcome import StepFailed
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.host_limits import NoLimit
+from pipeline.sources.limits import NoLimit
 from pipeline.sources.response import offered_name
 from pipeline.sources.transfer import Download
 from pipeline.states import FailureKind

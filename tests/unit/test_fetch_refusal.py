@@ -10,8 +10,8 @@ import pytest
 
 from pipeline.attempt import UNATTENDED
 from pipeline.file_system import host_lacks
-from pipeline.http.address import REDIRECTS
 from pipeline.http.retry import retry_after
+from pipeline.http.session import REDIRECTS
 from pipeline.outcome import Later, Service, ServiceDown, StepFailed, WaitKind
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import FailureKind
@@ -170,10 +170,19 @@ def test_headers_that_are_too_large_are_the_depositors(
 @pytest.mark.parametrize(
     ("answer", "cause"),
     [
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", "'1, 2' as its length"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "coded for the transfer as 'gzip, "),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", "its body is not in chunks"),
-        (b"HTTP/1.1 200 OK\r\nno header\r\n\r\n", "'no header' is no header"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+            "it states no number, or two, as its length",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+            "its body is coded for the transfer",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n",
+            "its body is not in chunks",
+        ),
+        (b"HTTP/1.1 200 OK\r\nno header\r\n\r\n", "a line is no header"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "it says 'SSH-2.0-OpenSSH_9.6'; check host and port"),
         (b"\x15\x03\x01\x00\x02\x02\x46", "write https:// instead of http://"),
         (

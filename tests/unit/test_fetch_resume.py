@@ -7,7 +7,7 @@ import pytest
 from pipeline.attempt import UNATTENDED, CheckedAttempt, Progress
 from pipeline.outcome import AttemptOver, StepFailed, Stopping
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.host_limits import NO_LIMIT
+from pipeline.sources.limits import NO_LIMIT
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
 from tests.servers.raw_answer import RawAnswer

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.attempt import UNATTENDED
-from pipeline.http.address import ContentSession
+from pipeline.http.session import ContentSession
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.profiles.sources import EVERYWHERE
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.pace import TooSlow
+from pipeline.sources.limits import TooSlow
 from pipeline.states import FailureKind
 from tests.servers.hostile_source import HostileSource
 from tests.support.fetching import BODY, DownloadFactory, assert_downloaded, over_after, sha256

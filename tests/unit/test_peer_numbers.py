@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.attempt import UNATTENDED
-from pipeline.http.response import LARGEST_BODY, Headers, Response
 from pipeline.http.retry import http_date, retry_after
+from pipeline.http.transfer import LARGEST_BODY, Headers, Response
 from pipeline.http.urls import url_problem
 from pipeline.outcome import LONGEST_RETRY_AFTER, StepFailed
 from pipeline.sources.fetch import HttpFetcher

@@ -5,12 +5,12 @@ from ipaddress import ip_address
 import pytest
 
 from pipeline.attempt import UNATTENDED
-from pipeline.http.refusals import SourceRefused
+from pipeline.http.networks import SourceRefused
 from pipeline.outcome import StepFailed
 from pipeline.profiles.sources import EVERYWHERE, Sources
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.host_limits import NO_LIMIT
+from pipeline.sources.limits import NO_LIMIT
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
 

@@ -1,0 +1,322 @@
+"""Requests to sources and to receivers of callbacks, and where their redirects may lead.
+
+Rule: a host is looked up here, its addresses are checked, and libcurl is told to connect to a checked address
+and to nothing else. So a redirect, a name of a private address and a name that changes its address between
+check and use are all refused; and no host on a private network receives a request.
+"""
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from ipaddress import ip_address
+from queue import Empty, SimpleQueue
+from typing import Self
+from urllib.parse import unquote, urljoin
+
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
+from urllib3.util import Url, make_headers, parse_url
+from urllib3.util.connection import allowed_gai_family
+
+from pipeline.http.networks import AddressRefused, Networks, SourceRefused, permitted
+from pipeline.http.transfer import (
+    CHECK_INTERVAL,
+    IS_TLS,
+    Channel,
+    ConnectionFault,
+    Dropped,
+    NotUnderstood,
+    Response,
+    Unreached,
+)
+from pipeline.http.urls import as_sent, check_url, place_of, redact_url, url_problem
+from pipeline.names import quote_name
+from pipeline.outcome import content
+from pipeline.profiles.sources import EVERYWHERE, Sources
+
+REDIRECTS = 10
+"""Redirects followed from one URL; browsers stop at 20, and honest chains have two or three."""
+
+DEFAULT_PORT = {"http": 80, "https": 443}
+
+_LOOKED_UP_FOR = 60.0
+"""Seconds for which the addresses of a host are used again; as in libcurl."""
+
+_HOSTS = 1000
+"""Hosts whose addresses are kept at most."""
+
+_URL = re.compile(r"(?P<server>[^/?#]*//[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_REDIRECT = frozenset({301, 302, 303, 307, 308})
+
+
+class ContentSession:
+    """Requests to sources: checked addresses, no cookies, nothing taken from the environment; close it.
+
+    It may be used by several threads at a time: each takes a channel for its request.
+    """
+
+    def __init__(
+        self,
+        allowed: Networks,
+        sources: Sources = EVERYWHERE,
+        certificates: str = "",
+        *,
+        connect_timeout: float = 10,
+        read_timeout: float = 60,
+    ) -> None:
+        """`certificates`: a file of the authorities that are trusted; empty: those of the web.
+
+        Seconds for a connection, TLS included, and for a wait without a byte.
+        """
+        self._allowed = allowed
+        self._sources = sources
+        self._authorities = certificates or DEFAULT_CA_BUNDLE_PATH
+        self._timeouts = connect_timeout, read_timeout
+        self._found: dict[tuple[str, int], tuple[float, list[str]]] = {}
+        """When the addresses of a host were looked up, and those that may be connected to."""
+        self._mutex = threading.Lock()
+        self._idle: list[Channel] = []
+        """As many as there were requests at a time; the last one was used last."""
+        self._headers = {
+            "User-Agent": f"arkline/{version('arkline')}",
+            "Accept-Encoding": "identity",  # the bytes as they are stored, without a content coding
+            "Accept": "*/*",
+        }
+
+    def close(self) -> None:
+        """Close the connections that no request uses."""
+        with self._mutex:
+            idle, self._idle = self._idle, []
+        for channel in idle:
+            channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def request(
+        self,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        check: Callable[[], None] = lambda: None,
+        redirected: Callable[[str], None] = lambda place: None,
+    ) -> Response:
+        """The answer to a GET, or a POST of `body`, with its own body unread; to be closed. Redirects are
+        followed, unless `body` was sent, and their bodies are never read.
+
+        `check` is called each half second until the answer is closed; what it raises ends the request.
+        `redirected` is called with host and port before a request is redirected there.
+
+        Errors: StepFailed for a refused address or URL; ConnectionFault; ValueError of a header that cannot
+        be sent.
+        """
+        target = self._checked_source(url)
+        sent = {**self._headers, **(headers or {}), **_password(target)}
+        for _ in range(REDIRECTS + 1):
+            response = self._send(target, sent, body, check)
+            redirects = response.status in _REDIRECT and "location" in response.headers
+            if body is not None or not redirects:
+                return response
+            response.close()
+            before, target = target, self._checked_source(redirection(response))
+            if place_of(before.url) != place_of(target.url):
+                redirected(place_of(target.url))
+            if not _keeps_password(before, target):
+                sent.pop("Authorization", None)
+        response.close()
+        raise content(f"{redact_url(url)} redirects more than {REDIRECTS} times: give the URL it leads to")
+
+    def _checked_source(self, url: str) -> Url:
+        """The parts of a URL that may be requested; StepFailed of another one."""
+        check_url(url)
+        target = _parts(url)
+        host = (target.host or "").strip("[]")
+        if not self._sources.may_have(host, _port(target)):
+            raise SourceRefused(host, _port(target))
+        return target
+
+    def _send(
+        self, target: Url, headers: Mapping[str, str], body: bytes | None, check: Callable[[], None]
+    ) -> Response:
+        """The response of the first address that can be connected to."""
+        fault = ConnectionFault("the host has no address")
+        for address in self._addresses(target, check):
+            channel = self._take(_server(target))
+            try:
+                channel.begin(_server(target), address, check, self._timeouts)
+                head = channel.send(target.request_uri, headers.items(), body)
+            except Unreached as error:
+                self._release(channel)
+                fault = error
+            except BaseException as error:
+                channel.close()
+                if isinstance(error, Dropped) and self._speaks_tls(target, address, check):
+                    raise NotUnderstood(IS_TLS) from error
+                raise
+            else:
+                return Response(head.status, head.headers, target.url, head.reason, channel, self._release)
+        raise fault
+
+    def _speaks_tls(self, target: Url, address: str, check: Callable[[], None]) -> bool:
+        """Whether the port closes a connection of http without a word because it speaks TLS."""
+        if target.scheme != "http":
+            return False
+        channel = Channel(self._authorities)
+        secure = _server(target).replace("http:", "https:", 1)
+        try:
+            channel.begin(secure, address, check, self._timeouts)
+            channel.connect()
+        except ConnectionFault:
+            return False
+        finally:
+            channel.close()
+        return True
+
+    def _take(self, server: str) -> Channel:
+        """A channel that is free, if possible with a connection to the server."""
+        with self._mutex:
+            for index in range(len(self._idle) - 1, -1, -1):
+                if self._idle[index].server == server:
+                    return self._idle.pop(index)
+            if self._idle:
+                return self._idle.pop(0)
+        return Channel(self._authorities)
+
+    def _release(self, channel: Channel) -> None:
+        if not channel.end():
+            channel.close()
+            return
+        with self._mutex:
+            self._idle.append(channel)
+
+    def _addresses(self, target: Url, check: Callable[[], None]) -> list[str]:
+        """The host's addresses that may be connected to; StepFailed if there is none."""
+        place = (target.host or "").strip("[]"), _port(target)
+        found = self._found.get(place)
+        if found is None or time.monotonic() - found[0] > _LOOKED_UP_FOR:
+            if len(self._found) >= _HOSTS:
+                self._found.clear()
+            self._found[place] = found = time.monotonic(), self._look_up(*place, check)
+        return found[1]
+
+    def _look_up(self, host: str, port: int, check: Callable[[], None]) -> list[str]:
+        addresses = addresses_of(host, port, check)
+        usable = [address for address in addresses if permitted(ip_address(address), port, self._allowed)]
+        if not usable:
+            raise AddressRefused(host, ip_address(addresses[0]), port)
+        named = [address for address in usable if self._sources.has(host, ip_address(address), port)]
+        if not named:
+            raise SourceRefused(host, port, usable[0])
+        return named
+
+
+def addresses_of(host: str, port: int, check: Callable[[], None]) -> list[str]:
+    """The addresses of `host`, in the resolver's order; ConnectionFault if it has none.
+
+    The resolver cannot be interrupted, so a thread waits for it. Left alone, it ends after the resolver's
+    own timeouts, some 30 seconds.
+    """
+    answers: SimpleQueue[list[str] | Exception] = SimpleQueue()
+
+    def look_up() -> None:
+        try:
+            answer = socket.getaddrinfo(host, port, allowed_gai_family(), socket.SOCK_STREAM)
+            answers.put(list(dict.fromkeys(str(entry[4][0]) for entry in answer)))
+        except (OSError, UnicodeError) as error:
+            answers.put(error)
+
+    threading.Thread(target=look_up, name="look up a host", daemon=True).start()
+    while True:
+        check()
+        try:
+            answer = answers.get(timeout=CHECK_INTERVAL)
+        except Empty:
+            continue
+        match answer:
+            case socket.gaierror(errno=socket.EAI_NONAME):
+                raise NotUnderstood("the host does not exist; check the URL") from answer
+            case socket.gaierror():
+                raise Unreached(
+                    f"the host's name cannot be resolved ({answer.strerror})", waited=False
+                ) from answer
+            case UnicodeError():
+                raise content(f"'{host}' is not a host name") from answer
+            case Exception():
+                raise answer
+            case _:
+                return answer
+
+
+def _port(target: Url) -> int:
+    return target.port or DEFAULT_PORT[target.scheme or ""]
+
+
+def _server(target: Url) -> str:
+    return f"{target.scheme}://{target.host}:{_port(target)}"
+
+
+def _password(target: Url) -> dict[str, str]:
+    """The header with the user and the password of a URL, if there are both."""
+    if ":" not in (target.auth or ""):
+        return {}
+    return {"Authorization": make_headers(basic_auth=unquote(target.auth or ""))["authorization"]}
+
+
+def _keeps_password(before: Url, target: Url) -> bool:
+    """Whether a redirect stays with the server for which the password is; https instead of http does."""
+    if before.host != target.host:
+        return False
+    ports = [place.port or DEFAULT_PORT[place.scheme or ""] for place in (before, target)]
+    if (before.scheme, target.scheme) == ("http", "https"):
+        return ports == [80, 443]
+    return before.scheme == target.scheme and ports[0] == ports[1]
+
+
+def _parts(url: str) -> Url:
+    """The parts of a URL: those that name a server as they are compared, path and query as they are sent."""
+    server, path, query = _split(url)
+    return parse_url(server)._replace(
+        path=as_sent(path, path=True), query=None if query is None else as_sent(query)
+    )
+
+
+def _split(url: str) -> tuple[str, str, str | None]:
+    """Scheme and server, path, query (None without one); the fragment is not sent."""
+    written = _URL.match(url)
+    assert written is not None
+    return written["server"], written["path"], written["query"]
+
+
+def redirection(response: Response) -> str:
+    """The URL to which an answer redirects, without a fragment, which is not sent."""
+    location = response.headers["location"]
+    try:
+        # http.client read headers as latin-1: these are the bytes that were sent, whatever their encoding
+        url = _joined(response.url, as_sent(location.encode("latin-1")).partition("#")[0])
+    except ValueError as error:
+        raise content(
+            f"{redact_url(response.url)} redirects to {quote_name(location)}, which is not a URL"
+        ) from error
+    if problem := url_problem(url):
+        raise content(f"{redact_url(response.url)} redirects to {problem}")
+    return url
+
+
+def _joined(asked: str, location: str) -> str:
+    """As urljoin, which rewrites dot segments and drops an empty query; here a whole path stays as it is."""
+    server, path, _ = _split(asked)
+    if _SCHEME.match(location):
+        return location
+    if location.startswith("//"):
+        return server.partition("//")[0] + location
+    if location.startswith("/"):
+        return server + location
+    if location.startswith("?"):
+        return server + path + location
+    return urljoin(asked, location)

@@ -1,0 +1,422 @@
+"""One request and its answer, carried by libcurl, which asks twice a second whether it may continue.
+
+Rule: libcurl alone decides where a body ends, whether it is whole and whether its connection has another
+request. A head that others could read in another way is refused, or its connection closed.
+
+No callback is Python code, where an exception that a signal raises would be lost: libcurl appends lines and
+pieces to lists during one short call of `perform`, and they are judged after it.
+"""
+
+import errno
+import re
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import pycurl
+
+from pipeline.names import quote_name
+
+CHECK_INTERVAL = 0.5
+"""Seconds between two checks, at most."""
+
+HEAD_LIMIT = 1 << 16
+"""Bytes of a head with the interim ones before it, and of the trailers. nginx accepts heads of 32 KiB."""
+
+HEADER_LIMIT = 100
+"""Headers of an answer; as in http.client."""
+
+LARGEST_BODY = (1 << 63) - 1
+"""Bytes: the largest offset that Linux knows."""
+
+IS_TLS = "this port speaks https: write https:// instead of http://"
+
+_BUFFER = 1 << 18
+"""Bytes that libcurl reads at once."""
+
+_DIGITS = 18
+"""Digits of a length: libcurl counts in 63 bits, and nobody has a file of 10^18 bytes."""
+
+_PAUSE = 0.02
+"""Seconds to wait where there is no descriptor to wait for."""
+
+_SWITCHING = 101
+_STATUS_LINE = re.compile(r"HTTP/1\.\d[ \t]+([1-9]\d\d)(?:[ \t](.*))?", re.DOTALL | re.ASCII)
+_FRAMING = frozenset({"content-length", "transfer-encoding"})
+
+_NO_TLS = ("wrong version number", "record layer failure", "packet length too long", "http request")
+"""Reasons of OpenSSL for a peer that answers a handshake with other bytes than those of TLS."""
+
+_NO_COMMON_TLS = (
+    "dh key too small",
+    "no ciphers available",
+    "handshake failure",
+    "certificate required",
+    "insufficient security",
+    "protocol version",
+    "unrecognized name",
+    "unsafe legacy renegotiation disabled",
+    "unsupported protocol",
+    "wrong signature type",
+)
+"""Reasons of OpenSSL that stay until somebody changes the server."""
+
+_WORDS = {
+    errno.ECONNREFUSED: "the connection was refused",
+    errno.ECONNRESET: "the connection was reset",
+    errno.EHOSTUNREACH: "the host cannot be reached",
+    errno.ENETUNREACH: "the network cannot be reached",
+}
+
+_ODD_ANSWERS = {
+    "Content-Length": "it states no number, or two, as its length",
+    "Transfer-Encoding": "its body is coded for the transfer, although no coding was accepted",
+    "chunk": "its body is not in chunks",
+    "Header without colon": "a line is no header",
+    "NUL byte": "it has a header with a byte 0",
+    "HTTP": "it is no answer of HTTP/1",
+}
+"""Part of what libcurl says about an answer that it does not accept, and our words."""
+
+_TOO_LARGE = 100
+"""CURLE_TOO_LARGE, for which pycurl has no name."""
+
+
+class ConnectionFault(Exception):
+    """No answer, or no whole one; a second request may have it. The message is for people, after the URL."""
+
+
+class Unanswered(ConnectionFault):
+    """The host was not reached, or sent nothing in time; a connection that broke is neither."""
+
+    def __init__(self, message: str, *, waited: bool) -> None:
+        super().__init__(message)
+        self.waited = waited
+        """A whole timeout passed."""
+
+
+class Unreached(Unanswered):
+    """There is no connection to the host at this address."""
+
+
+class Dropped(ConnectionFault):
+    """The peer closed the connection without an answer."""
+
+
+class NotUnderstood(ConnectionFault):
+    """What a server is, or sends: a second request would meet the same."""
+
+
+class NotTrusted(NotUnderstood):
+    """The server has no certificate that is trusted, or offers no TLS that is still safe."""
+
+
+class Headers(Mapping[str, str]):
+    """The headers of a response by their names in any case; those of one name are joined by commas."""
+
+    def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
+        self._values: dict[str, str] = {}
+        for name, value in pairs:
+            key = name.lower()
+            if key not in self._values:
+                self._values[key] = value
+            elif key not in _REPEATED or self._values[key] != value:
+                self._values[key] = f"{self._values[key]}, {value}"
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name.lower()]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+_REPEATED = ("content-length", "location")
+"""Headers that some servers repeat."""
+
+
+@dataclass(frozen=True)
+class Head:
+    status: int
+    reason: str
+    headers: Headers
+
+    @classmethod
+    def of(cls, lines: Sequence[bytes]) -> Self:
+        status_line = _STATUS_LINE.fullmatch(_text(lines[0])) if lines else None
+        if status_line is None:
+            raise _no_http(b"".join(lines))
+        headers = Headers(_pair(_text(line)) for line in lines[1:])
+        length = headers.get("content-length", "")
+        if len(length.lstrip("0")) > _DIGITS and length.isdigit():  # libcurl reads on as if there were none
+            raise _odd(f"it states {quote_name(length, 60)} as its length")
+        status, reason = status_line.groups("")
+        return cls(int(status), reason.strip(), headers)
+
+    @property
+    def is_interim(self) -> bool:
+        return 100 <= self.status < 200 and self.status != _SWITCHING
+
+
+class Channel:
+    """libcurl for one request at a time: its open connections, and the authorities that it has read."""
+
+    def __init__(self, authorities: str) -> None:
+        self.server = ""
+        """The last one: a connection to it may be open."""
+        self._lines: list[bytes] = []
+        """Of heads and trailers."""
+        self._pieces: list[bytes] = []
+        """Of the body, not read yet."""
+        self._easy = pycurl.Curl()
+        self._multi = pycurl.CurlMulti()
+        for option, value in (
+            (pycurl.HEADERFUNCTION, self._lines.append),
+            (pycurl.WRITEFUNCTION, self._pieces.append),
+            (pycurl.CAINFO, authorities),
+            (pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2),
+            (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1),
+            (pycurl.HTTP09_ALLOWED, 1),  # what is no HTTP is read, to be quoted
+            (pycurl.PROXY, ""),  # none, whatever the environment names
+            (pycurl.BUFFERSIZE, _BUFFER),
+            (pycurl.NOSIGNAL, 1),
+        ):
+            self._easy.setopt(option, value)
+
+    def begin(
+        self, server: str, address: str, check: Callable[[], None], timeouts: tuple[float, float]
+    ) -> None:
+        """Start a request to a server at this address, and at no other, whatever the name of the server is.
+
+        What `check` raises ends the request. `timeouts`: seconds for the connection, TLS included, and
+        without a byte.
+        """
+        connect_timeout, self._read_timeout = timeouts
+        self.server = server
+        self._check = check
+        self._lines.clear()
+        self._pieces.clear()
+        self._lines_read = self._bytes_read = self._first_of_head = 0
+        self._head: Head | None = None
+        self._ended = False
+        self._fault: ConnectionFault | None = None
+        self._easy.setopt(pycurl.URL, f"{server}/")
+        self._easy.setopt(pycurl.CONNECT_TO, [f"::[{address}]:" if ":" in address else f"::{address}:"])
+        self._easy.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(connect_timeout * 1000)))
+        self._multi.add_handle(self._easy)
+
+    def send(self, target: str, headers: Iterable[tuple[str, str]], body: bytes | None) -> Head:
+        """The head of the answer to a GET, or to a POST of `body`."""
+        lines = [f"{name}: {value}".encode("latin-1") for name, value in headers]
+        if any(b"\r" in line or b"\n" in line for line in lines):
+            raise ValueError("a request cannot have a line break in a header")
+        self._easy.setopt(pycurl.REQUEST_TARGET, target)
+        self._easy.setopt(pycurl.HTTPHEADER, lines)
+        if body is None:
+            self._easy.setopt(pycurl.HTTPGET, 1)
+        else:
+            self._easy.setopt(pycurl.POSTFIELDS, body)
+        self._advance(lambda: self._head is not None or bool(self._pieces))
+        if self._head is not None:
+            return self._head
+        if self._pieces:
+            raise _no_http(b"".join(self._pieces))
+        raise self._fault or ConnectionFault("the connection ended early")
+
+    def connect(self) -> None:
+        """Connect, and let nobody prove who they are; nothing is sent."""
+        for option, value in (
+            (pycurl.CONNECT_ONLY, 1),
+            (pycurl.SSL_VERIFYPEER, 0),
+            (pycurl.SSL_VERIFYHOST, 0),
+        ):
+            self._easy.setopt(option, value)
+        self._advance(lambda: False)
+        if self._fault is not None:
+            raise self._fault
+
+    def read(self) -> bytes:
+        """The bytes of the body that have arrived, once there are any; none at its end."""
+        self._advance(lambda: bool(self._pieces))
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        if not data and self._fault is not None:
+            raise self._fault
+        return data
+
+    def end(self) -> bool:
+        """Leave the request, whose connection is closed unless the answer has ended.
+
+        False if the connections may have no other request: a proxy on the way may have found another end.
+        """
+        self._multi.remove_handle(self._easy)
+        return self._head is None or not self._head.headers.keys() >= _FRAMING
+
+    def close(self) -> None:
+        self._multi.close()
+        self._easy.close()
+
+    def _advance(self, arrived: Callable[[], bool]) -> None:
+        quiet_since = time.monotonic()
+        while not (self._ended or arrived()):
+            self._check()
+            _, running = self._multi.perform()
+            self._judge_lines()
+            if not running:
+                self._finish()
+            elif arrived():
+                return
+            elif self._wait():
+                quiet_since = time.monotonic()
+            elif time.monotonic() - quiet_since >= self._read_timeout and self._is_sent():
+                raise Unanswered("timeout while waiting for bytes", waited=True)
+
+    def _wait(self) -> bool:
+        """Whether a socket is ready; returns after CHECK_INTERVAL, or when libcurl has something to do."""
+        due = self._multi.timeout()  # milliseconds; -1: nothing
+        seconds = CHECK_INTERVAL if due < 0 else min(CHECK_INTERVAL, due / 1000)
+        ready: int = self._multi.select(seconds)
+        if ready < 0:  # no socket yet, or a descriptor that is too large for select
+            time.sleep(min(seconds, _PAUSE))
+        return ready > 0
+
+    def _is_sent(self) -> bool:
+        """Until then libcurl keeps the limit of time itself."""
+        return bool(self._easy.getinfo(pycurl.PRETRANSFER_TIME))
+
+    def _judge_lines(self) -> None:
+        for index in range(self._lines_read, len(self._lines)):
+            line = self._lines[index]
+            self._bytes_read += len(line)
+            if self._bytes_read > HEAD_LIMIT or index - self._first_of_head > HEADER_LIMIT + 1:
+                raise _too_large(f"more than {HEAD_LIMIT} bytes or {HEADER_LIMIT} lines")
+            if self._head is None and not line.strip(b"\r\n"):
+                head = Head.of(self._lines[self._first_of_head : index])
+                self._first_of_head = index + 1
+                self._head = None if head.is_interim else head
+        self._lines_read = len(self._lines)
+
+    def _finish(self) -> None:
+        self._ended = True
+        _, _, failed = self._multi.info_read()
+        for easy, code, text in failed:
+            self._fault = _fault_of(code, text, easy.getinfo(pycurl.OS_ERRNO))
+
+
+class Response:
+    """The head of an answer, and its body as it arrives; close it."""
+
+    def __init__(
+        self,
+        status: int,
+        headers: Headers,
+        url: str,
+        reason: str = "",
+        channel: Channel | None = None,
+        release: Callable[[Channel], None] = lambda channel: None,
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        self.url = url
+        self.reason = reason
+        self._channel = channel
+        self._release = release
+
+    def read1(self) -> bytes:
+        """The bytes that have arrived since, once there are any; none at the end of the body.
+
+        ConnectionFault if the connection fails, or ends before the body does.
+        """
+        return self._channel.read() if self._channel is not None else b""
+
+    def read(self) -> bytes:
+        """The whole body."""
+        return b"".join(iter(self.read1, b""))
+
+    def close(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            self._release(channel)
+
+
+def _text(line: bytes) -> str:
+    return line.decode("latin-1").rstrip("\r\n")
+
+
+def _pair(line: str) -> tuple[str, str]:
+    written, _, value = line.partition(":")
+    name = written.rstrip(" \t")
+    if name != written and name.lower() in _FRAMING:  # libcurl does not know it then
+        raise _odd(f"{quote_name(line, 60)} has a space before its colon")
+    return name, value.strip(" \t")
+
+
+def _odd(what: str) -> NotUnderstood:
+    return NotUnderstood(f"the source's answer cannot be understood: {what}; have the source corrected")
+
+
+def _too_large(what: str) -> NotUnderstood:
+    return NotUnderstood(f"the source sends headers that are too large ({what})")
+
+
+def _no_http(data: bytes) -> NotUnderstood:
+    """`data` is no status line: what was sent instead, and what to write then."""
+    if data.startswith((b"\x15\x03", b"\x16\x03")):
+        return NotUnderstood(IS_TLS)
+    line = _text(data.partition(b"\n")[0][:200]).strip()
+    return NotUnderstood(
+        f"what answers there is no web server of HTTP/1: it says {quote_name(line, 60)}; check host and port"
+    )
+
+
+def _fault_of(code: int, text: str, number: int) -> ConnectionFault:
+    """What a fault of libcurl is for a depositor; OSError if this machine lacks what a connection needs.
+
+    `text`: in the words of libcurl or OpenSSL; `number`: the error of the system, or 0.
+    """
+    failed = _WORDS.get(number, f"the connection failed ({quote_name(text)})")
+    odd = next((words for sign, words in _ODD_ANSWERS.items() if sign in text), "")
+    if code == pycurl.E_COULDNT_CONNECT:
+        if not number:  # libcurl got no socket: the system says why
+            socket.socket().close()
+        fault: ConnectionFault = Unreached(failed, waited=number == errno.ETIMEDOUT)
+    elif code == pycurl.E_OPERATION_TIMEDOUT:
+        fault = Unreached("timeout while connecting", waited=True)
+    elif code in (pycurl.E_SSL_CONNECT_ERROR, pycurl.E_PEER_FAILED_VERIFICATION):
+        fault = _tls_fault(code, text) or ConnectionFault(failed)
+    elif code == pycurl.E_URL_MALFORMAT:
+        fault = NotUnderstood(f"this is not a URL that can be fetched ({text})")
+    elif "Too large" in text or code == _TOO_LARGE:
+        fault = _too_large(text or "a line is too long")
+    elif odd:
+        fault = _odd(f"{odd} ({text})")
+    elif code == pycurl.E_GOT_NOTHING or number == errno.ECONNRESET:
+        fault = Dropped(_WORDS.get(number, "the source closed the connection without an answer"))
+    else:
+        fault = ConnectionFault("the connection ended early" if code == pycurl.E_PARTIAL_FILE else failed)
+    return fault
+
+
+def _tls_fault(code: int, text: str) -> NotTrusted | None:
+    """None for a fault that may pass."""
+    if code == pycurl.E_PEER_FAILED_VERIFICATION:
+        problem = text.removeprefix("SSL certificate problem: ").removeprefix("SSL: ")
+        return NotTrusted(f"the source's certificate is not valid: {problem}")
+    said = text.lower()
+    if any(reason in said for reason in _NO_TLS):
+        return NotTrusted(
+            "this port does not speak https: check it, or write http:// if the source offers that"
+        )
+    if reason := next((reason for reason in _NO_COMMON_TLS if reason in said), ""):
+        return NotTrusted(
+            f"the source offers no https that is still safe, or none for this host ({reason}): "
+            "have the source corrected"
+        )
+    return None

@@ -1,0 +1,164 @@
+"""How long an answer of a source takes, how fast the bytes come, and what the fleet allows per host.
+
+So a slow source occupies no worker for days, and a host has no more connections than it bears.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Protocol
+
+from pipeline.attempt import Attempt
+from pipeline.http.urls import redact_url
+from pipeline.outcome import StepFailed, Stopping
+from pipeline.settings import Settings
+from pipeline.states import FailureKind
+
+
+class TooSlow(StepFailed):
+    """A source that takes too long or sends too little: a try, which is not repeated at once."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(FailureKind.TRANSIENT, message)
+
+
+class Pace:
+    """The bytes of all open responses of one attempt together; several threads may add to them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._mutex = threading.Lock()
+        self._open = 0
+        self._since = 0.0
+        self._bytes = 0
+        self._began: float | None = None
+
+    @contextmanager
+    def response(self) -> Iterator[None]:
+        """A response is read in this block; time without any does not count."""
+        with self._mutex:
+            now = time.monotonic()
+            self._began = self._began or now
+            if not self._open:
+                self._since, self._bytes = now, 0
+            self._open += 1
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._open -= 1
+
+    def add(self, count: int) -> None:
+        """Count bytes that arrived."""
+        with self._mutex:
+            self._bytes += count
+        self.check()
+
+    def check(self) -> None:
+        """TooSlow at the end of a window with too few bytes, while a response is read."""
+        with self._mutex:
+            seconds = time.monotonic() - self._since
+            if not self._open or seconds < self._settings.slow_after:
+                return
+            speed = self._bytes / seconds
+            self._since, self._bytes = time.monotonic(), 0
+        if speed < (minimum := self._settings.min_speed):
+            raise TooSlow(
+                f"the source sends {speed:.0f} bytes per second, less than the minimum of {minimum:,} "
+                "(ARKLINE_MIN_SPEED); what has arrived is kept"
+            )
+
+    def check_turn(self, attempt: Attempt) -> None:
+        """Stopping after the turn of the attempt: the job is handed back, and continues later."""
+        if attempt.yields():
+            raise Stopping(
+                "the download gives its process to a job of another submitter or collection "
+                "(ARKLINE_SHARE_OF_PROCESSES); the next attempt continues with what has arrived"
+            )
+        turn = self._settings.download_turn
+        if self._began is not None and time.monotonic() - self._began > turn:
+            raise Stopping(
+                f"the download gives its place to others after {turn:.0f} seconds (ARKLINE_DOWNLOAD_TURN); "
+                "the next attempt continues with what has arrived"
+            )
+
+
+class RequestClock:
+    """From the moment of the request; `check` ends the request or the answer. One thread uses it."""
+
+    def __init__(
+        self, url: str, settings: Settings, attempt: Attempt, pace: Pace, within: float | None = None
+    ) -> None:
+        self._url = url
+        self._attempt = attempt
+        self._pace = pace
+        self._began = time.monotonic()
+        self._answered = False
+        self._headers_within = settings.headers_timeout
+        self._within = settings.transfer_limit if within is None else within
+        """Seconds for the request and the whole answer."""
+
+    def answered(self) -> None:
+        """The headers of the last answer are there."""
+        self._answered = True
+
+    def check(self) -> None:
+        """AttemptOver if the attempt is over; TooSlow if the source takes too long or sends too little."""
+        self._attempt.check()
+        seconds = time.monotonic() - self._began
+        if not self._answered and seconds > self._headers_within:
+            raise TooSlow(
+                f"{redact_url(self._url)}: the source has not answered within "
+                f"{self._headers_within:.0f} seconds, redirects included (ARKLINE_HEADERS_TIMEOUT)"
+            )
+        if seconds > self._within:
+            raise TooSlow(
+                f"{redact_url(self._url)}: the answer has not ended within {self._within:.0f} seconds"
+            )
+        self._pace.check()
+
+
+class HostLimiter(Protocol):
+    """`host`: host and port, as urls.place_of writes them."""
+
+    def connection(self, host: str, attempt: Attempt) -> AbstractContextManager[None]:
+        """One connection to `host`, for the block; waits for it a while, then raises RateLimited.
+
+        HostDown if the host did not answer a moment ago, HostGivenUp if it has not for long.
+        """
+
+    def redirected(self, start: str, host: str, attempt: Attempt) -> None:
+        """A request to `start`, which has a connection, is redirected to `host`: wait as for a connection."""
+
+    def back_off(self, host: str, seconds: float, cause: str = "") -> None:
+        """The host sent Retry-After: no worker sends it a request for so many seconds.
+
+        `cause`: what it answered, without a URL.
+        """
+
+    def no_answer(self, host: str, cause: str) -> None:
+        """The host was not reached, or sent nothing in time: one worker probes it, and the others wait."""
+
+    def answered(self, host: str) -> None:
+        """The host answered a request."""
+
+
+class NoLimit:
+    """No limits, for a process that shares its sources with no other process."""
+
+    def connection(self, host: str, attempt: Attempt) -> AbstractContextManager[None]:
+        del host, attempt
+        return nullcontext()
+
+    def redirected(self, start: str, host: str, attempt: Attempt) -> None: ...
+
+    def back_off(self, host: str, seconds: float, cause: str = "") -> None:
+        """The fetcher itself waits before its next try."""
+
+    def no_answer(self, host: str, cause: str) -> None: ...
+
+    def answered(self, host: str) -> None: ...
+
+
+NO_LIMIT: HostLimiter = NoLimit()
