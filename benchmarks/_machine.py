@@ -9,7 +9,7 @@ import redis
 from benchmarks._packets import counters
 from benchmarks._stack import Stack
 
-_LIBRARIES = ("celery", "kombu", "redis", "kazoo", "pydantic", "urllib3")
+_LIBRARIES = ("celery", "kombu", "redis", "kazoo", "pycurl", "pydantic")
 
 
 def use_two_cores() -> None:

@@ -57,13 +57,11 @@ def translated(service: str, remedy: str) -> Iterator[None]:
     """Raise faults of the connection as transient; `remedy` if an operator must act before they pass."""
     try:
         yield
-    except (requests.exceptions.SSLError, urllib3.exceptions.SSLError) as error:
+    except requests.exceptions.SSLError as error:
         raise transient(f"{service} has no trusted certificate, or does not speak TLS: {remedy}") from error
     except urllib3.exceptions.LocationValueError as error:
         raise transient(f"{service} cannot be contacted ({type(error).__name__}): {remedy}") from error
-    except urllib3.exceptions.NewConnectionError as error:  # urllib3 derives it from a timeout
-        raise transient(f"{service} cannot be reached, or the connection broke") from error
-    except (requests.Timeout, urllib3.exceptions.TimeoutError) as error:
+    except requests.Timeout as error:
         raise transient(f"{service} did not answer in time") from error
     except (
         requests.ConnectionError,

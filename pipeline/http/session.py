@@ -136,9 +136,8 @@ class ContentSession:
         """The parts of a URL that may be requested; StepFailed of another one."""
         check_url(url)
         target = _parts(url)
-        host = (target.host or "").strip("[]")
-        if not self._sources.may_have(host, _port(target)):
-            raise SourceRefused(host, _port(target))
+        if not self._sources.may_have(*_place(target)):
+            raise SourceRefused(*_place(target))
         return target
 
     def _send(
@@ -146,10 +145,11 @@ class ContentSession:
     ) -> Response:
         """The response of the first address that can be connected to."""
         fault = ConnectionFault("the host has no address")
+        server = _server(target)
         for address in self._addresses(target, check):
-            channel = self._take(_server(target))
+            channel = self._take(server)
             try:
-                channel.begin(_server(target), address, check, self._timeouts)
+                channel.begin(server, address, check, self._timeouts)
                 head = channel.send(target.request_uri, headers.items(), body)
             except Unreached as error:
                 self._release(channel)
@@ -160,6 +160,7 @@ class ContentSession:
                     raise NotUnderstood(IS_TLS) from error
                 raise
             else:
+                self._prefer(target, address)
                 return Response(head.status, head.headers, target.url, head.reason, channel, self._release)
         raise fault
 
@@ -197,13 +198,20 @@ class ContentSession:
 
     def _addresses(self, target: Url, check: Callable[[], None]) -> list[str]:
         """The host's addresses that may be connected to; StepFailed if there is none."""
-        place = (target.host or "").strip("[]"), _port(target)
+        place = _place(target)
         found = self._found.get(place)
         if found is None or time.monotonic() - found[0] > _LOOKED_UP_FOR:
             if len(self._found) >= _HOSTS:
                 self._found.clear()
             self._found[place] = found = time.monotonic(), self._look_up(*place, check)
         return found[1]
+
+    def _prefer(self, target: Url, address: str) -> None:
+        """Connect to this address first: one that does not answer is not waited for by each request."""
+        place = _place(target)
+        since, addresses = self._found.get(place, (0.0, [address]))
+        if addresses[0] != address:
+            self._found[place] = since, sorted(addresses, key=lambda other: other != address)
 
     def _look_up(self, host: str, port: int, check: Callable[[], None]) -> list[str]:
         addresses = addresses_of(host, port, check)
@@ -257,6 +265,11 @@ def _port(target: Url) -> int:
     return target.port or DEFAULT_PORT[target.scheme or ""]
 
 
+def _place(target: Url) -> tuple[str, int]:
+    """Host and port, as they are looked up."""
+    return (target.host or "").strip("[]"), _port(target)
+
+
 def _server(target: Url) -> str:
     return f"{target.scheme}://{target.host}:{_port(target)}"
 
@@ -272,7 +285,7 @@ def _keeps_password(before: Url, target: Url) -> bool:
     """Whether a redirect stays with the server for which the password is; https instead of http does."""
     if before.host != target.host:
         return False
-    ports = [place.port or DEFAULT_PORT[place.scheme or ""] for place in (before, target)]
+    ports = [_port(before), _port(target)]
     if (before.scheme, target.scheme) == ("http", "https"):
         return ports == [80, 443]
     return before.scheme == target.scheme and ports[0] == ports[1]

@@ -1,14 +1,17 @@
 """When a connection to a source has a second request."""
 
+import os
+import resource
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from io import BufferedIOBase
 
 import pytest
 
 from pipeline.http.session import ContentSession
+from pipeline.http.transfer import Unanswered
 from pipeline.settings import Settings
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -21,6 +24,8 @@ class Server(threading.Thread):
         super().__init__(daemon=True)
         self.answers_each = 100
         self.answer = ANSWER
+        self.before_closing: threading.Event | None = None
+        """Set once a connection that has had its answers may be closed."""
         self.requests: list[list[bytes]] = []
         """Of each connection."""
         self.closed = threading.Semaphore(0)
@@ -38,6 +43,8 @@ class Server(threading.Thread):
                     while len(self.requests[-1]) < self.answers_each and (head := self._head(received)):
                         self.requests[-1].append(head)
                         connection.sendall(self.answer)
+                    if self.before_closing:
+                        self.before_closing.wait(30)
                 self.closed.release()
 
     @staticmethod
@@ -123,3 +130,38 @@ def test_a_header_of_two_lines_is_not_sent(server: Server, session: ContentSessi
         session.request(server.url, {"If-Range": '"a"\r\nX-B: c'})
 
     assert server.requests == []
+
+
+def test_a_kept_connection_that_falls_silent_is_left_after_the_time_without_a_byte(server: Server) -> None:
+    server.answers_each = 1
+    silent = threading.Event()
+    allowed = Settings(allow_networks="127.0.0.0/8").allow_networks
+    with ContentSession(allowed, read_timeout=0.2) as session:
+        server.before_closing = silent
+        assert fetch(session, server.url) == b"hello"
+
+        with pytest.raises(Unanswered, match="timeout while waiting for bytes"):
+            fetch(session, server.url)
+        silent.set()
+
+
+def test_a_process_with_more_open_files_than_select_can_wait_for_fetches_as_well(
+    server: Server, session: ContentSession
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1400), hard))
+    with ExitStack() as opened:
+        opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1100):
+            opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+
+        assert [fetch(session, server.url) for _ in range(3)] == [b"hello"] * 3
+
+
+def test_a_host_is_fetched_from_the_address_that_answers_and_then_asked_there_first(server: Server) -> None:
+    allowed = Settings(allow_networks="127.0.0.0/8, ::1").allow_networks
+    with ContentSession(allowed) as session:
+        for _ in range(3):  # nothing listens on ::1
+            assert fetch(session, f"http://localhost:{server.port}/a") == b"hello"
+
+    assert [len(requests) for requests in server.requests] == [3]
