@@ -75,7 +75,7 @@ class ContentSession:
         self._sources = sources
         self._authorities = certificates or DEFAULT_CA_BUNDLE_PATH
         self._timeouts = connect_timeout, read_timeout
-        self._found: dict[tuple[str, int], tuple[float, list[str]]] = {}
+        self._known: dict[tuple[str, int], tuple[float, list[str]]] = {}
         """When the addresses of a host were looked up, and those that may be connected to."""
         self._mutex = threading.Lock()
         self._idle: list[Channel] = []
@@ -199,19 +199,19 @@ class ContentSession:
     def _addresses(self, target: Url, check: Callable[[], None]) -> list[str]:
         """The host's addresses that may be connected to; StepFailed if there is none."""
         place = _place(target)
-        found = self._found.get(place)
-        if found is None or time.monotonic() - found[0] > _LOOKED_UP_FOR:
-            if len(self._found) >= _HOSTS:
-                self._found.clear()
-            self._found[place] = found = time.monotonic(), self._look_up(*place, check)
-        return found[1]
+        known = self._known.get(place)
+        if known is None or time.monotonic() - known[0] > _LOOKED_UP_FOR:
+            if len(self._known) >= _HOSTS:
+                self._known.clear()
+            self._known[place] = known = time.monotonic(), self._look_up(*place, check)
+        return known[1]
 
     def _prefer(self, target: Url, address: str) -> None:
         """Connect to this address first: one that does not answer is not waited for by each request."""
         place = _place(target)
-        since, addresses = self._found.get(place, (0.0, [address]))
+        since, addresses = self._known.get(place, (0.0, [address]))
         if addresses[0] != address:
-            self._found[place] = since, sorted(addresses, key=lambda other: other != address)
+            self._known[place] = since, sorted(addresses, key=lambda other: other != address)
 
     def _look_up(self, host: str, port: int, check: Callable[[], None]) -> list[str]:
         addresses = addresses_of(host, port, check)
