@@ -14,10 +14,12 @@ from benchmarks._spent import seconds
 from operations.batch_view import batch_view
 from operations.job_list import JobFilter, list_jobs
 from operations.overview import overview
+from operations.site import Site
 from pipeline.settings import Settings
 from pipeline.states import Bucket, Event, JobState
 from tests.servers import zookeeper
 from tests.support import planting
+from tests.support.operators import ANN
 from zkstate import jobs, listings, paths, views
 from zkstate.session import Session, connect
 
@@ -60,8 +62,8 @@ def measure(session: Session, settings: Settings, bid: str) -> dict[str, float]:
         "next_page": seconds(lambda: list_jobs(session, pending, PAGE, cursor)),
         "jobs_of_batch": seconds(lambda: list_jobs(session, JobFilter(bid=bid), PAGE)),
         "completed_jobs": seconds(lambda: list_jobs(session, JobFilter(state=JobState.COMPLETED), PAGE)),
-        "status_of_batch": seconds(lambda: batch_view(session, bid)),
-        "overview": seconds(lambda: overview(session, settings)),
+        "status_of_batch": seconds(lambda: batch_view(Site(settings, session), ANN, bid)),
+        "overview": seconds(lambda: overview(Site(settings, session), ANN)),
         "every_job": JOBS / len(sample) * seconds(lambda: list(views.job_rows(session, sample))),
     }
 

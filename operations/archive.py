@@ -1,23 +1,22 @@
-"""Jobs and batches wherever they are: in ZooKeeper or, once they have left, in the SQL archive."""
+"""Jobs and batches wherever they are: in ZooKeeper or, once they have left, in the SQL archive.
+
+The archive is opened only for what is not in ZooKeeper: to load SQLAlchemy and open a database takes long.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
+from operations.site import Site
 from pipeline.notify.report.compose import BatchReport
 from pipeline.records import Batch, Job, Record
 from zkstate import batches, jobs
 from zkstate.errors import Missing
-from zkstate.session import Session
 
 if TYPE_CHECKING:
     from pipeline.inventory.archive import ArchivedBatch, ArchivedJob, Disposition
-    from pipeline.inventory.sql import SqlInventory
-
-Archive: TypeAlias = "Callable[[], SqlInventory | None]"
-"""Called only when something is not in ZooKeeper: to load SQLAlchemy and open a database takes long."""
 
 
 class Gone(Record):
@@ -32,16 +31,12 @@ class Gone(Record):
         return cls(by=disposition.who, reason=disposition.why, at=disposition.at)
 
 
-def no_archive() -> None:
-    """An Archive for callers that have none."""
-
-
-def load_job(session: Session, jid: str, archive: Archive) -> Job | ArchivedJob:
+def load_job(site: Site, jid: str) -> Job | ArchivedJob:
     """Missing if the job is neither in ZooKeeper nor in the archive."""
     try:
-        return jobs.load(session, jid)
+        return jobs.load(site.session, jid)
     except Missing:
-        if (inventory := archive()) is not None:
+        if (inventory := site.archive()) is not None:
             from pipeline.inventory.archive import find_job
 
             if archived := find_job(inventory, jid):
@@ -49,12 +44,12 @@ def load_job(session: Session, jid: str, archive: Archive) -> Job | ArchivedJob:
         raise
 
 
-def load_batch(session: Session, bid: str, archive: Archive) -> Batch | ArchivedBatch:
+def load_batch(site: Site, bid: str) -> Batch | ArchivedBatch:
     """Missing if the batch is neither in ZooKeeper nor in the archive."""
     try:
-        return batches.load(session, bid)
+        return batches.load(site.session, bid)
     except Missing:
-        if (inventory := archive()) is not None:
+        if (inventory := site.archive()) is not None:
             from pipeline.inventory.archive import find_batch
 
             if archived := find_batch(inventory, bid):
@@ -62,17 +57,17 @@ def load_batch(session: Session, bid: str, archive: Archive) -> Batch | Archived
         raise
 
 
-def archived_jobs(archive: Archive, bid: str) -> Iterator[ArchivedJob]:
+def archived_jobs(site: Site, bid: str) -> Iterator[ArchivedJob]:
     """The archived jobs of a batch, which may itself still be in ZooKeeper; none without an archive."""
-    if (inventory := archive()) is not None:
+    if (inventory := site.archive()) is not None:
         from pipeline.inventory.archive import jobs_of
 
         yield from jobs_of(inventory, bid)
 
 
-def archived_report(archive: Archive, bid: str) -> BatchReport | None:
+def archived_report(site: Site, bid: str) -> BatchReport | None:
     """The last report of an archived batch; a report may have many megabytes."""
-    if (inventory := archive()) is None:
+    if (inventory := site.archive()) is None:
         return None
     from pipeline.inventory.archive import find_report
 

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from operations.archive import Archive, Gone, archived_jobs, archived_report, load_batch, no_archive
+from operations.archive import Gone, archived_jobs, archived_report
+from operations.site import Site
+from operations.visibility import visible_batch
 from pipeline.http.urls import redact_url
 from pipeline.notify.report.compose import BatchReport, ReportedJob, status_report_of
+from pipeline.principal import Principal
 from pipeline.records import Batch, Record, StatusReport, SubmissionType
 from pipeline.states import BATCH, JOB, BatchState, Bucket, FailureKind, JobState
 from zkstate import batches, listings, report_parts, views
@@ -67,16 +70,17 @@ class BatchView(Record):
         return sum(number for bucket, number in self.buckets.items() if bucket is not Bucket.PROCESSING)
 
 
-def batch_view(
-    session: Session, bid: str, archive: Archive = no_archive, *, counts_only: bool = False
-) -> BatchView:
+def batch_view(site: Site, principal: Principal, bid: str, *, counts_only: bool = False) -> BatchView:
     """The batch from ZooKeeper or, once it has left, from the archive; Missing if it is in neither.
 
     With `counts_only` the jobs' states and failures are left out, which is cheap however many there are.
     """
-    batch = load_batch(session, bid, archive)
+    return batch_view_of(site, visible_batch(site, principal, bid), counts_only=counts_only)
+
+
+def batch_view_of(site: Site, batch: Batch | ArchivedBatch, *, counts_only: bool = False) -> BatchView:
     facts = {
-        "bid": bid,
+        "bid": batch.bid,
         "profile": batch.submission.profile_name,
         "submitter": batch.submission.submitter,
         "payload_url": redact_url(batch.submission.payload_url),
@@ -84,8 +88,8 @@ def batch_view(
         "submitted_at": batch.submission.submitted_at,
     }
     if isinstance(batch, Batch):
-        return BatchView.model_validate(facts | _now(session, batch, counts_only=counts_only))
-    at_end = _at_end(batch, archived_report(archive, bid), archived_jobs(archive, bid))
+        return BatchView.model_validate(facts | _now(site.session, batch, counts_only=counts_only))
+    at_end = _at_end(batch, archived_report(site, batch.bid), archived_jobs(site, batch.bid))
     return BatchView.model_validate(facts | at_end)
 
 
@@ -122,10 +126,10 @@ def _failed(session: Session, bid: str) -> tuple[FailedJob, ...]:
     )
 
 
-def archived_since(batch: ArchivedBatch, archive: Archive) -> datetime:
+def archived_since(site: Site, batch: ArchivedBatch) -> datetime:
     """Since when an archived batch is in its state; its jobs are read only if its report has no date."""
-    report = archived_report(archive, batch.bid)
-    jobs = archived_jobs(archive, batch.bid)
+    report = archived_report(site, batch.bid)
+    jobs = archived_jobs(site, batch.bid)
     return _since(batch, report, lambda: max((job.since for job in jobs), default=None))
 
 

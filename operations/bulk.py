@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from operations.allowed_verbs import allowed_verbs, check_seen
 from operations.job_list import JobFilter, find
-from operations.operator import Operator, Stopped, VerbResult, feed, follow
+from operations.operator import Operator, Stopped, VerbResult
 from operations.repair import WAS, repair
 from operations.verbs import act, stop_batch
 from pipeline.errors import ArklineError, ServiceUnreachable
@@ -135,7 +135,7 @@ def cancel(operator: Operator, bid: str, *, dry_run: bool = False) -> Outcome:
 def _finish(operator: Operator, batch: Batch, *, dry_run: bool) -> VerbResult:
     """Have a batch reported whose last job ended unnoticed, as the sweep does."""
     if not dry_run:
-        follow(operator.session, operator.settings, batch)
+        operator.site.follow(batch)
     return VerbResult(id=batch.bid, was=batch.status.status, now=BatchState.REPORTING)
 
 
@@ -163,7 +163,7 @@ def _for_all(
             refused.append(Refusal(id=name, message=str(error)))
         operator.run.on_progress(len(done) + len(refused), len(names))
     if done and not dry_run and not stopped:
-        feed(operator)
+        operator.site.feed()
     return Outcome(
         verb=verb,
         dry_run=dry_run,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from operations.allowed_verbs import Moved
 from operations.bulk import Refusal
-from operations.operator import Operator, VerbResult, feed
+from operations.operator import Operator, VerbResult
 from operations.verbs import act
 from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable, UsageRefused
 from pipeline.principal import Principal
@@ -155,7 +155,7 @@ def carry_out(operator: Operator, plan: Planned) -> Receipt:
         except ArklineError as error:
             refused.append(Refusal(id=jid, message=str(error)))
     if done and not stopped:
-        feed(operator)
+        operator.site.feed()
     return Receipt(
         verb=plan.verb,
         done=tuple(done),

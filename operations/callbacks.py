@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from operations.operator import Operator, retry_stale
+from operations.site import Site
 from operations.visibility import in_sight, sees_fleet
 from pipeline.errors import UsageRefused
 from pipeline.notify.callback import HttpCallback, callback_secrets_of
@@ -69,8 +70,9 @@ class CallbackAnswer(Record):
     seconds: float
 
 
-def owed_page(session: Session, principal: Principal, limit: int, after: str | None = None) -> OwedPage:
+def owed_page(site: Site, principal: Principal, limit: int, after: str | None = None) -> OwedPage:
     """The callbacks that are owed for jobs that the principal may see, sorted by job number."""
+    session = site.session
     names = callbacks.names(session)
     later = [name for name in names if after is None or name > after]
     rows: list[OwedView] = []
@@ -187,7 +189,7 @@ def _settle(operator: Operator, job: Job, owed: Owed | None, profile: Profile) -
 def _version_number(operator: Operator, job: Job) -> int | None:
     """The number of the version that the job stored, as the inventory has it."""
     ark = job.identifiers.primary_id
-    known = operator.inventory().describe_object(ark) if ark else None
+    known = operator.site.inventory().describe_object(ark) if ark else None
     numbers = (version.number for version in known.versions if version.jid == job.jid) if known else ()
     return next(iter(numbers), None)
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
 
-from operations.archive import Archive, no_archive
 from operations.dry_run_result import (
     Contradiction,
     DryRunResult,
@@ -14,6 +13,7 @@ from operations.dry_run_result import (
     Trouble,
 )
 from operations.known_objects import known_objects
+from operations.site import Site
 from operations.submission import owned
 from operations.uploads import resolved_url
 from pipeline.attempt import UNATTENDED, Attempt
@@ -23,7 +23,7 @@ from pipeline.manifests.split import plan
 from pipeline.names import canonical_ark
 from pipeline.outcome import StepFailed
 from pipeline.principal import Principal
-from pipeline.profiles.profile import Profile, Profiles, with_site_limits
+from pipeline.profiles.profile import Profile, with_site_limits
 from pipeline.records import Submission
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
@@ -32,7 +32,6 @@ from pipeline.steps import dry_run
 from pipeline.steps.dry_run import DryRunJob, Host
 from pipeline.working_storage.capacity import refusal, usage_now
 from zkstate import batches, holds, queue, space
-from zkstate.session import Session
 
 PROBE_LIMIT = 1000
 """Default limit of manifests that are read, and of files whose sources are probed."""
@@ -41,12 +40,10 @@ LIST_LIMIT = 50
 """Failures, doubts, repeated values and known local ids that are listed; all of them are counted."""
 
 
-def perform_dry_run(  # noqa: PLR0913 - what is tried, by whom, and its limits
-    session: Session,
-    settings: Settings,
-    submission: Submission,
+def perform_dry_run(
+    site: Site,
     principal: Principal,
-    archive: Archive = no_archive,
+    submission: Submission,
     most: int = PROBE_LIMIT,
     lines: int | None = None,
     attempt: Attempt = UNATTENDED,
@@ -57,8 +54,9 @@ def perform_dry_run(  # noqa: PLR0913 - what is tried, by whom, and its limits
     `lines` lines.
     """
     submission = owned(submission, principal)
-    resolved_url(session, settings, principal, submission.payload_url)
-    profile = with_site_limits(Profiles(settings.profiles).get(submission.profile_name), settings)
+    resolved_url(site, principal, submission.payload_url)
+    session, settings = site.session, site.settings
+    profile = with_site_limits(site.profiles.get(submission.profile_name), settings)
     opening = DryRunResult(
         profile=profile.name,
         payload_url=submission.payload_url,
@@ -90,9 +88,9 @@ def perform_dry_run(  # noqa: PLR0913 - what is tried, by whom, and its limits
         answers = dry_run.ask_sources(jobs, fetcher, settings, most, attempt)
         dry_run.check_sizes(jobs, profile, _largest(settings))
         hosts = dry_run.hosts(jobs, answers, fetcher, attempt)
-    _check_names(jobs, profile, archive)
+    _check_names(site, jobs, profile)
     named = [job.planned for job in jobs]
-    objects = known_objects(profile, named, archive)
+    objects = known_objects(site, profile, named)
     for number, message in objects.refusals(submission, profile, named):
         jobs[number - 1].failures.append(message)
     known = {name: ark for one in named for name, ark in objects.of(one).items()}
@@ -104,7 +102,7 @@ def perform_dry_run(  # noqa: PLR0913 - what is tried, by whom, and its limits
             "asked": len(answers),
             "priority": planned.jobs[0].priority if planned.jobs else None,
             "ahead": queue.counts(session)[JobState.PENDING],
-            "space": _space(session, settings, jobs),
+            "space": _space(site, jobs),
             "hosts": tuple(_host_result(host) for host in hosts),
             "known": dict(list(known.items())[:LIST_LIMIT]),
             "known_count": len(known),
@@ -149,10 +147,10 @@ def _trouble(job: DryRunJob, message: str) -> Trouble:
     return Trouble(number=job.number, name=job.planned.payload_name, message=message)
 
 
-def _check_names(jobs: Sequence[DryRunJob], profile: Profile, archive: Archive) -> None:
+def _check_names(site: Site, jobs: Sequence[DryRunJob], profile: Profile) -> None:
     """Add a failure to each job whose primary identifier the collection may not use."""
     named = [job for job in jobs if job.planned.primary_id]
-    inventory = archive() if named else None
+    inventory = site.archive() if named else None
     for job in named:
         ark = canonical_ark(job.planned.primary_id or "")
         placement = inventory.placement_of(ark) if inventory is not None else None
@@ -169,7 +167,8 @@ def _contradictions(planned: Plan, known: dict[str, str]) -> Iterator[Contradict
             yield Contradiction(number=number, name=job.payload_name, arks=tuple(sorted(named)))
 
 
-def _space(session: Session, settings: Settings, jobs: list[DryRunJob]) -> SpaceNeed:
+def _space(site: Site, jobs: list[DryRunJob]) -> SpaceNeed:
+    session, settings = site.session, site.settings
     needed = [job.needed for job in jobs]
     fit, waiting = Fit.UNKNOWN, 0
     if settings.working.is_dir():

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from operations.facts import Obstacle, Reason
+from operations.site import Site
 from pipeline.errors import Action, Remedy, ServiceUnreachable
 from pipeline.records import Record
 from pipeline.settings import Settings
 from zkstate import deployment, holds, sweep_record
 from zkstate.holds import Hold
 from zkstate.leadership import leader
-from zkstate.session import Session
 
 if TYPE_CHECKING:
     from tasks.broker import Queued
@@ -63,14 +63,14 @@ class Answers:
     """None: nothing is known of the workers."""
 
 
-def ask_broker(session: Session, settings: Settings) -> Broker:
+def ask_broker(site: Site) -> Broker:
     """Redis has to answer, to accept a write, and to have this deployment's messages under the prefix."""
     import redis
     from kombu.exceptions import OperationalError
 
     from tasks import broker, broker_claim
 
-    at = datetime.now(UTC)
+    session, settings, at = site.session, site.settings, datetime.now(UTC)
     address = broker_address(settings)
     try:
         broker.try_write(settings)
@@ -109,28 +109,29 @@ def broker_address(settings: Settings) -> str:
 class Fleet:
     """Facts about the servers and processes that carry jobs onward."""
 
-    def __init__(self, session: Session, settings: Settings, answers: Answers | None = None) -> None:
+    def __init__(self, site: Site, answers: Answers | None = None) -> None:
         """`answers`: of a moment ago; None: Redis and the workers are asked when their answer is needed."""
-        self._session = session
-        self.settings = settings
+        self.site = site
+        self.session = site.session
+        self.settings = site.settings
         self._answers = answers
 
     @cached_property
     def beat(self) -> str:
         """The process that does scheduled work; empty if none runs."""
-        return leader(self._session)
+        return leader(self.session)
 
     @cached_property
     def drained(self) -> dict[str, Hold]:
         """The workers that an operator drained, whether they answer or not."""
-        return holds.drained(self._session)
+        return holds.drained(self.session)
 
     @cached_property
     def broker(self) -> Broker | None:
         """None if nothing is known of Redis yet."""
         if self._answers is not None:
             return self._answers.broker
-        return ask_broker(self._session, self.settings)
+        return ask_broker(self.site)
 
     @property
     def fault(self) -> Obstacle | None:
@@ -195,7 +196,7 @@ class Fleet:
     @cached_property
     def _late(self) -> tuple[Obstacle, ...]:
         """Only what was done proves that a beat and a worker, which both answer, do scheduled work."""
-        seconds = sweep_record.last_sweep(self._session)
+        seconds = sweep_record.last_sweep(self.session)
         if seconds < sweep_record.SWEEP_LIMIT:
             return ()
         return (Obstacle(reason=Reason.SWEEP_LATE, waits_for=self.beat, message=f"{seconds:.0f} s"),)

@@ -96,7 +96,6 @@ class FleetHealth(Record):
 
 
 def fleet_health(
-    session: Session,
     fleet: Fleet,
     counts: dict[JobState, int],
     stops: Mapping[str, Hold],
@@ -108,13 +107,14 @@ def fleet_health(
     Reads a bounded number of jobs; waits a second for the answers of the workers.
     """
     pause, held = stops.get(""), [name for name in stops if name]
+    session = fleet.session
     active = (*activity.active_jobs(session, counts), *activity.active_batches(session))
     hosts = waiting_hosts(session, _at_hosts(active))
     waiting = _waiting(active, counts, pause, {view.host for view in hosts})
     for_space = waiting.get(Reason.WAITING_FOR_SPACE, 0)
     faults = _faults(active)
     down = _outages(session)
-    wrong = record_fault(session, fleet.settings)
+    wrong = record_fault(fleet.site)
     problems = (
         *((HealthProblem(reason=wrong.reason, waits_for=Service.RECORD, stops_all=True),) if wrong else ()),
         *_of_fleet(fleet, waiting),

@@ -2,13 +2,15 @@
 
 from operations.bulk import Outcome, act_on_many
 from operations.job_list import JobFilter, find
-from operations.operator import Operator, feed
+from operations.operator import Operator
+from operations.site import Site
+from operations.visibility import recorded_batch
 from pipeline.principal import Principal, Role
 from pipeline.profiles.profile import Profiles
 from pipeline.profiles.snapshot import Renewal
 from pipeline.records import BatchHistoryEntry, Record
 from pipeline.states import BatchState, Event, JobState
-from zkstate import batch_profile, batches, holds, listings, views
+from zkstate import batch_profile, holds, listings, views
 from zkstate.holds import Hold
 from zkstate.journal import JournalEntry
 from zkstate.session import Session
@@ -83,23 +85,21 @@ def pause(operator: Operator) -> HoldResult:
 def unpause(operator: Operator) -> HoldResult:
     operator.require("unpause the queue")
     changed = holds.end(operator.session, operator.stamp)
-    feed(operator)
+    operator.site.feed()
     return HoldResult(changed=changed)
 
 
-def history(session: Session, principal: Principal, collection: str | None = None) -> ActionHistory:
+def history(site: Site, principal: Principal, collection: str | None = None) -> ActionHistory:
     """The last actions on a collection or, without one, on the queue and the fleet."""
     subject = "the queue" if collection is None else f"collection {collection}"
     principal.require(Role.VIEWER, f"see the history of {subject}", collection)
-    return ActionHistory(collection=collection, entries=holds.actions(session, collection))
+    return ActionHistory(collection=collection, entries=holds.actions(site.session, collection))
 
 
-def batch_history(session: Session, principal: Principal, bid: str) -> BatchHistory:
+def batch_history(site: Site, principal: Principal, bid: str) -> BatchHistory:
     """Of a batch in ZooKeeper; Missing once the batch has moved to the archive."""
-    batch = batches.load(session, bid)
-    collection = batch.submission.profile_name
-    principal.require(Role.VIEWER, f"see the history of {bid}", collection)
-    snapshot = batch_profile.snapshot(session, bid)
+    batch = recorded_batch(site, principal, bid)
+    snapshot = batch_profile.snapshot(site.session, bid)
     given = () if snapshot is None else (*snapshot.earlier, snapshot)
     renewals = tuple(
         Renewal.model_validate(one.model_dump(include=set(Renewal.model_fields))) for one in given if one.by

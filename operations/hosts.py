@@ -4,6 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
+from operations.site import Site
+from operations.visibility import require_fleet
+from pipeline.principal import Principal
 from pipeline.records import Record
 from zkstate import host_back_off, host_connections
 from zkstate.host_back_off import Pause
@@ -27,9 +30,10 @@ class HostView(Record):
     """Of the whole fleet."""
 
 
-def known_hosts(session: Session) -> tuple[HostView, ...]:
+def known_hosts(site: Site, principal: Principal) -> tuple[HostView, ...]:
     """Those that wait first, then by name; two reads for each host."""
-    views = [_view(session, host, pause) for host, pause in _pauses(session)]
+    require_fleet(principal, "see the sources")
+    views = [_view(site.session, host, pause) for host, pause in _pauses(site.session)]
     return tuple(sorted(views, key=lambda view: (view.waits_until is None, view.host)))
 
 

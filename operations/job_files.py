@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 
 from operations import objects
-from operations.visibility import object_as_seen_by
-from pipeline.inventory.base import InventoryFile, InventoryObject
-from pipeline.inventory.sql import SqlInventory
+from operations.site import Site
+from operations.visibility import visible_job
+from pipeline.inventory.base import InventoryFile
 from pipeline.preservation import premis_record
 from pipeline.principal import Principal
 from pipeline.records import Record
-from pipeline.storage.base import Storage
 from zkstate.errors import Missing
 
 
@@ -25,7 +24,9 @@ class JobFiles(Record):
     next: str | None = None
 
 
-def job_files(inventory: SqlInventory | None, jid: str, limit: int, after: int = 0) -> JobFiles:
+def job_files(site: Site, principal: Principal, jid: str, limit: int, after: int = 0) -> JobFiles:
+    visible_job(site, principal, jid)
+    inventory = site.archive()
     page = inventory.files_of_job(jid, limit, after) if inventory else None
     if page is None:
         return JobFiles(jid=jid)
@@ -39,18 +40,17 @@ def job_files(inventory: SqlInventory | None, jid: str, limit: int, after: int =
     )
 
 
-def object_of_job(inventory: SqlInventory | None, jid: str) -> InventoryObject:
-    """The object of which the job stored a version; Missing before the version is recorded."""
+def premis(site: Site, principal: Principal, jid: str) -> Iterator[bytes]:
+    """The PREMIS document of the object of which the job stored a version, piece by piece.
+
+    Missing before the version is recorded; errors as `premis_record.pieces`.
+    """
+    visible_job(site, principal, jid)
+    inventory = site.archive()
     page = inventory.files_of_job(jid, 1) if inventory else None
     known = inventory.describe_object(page.ark) if inventory and page else None
-    if known is None:
+    if inventory is None or known is None:
         raise Missing(f"{jid} has stored nothing: its PREMIS exists once its version is in the inventory")
-    return known
-
-
-def premis(
-    inventory: SqlInventory, known: InventoryObject, storage: Storage, principal: Principal
-) -> Iterator[bytes]:
-    """The PREMIS document of the object, piece by piece; errors as `premis_record.pieces`."""
-    events = objects.timeline(inventory, object_as_seen_by(principal, known))
-    return premis_record.pieces(known, events, storage)
+    objects.check_visible(site, principal, known)
+    events = objects.timeline(inventory, objects.as_seen_by(principal, known))
+    return premis_record.pieces(known, events, site.storage())

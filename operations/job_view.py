@@ -7,8 +7,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from operations.allowed_verbs import allowed_verbs
-from operations.archive import Archive, Gone, load_job, no_archive
+from operations.archive import Gone
+from operations.site import Site
+from operations.visibility import visible_job
 from pipeline.description.metadata import final_description
+from pipeline.http.urls import redact_url
+from pipeline.principal import Principal, Role
 from pipeline.records import HistoryEntry, Job, PayloadType, Record
 from pipeline.states import Event, FailureKind, JobState
 from zkstate import space
@@ -68,24 +72,31 @@ class Timeline(Record):
     archived: Gone | None = None
 
 
-def job_view(session: Session, jid: str, archive: Archive = no_archive) -> JobView:
+def job_view(site: Site, principal: Principal, jid: str) -> JobView:
     """The job from ZooKeeper or, once it has left, from the archive; Missing if it is in neither."""
-    job = load_job(session, jid, archive)
+    return job_view_of(site, principal, visible_job(site, principal, jid))
+
+
+def job_view_of(site: Site, principal: Principal, job: Job | ArchivedJob) -> JobView:
+    """The job as the principal sees it: folders and verbs are for operators."""
     configuration = job.configuration
     # the fields that a view shares with the configuration, and below with the status, have the same names
     facts = configuration.model_dump(include=set(JobView.model_fields)) | {
-        "jid": jid,
+        "jid": job.jid,
         "bid": job.bid,
         "profile": configuration.profile_name,
+        "payload_url": redact_url(configuration.payload_url),
         "name": configuration.name,
         **final_description(configuration, job.identifiers).model_dump(include={"who", "what", "when"}),
         "ark": job.identifiers.primary_id,
         "local_id": job.identifiers.local_id,
     }
-    view = JobView.model_validate(facts | (_now(session, job) if isinstance(job, Job) else _at_end(job)))
-    if view.state is JobState.COMPLETED or view.archived:
-        return view.model_copy(update={"working_dir": "", "space_needed": None})
-    return view
+    facts |= _now(site.session, job) if isinstance(job, Job) else _at_end(job)
+    if facts["state"] is JobState.COMPLETED or not isinstance(job, Job):
+        facts |= {"working_dir": "", "space_needed": None}
+    if not principal.role.includes(Role.OPERATOR):
+        facts |= {"working_dir": "", "verbs": ()}
+    return JobView.model_validate(facts)
 
 
 def _now(session: Session, job: Job) -> dict[str, Any]:
@@ -111,9 +122,9 @@ def _at_end(job: ArchivedJob) -> dict[str, Any]:
     }
 
 
-def timeline(session: Session, jid: str, archive: Archive = no_archive) -> Timeline:
+def timeline(site: Site, principal: Principal, jid: str) -> Timeline:
     """Every committed move, with the time that was spent in between."""
-    job = load_job(session, jid, archive)
+    job = visible_job(site, principal, jid)
     steps = steps_of(job)
     return Timeline(
         jid=jid,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from operations.archive import Archive
+from operations.site import Site
 from pipeline.identifiers import ownership
 from pipeline.names import NotAnArk, canonical_ark
 from pipeline.profiles.profile import Profile
@@ -47,12 +47,12 @@ class KnownObjects:
                     yield number, ownership.version_problem(ark, self.titles[ark], profile)
 
 
-def known_objects(profile: Profile, deposits: Iterable[Named], archive: Archive) -> KnownObjects:
+def known_objects(site: Site, profile: Profile, deposits: Iterable[Named]) -> KnownObjects:
     """What the inventory knows of the identifiers of these deposits."""
     given = tuple(deposits)
     local_ids = list(dict.fromkeys(name for deposit in given for name in deposit.local_id))
     arks = [_ark(deposit.primary_id) for deposit in given if deposit.primary_id]
-    inventory = archive() if local_ids or arks else None
+    inventory = site.archive() if local_ids or arks else None
     if inventory is None:
         return KnownObjects()
     named = inventory.arks_of(profile.owner, local_ids)

@@ -6,7 +6,11 @@ Redis' client is imported where it is asked, because a command that asks nothing
 from collections.abc import Iterable
 from itertools import islice
 
+from operations.site import Site
+from operations.visibility import visible_job
 from pipeline.attempt import Progress
+from pipeline.principal import Principal
+from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Bucket, JobState
 from zkstate import batches
@@ -17,6 +21,12 @@ SHOWN = 3
 
 EXAMINED = 6
 """Jobs of a batch that may be downloading: those that were created first."""
+
+
+def progress(site: Site, principal: Principal, jid: str) -> Progress | None:
+    """None unless the job is downloading and its worker reported progress a moment ago."""
+    job = visible_job(site, principal, jid)
+    return progress_of(site.settings, jid, job.status.status) if isinstance(job, Job) else None
 
 
 def progress_of(settings: Settings, jid: str, state: JobState) -> Progress | None:

@@ -1,34 +1,28 @@
 """A dry run of a deposit of local files: nothing is uploaded."""
 
-from operations.archive import Archive, no_archive
 from operations.dry_run import LIST_LIMIT
 from operations.dry_run_result import DryRunResult, Trouble
 from operations.known_objects import known_objects
 from operations.local_deposit import LocalDeposit
+from operations.site import Site
 from operations.submission import owned
 from pipeline.identifiers import ownership
 from pipeline.principal import Principal
-from pipeline.profiles.profile import Profiles, with_site_limits
+from pipeline.profiles.profile import with_site_limits
 from pipeline.records import Submission
-from pipeline.settings import Settings
 from pipeline.states import JobState
 from zkstate import batches, holds, queue
-from zkstate.session import Session
 
 
 def dry_run_local(
-    session: Session,
-    settings: Settings,
-    submission: Submission,
-    deposit: LocalDeposit,
-    principal: Principal,
-    archive: Archive = no_archive,
+    site: Site, principal: Principal, submission: Submission, deposit: LocalDeposit
 ) -> DryRunResult:
     """What the deposit of local files would do; nothing is uploaded, and every file is there and readable."""
     submission = owned(submission, principal)
-    profile = with_site_limits(Profiles(settings.profiles).get(submission.profile_name), settings)
+    session, settings = site.session, site.settings
+    profile = with_site_limits(site.profiles.get(submission.profile_name), settings)
     named = deposit.named(submission)
-    objects = known_objects(profile, named, archive)
+    objects = known_objects(site, profile, named)
     known = {name: ark for one in named for name, ark in objects.of(one).items()}
     refused = tuple(
         Trouble(number=number, name=deposit.name_of(named[number - 1]), message=message)

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from operations.fleet import Fleet
 from operations.hosts import waiting_hosts
+from operations.site import Site
 from pipeline.errors import ArklineError
 from pipeline.machine import Queue
 from pipeline.records import Record
@@ -71,13 +72,14 @@ class Measures(Record):
     """Bytes; None for a storage root that is no folder of this machine."""
 
 
-def measure(session: Session, settings: Settings) -> Measures:
+def measure(site: Site) -> Measures:
     """Asks every server once, and the workers for up to some seconds if none of them answers."""
+    session, settings = site.session, site.settings
     try:
         record = _record(session, settings) if session.connected else None
     except ArklineError:
         record = None
-    fleet = Fleet(session, settings)
+    fleet = Fleet(site)
     return Measures(record=record, broker=_broker(fleet, settings), storage_root_free=_free(settings))
 
 

@@ -6,6 +6,7 @@ from typing import BinaryIO
 
 from pydantic import ValidationError
 
+from operations.site import Site
 from operations.submission import Submitted, owned, submit
 from operations.uploads import begin_upload, receive_file, remove_unless_submitted, write_file
 from pipeline.description import dublin_core, local_ids
@@ -15,13 +16,9 @@ from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row
 from pipeline.names import is_container, mail_addresses, name_in, quote_name
 from pipeline.principal import Principal
-from pipeline.profiles.profile import Profiles
 from pipeline.records import ResponseType, Submission, SubmissionMode, SubmissionType
-from pipeline.settings import Settings
 from pipeline.upload_url import UploadAddress
 from pipeline.uploads.layout import Declared
-from pipeline.uploads.quota import Quotas
-from zkstate.session import Session
 
 _INTERNAL = {
     "manifest": SubmissionType.OBJECT_MANIFEST,
@@ -62,15 +59,7 @@ class Form:
         return next((value for name in names if (value := self.fields.get(name, "").strip())), "")
 
 
-def submit_form(  # noqa: PLR0913 - what a submission needs
-    session: Session,
-    settings: Settings,
-    profiles: Profiles,
-    form: Form,
-    mode: SubmissionMode,
-    principal: Principal,
-    quotas: Quotas,
-) -> Submitted:
+def submit_form(site: Site, principal: Principal, form: Form, mode: SubmissionMode) -> Submitted:
     """Submit as the form says; UsageRefused names the field that is wrong."""
     if len(form.files) + len(form.urls) == 0:
         raise UsageRefused("the form has no file: send the field `file`, as a file or as a URL")
@@ -78,14 +67,14 @@ def submit_form(  # noqa: PLR0913 - what a submission needs
         raise UsageRefused("the form has several URLs: send one, or a batch manifest that lists them")
     submission = owned(_submission(form, mode, principal), principal)
     if form.urls:
-        return submit(session, settings, profiles, submission, principal)
-    profiles.get(submission.profile_name)
-    upload = begin_upload(session, settings, principal, quotas=quotas).id
+        return submit(site, principal, submission)
+    site.profiles.get(submission.profile_name)
+    upload = begin_upload(site, principal).id
     try:
-        payload = _received(session, settings, principal, upload, form, submission, quotas)
-        return submit(session, settings, profiles, payload, principal)
+        payload = _received(site, principal, upload, form, submission)
+        return submit(site, principal, payload)
     except UsageRefused:
-        remove_unless_submitted(session, settings, principal, upload, quotas)
+        remove_unless_submitted(site, principal, upload)
         raise
 
 
@@ -166,32 +155,24 @@ def _dublin_core(form: Form) -> dict[str, tuple[str, ...]]:
     return {element: (value,) for element, value in elements.items() if value}
 
 
-def _received(  # noqa: PLR0913 - what a submission needs
-    session: Session,
-    settings: Settings,
-    principal: Principal,
-    upload: str,
-    form: Form,
-    submission: Submission,
-    quotas: Quotas,
+def _received(
+    site: Site, principal: Principal, upload: str, form: Form, submission: Submission
 ) -> Submission:
     """The submission of the files, which are in the upload then."""
     if len(form.files) == 1:
         declared = Declared(name=submission.payload_filename, digest=submission.digest, size=submission.size)
-        file = receive_file(session, settings, principal, upload, declared, form.files[0].stream, quotas)
+        file = receive_file(site, principal, upload, declared, form.files[0].stream)
         return submission.model_copy(update={"payload_url": UploadAddress(upload, file.name).url})
     profile = _SEVERAL.get(submission.type)
     if profile is None:
         raise UsageRefused(f"send one file of type {submission.type.label}, and not {len(form.files)}")
-    rows = tuple(
-        _row(session, settings, principal, upload, quotas, *numbered) for numbered in enumerate(form.files, 1)
-    )
+    rows = tuple(_row(site, principal, upload, *numbered) for numbered in enumerate(form.files, 1))
     try:
         data = checkm.write(profile, rows)
     except ManifestError as error:
         raise UsageRefused(str(error)) from error
     declared = Declared(name="batch.checkm")
-    with write_file(session, settings, principal, upload, declared, quotas=quotas) as part:
+    with write_file(site, principal, upload, declared) as part:
         part.append(data)
         manifest = part.finish()
     return submission.model_copy(
@@ -205,17 +186,9 @@ def _received(  # noqa: PLR0913 - what a submission needs
     )
 
 
-def _row(  # noqa: PLR0913 - who sends what, and where it is kept
-    session: Session,
-    settings: Settings,
-    principal: Principal,
-    upload: str,
-    quotas: Quotas,
-    number: int,
-    file: FormFile,
-) -> Row:
+def _row(site: Site, principal: Principal, upload: str, number: int, file: FormFile) -> Row:
     declared = Declared(name=f"{number}/{file.name}")
-    arrived = receive_file(session, settings, principal, upload, declared, file.stream, quotas)
+    arrived = receive_file(site, principal, upload, declared, file.stream)
     return Row(
         line=0,
         url=UploadAddress(upload, arrived.name).url,

@@ -2,9 +2,11 @@
 
 import secrets
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from operations.site import Site
+from operations.visibility import sees_fleet, visible_batch
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.inventory import events as inventory_events
 from pipeline.inventory.base import InventoryObject
@@ -14,7 +16,9 @@ from pipeline.preservation import premis_record
 from pipeline.preservation.custody import Custody
 from pipeline.preservation.events import ObjectEvent, events_of
 from pipeline.preservation.proof import Reading, prove
+from pipeline.principal import Principal, Role
 from pipeline.storage.base import Storage
+from zkstate.errors import Missing
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,45 @@ def known_object(inventory: SqlInventory, name: str) -> InventoryObject:
         "Write the ARK "
         "as in a report, ark:/99999/fk4abc"
     ).with_remedies(Remedy(Action.SHOW_JOBS))
+
+
+def visible_object(site: Site, principal: Principal, ark: str) -> InventoryObject:
+    """Missing unless there is such an object for the principal.
+
+    For those who see the fleet, its message names similar ones.
+    """
+    inventory = site.archive()
+    if inventory is None:
+        raise Missing("the inventory is empty: no object has been stored yet")
+    try:
+        known = known_object(inventory, ark)
+    except UsageRefused as error:
+        if sees_fleet(principal):
+            raise Missing(str(error)).with_remedies(*error.remedies) from error
+        raise Missing(f"there is no object {ark}") from error
+    check_visible(site, principal, known)
+    return known
+
+
+def check_visible(site: Site, principal: Principal, known: InventoryObject) -> None:
+    """Missing unless the principal may see the batch of every version of the object."""
+    collections = {version.profile for version in known.versions}
+    if principal.collections is not None and not collections <= principal.collections:
+        raise Missing(f"there is no object {known.ark}")
+    if principal.role is not Role.DEPOSITOR:
+        return
+    try:
+        for bid in {version.bid for version in known.versions}:
+            visible_batch(site, principal, bid)
+    except Missing as error:
+        raise Missing(f"there is no object {known.ark}") from error
+
+
+def as_seen_by(principal: Principal, known: InventoryObject) -> InventoryObject:
+    """The object without its places in the repository's storage, for those who do not work there."""
+    if principal.role is not Role.DEPOSITOR:
+        return known
+    return replace(known, versions=tuple(replace(version, storage_url="") for version in known.versions))
 
 
 def versions_to_prove(known: InventoryObject, number: int | None, *, every: bool) -> tuple[int, ...]:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from operations.site import Site
 from pipeline.errors import ArklineError, ErrorKind
 from pipeline.principal import Principal, Role
-from pipeline.records import Batch, Job, Record
+from pipeline.records import Job, Record
 from pipeline.settings import Settings
 from pipeline.working_storage import mount
 from pipeline.working_storage.workspace import folder_of
 from tasks import after_move
-from tasks.publisher import publisher
 from zkstate.errors import Busy, Stale
 from zkstate.holds import Hold
 from zkstate.journal import Stamp
 from zkstate.session import Session
-
-if TYPE_CHECKING:
-    from pipeline.inventory.sql import SqlInventory
 
 R = TypeVar("R")
 
@@ -58,14 +55,20 @@ class Run:
 
 @dataclass(frozen=True)
 class Operator:
-    """The principal, the reason and the services of a verb; `inventory` is opened only for a tombstone."""
+    """The site that a verb changes, who changes it, and why."""
 
-    session: Session
-    settings: Settings
-    inventory: Callable[[], SqlInventory]
+    site: Site
     principal: Principal
     reason: str = ""
     run: Run = field(default_factory=Run)
+
+    @property
+    def session(self) -> Session:
+        return self.site.session
+
+    @property
+    def settings(self) -> Settings:
+        return self.site.settings
 
     @property
     def by(self) -> str:
@@ -112,16 +115,6 @@ def retry_stale(name: str, act: Callable[[], R]) -> R:
         except Stale:
             continue
     raise Busy(f"{name} keeps changing state; try again")
-
-
-def feed(operator: Operator) -> None:
-    """Dispatch as many pending jobs as there is room for."""
-    after_move.feed(publisher(operator.settings), operator.session, operator.settings)
-
-
-def follow(session: Session, settings: Settings, moved: Job | Batch) -> bool:
-    """Do what follows a move, without feeding; False if Redis did not take a message."""
-    return after_move.follow(publisher(settings), session, settings, moved)
 
 
 def remove_folder(operator: Operator, job: Job) -> str:

@@ -6,8 +6,10 @@ from operations.facts import Reason
 from operations.fleet import Fleet
 from operations.health import FleetHealth, fleet_health
 from operations.record_memory import RecordMemory, record_memory
+from operations.site import Site
+from operations.visibility import require_fleet
+from pipeline.principal import Principal
 from pipeline.records import Record
-from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
 from pipeline.working_storage.capacity import usage_now
 from zkstate import fixity, holds, listings, queue, space, views
@@ -50,15 +52,17 @@ class Overview(Record):
     """The last time that the board of a web process differed from the record."""
 
 
-def overview(session: Session, settings: Settings) -> Overview:
+def overview(site: Site, principal: Principal) -> Overview:
     """At most a page of jobs and batches is read, however many there are, unless a collection is on hold."""
+    require_fleet(principal, "see the queue")
+    session = site.session
     bids = listings.all_batches(session)
     counts = queue.counts(session)
     stops = holds.stops(session)
     held = {name: hold for name, hold in stops.items() if name}
     stored = fixity.status(session)
-    memory = record_memory(session, settings)
-    health = fleet_health(session, Fleet(session, settings), counts, stops, stored, memory)
+    memory = record_memory(site)
+    health = fleet_health(Fleet(site), counts, stops, stored, memory)
     return Overview(
         health=health,
         jobs=counts,
@@ -69,7 +73,7 @@ def overview(session: Session, settings: Settings) -> Overview:
         held_batches=_held(session, bids) if held else 0,
         held_collections=held,
         record=memory,
-        space=space_now(session, settings, health.waiting.get(Reason.WAITING_FOR_SPACE, 0)),
+        space=space_now(site, health.waiting.get(Reason.WAITING_FOR_SPACE, 0)),
         fixity=stored,
         correction=last_correction(session),
     )
@@ -81,11 +85,12 @@ def _held(session: Session, bids: Sequence[str]) -> int:
     return sum(row.status is BatchState.HELD for row in rows)
 
 
-def space_now(session: Session, settings: Settings, waiting: int) -> Space:
+def space_now(site: Site, waiting: int) -> Space:
     """`waiting`: jobs that wait for working storage."""
+    settings = site.settings
     disk = usage_now(settings) if settings.working.is_dir() else None
     return Space(
-        reserved=space.reserved(session),
+        reserved=space.reserved(site.session),
         total=disk.total if disk else None,
         used=disk.used if disk else None,
         threshold=settings.working_threshold,

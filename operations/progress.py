@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from operations.archive import Archive, no_archive
 from operations.batch_view import BatchView, batch_view
+from operations.site import Site
+from pipeline.principal import Principal
 from zkstate import views
 from zkstate.errors import Unreachable
 from zkstate.feed.watch import Feed
@@ -29,9 +30,7 @@ RETRY_INTERVAL = 0.5
 """Seconds until ZooKeeper is tried again after it did not answer."""
 
 
-def follow(
-    session: Session, bid: str, archive: Archive = no_archive, *, tick: float | None = None
-) -> Iterator[BatchView]:
+def follow(site: Site, principal: Principal, bid: str, *, tick: float | None = None) -> Iterator[BatchView]:
     """The batch now, whenever it has changed, and at last as it ended; outages do not end the iteration.
 
     With `tick` the same view is yielded again after so many seconds without a change.
@@ -47,16 +46,16 @@ def follow(
 
     last: BatchView | None = None
     pushed = True
-    with Feed(session, lambda _: news.set(), on_connection, bid) as feed:
+    with Feed(site.session, lambda _: news.set(), on_connection, bid) as feed:
         while True:
             news.clear()
             try:
                 if lost.is_set():
                     lost.clear()
                     pushed = feed.arm()
-                view = batch_view(session, bid, archive, counts_only=True)
+                view = batch_view(site, principal, bid, counts_only=True)
                 if view.ended:
-                    yield batch_view(session, bid, archive)
+                    yield batch_view(site, principal, bid)
                     return
             except Unreachable:
                 lost.set()

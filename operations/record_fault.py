@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from operations.facts import Cause, Reason
+from operations.site import Site
 from pipeline.deployment import (
     NAMES,
     OutdatedStore,
@@ -49,11 +50,12 @@ class RecordFault(Record):
         )
 
 
-def record_fault(session: Session, settings: Settings) -> RecordFault | None:
+def record_fault(site: Site) -> RecordFault | None:
     """What the fleet entered, else what this machine finds; nothing is written.
 
     A store that is absent or does not answer proves nothing: this machine may be no host of workers.
     """
+    session, settings = site.session, site.settings
     known = outages.known(session).get(Service.RECORD)
     if known is not None and known.outage.ended is None:
         outage = known.outage

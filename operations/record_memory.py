@@ -1,10 +1,9 @@
 """The memory of ZooKeeper, which holds the whole record, and the number of jobs that still fit."""
 
+from operations.site import Site
 from pipeline.record_budget import accepted_jobs
-from pipeline.settings import Settings
 from zkstate import listings, server_memory
 from zkstate.server_memory import ServerMemory
-from zkstate.session import Session
 
 
 class RecordMemory(ServerMemory):
@@ -20,10 +19,10 @@ class RecordMemory(ServerMemory):
         return 0 < self.accepted_jobs <= self.jobs
 
 
-def record_memory(session: Session, settings: Settings) -> RecordMemory:
-    memory = server_memory.read(session)
+def record_memory(site: Site) -> RecordMemory:
+    memory = server_memory.read(site.session)
     return RecordMemory(
         **dict(memory),
-        jobs=listings.recorded(session),
-        accepted_jobs=accepted_jobs(settings, memory.heap_bytes),
+        jobs=listings.recorded(site.session),
+        accepted_jobs=accepted_jobs(site.settings, memory.heap_bytes),
     )

@@ -1,6 +1,6 @@
 """Repair of a job or a batch whose znodes cannot be read: they are replaced, and the job ends as failed."""
 
-from operations.operator import Operator, VerbResult, feed, follow, retry_stale
+from operations.operator import Operator, VerbResult, retry_stale
 from pipeline.records import Batch, DamagedNode, Job
 from pipeline.states import BATCH, JOB, Event, FailureKind, Raiser
 from zkstate import batches, jobs, repair_batch
@@ -32,9 +32,9 @@ def repair(operator: Operator, name: str, *, feeding: bool = True) -> VerbResult
         working = operator.settings.working
         job = retry_stale(name, lambda: damaged_jobs.repair_job(session, name, working, repairer))
         moved = retry_stale(name, lambda: _end_job(operator, jobs.load(session, name), job))
-    sent = follow(session, operator.settings, moved)
+    sent = operator.site.follow(moved)
     if feeding:
-        feed(operator)
+        operator.site.feed()
     return VerbResult(id=name, was=WAS, now=moved.status.status, version=moved.version, sent=sent)
 
 

@@ -10,24 +10,23 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from operations import uploads
-from operations.archive import Archive, archived_jobs, load_batch
+from operations.archive import archived_jobs
 from operations.reports import load_jobs
+from operations.site import Site
 from operations.submission import Submitted, submit
+from operations.visibility import visible_batch
 from pipeline.errors import UsageRefused
 from pipeline.fixity import OF_RECORD, Digest
 from pipeline.http.urls import redact_url
-from pipeline.inventory.archive import ArchivedJob
+from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
 from pipeline.inventory.sql import SqlInventory
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestProfile, Row
-from pipeline.principal import Principal
-from pipeline.profiles.profile import Profiles
+from pipeline.principal import Principal, Role
 from pipeline.records import Batch, Job, PayloadType, Record, Submission, SubmissionType
-from pipeline.settings import Settings
 from pipeline.states import FailureKind, JobState
 from pipeline.upload_url import UploadAddress, is_upload
 from pipeline.uploads.layout import UploadedFile
-from zkstate.session import Session
 
 MANIFEST = "again.checkm"
 """The manifest of the failed objects, in the upload."""
@@ -87,7 +86,14 @@ class Corrections:
     """Objects whose content was changed at the address: a digest that was declared does not hold any more."""
 
 
-def failed_objects(session: Session, bid: str, archive: Archive) -> tuple[FailedObject, ...]:
+def correctable(site: Site, principal: Principal, bid: str) -> Batch | ArchivedBatch:
+    """The deposit; Missing if the principal may not see it, Forbidden without the right to deposit there."""
+    batch = visible_batch(site, principal, bid)
+    principal.require(Role.DEPOSITOR, "deposit", batch.submission.profile_name)
+    return batch
+
+
+def failed_objects(site: Site, batch: Batch | ArchivedBatch) -> tuple[FailedObject, ...]:
     """The first MOST objects of the deposit whose content was refused."""
     return tuple(
         FailedObject(
@@ -97,38 +103,30 @@ def failed_objects(session: Session, bid: str, archive: Archive) -> tuple[Failed
             address=_shown(job.configuration.payload_url),
             message=_message(job),
         )
-        for job in _failed(session, bid, archive)
+        for job in _failed(site, batch)
     )
 
 
-def prepare(  # noqa: PLR0913 - who corrects what, and where it is kept
-    session: Session,
-    settings: Settings,
-    principal: Principal,
-    archive: Archive,
-    bid: str,
-    upload: str,
-    corrections: Corrections,
-) -> Preview:
+def prepare(site: Site, principal: Principal, bid: str, upload: str, corrections: Corrections) -> Preview:
     """Write the manifest of the failed objects into the upload; nothing is deposited yet.
 
     UsageRefused if nothing failed by its content, or if an object has no address any more; ManifestError if
     an address is none.
     """
-    failed = _failed(session, bid, archive)
+    failed = _failed(site, correctable(site, principal, bid))
     if not failed:
         raise UsageRefused(f"no object of {bid} failed by its content: there is nothing to correct")
     profile = _PROFILES[failed[0].configuration.payload_type]
     rows = [_row(job, upload, corrections) for job in failed]
     data = checkm.write(profile, rows)
-    written = uploads.SiteUploader(session, settings, principal).put(upload, MANIFEST, (data,), len(data))
-    inventory = archive()
+    written = uploads.SiteUploader(site, principal).put(upload, MANIFEST, (data,), len(data))
+    inventory = site.archive()
     renewed = (
         Renewed(
             name=row.name,
             address=_shown(row.url),
             corrected=job.jid in corrections.files,
-            becomes=_becomes(inventory, job, settings),
+            becomes=_becomes(site, inventory, job),
         )
         for job, row in zip(failed, rows, strict=True)
     )
@@ -142,20 +140,11 @@ def prepare(  # noqa: PLR0913 - who corrects what, and where it is kept
     )
 
 
-def deposit(  # noqa: PLR0913 - the parts of a submission
-    session: Session,
-    settings: Settings,
-    profiles: Profiles,
-    principal: Principal,
-    archive: Archive,
-    bid: str,
-    upload: str,
-    kind: SubmissionType,
-    *,
-    new_version: bool,
+def deposit(
+    site: Site, principal: Principal, bid: str, upload: str, kind: SubmissionType, *, new_version: bool
 ) -> Submitted:
     """Deposit what the preview showed; a repeated call returns the same batch."""
-    before = load_batch(session, bid, archive).submission
+    before = correctable(site, principal, bid).submission
     again = Submission(
         profile_name=before.profile_name,
         submitter=before.submitter,
@@ -171,13 +160,12 @@ def deposit(  # noqa: PLR0913 - the parts of a submission
         type=kind,
         idempotency_key=f"again-{bid}-{upload}",
     )
-    return submit(session, settings, profiles, again, principal)
+    return submit(site, principal, again)
 
 
-def _failed(session: Session, bid: str, archive: Archive) -> list[Job | ArchivedJob]:
-    batch = load_batch(session, bid, archive)
+def _failed(site: Site, batch: Batch | ArchivedBatch) -> list[Job | ArchivedJob]:
     jobs: Iterable[Job | ArchivedJob]
-    jobs = load_jobs(session, bid) if isinstance(batch, Batch) else archived_jobs(archive, bid)
+    jobs = load_jobs(site, batch.bid) if isinstance(batch, Batch) else archived_jobs(site, batch.bid)
     failed = (job for job in jobs if _state(job) == (JobState.FAILED, FailureKind.CONTENT))
     return list(islice(failed, MOST))
 
@@ -232,11 +220,11 @@ def _corrected(row: Row, jid: str, upload: str, file: UploadedFile | None, *, fr
     return replace(row, digest=None, size=None) if fresh else row
 
 
-def _becomes(inventory: SqlInventory | None, job: Job | ArchivedJob, settings: Settings) -> str:
+def _becomes(site: Site, inventory: SqlInventory | None, job: Job | ArchivedJob) -> str:
     """Which version of which object the deposit makes; empty for a new object."""
     if inventory is None:
         return ""
-    owner = Profiles(settings.profiles).get(job.configuration.profile_name).owner
+    owner = site.profiles.get(job.configuration.profile_name).owner
     named = inventory.arks_of(owner, job.identifiers.local_id) if job.identifiers.local_id else {}
     own = job.identifiers.primary_id
     for ark in dict.fromkeys((*named.values(), *((own,) if own else ()))):

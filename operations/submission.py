@@ -1,12 +1,13 @@
 """Submitting: refuse what can be refused at once, record the submission, hand it to a worker."""
 
+from operations.site import Site
 from operations.uploads import use_upload
 from pipeline import names
 from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, UsageRefused
 from pipeline.http.urls import has_password, url_problem
 from pipeline.outcome import Service, ServiceDown
 from pipeline.principal import Principal, Role
-from pipeline.profiles.profile import Profile, Profiles, with_site_limits
+from pipeline.profiles.profile import Profile, with_site_limits
 from pipeline.record_budget import accepted_jobs, limit_of
 from pipeline.records import Batch, Record, Submission, SubmissionType
 from pipeline.settings import Settings
@@ -108,33 +109,28 @@ def _require_room(session: Session, settings: Settings) -> None:
         ).with_remedies(Remedy(Action.CLEAN_UP))
 
 
-def submit(
-    session: Session, settings: Settings, profiles: Profiles, submission: Submission, principal: Principal
-) -> Submitted:
+def submit(site: Site, principal: Principal, submission: Submission) -> Submitted:
     """Record the submission and hand it to a worker; if Redis is away, the sweep hands it out later.
 
     ServiceDown if the record is known to be an older copy: when the newer data are put back, a submission to
     the older copy would be lost.
     """
     submission = owned(submission, principal)
-    profile = profiles.get(submission.profile_name)
+    session, settings = site.session, site.settings
+    profile = site.profiles.get(submission.profile_name)
     check_url(submission.payload_url)
     _require_current_record(session)
     _check_recipients(settings, profile, submission)
     known = batches.submitted_under(session, submission)
     if known is None:
         _require_room(session, settings)
-        use_upload(session, settings, principal, submission)
+        use_upload(site, principal, submission)
     bid = batches.submit(session, submission)
     batch = batches.load(session, bid)
-    sent = batch.status.status is not BATCH.initial or _hand_over(session, settings, batch)
+    sent = batch.status.status is not BATCH.initial or _hand_over(site, batch)
     return Submitted(bid=bid, again=bid == known, sent=sent)
 
 
-def _hand_over(session: Session, settings: Settings, batch: Batch) -> bool:
+def _hand_over(site: Site, batch: Batch) -> bool:
     """Send the batch to be split; False if Redis did not take the message."""
-    if send_split(settings, record.ticket(batch)):
-        return True
-    from operations.operator import follow  # loads Celery
-
-    return follow(session, settings, batch)
+    return send_split(site.settings, record.ticket(batch)) or site.follow(batch)

@@ -9,8 +9,6 @@ from operations.allowed_verbs import check_seen, target_of
 from operations.operator import (
     Operator,
     VerbResult,
-    feed,
-    follow,
     remove_folder,
     retry_stale,
 )
@@ -75,7 +73,7 @@ def act(  # noqa: PLR0913 - the conditions of one verb
 
     result = retry_stale(name, attempt)
     if feeding and not dry_run:
-        feed(operator)
+        operator.site.feed()
     return result
 
 
@@ -145,7 +143,7 @@ def _result(operator: Operator, before: Job | Batch, after: Job | Batch) -> Verb
         was=before.status.status,
         now=after.status.status,
         version=after.version,
-        sent=follow(operator.session, operator.settings, after),
+        sent=operator.site.follow(after),
     )
 
 
@@ -162,7 +160,7 @@ def _delete_job(operator: Operator, job: Job) -> VerbResult:
     """The tombstone first, the folder last: a crash leaves at most a folder, which the clean-up finds."""
     from pipeline.inventory.archive import tombstone  # loads SQLAlchemy
 
-    tombstone(operator.inventory(), job, by=operator.by, reason=operator.reason)
+    tombstone(operator.site.inventory(), job, by=operator.by, reason=operator.reason)
     deleted = deletion.delete_job(operator.session, job, operator.by)
     left = remove_folder(operator, job)
     return _result(operator, job, deleted).model_copy(update={"version": None, "folder_left": left})
@@ -197,11 +195,11 @@ def _write_tombstones(operator: Operator, batch: Batch, jids: Sequence[str]) -> 
     """Of the jobs, then of their batch, with its report; a page of jobs at a time is in memory."""
     from pipeline.inventory.archive import archive_jobs, tombstone  # loads SQLAlchemy
 
-    inventory, by, reason = operator.inventory(), operator.by, operator.reason
+    inventory, by, reason = operator.site.inventory(), operator.by, operator.reason
     members = _unless_stopped(operator, batch, jids)
     buried = archive_jobs(inventory, members, by=by, reason=reason, deleted=True)
     as_deleted = partial(deleted_with_batch, reason=reason)
-    report = compose(operator.session, batch, buried, lambda: inventory, as_deleted)
+    report = compose(operator.site, batch, buried, as_deleted)
     tombstone(inventory, batch, by=by, reason=reason, report=report)
 
 

@@ -5,7 +5,7 @@ from functools import partial
 
 from operations import why_host, why_waiting
 from operations.allowed_verbs import allowed_verbs
-from operations.batch_view import BatchView, batch_view
+from operations.batch_view import BatchView, batch_view_of
 from operations.facts import Cause, Explanation, Obstacle, Reason
 from operations.fleet import Fleet
 from operations.why_job import FAILURES, why_job, with_worker
@@ -23,25 +23,25 @@ EXAMINED = 50
 _REPORTING = (BatchState.REPORTING, BatchState.UPDATE_REPORTING)
 
 
-def why_batch(session: Session, fleet: Fleet, batch: Batch) -> Explanation:
-    return Explanation.of(batch, _cause(session, fleet, batch))
+def why_batch(fleet: Fleet, batch: Batch) -> Explanation:
+    return Explanation.of(batch, _cause(fleet, batch))
 
 
-def _cause(session: Session, fleet: Fleet, batch: Batch) -> Cause:
+def _cause(fleet: Fleet, batch: Batch) -> Cause:
     state = batch.status.status
     if state is BatchState.HELD:
-        return why_waiting.held(session, batch.submission.profile_name, batch.bid)
+        return why_waiting.held(fleet.session, batch.submission.profile_name, batch.bid)
     if state is BatchState.PROCESSING and batch.status.total is not None:
-        return _jobs_at_work(session, fleet, batch)
+        return _jobs_at_work(fleet, batch)
     if state in BATCH.working():
-        return _at_work(session, fleet, batch)
+        return _at_work(fleet, batch)
     if state is BatchState.DELETED:
         cause = why_waiting.blocked(fleet, Cause(reason=Reason.BEING_REMOVED, moves_itself=True))
         if cause.moves_itself:
             return cause
         return cause.model_copy(update={"remedies": (Remedy(Action.DELETE, batch.bid),)})
-    view = batch_view(session, batch.bid)
-    return _failed(session, fleet, batch, view) if state is BatchState.FAILED else _completed(batch, view)
+    view = batch_view_of(fleet.site, batch)
+    return _failed(fleet, batch, view) if state is BatchState.FAILED else _completed(batch, view)
 
 
 def _jobs(view: BatchView) -> dict[str, int]:
@@ -64,11 +64,11 @@ def _not_mailed(batch: Batch) -> bool:
     return batch.report is not None and not batch.report.mailed
 
 
-def _jobs_at_work(session: Session, fleet: Fleet, batch: Batch) -> Cause:
-    view = batch_view(session, batch.bid)
+def _jobs_at_work(fleet: Fleet, batch: Batch) -> Cause:
+    view = batch_view_of(fleet.site, batch)
     if not view.buckets[Bucket.PROCESSING]:
         return why_waiting.blocked(fleet, Cause(reason=Reason.REPORTING, moves_itself=True))
-    first = _first_unended(session, fleet, batch.bid)
+    first = _first_unended(fleet, batch.bid)
     return Cause(
         reason=Reason.WAITING_FOR_JOBS,
         jobs=_jobs(view),
@@ -79,10 +79,10 @@ def _jobs_at_work(session: Session, fleet: Fleet, batch: Batch) -> Cause:
     )
 
 
-def _first_unended(session: Session, fleet: Fleet, bid: str) -> Explanation | None:
+def _first_unended(fleet: Fleet, bid: str) -> Explanation | None:
     """The first job that an operator holds back, else the first that has not ended."""
-    names = batches.jobs_in(session, bid, Bucket.PROCESSING)[:EXAMINED]
-    read = list(views.job_rows(session, names))
+    names = batches.jobs_in(fleet.session, bid, Bucket.PROCESSING)[:EXAMINED]
+    read = list(views.job_rows(fleet.session, names))
     rows = list(views.readable(iter(read)))
     if not rows and read and isinstance(read[0], Unreadable):
         remedies = (Remedy(Action.REPAIR, read[0].id),)
@@ -90,36 +90,36 @@ def _first_unended(session: Session, fleet: Fleet, bid: str) -> Explanation | No
         return Explanation(id=read[0].id, kind="job", **damaged)
     rows.sort(key=lambda row: row.state is not JobState.HELD)
     try:
-        return why_job(session, fleet, jobs.load(session, rows[0].jid)) if rows else None
+        return why_job(fleet, jobs.load(fleet.session, rows[0].jid)) if rows else None
     except (Missing, Corrupt):
         return None
 
 
-def _at_work(session: Session, fleet: Fleet, batch: Batch) -> Cause:
-    status, settings = batch.status, fleet.settings
-    activity = views.activity(session, batch)
-    host = why_host.waits(session, settings, batch)
+def _at_work(fleet: Fleet, batch: Batch) -> Cause:
+    status = batch.status
+    activity = views.activity(fleet.session, batch)
+    host = why_host.waits(fleet.site, batch)
     if activity.holder is not None:
         doing = Reason.REPORTING if status.status in _REPORTING else Reason.BEING_SPLIT
         cause = host or Cause(reason=doing, jobs={"created": status.created}, moves_itself=True)
         return with_worker(cause, activity.holder)
     written, channel = activity.status_written or 0.0, BATCH.task(status.status).queue
     if status.waits_for is not None:
-        cause = why_waiting.later(session, fleet, status, written, host)
+        cause = why_waiting.later(fleet, status, written, host)
         return why_waiting.blocked(fleet, cause, channel)
-    hold = holds.collection_hold(session, batch.submission.profile_name)
+    hold = holds.collection_hold(fleet.session, batch.submission.profile_name)
     if hold is not None and status.status is BatchState.PENDING:
         return why_waiting.on_hold(batch.submission.profile_name, hold)
     return why_waiting.for_a_worker(fleet, batch.bid, status, written, channel)
 
 
-def _failed(session: Session, fleet: Fleet, batch: Batch, view: BatchView) -> Cause:
+def _failed(fleet: Fleet, batch: Batch, view: BatchView) -> Cause:
     obstacles = (Obstacle(reason=Reason.REPORT_NOT_SENT),) if _not_mailed(batch) else ()
     by_hand = (Remedy(Action.SHOW_REPORT, batch.bid),) if obstacles else ()
     update = Remedy(Action.UPDATE_REPORT, batch.bid)
     cause = partial(Cause, total=view.total, obstacles=obstacles, message=batch.status.message)
     if view.buckets[Bucket.PROCESSING]:
-        first = _first_unended(session, fleet, batch.bid)
+        first = _first_unended(fleet, batch.bid)
         return cause(
             reason=Reason.JOBS_RESUMED,
             jobs=_jobs(view),
@@ -132,13 +132,13 @@ def _failed(session: Session, fleet: Fleet, batch: Batch, view: BatchView) -> Ca
     if not view.total or batch.status.kind is not None:
         reason = FAILURES[batch.status.kind or FailureKind.CONTENT]
         return cause(reason=reason, failure=batch.status.kind, remedies=(*again, *by_hand))
-    outdated = (update,) if _outdated(session, batch) else ()
+    outdated = (update,) if _outdated(fleet.session, batch) else ()
     if not view.buckets[Bucket.FAILED]:
         reason = Reason.JOBS_FAILED
         if outdated:
             reason = Reason.REPORT_MISSING if batch.report is None else Reason.REPORT_OUTDATED
         return cause(reason=reason, jobs=_jobs(view), remedies=(*(outdated or again[1:]), *by_hand))
-    first, resumable = _first_failed(session, fleet, view)
+    first, resumable = _first_failed(fleet, view)
     what_helps = (Remedy(Action.RESUME_BATCH, batch.bid),) if resumable else (*outdated, *again)
     return cause(
         reason=Reason.JOBS_FAILED,
@@ -158,15 +158,15 @@ def _outdated(session: Session, batch: Batch) -> bool:
     return bool(report.unfinished_jobs) or set(report.failed_jobs) != set(failed)
 
 
-def _first_failed(session: Session, fleet: Fleet, view: BatchView) -> tuple[Explanation | None, bool]:
+def _first_failed(fleet: Fleet, view: BatchView) -> tuple[Explanation | None, bool]:
     """The first failed job that can be resumed, else the first; and whether it can."""
     first = None
     for row in view.failed_jobs[:EXAMINED]:
         try:
-            job = jobs.load(session, row.jid)
+            job = jobs.load(fleet.session, row.jid)
         except (Missing, Corrupt):
             continue
         if Event.RESUME in allowed_verbs(job):
-            return why_job(session, fleet, job), True
+            return why_job(fleet, job), True
         first = first or job
-    return (why_job(session, fleet, first) if first else None), False
+    return (why_job(fleet, first) if first else None), False

@@ -7,16 +7,14 @@ from functools import partial
 from pathlib import Path
 
 from operations.facts import Cause, Reason
+from operations.site import Site
 from pipeline.http.urls import place_of
 from pipeline.outcome import StepFailed
-from pipeline.profiles.profile import Profiles
 from pipeline.records import Batch, Job, now
-from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB
 from pipeline.working_storage.workspace import Workspace
 from tasks.profiles import host_limit, profile_of
 from zkstate import host_back_off, host_connections
-from zkstate.session import Session
 
 MANIFEST_LIMIT = 1_000_000
 """Bytes of a manifest that is read for the hosts of its files; a longer one takes too long."""
@@ -25,12 +23,13 @@ HOSTS = 20
 """Hosts that are examined; few objects come from more than one."""
 
 
-def waits(session: Session, settings: Settings, record: Job | Batch) -> Cause | None:
+def waits(site: Site, record: Job | Batch) -> Cause | None:
     """None unless the job or batch needs a host that may not be contacted now."""
     facts = JOB.facts[record.status.status] if isinstance(record, Job) else BATCH.facts[record.status.status]
     if not facts.fetches:
         return None
-    profile = partial(profile_of, session, Profiles(settings.profiles), record.bid, record.profile_name)
+    session, settings = site.session, site.settings
+    profile = partial(profile_of, session, site.profiles, record.bid, record.profile_name)
     limit = host_limit(settings.host_limit, profile) or host_connections.UNLIMITED
     for host in filter(None, _hosts(record, settings.working)):
         pause = host_back_off.pause_by_own_clock(session, host)

@@ -8,7 +8,7 @@ from operations.facts import Cause, Explanation, Obstacle, Reason
 from operations.fleet import Fleet
 from operations.live import progress_of
 from pipeline.errors import Action, Remedy
-from pipeline.profiles.profile import ProfileError, Profiles
+from pipeline.profiles.profile import ProfileError
 from pipeline.profiles.snapshot import profile_changes
 from pipeline.records import Job
 from pipeline.states import JOB, BatchState, Event, FailureKind, JobState, Room
@@ -24,24 +24,24 @@ FAILURES = {
 }
 
 
-def why_job(session: Session, fleet: Fleet, job: Job) -> Explanation:
-    return Explanation.of(job, _cause(session, fleet, job))
+def why_job(fleet: Fleet, job: Job) -> Explanation:
+    return Explanation.of(job, _cause(fleet, job))
 
 
-def _cause(session: Session, fleet: Fleet, job: Job) -> Cause:
+def _cause(fleet: Fleet, job: Job) -> Cause:
     state = job.status.status
     if state in JOB.working():
-        return _at_work(session, fleet, job)
+        return _at_work(fleet, job)
     if state is JobState.FAILED:
-        return _failed(session, fleet, job)
+        return _failed(fleet, job)
     if state is JobState.HELD:
-        return _held(session, job)
+        return _held(fleet.session, job)
     return Cause(reason=Reason.COMPLETED, ark=job.identifiers.primary_id or "", message=job.status.message)
 
 
-def _at_work(session: Session, fleet: Fleet, job: Job) -> Cause:
-    activity = views.activity(session, job)
-    host = why_host.waits(session, fleet.settings, job)
+def _at_work(fleet: Fleet, job: Job) -> Cause:
+    activity = views.activity(fleet.session, job)
+    host = why_host.waits(fleet.site, job)
     if activity.holder is not None:
         progress = progress_of(fleet.settings, job.jid, job.status.status)
         working = Cause(reason=Reason.BEING_WORKED_ON, progress=progress, moves_itself=True)
@@ -49,12 +49,12 @@ def _at_work(session: Session, fleet: Fleet, job: Job) -> Cause:
     status, written = job.status, activity.status_written or 0.0
     channel = JOB.task(status.status).queue
     if status.waits_for is not None:
-        cause = why_waiting.later(session, fleet, status, written, host)
+        cause = why_waiting.later(fleet, status, written, host)
         return why_waiting.blocked(fleet, cause, channel)
     if status.status is JobState.PENDING and status.dispatched_at is None:
-        return why_waiting.in_line(session, fleet, job)
+        return why_waiting.in_line(fleet, job)
     if status.status is JobState.PROVISIONING:
-        return why_waiting.for_space(session, fleet, job)
+        return why_waiting.for_space(fleet, job)
     return why_waiting.for_a_worker(fleet, job.jid, status, written, channel)
 
 
@@ -75,9 +75,9 @@ def _held(session: Session, job: Job) -> Cause:
     )
 
 
-def _failed(session: Session, fleet: Fleet, job: Job) -> Cause:
+def _failed(fleet: Fleet, job: Job) -> Cause:
     status = job.status
-    batch = batches.load(session, job.bid).status.status
+    batch = batches.load(fleet.session, job.bid).status.status
     resumable = Event.RESUME in allowed_verbs(job) and batch is not BatchState.DELETED
     afterwards = (Remedy(Action.UPDATE_REPORT, job.bid),) if batch is BatchState.FAILED else ()
     target = ""
@@ -88,8 +88,8 @@ def _failed(session: Session, fleet: Fleet, job: Job) -> Cause:
         target = JOB.next(
             status.status, Event.RESUME, status.last_successful_status, status.kind, status.room
         )
-        changed = _changed_fields(session, fleet, job)
-        obstacles, before = _in_the_way(session, job, target)
+        changed = _changed_fields(fleet, job)
+        obstacles, before = _in_the_way(fleet.session, job, target)
         remedies = (
             *before,
             *((Remedy(Action.RENEW_PROFILE, job.bid),) if changed else ()),
@@ -142,14 +142,12 @@ def _state_before_failure(job: Job) -> str:
     return job.history[failures[-1] - 1].state if failures and failures[-1] else ""
 
 
-def _changed_fields(session: Session, fleet: Fleet, job: Job) -> tuple[str, ...]:
+def _changed_fields(fleet: Fleet, job: Job) -> tuple[str, ...]:
     """Fields of the collection's profile that were changed after the job's batch started."""
-    snapshot = batch_profile.snapshot(session, job.bid)
+    snapshot = batch_profile.snapshot(fleet.session, job.bid)
     if snapshot is None:
         return ()
     try:
-        return tuple(
-            profile_changes(snapshot, Profiles(fleet.settings.profiles).get(job.configuration.profile_name))
-        )
+        return tuple(profile_changes(snapshot, fleet.site.profiles.get(job.profile_name)))
     except ProfileError:
         return ()

@@ -62,10 +62,10 @@ def on_hold(name: str, hold: Hold) -> Cause:
     )
 
 
-def in_line(session: Session, fleet: Fleet, job: Job) -> Cause:
+def in_line(fleet: Fleet, job: Job) -> Cause:
     """A pending job that was never handed to a worker."""
     name = job.configuration.profile_name
-    pause, hold = holds.paused(session), holds.collection_hold(session, name)
+    pause, hold = holds.paused(fleet.session), holds.collection_hold(fleet.session, name)
     if pause is not None:
         also = on_hold(name, hold).remedies if hold else ()
         return Cause(
@@ -79,13 +79,13 @@ def in_line(session: Session, fleet: Fleet, job: Job) -> Cause:
         )
     if hold is not None:
         return on_hold(name, hold)
-    return blocked(fleet, _at_limit(session, fleet, job) or _turn(session, fleet, job), *Queue)
+    return blocked(fleet, _at_limit(fleet, job) or _turn(fleet, job), *Queue)
 
 
-def _at_limit(session: Session, fleet: Fleet, job: Job) -> Cause | None:
+def _at_limit(fleet: Fleet, job: Job) -> Cause | None:
     """Its collection or its submitter may not have one more active job."""
-    limits, load = fairness.site_limits(fleet.settings), fairness.at_work(session)
-    for party in fairness.of_jobs(session, [job.jid]).values():
+    limits, load = fairness.site_limits(fleet.settings), fairness.at_work(fleet.session)
+    for party in fairness.of_jobs(fleet.session, [job.jid]).values():
         if not limits.full(party, load):
             continue
         taken = load.collections[party.collection]
@@ -110,9 +110,9 @@ def _at_limit(session: Session, fleet: Fleet, job: Job) -> Cause | None:
     return None
 
 
-def _turn(session: Session, fleet: Fleet, job: Job) -> Cause:
-    ahead = queue.ahead_of(session, job)
-    taken = queue.places_taken(session, fleet.settings.waiting_limit)
+def _turn(fleet: Fleet, job: Job) -> Cause:
+    ahead = queue.ahead_of(fleet.session, job)
+    taken = queue.places_taken(fleet.session, fleet.settings.waiting_limit)
     limit = fleet.settings.in_flight
     return Cause(
         reason=Reason.WAITING_FOR_TURN if ahead >= limit - taken else Reason.STARTING,
@@ -123,12 +123,12 @@ def _turn(session: Session, fleet: Fleet, job: Job) -> Cause:
     )
 
 
-def for_space(session: Session, fleet: Fleet, job: Job) -> Cause:
+def for_space(fleet: Fleet, job: Job) -> Cause:
     """A job in provisioning that no worker has."""
-    return blocked(fleet, _space(session, fleet, job))
+    return blocked(fleet, _space(fleet, job))
 
 
-def _space(session: Session, fleet: Fleet, job: Job) -> Cause:
+def _space(fleet: Fleet, job: Job) -> Cause:
     settings = fleet.settings
     if not settings.working.is_dir():  # another machine has it: the worker's last answer is all there is
         if not job.status.message:
@@ -137,7 +137,7 @@ def _space(session: Session, fleet: Fleet, job: Job) -> Cause:
     disk = capacity.occupancy_now(settings)
     if disk is None:  # it is being measured for the first time
         return Cause(reason=Reason.WAITING_FOR_SPACE, message=job.status.message, moves_itself=True)
-    reserved = space.reservations(session)
+    reserved = space.reservations(fleet.session)
     promised = sum(reserved.values())
     if capacity.refusal(job.space_needed, promised, partial(dict, reserved), settings, job.jid) is None:
         return Cause(reason=Reason.STARTING, moves_itself=True)
@@ -147,7 +147,7 @@ def _space(session: Session, fleet: Fleet, job: Job) -> Cause:
     taken = disk.used + sum(disk.outstanding(reserved, except_for=job.jid).values())
     held = capacity.holders(reserved, disk.on_disk)
     held.pop(job.jid, None)
-    others_will_end = bool(held.keys() - room.failed_jobs(session, list(held)))
+    others_will_end = bool(held.keys() - room.failed_jobs(fleet.session, list(held)))
     moves = others_will_end or sum(held.values()) >= taken + job.space_needed - limit
     return Cause(
         reason=Reason.WAITING_FOR_SPACE,
@@ -175,9 +175,7 @@ def exceeds_space(fleet: Fleet, job: Job) -> Cause | None:
     )
 
 
-def later(
-    session: Session, fleet: Fleet, status: JobStatus | BatchStatus, written: float, host: Cause | None
-) -> Cause:
+def later(fleet: Fleet, status: JobStatus | BatchStatus, written: float, host: Cause | None) -> Cause:
     """Handed back by a worker to wait, and dispatched again later.
 
     `written`: when the status was, in seconds since the epoch. `host`: the host it waits for, if any.
@@ -194,7 +192,7 @@ def later(
             update = {"when": max(when, waiting.when or when), "message": status.message}
             return waiting.model_copy(update=update)
         case Reason.SERVICE_DOWN:
-            return _service_down(session, cause)
+            return _service_down(fleet.session, cause)
         case Reason.RECORD_DAMAGED:
             return cause.model_copy(update={"moves_itself": False, "remedies": (Remedy(Action.AUDIT),)})
         case Reason.RECORD_FULL:

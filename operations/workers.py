@@ -15,13 +15,15 @@ from kombu.exceptions import OperationalError
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from operations.fleet import Worker, broker_address
+from operations.site import Site
+from operations.visibility import require_fleet
 from pipeline.errors import ServiceUnreachable, UsageRefused
+from pipeline.principal import Principal
 from pipeline.records import Record
 from pipeline.settings import Settings
 from tasks.publisher import publisher
 from zkstate import holds
 from zkstate.holds import Hold
-from zkstate.session import Session
 
 if TYPE_CHECKING:
     from operations.operator import Operator
@@ -102,9 +104,10 @@ def workers(settings: Settings) -> tuple[Worker, ...]:
     )
 
 
-def listed(session: Session, settings: Settings) -> Workers:
+def listed(site: Site, principal: Principal) -> Workers:
     """Needs the record, and Redis."""
-    return Workers(workers=workers(settings), drained=holds.drained(session))
+    require_fleet(principal, "see the workers")
+    return Workers(workers=workers(site.settings), drained=holds.drained(site.session))
 
 
 def taking(settings: Settings) -> dict[str, tuple[str, ...]]:

@@ -7,8 +7,11 @@ from enum import StrEnum
 from operations.health import waiting_for_space
 from operations.operator import Operator
 from operations.overview import Space, space_now
+from operations.site import Site
+from operations.visibility import require_fleet
 from pipeline.attempt import Attempt, CheckedAttempt
 from pipeline.errors import UsageRefused
+from pipeline.principal import Principal
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Record, age
 from pipeline.settings import Settings
@@ -77,13 +80,13 @@ class CleanUp(Record):
     """True if beat was removing batches at this moment, so that none was removed here."""
 
 
-def space_view(
-    session: Session, settings: Settings, usual: Mapping[JobState, float] | None = None
-) -> SpaceView:
+def space_view(site: Site, principal: Principal, usual: Mapping[JobState, float] | None = None) -> SpaceView:
     """`usual`: the usual stays in working states, as a board knows them."""
+    require_fleet(principal, "see working storage")
+    session, settings = site.session, site.settings
     waiting = waiting_for_space(session, queue.counts(session))
     return SpaceView(
-        **dict(space_now(session, settings, waiting)),
+        **dict(space_now(site, waiting)),
         folder=str(settings.working),
         reservations=tuple(_reservations(session, settings, usual or {})),
     )

@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 from entrypoints.stack.zookeeper import ServerMissing
+from operations.site import Site
 from pipeline.settings import Settings
 from tests.servers import redis as redis_servers
 from tests.servers import zookeeper as zookeeper_servers
@@ -186,3 +187,8 @@ def session(settings: Settings) -> Iterator[Session]:
     with connect(settings) as opened:
         yield opened
         assert [str(finding) for finding in audit(opened)] == []
+
+
+@pytest.fixture
+def site(session: Session, settings: Settings) -> Site:
+    return Site(settings, session)

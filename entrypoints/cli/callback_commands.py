@@ -29,8 +29,8 @@ def callback_list(json: Json = False) -> None:
     if (remote := sites.client()) is not None:
         page = remote_maintenance.owed_callbacks(remote, PAGE)
     else:
-        with opened.session() as (session, _):
-            page = callbacks.owed_page(session, common.principal(), PAGE)
+        with opened.site() as site:
+            page = callbacks.owed_page(site, common.principal(), PAGE)
     if json:
         screen.emit(page)
         return

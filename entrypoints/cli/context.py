@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from entrypoints.cli import console as screen
+from operations.site import Site, inventory_exists, inventory_file, opened
 from pipeline.deployment import check_marker
 from pipeline.errors import UsageRefused
 from pipeline.outcome import Service
 from pipeline.settings import Settings
 from zkstate.deployment_reader import read_if_reachable
 from zkstate.errors import Unreachable
-from zkstate.session import Session, connect
+from zkstate.session import Session
 
 if TYPE_CHECKING:
-    from operations.archive import Archive
     from pipeline.inventory.sql import SqlInventory
-    from pipeline.storage.base import Storage
 
 CONNECT_TIMEOUT = 3.0
 """Seconds to wait for the first answer of ZooKeeper."""
@@ -48,45 +45,29 @@ def _variable(name: int | str) -> str:
     return f"ARKLINE_{str(name).upper().removeprefix('ARKLINE_')}"
 
 
+def site() -> AbstractContextManager[Site]:
+    """The site of the environment, until the block ends."""
+    return opened(settings(), CONNECT_TIMEOUT)
+
+
 @contextmanager
 def session() -> Iterator[tuple[Session, Settings]]:
     """A session, and the settings of the environment."""
-    chosen = settings()
-    with connect(chosen, CONNECT_TIMEOUT) as connected:
-        yield connected, chosen
-
-
-def archive(settings: Settings, session: Session) -> Archive:
-    """The SQL archive, opened at the first search; None if its file does not exist yet."""
-    return lambda: inventory(settings, session) if _inventory_exists(settings) else None
-
-
-def _inventory_exists(settings: Settings) -> bool:
-    return bool(settings.inventory_url) or _inventory_file(settings).exists()
-
-
-def _inventory_file(settings: Settings) -> Path:
-    return settings.data / "inventory.sqlite"
-
-
-def inventory(settings: Settings, session: Session | None = None) -> SqlInventory:
-    """`session`: the record to whose deployment the inventory must belong; ServiceDown otherwise."""
-    from pipeline.inventory.sql import open_inventory
-    from tasks import stores
-
-    expected = stores.expected_of(session) if session is not None else None
-    return open_inventory(settings.inventory, expected and partial(expected, Service.INVENTORY))
+    with site() as beside:
+        yield beside.session, beside.settings
 
 
 def existing_inventory(settings: Settings) -> SqlInventory:
     """The inventory for reading, without ZooKeeper: its file is not created."""
-    if not _inventory_exists(settings):
+    if not inventory_exists(settings):
         raise UsageRefused(
-            f"there is no inventory at {_inventory_file(settings)}: set ARKLINE_HOME or "
+            f"there is no inventory at {inventory_file(settings)}: set ARKLINE_HOME or "
             "ARKLINE_INVENTORY_URL to the value of the workers; the inventory is created when the first job "
             "is processed"
         )
-    return inventory(settings)
+    from pipeline.inventory.sql import open_inventory
+
+    return open_inventory(settings.inventory)
 
 
 def own_inventory(settings: Settings) -> SqlInventory:
@@ -94,28 +75,20 @@ def own_inventory(settings: Settings) -> SqlInventory:
 
     An object must be readable without ZooKeeper: a record that does not answer is a remark.
     """
-    opened = existing_inventory(settings)
+    inventory = existing_inventory(settings)
     try:
         recorded = read_if_reachable(settings)
     except Unreachable as problem:
         screen.note(f"storage and inventory were not compared with the record: {problem}")
-        return opened
+        return inventory
     if recorded is None:
         screen.note(
             "storage and inventory were not compared with the record: the record in ZooKeeper at "
             f"{settings.zk_hosts}{settings.zk_root} has no deployment id (ARKLINE_ZK_HOSTS, ARKLINE_ZK_ROOT)"
         )
-        return opened
-    check_marker(Service.INVENTORY, opened.place, opened.read_deployment(), recorded.id)
-    return opened
-
-
-def storage(settings: Settings, inventory: SqlInventory) -> Storage:
-    """The storage of this inventory: a root of another deployment is refused with ServiceDown."""
-    from pipeline.storage.factory import open_storage
-
-    marker = inventory.read_deployment()
-    return open_storage(settings, (lambda: marker.id) if marker else None)
+        return inventory
+    check_marker(Service.INVENTORY, inventory.place, inventory.read_deployment(), recorded.id)
+    return inventory
 
 
 def quiet_logs() -> None:

@@ -11,6 +11,7 @@ from entrypoints.cli import object_command, operator_context
 from entrypoints.cli.options import Json, command
 from entrypoints.cli.render import humanize
 from operations import export as exporting
+from operations import site
 from pipeline.preservation import proof
 from pipeline.working_storage import capacity
 
@@ -45,7 +46,7 @@ def export(
         object_command.reading_progress(proof.size_of(known, (number,))) as on_read,
     ):
         request = exporting.ExportRequest(known, number, folder, operator_context.principal().name)
-        bag = exporting.export(request, inventory, opened.storage(settings, inventory), on_read, interrupted)
+        bag = exporting.export(request, inventory, site.storage_of(settings, inventory), on_read, interrupted)
     if bag.not_entered:
         screen.note(f"the bag is complete, but the inventory has no event of this export: {bag.not_entered}")
     if json:

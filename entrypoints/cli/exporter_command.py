@@ -48,12 +48,12 @@ def exporter(
     settings = opened.settings()
     configure(settings.log_level)
     sender = _sender(settings.otlp_endpoint)
-    with following(settings) as (session, board):
-        if session.connected:
+    with following(settings) as (site, board):
+        if site.session.connected:
             board.wait_filled(FIRST_READ)
         registry = CollectorRegistry()
-        registry.register(metrics.collector(board, session, settings))
-        traces = TraceExport.start(board, session, sender) if sender else None
+        registry.register(metrics.ArklineCollector(board, site))
+        traces = TraceExport.start(board, site.session, sender) if sender else None
         if traces:
             registry.register(TraceCollector(traces))
         try:

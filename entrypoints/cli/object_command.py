@@ -17,7 +17,7 @@ from entrypoints.cli import exit_codes, reach, sites
 from entrypoints.cli.options import Json, command
 from entrypoints.cli.remote import objects as remote_objects
 from entrypoints.cli.render import object as drawn_object
-from operations import objects
+from operations import objects, site
 from pipeline.errors import UsageRefused
 from pipeline.preservation.proof import size_of
 from pipeline.working_storage import capacity
@@ -69,8 +69,8 @@ def object(
     events = objects.timeline(inventory, known)
     numbers = objects.versions_to_prove(known, version, every=all_versions)
     if premis is not None:
-        objects.write_premis(known, events, opened.storage(settings, inventory), premis)
-    storage = opened.storage(settings, inventory) if verify else None
+        objects.write_premis(known, events, site.storage_of(settings, inventory), premis)
+    storage = site.storage_of(settings, inventory) if verify else None
     total = size_of(known, numbers) if verify else 0
     with screen.interruptible() as interrupted, reading_progress(total) as on_read:
         view = objects.object_view(known, events, numbers, storage, on_read, interrupted)

@@ -45,14 +45,8 @@ def operator(options: SharedOptions) -> Iterator[Operator]:
     from operations.operator import Operator
 
     opened.quiet_logs()
-    with opened.session() as (session, settings):
-        yield Operator(
-            session=session,
-            settings=settings,
-            inventory=lambda: opened.inventory(settings, session),
-            principal=principal(options.by),
-            reason=options.reason,
-        )
+    with opened.site() as site:
+        yield Operator(site, principal(options.by), options.reason)
 
 
 @contextmanager

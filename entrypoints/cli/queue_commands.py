@@ -125,8 +125,8 @@ def drain(
 
 def _workers() -> "Workers":
     opened.quiet_logs()
-    with opened.session() as (session, settings):
-        return fleet_workers.listed(session, settings)
+    with opened.site() as site:
+        return fleet_workers.listed(site, common.principal())
 
 
 @command("arkline space --json")

@@ -25,14 +25,13 @@ if TYPE_CHECKING:
     from operations.job_list import JobFilter, JobList
     from operations.job_view import JobView, Timeline
     from operations.overview import Overview
+    from operations.site import Site
     from operations.working_storage import SpaceView
     from pipeline.attempt import Progress
     from pipeline.notify.report.compose import BatchReport
-    from pipeline.settings import Settings
-    from zkstate.session import Session
 
 
-class Site(Protocol):
+class Reads(Protocol):
     """What the commands read."""
 
     def overview(self) -> Overview: ...
@@ -53,69 +52,67 @@ class Site(Protocol):
 class StackBeside:
     """Reads the record itself."""
 
-    session: Session
-    settings: Settings
+    here: Site
 
     def overview(self) -> Overview:
         from operations import overview as fleet_overview
 
-        return fleet_overview.overview(self.session, self.settings)
+        return fleet_overview.overview(self.here, common.principal())
 
     def batch(self, bid: str) -> BatchView:
         from operations import batch_view
 
-        return batch_view.batch_view(self.session, bid, opened.archive(self.settings, self.session))
+        return batch_view.batch_view(self.here, common.principal(), bid)
 
     def job(self, jid: str) -> JobView:
         from operations import job_view
 
-        return job_view.job_view(self.session, jid, opened.archive(self.settings, self.session))
+        return job_view.job_view(self.here, common.principal(), jid)
 
     def progress(self, job: JobView) -> Progress | None:
         from operations import live
 
-        return live.progress_of(self.settings, job.jid, job.state)
+        return live.progress_of(self.here.settings, job.jid, job.state)
 
     def jobs(self, conditions: JobFilter, limit: int, after: str | None) -> JobList:
         from operations import job_list
 
-        return job_list.list_jobs(self.session, conditions, limit, after)
+        return job_list.list_jobs(self.here.session, conditions, limit, after)
 
     def timeline(self, jid: str) -> Timeline:
         from operations import job_view
 
-        return job_view.timeline(self.session, jid, opened.archive(self.settings, self.session))
+        return job_view.timeline(self.here, common.principal(), jid)
 
     def why(self, name: str) -> Explanation:
         from operations import why as explanation
 
-        archive = opened.archive(self.settings, self.session)
-        return explanation.why(self.session, self.settings, name, archive)
+        return explanation.why(self.here, common.principal(), name)
 
     def report(self, bid: str) -> BatchReport:
         from operations import reports
 
-        return reports.report(self.session, bid, opened.archive(self.settings, self.session))
+        return reports.report(self.here, common.principal(), bid)
 
     def sent_texts(self, bid: str) -> tuple[str, ...]:
         from operations import reports
 
-        return reports.sent_texts(self.session, bid, opened.archive(self.settings, self.session))
+        return reports.sent_texts(self.here, common.principal(), bid)
 
     def actions(self, collection: str | None) -> ActionHistory:
         from operations import holds
 
-        return holds.history(self.session, common.principal(), collection)
+        return holds.history(self.here, common.principal(), collection)
 
     def batch_history(self, bid: str) -> BatchHistory:
         from operations import holds
 
-        return holds.batch_history(self.session, common.principal(), bid)
+        return holds.batch_history(self.here, common.principal(), bid)
 
     def space(self) -> SpaceView:
         from operations import working_storage
 
-        return working_storage.space_view(self.session, self.settings)
+        return working_storage.space_view(self.here, common.principal())
 
 
 def client(beside: str = "") -> Client | None:
@@ -145,11 +142,11 @@ def client(beside: str = "") -> Client | None:
 
 
 @contextmanager
-def site() -> Iterator[Site]:
+def site() -> Iterator[Reads]:
     if (remote := client()) is not None:
         from entrypoints.cli.remote.site import RemoteSite
 
         yield RemoteSite(remote)
         return
-    with opened.session() as (session, settings):
-        yield StackBeside(session, settings)
+    with opened.site() as here:
+        yield StackBeside(here)

@@ -245,12 +245,11 @@ def _dry_run(submission: Submission, deposit: LocalDeposit | None, limit: int, *
         screen.emit(over_api) if as_json else drawn.dry_run(over_api)
         raise typer.Exit(int(not over_api.good))
     principal = common.principal()
-    with opened.session() as (session, settings):
-        archive = opened.archive(settings, session)
+    with opened.site() as site:
         if deposit is None:
-            result = dry_runs.perform_dry_run(session, settings, submission, principal, archive, limit)
+            result = dry_runs.perform_dry_run(site, principal, submission, limit)
         else:
-            result = local_dry_run.dry_run_local(session, settings, submission, deposit, principal, archive)
+            result = local_dry_run.dry_run_local(site, principal, submission, deposit)
     screen.emit(result) if as_json else drawn.dry_run(result)
     raise typer.Exit(int(not result.good))
 
@@ -260,17 +259,16 @@ def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool,
     if (remote := sites.client()) is not None:
         _submit_over_api(remote, submission, deposit, wait=wait, as_json=as_json)
         return
-    collections = profiles.Profiles(opened.settings().profiles)
-    profile = collections.get(submission.profile_name)
-    with opened.session() as (session, settings):
+    profile = profiles.Profiles(opened.settings().profiles).get(submission.profile_name)
+    with opened.site() as site:
         named = deposit.named(submission) if deposit else (submission,)
-        objects = known.known_objects(profile, named, opened.archive(settings, session))
+        objects = known.known_objects(site, profile, named)
         local_files.known(objects, submission, profile, named)
         if deposit is not None:
             submissions.owned(submission, common.principal())
-            uploader = uploads.SiteUploader(session, settings, common.principal())
+            uploader = uploads.SiteUploader(site, common.principal())
             submission = _uploaded(submission, deposit, uploader)
-        done = submissions.submit(session, settings, collections, submission, common.principal())
+        done = submissions.submit(site, common.principal(), submission)
         if done.again:
             screen.note(f"{done.bid} was submitted under this key before; no new batch was made")
         if not done.sent:
@@ -280,4 +278,4 @@ def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool,
             return
         if not as_json:
             screen.say(done.bid)
-        raise typer.Exit(watch_command.wait_for(session, settings, done.bid, as_json=as_json))
+        raise typer.Exit(watch_command.wait_for(site, done.bid, as_json=as_json))

@@ -70,4 +70,6 @@ def token_revoke(name: Name, json: Json = False) -> None:
 
 
 def _inventory() -> SqlInventory:
-    return opened.inventory(opened.settings())
+    from pipeline.inventory.sql import open_inventory
+
+    return open_inventory(opened.settings().inventory)

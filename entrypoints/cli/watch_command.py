@@ -16,6 +16,7 @@ from rich import progress as bars
 from entrypoints.cli import boards, completion, exit_codes, sites
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
+from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Json, command, read_bid
 from entrypoints.cli.render import humanize
 from entrypoints.cli.render import top as drawn_top
@@ -28,6 +29,7 @@ from zkstate import errors
 if TYPE_CHECKING:
     from entrypoints.cli.remote.client import Client
     from operations.batch_view import BatchView
+    from operations.site import Site
     from operations.top import LiveView
     from pipeline.attempt import Progress
     from pipeline.settings import Settings
@@ -63,17 +65,17 @@ def watch(
         _watch_all()
     if (remote := sites.client()) is not None:
         raise typer.Exit(wait_remote(remote, bid, as_json=json))
-    with opened.session() as (session, settings):
-        raise typer.Exit(wait_for(session, settings, bid, as_json=json))
+    with opened.site() as site:
+        raise typer.Exit(wait_for(site, bid, as_json=json))
 
 
-def wait_for(session: Session, settings: Settings, bid: str, *, as_json: bool) -> int:
+def wait_for(site: Site, bid: str, *, as_json: bool) -> int:
     """Show a batch's progress until it has ended; the exit code that says how."""
-    archive = opened.archive(settings, session)
-    with progress.outages_reported(session, _report_outage):
-        views = progress.follow(session, bid, archive, tick=_tick())
-        last = _show_until_ended(views, bid, _downloads(session, settings))
-    return _finished(reports.with_objects(session, last, archive), as_json=as_json)
+    principal = common.principal()
+    with progress.outages_reported(site.session, _report_outage):
+        views = progress.follow(site, principal, bid, tick=_tick())
+        last = _show_until_ended(views, bid, _downloads(site.session, site.settings))
+    return _finished(reports.with_objects(site, principal, last), as_json=as_json)
 
 
 def wait_remote(client: Client, bid: str, *, as_json: bool) -> int:

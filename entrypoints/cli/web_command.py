@@ -58,12 +58,12 @@ def web(
 
     settings = opened.settings()
     configure(settings.log_level)
-    with following(settings) as (session, board):
+    with following(settings) as (site, board):
         from entrypoints.web.app import create_app
         from entrypoints.web.context import open_context
         from entrypoints.web.server import server
 
-        with open_context(settings, session, board) as context:
+        with open_context(site, board) as context:
             served = server(create_app(context, flower, hosts), host, port, announce, proxies)
             served.run()
         if not served.started:

@@ -1,4 +1,4 @@
-"""What the routes work with: settings, session, stores; one per web process."""
+"""What the routes of one web process work with: the site, its board, and what limits requests."""
 
 from __future__ import annotations
 
@@ -10,28 +10,24 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import HTTPConnection
 
-from entrypoints.cli import context as opened
-from entrypoints.web.metrics import ArklineCollector, collector
+from entrypoints.web.metrics import ArklineCollector
 from entrypoints.web.rate_limit import InProgress, RateLimit, WrongTokens
 from entrypoints.web.request_metrics import RequestMetrics
 from entrypoints.web.slow_work import LONG, SlowWork
 from entrypoints.web.streams import Streams
-from operations.archive import Archive
 from operations.board.board import Board
 from operations.custody_proofs import CustodyProofs
 from operations.logins import Logins
 from operations.oidc import values as oidc_values
 from operations.operator import Operator, Run
 from operations.shared_proofs import SharedProofs
+from operations.site import Site
 from operations.tokens import Authenticator, InvalidToken
 from pipeline.attempt import UNATTENDED, Attempt, is_over
 from pipeline.errors import UsageRefused
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Interface, Principal
-from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
-from pipeline.storage.base import Storage
-from pipeline.uploads.quota import Quotas
 from zkstate.session import Session
 
 if TYPE_CHECKING:
@@ -48,9 +44,16 @@ A_DAY = 86_400.0
 class WebContext:
     """Shared by all requests; everything in it is thread-safe."""
 
-    settings: Settings
-    session: Session
+    site: Site
     board: Board
+
+    @property
+    def settings(self) -> Settings:
+        return self.site.settings
+
+    @property
+    def session(self) -> Session:
+        return self.site.session
 
     @cached_property
     def authenticator(self) -> Authenticator:
@@ -72,10 +75,6 @@ class WebContext:
         """The database for tokens and logins, whose use does not need ZooKeeper."""
         return open_inventory(self.settings.inventory)
 
-    def inventory(self) -> SqlInventory:
-        """The inventory; ServiceDown if it is another deployment's."""
-        return opened.inventory(self.settings, self.session)
-
     @cached_property
     def oidc(self) -> OidcLogin | None:
         """None unless people may log in at a provider; UsageRefused if that is set up wrongly."""
@@ -89,10 +88,6 @@ class WebContext:
                 "pip install 'arkline[oidc]'"
             ) from error
         return OidcLogin(self.settings)
-
-    @cached_property
-    def quotas(self) -> Quotas:
-        return Quotas(self.settings)
 
     @cached_property
     def streams(self) -> Streams:
@@ -140,45 +135,30 @@ class WebContext:
 
     @cached_property
     def custody_proofs(self) -> CustodyProofs:
-        return CustodyProofs(self.storage, shared=SharedProofs(self.settings))
-
-    def storage(self) -> Storage:
-        """The storage of the inventory; ServiceDown if it is another deployment's."""
-        return opened.storage(self.settings, self.inventory())
-
-    @cached_property
-    def archive(self) -> Archive:
-        return opened.archive(self.settings, self.session)
-
-    @cached_property
-    def profiles(self) -> Profiles:
-        return Profiles(self.settings.profiles)
+        return CustodyProofs(self.site.storage, shared=SharedProofs(self.settings))
 
     @cached_property
     def metrics(self) -> ArklineCollector:
         """One for all scrapes: it remembers for some seconds what workers and disks answered."""
-        return collector(self.board, self.session, self.settings)
+        return ArklineCollector(self.board, self.site)
 
     def operator(self, principal: Principal, reason: str = "", attempt: Attempt = UNATTENDED) -> Operator:
         """The principal of a request, with what a verb needs; a verb stops once the attempt is over."""
-        return Operator(
-            session=self.session,
-            settings=self.settings,
-            inventory=self.inventory,
-            principal=principal,
-            reason=reason,
-            run=Run(should_stop=lambda: is_over(attempt)),
-        )
+        return Operator(self.site, principal, reason, Run(should_stop=lambda: is_over(attempt)))
 
 
 @contextmanager
-def open_context(settings: Settings, session: Session, board: Board) -> Iterator[WebContext]:
+def open_context(site: Site, board: Board) -> Iterator[WebContext]:
     """The context of one process, until the block ends."""
-    context = WebContext(settings, session, board)
+    context = WebContext(site, board)
     try:
         yield context
     finally:
         context.custody_proofs.close()
+
+
+def site_of(request: HTTPConnection) -> Site:
+    return context_of(request).site
 
 
 def context_of(request: HTTPConnection) -> WebContext:

@@ -38,7 +38,7 @@ async def read_form(
         async with request.form(max_fields=max_fields, max_part_size=FIELD) as fields:
             yield fields
         return
-    place = uploads.FormPlace(context.session, context.settings, caller, context.quotas)
+    place = uploads.FormPlace(context.site, caller)
     form = _Form(place, options.get(b"boundary", b""), max_files, max_fields)
     try:
         async for piece in pieces(request):

@@ -18,10 +18,9 @@ from operations.board.board import Board
 from operations.board.tally import BOUNDS, Tallied
 from operations.board.values import EVERYTHING
 from operations.measures import BrokerMeasures, Measures, RecordMeasures
+from operations.site import Site
 from pipeline.records import age
-from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, JobState
-from zkstate.session import Session
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -34,10 +33,9 @@ MEASURED_EVERY = 10.0
 class ArklineCollector(Collector):
     """Thread-safe."""
 
-    def __init__(self, board: Board, session: Session, settings: Settings) -> None:
+    def __init__(self, board: Board, site: Site) -> None:
         self._board = board
-        self._session = session
-        self._settings = settings
+        self._site = site
         self._lock = threading.Lock()
         self._measured: Measures | None = None
         self._measured_at = 0.0
@@ -60,13 +58,13 @@ class ArklineCollector(Collector):
             "1 if Redis answers, accepts writes and has this prefix.",
             measured.broker is not None,
         )
-        yield _value("in_flight_limit", "Jobs in progress at most.", self._settings.in_flight)
+        yield _value("in_flight_limit", "Jobs in progress at most.", self._site.settings.in_flight)
         if measured.record is not None:
             yield from _of_record(measured.record)
             yield _value(
                 "working_storage_threshold_ratio",
                 "Part of working storage that may be used or reserved.",
-                self._settings.working_threshold / 100,
+                self._site.settings.working_threshold / 100,
             )
         if measured.broker is not None:
             yield from _of_broker(measured.broker)
@@ -76,13 +74,9 @@ class ArklineCollector(Collector):
     def _measure(self) -> Measures:
         with self._lock:
             if self._measured is None or time.monotonic() - self._measured_at > MEASURED_EVERY:
-                self._measured = measures.measure(self._session, self._settings)
+                self._measured = measures.measure(self._site)
                 self._measured_at = time.monotonic()
             return self._measured
-
-
-def collector(board: Board, session: Session, settings: Settings) -> ArklineCollector:
-    return ArklineCollector(board, session, settings)
 
 
 def exposition(source: ArklineCollector) -> bytes:

@@ -52,16 +52,7 @@ async def receive(  # noqa: PLR0913 - a request has these parts
     offset: int | None = None,
 ) -> UploadedFile | Unfinished:
     """Write the body; `complete`: the file ends with it. A body that is cut leaves what `resumable` says."""
-    opening = uploads.write_file(
-        context.session,
-        context.settings,
-        caller,
-        upload,
-        declared,
-        resumable=resumable,
-        offset=offset,
-        quotas=context.quotas,
-    )
+    opening = uploads.write_file(context.site, caller, upload, declared, resumable=resumable, offset=offset)
     with context.requests.receiving():
         async with contextmanager_in_threadpool(opening) as part:
             while await run_in_threadpool(part.read_on):

@@ -3,6 +3,7 @@
 from playwright.sync_api import expect
 
 from operations.reports import report
+from operations.site import Site
 from pipeline.principal import Role
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
@@ -10,6 +11,7 @@ from tests.e2e.collection import File, body_of, put_batch, put_object, submit
 from tests.servers.http_source import HttpSource
 from tests.support.browser import Visitor, chromium, visitor
 from tests.support.fleet import Fleet, assert_completed, batch_ended
+from tests.support.operators import ANN
 from tests.support.web import new_token, serving
 from zkstate.session import Session
 
@@ -61,7 +63,7 @@ def test_a_deposit_by_the_form_is_followed_to_its_objects_and_its_failure_is_exp
         assert_completed(batch_ended(session, deposit_again(dora)))
         second = submit(session, settings, put_batch(source, objects[:1]), SubmissionType.BATCH_MANIFEST)
         assert_completed(batch_ended(session, second))
-        (stored,) = report(session, second).completed
+        (stored,) = report(Site(settings, session), ANN, second).completed
         assert stored.remark == f"this is version 2 of {stored.ark}, which the repository had already"
         assert dora.complaints == []
 

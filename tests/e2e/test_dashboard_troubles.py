@@ -14,6 +14,7 @@ from operations import holds
 from operations.facts import Reason
 from operations.health import Health
 from operations.overview import overview
+from operations.site import Site
 from pipeline.errors import Action
 from pipeline.principal import Role
 from pipeline.profiles.profile import Profiles
@@ -25,7 +26,7 @@ from tests.servers.http_source import HttpSource
 from tests.support import planting
 from tests.support.browser import Chromium, Visitor, chromium, visitor
 from tests.support.fleet import fleet
-from tests.support.operators import ann
+from tests.support.operators import ANN, ann
 from tests.support.remedy_world import World, quick_settings
 from tests.support.web import Caller, Web, new_token, serving, serving_board
 from zkstate import jobs, queue, record
@@ -135,11 +136,11 @@ def test_a_fleet_that_works_is_green_until_a_job_fails(world: World, front: Page
     world.completed(world.submit())
     expect(health_of(front)).to_have_class(re.compile(r"\bgood\b"))
     expect(health_of(front).get_by_role("heading")).to_have_text("All systems work.")
-    works = overview(world.session, world.settings).health
+    works = overview(Site(world.settings, world.session), ANN).health
 
     jid = world.job(world.submit(world.put(b"x", status=404)))
     expect(health_of(front).get_by_role("heading")).to_have_text("1 job failed")
-    fails = overview(world.session, world.settings).health
+    fails = overview(Site(world.settings, world.session), ANN).health
     delete = Event.DELETE
     planting.apply_event(world.session, jobs.load(world.session, jid), delete)
 

@@ -10,6 +10,7 @@ import pytest
 
 from entrypoints.cli.render.remedies import command
 from operations.facts import Reason
+from operations.site import Site
 from operations.why import why
 from pipeline.inventory.sql import open_inventory
 from pipeline.outcome import Service
@@ -23,6 +24,7 @@ from tests.servers.http_source import HttpSource
 from tests.support import cli
 from tests.support.fleet import Fleet, assert_completed, batch_ended, quiet, wait_for
 from tests.support.fleet import fleet as running_fleet
+from tests.support.operators import ANN
 from zkstate import batches, deployment, jobs, outages, paths
 from zkstate.session import Session, connect
 
@@ -113,7 +115,7 @@ def test_a_zookeeper_restored_from_an_older_backup_is_noticed_and_gives_nothing_
         assert batches.all_jobs(session, bid) == []
         assert sorted(rows(settings, VERSIONS)) == before
 
-        found = why(session, settings, bid)
+        found = why(Site(settings, session), ANN, bid)
         assert (found.reason, found.outage_since is not None) == (Reason.RECORD_OUTDATED, True)
         for remedy in found.remedies:
             assert cli.run(settings, *command(remedy).split()[1:]).code == 0

@@ -10,6 +10,7 @@ import pytest
 from operations.facts import Reason
 from operations.health import HealthProblem
 from operations.overview import overview
+from operations.site import Site
 from operations.why import why
 from pipeline.outcome import Service, WaitKind
 from pipeline.records import SubmissionType
@@ -18,6 +19,7 @@ from pipeline.states import BatchState, FailureKind
 from tests.e2e.collection import submit
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended, wait_for
+from tests.support.operators import ANN
 from tools.chaos.small_disks import Filler
 from zkstate import batches, holds, jobs, paths
 from zkstate.journal import JournalAction
@@ -141,8 +143,8 @@ def test_a_disk_that_is_missing_or_read_only_is_waited_for(
     with fault(places[service]):
         bid = submit(session, settings, source.put("/b.txt", b"b"), SubmissionType.FILE)
         jid = a_job_waits_for(session, bid, WaitKind.SERVICE, service)
-        found = why(session, settings, jid)
-        health = overview(session, settings).health
+        found = why(Site(settings, session), ANN, jid)
+        health = overview(Site(settings, session), ANN).health
         assert (found.reason, found.waits_for, found.moves_itself) == (Reason.SERVICE_DOWN, service, True)
         assert HealthProblem(reason=Reason.SERVICE_DOWN, waits_for=service) in health.problems
     completes(session, bid)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from operations.reports import report, sent_texts
-from pipeline.inventory.sql import open_inventory
+from operations.site import Site
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState
@@ -21,6 +21,7 @@ from tests.integration.test_retention import later
 from tests.servers.http_source import HttpSource
 from tests.servers.receiver import Receiver
 from tests.support.fleet import Fleet, batch_ended, quiet
+from tests.support.operators import ANN
 from zkstate import batches
 from zkstate.session import Session
 
@@ -70,16 +71,15 @@ def test_report_callback_mail_archive_inventory_and_storage_have_the_title_that_
     assert batch_ended(session, bid).status.status is BatchState.COMPLETED
     quiet(session)
 
-    (reported,) = report(session, bid).completed
+    (reported,) = report(Site(settings, session), ANN, bid).completed
     (call,) = receiver.wait_for_requests(1)
     called_back = json.loads(call.raw)["job:jobState"]["job:objectTitle"]
     (mail,) = letters(settings)
     (attached,) = (json.loads(part.get_content()) for part in mail.iter_attachments())
     with_title = rows(settings, "select ark, erc_what from inv_objects")
-    inventory = open_inventory(settings.inventory)
     retention.remove_old_batches(session, later(session, settings.retention + 60), open_clients(settings))
-    (archived,) = report(session, bid, lambda: inventory).completed
-    (sent,) = sent_texts(session, bid, lambda: inventory)
+    (archived,) = report(Site(settings, session), ANN, bid).completed
+    (sent,) = sent_texts(Site(settings, session), ANN, bid)
 
     ark = reported.ark
     assert ark is not None

@@ -4,10 +4,12 @@ import base64
 import hashlib
 
 from operations.reports import report
+from operations.site import Site
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from tests.support import cli
 from tests.support.fleet import Fleet, assert_completed, batch_ended
+from tests.support.operators import ANN
 from tests.support.web import serving
 from zkstate.session import Session
 
@@ -32,7 +34,7 @@ def test_an_upload_becomes_an_object_whose_custody_begins_with_the_depositors_di
 
     bid = answer["bat:batchState"]["bat:batchID"]
     assert_completed(batch_ended(session, bid, timeout=120))
-    (completed,) = (job for _, jobs in report(session, bid).sections for job in jobs)
+    (completed,) = (job for _, jobs in report(Site(settings, session), ANN, bid).sections for job in jobs)
     assert completed.ark is not None
     custody = cli.run(settings, "object", completed.ark, "--json").json()["custody"]
     (file,) = (file for file in custody["files"] if file["path"] == "producer/light.jpg")

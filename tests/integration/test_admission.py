@@ -9,6 +9,7 @@ from entrypoints.cli.render.why import text
 from operations.facts import Reason
 from operations.overview import overview
 from operations.record_memory import record_memory
+from operations.site import Site
 from operations.submission import RecordFull, submit
 from operations.why import why
 from pipeline.attempt import UNATTENDED
@@ -37,7 +38,7 @@ def limited(settings: Settings, **changes: int) -> Settings:
 
 
 def submitted(session: Session, settings: Settings, **changes: object) -> str:
-    return submit(session, settings, Profiles(settings.profiles), planting.submission(**changes), ANN).bid
+    return submit(Site(settings, session), ANN, planting.submission(**changes)).bid
 
 
 def test_a_full_record_accepts_no_submission_and_says_who_can_raise_what(
@@ -223,7 +224,7 @@ def test_a_full_record_pauses_the_split_until_batches_leave_and_says_so(
 
     assert waits.waits_for is not None
     assert (waits.created, waits.tries, waits.waits_for.kind) == (0, 0, WaitKind.RECORD)
-    facts, health = why(session, full, bid), overview(session, full).health
+    facts, health = why(Site(full, session), ANN, bid), overview(Site(full, session), ANN).health
     assert Remedy(Action.CLEAN_UP) in facts.remedies
     assert "has 2 jobs, and 1 more would exceed ARKLINE_RECORD_JOBS (2)" in text(facts)
     assert (Reason.RECORD_FULL, "2") in [(problem.reason, problem.waits_for) for problem in health.problems]
@@ -239,12 +240,12 @@ def test_a_zookeeper_with_a_small_heap_is_full_with_fewer_jobs_than_the_setting(
     with zookeeper.running(tmp_path, heap_mb=32) as server:
         here = settings.model_copy(update={"zk_hosts": server.hosts})
         with connect(here) as session:
-            memory = record_memory(session, here)
+            memory = record_memory(Site(here, session))
             assert 0 < memory.accepted_jobs < 2_000
             planting.split_batch(session, memory.accepted_jobs)
 
             with pytest.raises(RecordFull, match=r"the maximum for ZooKeeper's heap of \d+ MB is 1,\d+"):
                 submitted(session, here)
 
-            assert record_memory(session, here).full
-            assert (memory.znodes or 0) < (record_memory(session, here).znodes or 0)
+            assert record_memory(Site(here, session)).full
+            assert (memory.znodes or 0) < (record_memory(Site(here, session)).znodes or 0)

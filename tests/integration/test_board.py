@@ -15,6 +15,7 @@ from operations.board.board import Board
 from operations.board.follower import FLUSH_INTERVAL, IDLE_INTERVAL, RETRY_INTERVAL
 from operations.board.values import EVERYTHING, BatchSearch, JobSearch, Scope, scope_of
 from operations.overview import overview
+from operations.site import Site
 from pipeline.errors import UsageRefused
 from pipeline.principal import Interface, Principal, Role
 from pipeline.settings import Settings
@@ -23,6 +24,7 @@ from tests.servers.proxy import Proxy
 from tests.support import cli as arkline
 from tests.support import planting
 from tests.support.boards import until
+from tests.support.operators import ANN
 from zkstate import batches, holds, jobs, listings, paths
 from zkstate.client import MAX_RECONNECT_DELAY
 from zkstate.feed import watch
@@ -342,7 +344,7 @@ def test_a_difference_arms_the_feed_again_and_is_named_in_the_status(
     monkeypatch.setattr(board._follower, "_compare_at", 0.0)
 
     until(board, lambda: (board.freshness().resyncs, board.freshness().stale) == (1, False))
-    correction = overview(session, settings).correction
+    correction = overview(Site(settings, session), ANN).correction
     assert correction is not None
     assert correction.differences == 1
     assert "showed 1 job or batch otherwise than the record" in arkline.run(settings, "status").out

@@ -9,6 +9,7 @@ from standardwebhooks import Webhook
 from operations import callbacks as of_operators
 from operations.callbacks import CallbackAnswer
 from operations.operator import Operator
+from operations.site import Site
 from pipeline.errors import UsageRefused
 from pipeline.principal import Forbidden, Interface, Principal, Role
 from pipeline.profiles.profile import Profiles
@@ -52,10 +53,10 @@ def failed(session: Session) -> Job:
 
 
 def test_an_owed_callback_is_listed_until_an_operator_delivers_it(
-    session: Session, operator: Operator, receiver: Receiver
+    session: Session, operator: Operator, receiver: Receiver, site: Site
 ) -> None:
     job = failed(session)
-    (row,) = of_operators.owed_page(session, ANN, 10).callbacks
+    (row,) = of_operators.owed_page(site, ANN, 10).callbacks
     assert (row.jid, row.bid, row.collection, row.tries, row.message) == (job.jid, job.bid, "demo", 0, "")
     assert row.since < row.next_try
 
@@ -63,7 +64,7 @@ def test_an_owed_callback_is_listed_until_an_operator_delivers_it(
 
     assert (answer.delivered, answer.signed, answer.message) == (True, True, "the receiver answered 200")
     assert "hidden" not in str(answer)
-    assert of_operators.owed_page(session, ANN, 10).callbacks == ()
+    assert of_operators.owed_page(site, ANN, 10).callbacks == ()
     noted = jobs.load(session, job.jid).history[-1]
     assert (noted.by, noted.via) == ("ann@desk", Interface.CLI)
     assert noted.message == "failure callback delivered to 127.0.0.1: because"
@@ -71,14 +72,14 @@ def test_an_owed_callback_is_listed_until_an_operator_delivers_it(
 
 
 def test_a_delivery_that_is_refused_stays_owed_with_the_answer(
-    session: Session, operator: Operator, receiver: Receiver
+    session: Session, operator: Operator, receiver: Receiver, site: Site
 ) -> None:
     job = failed(session)
     receiver.answers += [(404, {})]
 
     answer = deliver(operator, job.jid)
 
-    (row,) = of_operators.owed_page(session, ANN, 10).callbacks
+    (row,) = of_operators.owed_page(site, ANN, 10).callbacks
     assert not answer.delivered
     assert "answered 404" in answer.message
     assert (row.tries, row.message) == (0, answer.message)
@@ -146,7 +147,7 @@ def test_the_web_process_sends_nothing_that_it_cannot_sign(
 ) -> None:
     (operator.settings.profiles / "demo.secret").unlink()
     principal = VIEWER.model_copy(update={"role": Role.OPERATOR})
-    web = Operator(session, operator.settings, operator.inventory, principal)
+    web = Operator(operator.site, principal)
 
     with pytest.raises(UsageRefused, match="no secret to sign"):
         of_operators.send_test(web, Profiles(operator.settings.profiles), "demo")
@@ -154,29 +155,29 @@ def test_the_web_process_sends_nothing_that_it_cannot_sign(
     assert receiver.received == []
 
 
-def test_a_caller_lists_the_callbacks_of_jobs_that_it_may_see(session: Session) -> None:
+def test_a_caller_lists_the_callbacks_of_jobs_that_it_may_see(session: Session, site: Site) -> None:
     job = failed(session)
     limited = VIEWER.model_copy(update={"collections": frozenset({"other"})})
     depositor = VIEWER.model_copy(update={"role": Role.DEPOSITOR})
 
-    assert [row.jid for row in of_operators.owed_page(session, VIEWER, 10).callbacks] == [job.jid]
+    assert [row.jid for row in of_operators.owed_page(site, VIEWER, 10).callbacks] == [job.jid]
     for principal in (limited, depositor):
-        page = of_operators.owed_page(session, principal, 10)
+        page = of_operators.owed_page(site, principal, 10)
         assert (page.callbacks, page.owed, page.next) == ((), 0, None)
 
 
-def test_callbacks_are_listed_page_by_page(session: Session) -> None:
+def test_callbacks_are_listed_page_by_page(session: Session, site: Site) -> None:
     expected = [failed(session).jid for _ in range(3)]
 
-    first = of_operators.owed_page(session, VIEWER, 2)
-    second = of_operators.owed_page(session, VIEWER, 2, first.next)
+    first = of_operators.owed_page(site, VIEWER, 2)
+    second = of_operators.owed_page(site, VIEWER, 2, first.next)
 
     assert [row.jid for row in (*first.callbacks, *second.callbacks)] == expected
     assert (first.owed, second.next) == (3, None)
 
 
 def test_a_viewer_sends_nothing(session: Session, operator: Operator, receiver: Receiver) -> None:
-    viewer = Operator(session, operator.settings, operator.inventory, VIEWER)
+    viewer = Operator(operator.site, VIEWER)
 
     with pytest.raises(Forbidden):
         deliver(viewer, failed(session).jid)

@@ -14,6 +14,7 @@ from operations.job_list import JobFilter, list_jobs
 from operations.job_view import timeline
 from operations.measures import measure
 from operations.overview import overview
+from operations.site import Site
 from operations.why import why
 from operations.working_storage import space_view
 from pipeline.outcome import Service, ServiceDown
@@ -110,7 +111,7 @@ def readers(session: Session, settings: Settings, whole: Job) -> Iterator[Reader
         return list_jobs(session, JobFilter(state=JobState.FAILED), 100)
 
     def measured() -> object:
-        measures = measure(session, settings)
+        measures = measure(Site(settings, session))
         assert measures.record is not None
         return measures
 
@@ -118,17 +119,20 @@ def readers(session: Session, settings: Settings, whole: Job) -> Iterator[Reader
         return [work(context, own, clock) for work in WORK.values()]
 
     yield {
-        "status": lambda: overview(session, settings),
+        "status": lambda: overview(Site(settings, session), ANN),
         "jobs": listed,
         "board": shown_by_board,
         "metrics": measured,
         "audit": lambda: check(ann(session, settings), Scope.JOBS),
-        "hosts": lambda: (known_hosts(session), waiting_hosts(session)),
-        "callbacks": lambda: owed_page(session, ANN, 10),
-        "space": lambda: space_view(session, settings),
-        "history of a collection": lambda: history(session, ANN, "demo"),
-        "why": lambda: (why(session, settings, whole.jid), why(session, settings, whole.bid)),
-        "timeline": lambda: timeline(session, whole.jid),
+        "hosts": lambda: (known_hosts(Site(settings, session), ANN), waiting_hosts(session)),
+        "callbacks": lambda: owed_page(Site(settings, session), ANN, 10),
+        "space": lambda: space_view(Site(settings, session), ANN),
+        "history of a collection": lambda: history(Site(settings, session), ANN, "demo"),
+        "why": lambda: (
+            why(Site(settings, session), ANN, whole.jid),
+            why(Site(settings, session), ANN, whole.bid),
+        ),
+        "timeline": lambda: timeline(Site(settings, session), ANN, whole.jid),
         "turns": lambda: process_shares.next_turn(session, frozenset({(whole.jid, 1)}), clock, 75),
         "scheduled work": scheduled,
     }

@@ -13,6 +13,7 @@ from operations.dry_run import perform_dry_run
 from operations.dry_run_result import DryRunResult, Fit, SpaceNeed
 from operations.local_deposit import plan_deposit
 from operations.local_dry_run import dry_run_local
+from operations.site import Site
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Forbidden, Role
 from pipeline.profiles.profile import Profiles
@@ -49,7 +50,7 @@ def batch_of_objects(source: HttpSource, *objects: tuple[str, ...]) -> str:
 
 def told(session: Session, settings: Settings, url: str, **more: Any) -> DryRunResult:
     submission = planting.submission(**{"payload_url": url, "type": SubmissionType.BATCH_MANIFEST, **more})
-    return perform_dry_run(session, settings, submission, ANN, lambda: open_inventory(settings.inventory))
+    return perform_dry_run(Site(settings, session), ANN, submission)
 
 
 def messages(found: DryRunResult) -> list[tuple[int, str]]:
@@ -221,14 +222,7 @@ def test_a_row_of_a_local_table_that_names_an_object_would_fail(
         "URL,ARK,Call Number\nhttps://x.edu/a.jpg,,new\nhttps://x.edu/b.jpg,ark:99999/fk4-kept,\n"
     )
 
-    found = dry_run_local(
-        session,
-        settings,
-        planting.submission(),
-        plan_deposit(table),
-        ANN,
-        lambda: open_inventory(settings.inventory),
-    )
+    found = dry_run_local(Site(settings, session), ANN, planting.submission(), plan_deposit(table))
 
     assert (found.jobs, found.failing, [number for number, _ in messages(found)]) == (2, 1, [2])
     assert found.known == {"ark:99999/fk4-kept": "ark:/99999/fk4kept"}
@@ -331,7 +325,7 @@ def test_a_dry_run_needs_the_right_to_submit(
     elsewhere = ANN.model_copy(update={"role": Role.DEPOSITOR, "collections": frozenset({"other"})})
 
     with pytest.raises(Forbidden, match="must not submit to collection demo"):
-        perform_dry_run(session, settings, planting.submission(), elsewhere)
+        perform_dry_run(Site(settings, session), elsewhere, planting.submission())
 
 
 def test_only_so_much_is_asked_as_is_allowed(
@@ -340,7 +334,7 @@ def test_only_so_much_is_asked_as_is_allowed(
     url = batch_of_objects(source, (source.put("/a", b"a"),), (source.put("/b", b"b"),))
     submission = planting.submission(payload_url=url, type=SubmissionType.BATCH_MANIFEST)
 
-    found = perform_dry_run(session, settings, submission, ANN, most=1)
+    found = perform_dry_run(Site(settings, session), ANN, submission, most=1)
 
     assert (found.jobs, found.unread, found.files, found.asked) == (2, 1, 1, 1)
     assert source.count("/b") == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from operations.site import Site
 from operations.why import why
 from pipeline.records import Job
 from pipeline.settings import Settings
@@ -18,6 +19,7 @@ from tasks.callback import deliver
 from tasks.callback_counts import CountedCallback
 from tests.servers.receiver import Receiver
 from tests.support import planting
+from tests.support.operators import ANN
 from tests.support.step_context import collection
 from zkstate import callbacks, deletion, jobs, outages, paths
 from zkstate.audit import audit
@@ -74,7 +76,7 @@ def test_a_failure_callback_is_delivered_and_recorded(
     assert owed(session, job) is None
     noted = jobs.load(session, job.jid)
     assert noted.history[-1].message == "failure callback delivered to 127.0.0.1"
-    assert why(session, clients.settings, job.jid).failed_in == JobState.PROCESSING
+    assert why(Site(clients.settings, session), ANN, job.jid).failed_in == JobState.PROCESSING
     assert audit(session) == ()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from operations.facts import Reason
+from operations.site import Site
 from operations.why import why
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import Action, Remedy
@@ -13,6 +14,7 @@ from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import Event
 from tests.support import planting
+from tests.support.operators import ANN
 from zkstate import batches, fairness, jobs, queue
 from zkstate.fairness import NO_LIMITS, Limits, Load, Party
 from zkstate.jobs import JobMove
@@ -195,7 +197,7 @@ def test_why_names_the_quota_that_a_job_waits_for(session: Session, settings: Se
     planting.apply_event(session, planting.one_job(session), Event.ACQUIRE)
     waiting = planting.one_job(session)
 
-    found = why(session, settings, waiting.jid)
+    found = why(Site(settings, session), ANN, waiting.jid)
 
     assert (found.reason, found.waits_for) == (Reason.COLLECTION_AT_QUOTA, "demo")
     assert (found.taken, found.limit) == (1, 1)
@@ -209,7 +211,7 @@ def test_why_names_the_share_that_a_job_waits_for_and_who_has_it(
     planting.apply_event(session, planting.one_job(session), Event.ACQUIRE)
     waiting = planting.one_job(session)
 
-    found = why(session, settings, waiting.jid)
+    found = why(Site(settings, session), ANN, waiting.jid)
 
     assert (found.reason, found.waits_for) == (Reason.SHARE_TAKEN, "collection demo")
     assert (found.taken, found.limit) == (1, 1)

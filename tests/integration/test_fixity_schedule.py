@@ -14,6 +14,7 @@ from entrypoints.cli.main import app
 from operations.facts import Reason
 from operations.health import Health
 from operations.overview import overview
+from operations.site import Site
 from pipeline.errors import Action
 from pipeline.settings import Settings
 from tasks import fixity
@@ -21,6 +22,7 @@ from tasks.app import make_context
 from tasks.worker_context import WorkerContext
 from tests.servers.s3 import S3Fixture, Server
 from tests.support.fleet import environment
+from tests.support.operators import ANN
 from tests.support.repository import Repository
 from tests.support.stores import Store, flip, with_record
 from zkstate import fixity as published
@@ -106,7 +108,7 @@ def test_beat_proves_what_is_due_and_the_status_and_the_object_say_so(
 
     beat(context, store, ark)
 
-    view = overview(session, store.repository.settings)
+    view = overview(Site(store.repository.settings, session), ANN)
     assert (view.fixity.objects, view.fixity.damaged, view.fixity.overdue) == (1, 0, 0)
     assert (view.fixity.files_intact, view.fixity.files_damaged) == (9, 0)
     shown = answer("object", ark, "--no-verify")
@@ -126,7 +128,7 @@ def test_beat_raises_an_alarm_for_a_bit_that_flipped_and_ends_it_after_the_repai
     beat(context, store, ark)
     context.app.tasks["beat.fixity"]()
 
-    health = overview(session, store.repository.settings).health
+    health = overview(Site(store.repository.settings, session), ANN).health
     assert Reason.FIXITY_DAMAGED in {problem.reason for problem in health.problems}
     assert Action.FIXITY_REPORT in {remedy.action for remedy in health.remedies}
     assert health.status is not Health.OK
@@ -140,7 +142,7 @@ def test_beat_raises_an_alarm_for_a_bit_that_flipped_and_ends_it_after_the_repai
     store.change(ark, CONTENT, flip)
     arkline("fixity", "check", ark)
 
-    health = overview(session, store.repository.settings).health
+    health = overview(Site(store.repository.settings, session), ANN).health
     assert Reason.FIXITY_DAMAGED not in {problem.reason for problem in health.problems}
     assert [mail["Subject"].split(":")[1] for mail in mails(store)].count(" damage repaired") == 1
     assert "No damage is known" in arkline("fixity", "report").stdout
@@ -176,9 +178,9 @@ def test_an_overdue_object_is_a_problem_until_it_is_read(session: Session, store
     new = stored(store, 2)
 
     arkline("fixity", "check", new)
-    overdue = overview(session, store.repository.settings).health
+    overdue = overview(Site(store.repository.settings, session), ANN).health
     arkline("fixity", "check")
-    after = overview(session, store.repository.settings).health
+    after = overview(Site(store.repository.settings, session), ANN).health
 
     assert Reason.FIXITY_OVERDUE in {problem.reason for problem in overdue.problems}
     assert Action.CHECK_FIXITY in {remedy.action for remedy in overdue.remedies}

@@ -9,6 +9,7 @@ from operations import workers
 from operations.facts import Reason
 from operations.health import Health, HealthProblem
 from operations.overview import overview
+from operations.site import Site
 from operations.why import why
 from operations.working_storage import space_view
 from pipeline.deployment import Deployment
@@ -25,7 +26,7 @@ from tests.servers import redis as redis_servers
 from tests.support import planting
 from tests.support.fleet import fleet
 from tests.support.log_entries import log_entries
-from tests.support.operators import ann
+from tests.support.operators import ANN, ann
 from tests.support.waits import RETRY
 from zkstate import holds, record
 from zkstate.deployment import RecordDeployment
@@ -41,7 +42,7 @@ def test_the_overview_names_what_stops_the_queue(session: Session, settings: Set
     holds.place(session, Hold(by="ann", reason="database is moved"))
     holds.place(session, Hold(by="bob"), "demo")
 
-    view = overview(session, settings)
+    view = overview(Site(settings, session), ANN)
 
     assert view.jobs[JobState.PENDING] == 2
     assert view.paused is not None
@@ -55,8 +56,8 @@ def test_the_overview_names_what_stops_the_queue(session: Session, settings: Set
 def test_a_fleet_without_workers_or_with_redis_away_is_stopped(session: Session, settings: Settings) -> None:
     planting.one_job(session)
 
-    no_worker = overview(session, settings).health
-    no_redis = overview(session, settings.model_copy(update=AWAY)).health
+    no_worker = overview(Site(settings, session), ANN).health
+    no_redis = overview(Site(settings.model_copy(update=AWAY), session), ANN).health
 
     assert no_worker.status is Health.STOPPED
     assert {problem.waits_for for problem in no_worker.problems} == {
@@ -78,10 +79,10 @@ def test_a_redis_that_refuses_writes_is_named_with_its_own_words(
     with redis_servers.running(tmp_path / "redis") as own:
         replica = settings.model_copy(update={"broker_url": own.url})
         client(replica).config_set("maxmemory", 1)
-        full, _ = overview(session, replica).health, client(replica).config_set("maxmemory", 0)
+        full, _ = overview(Site(replica, session), ANN).health, client(replica).config_set("maxmemory", 0)
         client(replica).replicaof("127.0.0.1", "1")
-        read_only = overview(session, replica).health
-        cause = why(session, replica, job.bid)
+        read_only = overview(Site(replica, session), ANN).health
+        cause = why(Site(replica, session), ANN, job.bid)
 
     assert [problem.reason for problem in full.problems] == [Reason.BROKER_REFUSES]
     assert [problem.reason for problem in read_only.problems] == [Reason.BROKER_REFUSES]
@@ -103,7 +104,9 @@ def test_a_prefix_that_the_record_claims_is_no_problem_whatever_redis_says(
     note_ours(settings, session)
     client(settings).set(claim_key(settings), THEIRS)
 
-    assert Reason.BROKER_FOREIGN not in {one.reason for one in overview(session, settings).health.problems}
+    assert Reason.BROKER_FOREIGN not in {
+        one.reason for one in overview(Site(settings, session), ANN).health.problems
+    }
 
 
 def test_a_prefix_of_another_deployment_is_named_and_its_workers_are_not_counted(
@@ -113,8 +116,8 @@ def test_a_prefix_of_another_deployment_is_named_and_its_workers_are_not_counted
     RecordDeployment(session).write_deployment(Deployment(id="a" * 32))
     client(settings).set(claim_key(settings), THEIRS)
 
-    health = overview(session, settings).health
-    cause = why(session, settings, bid)
+    health = overview(Site(settings, session), ANN).health
+    cause = why(Site(settings, session), ANN, bid)
 
     (problem,) = [problem for problem in health.problems if problem.stops_all]
     assert problem.reason is Reason.BROKER_FOREIGN
@@ -133,7 +136,7 @@ def test_a_fleet_whose_jobs_are_retried_names_the_fault_and_the_next_try(
         message = "https://x.edu/a: the source answered 503"
         record.hand_back(session, job, "worker", message=message, delay=90, waits_for=RETRY)
 
-    health = overview(session, settings).health
+    health = overview(Site(settings, session), ANN).health
 
     (fault,) = health.faults
     assert (fault.service, fault.jobs, fault.message) == ("source", 2, message)
@@ -168,7 +171,7 @@ def test_jobs_that_failed_or_do_not_fit_are_problems_with_remedies(
     failed = planting.job_in(session, JobState.DOWNLOADING)
     planting.apply_event(session, failed, Event.FAIL, FailureKind.CONTENT)
 
-    health = overview(session, settings).health
+    health = overview(Site(settings, session), ANN).health
 
     assert HealthProblem(reason=Reason.JOBS_FAILED, waits_for="1") in health.problems
     assert HealthProblem(reason=Reason.WAITING_FOR_SPACE, waits_for="1") in health.problems
@@ -184,11 +187,11 @@ def test_jobs_in_provisioning_are_said_to_wait_for_working_storage_only_if_they_
     again = WaitsFor(kind=WaitKind.RETRY)
     record.hand_back(session, retried, "test", message="a fault", delay=60, waits_for=again)
 
-    shown = overview(session, settings)
+    shown = overview(Site(settings, session), ANN)
 
     assert shown.health.waiting == {Reason.BETWEEN_TRIES: 1, Reason.BEING_DISPATCHED: 1}
     assert shown.space.waiting == 0
-    assert space_view(session, settings).waiting == 0
+    assert space_view(Site(settings, session), ANN).waiting == 0
 
 
 @pytest.mark.e2e
@@ -196,10 +199,10 @@ def test_a_fleet_is_healthy_until_its_workers_are_drained(session: Session, sett
     with fleet(settings) as running:
         running.worker("w1", concurrency=2)
         running.beat()
-        healthy = overview(session, settings).health
+        healthy = overview(Site(settings, session), ANN).health
         (name,) = workers.taking(settings)
         workers.drain(ann(session, settings), name)
-        drained = overview(session, settings).health
+        drained = overview(Site(settings, session), ANN).health
 
     assert (healthy.status, healthy.problems) == (Health.OK, ())
     assert healthy.beat.startswith("beat ")

@@ -11,6 +11,7 @@ import pytest
 
 from entrypoints.cli.render.why import text
 from operations.facts import Reason
+from operations.site import Site
 from operations.why import why
 from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.outcome import RateLimited, StepFailed
@@ -22,6 +23,7 @@ from pipeline.states import JobState
 from tasks.profiles import host_limit
 from tests.servers.http_source import HttpSource
 from tests.support import planting, waits
+from tests.support.operators import ANN
 from zkstate import host_back_off, host_connections, locks, paths, record
 from zkstate.hosts import FleetHostLimiter
 from zkstate.locks import ServerClock
@@ -205,7 +207,7 @@ def test_why_says_for_which_turn_a_job_waits(session: Session, settings: Setting
     message = "x.edu requested a pause"
     record.hand_back(session, held, "worker", message=message, delay=90, waits_for=waits.HOST)
 
-    found = why(session, settings, job.jid)
+    found = why(Site(settings, session), ANN, job.jid)
 
     assert found.reason is Reason.WAITING_FOR_HOST
     assert "Nothing failed: x.edu requested a pause. The next request is sent in 1 minute." in text(found)

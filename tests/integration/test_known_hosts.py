@@ -2,21 +2,25 @@ import threading
 from datetime import UTC, datetime
 
 from operations.hosts import known_hosts
+from operations.site import Site
 from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.settings import Settings
 from pipeline.states import JobState
 from tests.support import cli as arkline
 from tests.support import planting
+from tests.support.operators import ANN
 from zkstate import host_back_off, host_connections, record
 from zkstate.session import Session
 
 
-def test_hosts_that_asked_to_wait_come_first_with_the_moment_of_the_next_request(session: Session) -> None:
+def test_hosts_that_asked_to_wait_come_first_with_the_moment_of_the_next_request(
+    session: Session, site: Site
+) -> None:
     connection = host_connections.acquire(session, "busy.example", 2, "jid0000000001", threading.Event())
     assert connection is not None
     host_back_off.begin(session, "slow.example:8080", 60, "503 Service Unavailable, Retry-After 60 s")
 
-    slow, busy = known_hosts(session)
+    slow, busy = known_hosts(site, ANN)
 
     assert slow.host == "slow.example:8080"
     assert slow.waits_until is not None

@@ -7,10 +7,12 @@ import pytest
 from operations.batch_view import batch_view
 from operations.job_list import JobFilter, JobList, list_jobs
 from operations.overview import overview
+from operations.site import Site
 from pipeline.errors import UsageRefused
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from tests.support import planting
+from tests.support.operators import ANN
 from zkstate import jobs, listings, paths, views
 from zkstate.session import Session
 
@@ -126,29 +128,31 @@ def test_a_page_and_the_counts_read_no_job_beyond_the_page(
     page = list_jobs(session, JobFilter(state=JobState.PENDING), 2)
 
     assert (len(page.jobs), page.unreadable, page.total) == (2, (), 3)
-    assert batch_view(session, page.jobs[0].bid).jobs == {JobState.PENDING: 3}
-    assert overview(session, settings).jobs[JobState.PENDING] == 3
+    assert batch_view(Site(settings, session), ANN, page.jobs[0].bid).jobs == {JobState.PENDING: 3}
+    assert overview(Site(settings, session), ANN).jobs[JobState.PENDING] == 3
 
 
-def test_a_batch_counts_its_jobs_by_state(session: Session) -> None:
+def test_a_batch_counts_its_jobs_by_state(session: Session, site: Site) -> None:
     bid, jids = planting.split_batch(session, 4)
     planting.split_batch(session, 3)
     planting.apply_event(session, jobs.load(session, jids[0]), Event.FAIL)
     planting.apply_event(session, jobs.load(session, jids[1]), Event.ACQUIRE)
 
-    assert batch_view(session, bid).jobs == {
+    assert batch_view(site, ANN, bid).jobs == {
         JobState.PENDING: 2,
         JobState.ESTIMATING: 1,
         JobState.FAILED: 1,
     }
 
 
-def test_a_job_that_is_in_no_queue_while_they_are_listed_is_still_counted(session: Session) -> None:
+def test_a_job_that_is_in_no_queue_while_they_are_listed_is_still_counted(
+    session: Session, site: Site
+) -> None:
     bid, (jid,) = planting.split_batch(session, 1)
     entry = paths.queue_entry(JobState.PENDING, 5, jid)
     session.zk.delete(entry)
 
-    assert batch_view(session, bid).jobs == {JobState.PENDING: 1}
+    assert batch_view(site, ANN, bid).jobs == {JobState.PENDING: 1}
     session.zk.create(entry)
 
 

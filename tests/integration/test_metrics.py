@@ -13,10 +13,11 @@ import requests
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from entrypoints.web.metrics import ArklineCollector, collector, exposition
+from entrypoints.web.metrics import ArklineCollector, exposition
 from entrypoints.web.request_metrics import RequestMetrics
 from operations.board.board import Board
 from operations.board.values import EVERYTHING, BatchSearch
+from operations.site import Site
 from pipeline.outcome import Deposited, WaitKind, WaitsFor
 from pipeline.records import Batch, StatusReport, now
 from pipeline.settings import Settings
@@ -76,7 +77,7 @@ def test_metrics_have_the_numbers_of_the_record(session: Session, settings: Sett
     holds.place(session, Hold(by="ann"), "demo")
     until(board, lambda: bool(board.failures(EVERYTHING) and board.stops(EVERYTHING).collections))
 
-    values = samples(collector(board, session, settings))
+    values = samples(ArklineCollector(board, Site(settings, session)))
 
     assert values["arkline_jobs", "pending"] == 2
     assert values["arkline_collection_jobs", "demo", "failed"] == 1
@@ -96,7 +97,7 @@ def test_moves_and_durations_are_counted_by_event(session: Session, alone: Setti
     planting.apply_event(session, job, Event.ACQUIRE)
     until(board, lambda: bool(board.tally().moves))
 
-    values = samples(collector(board, session, alone))
+    values = samples(ArklineCollector(board, Site(alone, session)))
 
     assert values["arkline_job_moves_total", "acquire", "pending", "estimating"] == 1
     assert values["arkline_job_state_duration_seconds_count", "acquire", "pending"] == 1
@@ -111,7 +112,7 @@ def test_completions_retries_and_reports_are_counted(session: Session, alone: Se
     record.hand_back(session, planting.acquire(session, estimating), "test", delay=60, waits_for=waits)
     until(board, lambda: bool(board.tally().retries and board.tally().completions[1]))
 
-    values = samples(collector(board, session, alone))
+    values = samples(ArklineCollector(board, Site(alone, session)))
 
     assert values["arkline_job_duration_seconds_count",] == 1
     assert values["arkline_job_retries_total", "estimating"] == 1
@@ -127,7 +128,7 @@ def test_jobs_that_a_sweep_dispatches_again_are_counted_for_the_whole_fleet(
             sweep.count_redispatch("downloading")
             sweep.save()
 
-    values = samples(collector(board, session, alone))
+    values = samples(ArklineCollector(board, Site(alone, session)))
 
     assert values["arkline_job_redispatches_total", "downloading"] == 2
 
@@ -145,7 +146,7 @@ def test_the_deposits_of_a_batch_are_counted_with_its_report_and_what_an_update_
     report(session, batch, Event.FAIL, Deposited(files=3, bytes=25))
     until(board, lambda: board.tally().deposited["demo"].files == 3)
 
-    values = samples(collector(board, session, alone))
+    values = samples(ArklineCollector(board, Site(alone, session)))
     assert values["arkline_deposited_files_total", "demo"] == 3
     assert values["arkline_deposited_bytes_total", "demo"] == 25
 
@@ -164,13 +165,13 @@ def report(session: Session, batch: Batch, event: Event, deposited: Deposited) -
 def test_the_last_audit_and_the_files_read_again_are_numbers_of_the_whole_fleet(
     session: Session, settings: Settings, board: Board
 ) -> None:
-    assert ("arkline_audit_findings",) not in samples(collector(board, session, settings))
+    assert ("arkline_audit_findings",) not in samples(ArklineCollector(board, Site(settings, session)))
     ended = now()
     audit_mark.publish(session, LastAudit(at=ended - timedelta(days=1), findings=7))
     audit_mark.publish(session, LastAudit(at=ended, findings=2))
     fixity.publish(session, FixityStatus(files_intact=40, files_damaged=1))
 
-    values = samples(collector(board, session, settings))
+    values = samples(ArklineCollector(board, Site(settings, session)))
 
     assert values["arkline_audit_findings",] == 2
     assert values["arkline_audit_last_run_timestamp_seconds",] == ended.timestamp()
@@ -191,7 +192,7 @@ def test_uploads_are_active_while_their_bytes_arrive() -> None:
 def test_no_label_names_a_job_a_host_or_a_person(session: Session, alone: Settings, board: Board) -> None:
     planting.job_in(session, JobState.FAILED)
 
-    text = exposition(collector(board, session, alone)).decode()
+    text = exposition(ArklineCollector(board, Site(alone, session))).decode()
 
     families = list(text_string_to_metric_families(text))
     labels = {name for family in families for sample in family.samples for name in sample.labels}
@@ -202,7 +203,7 @@ def test_no_label_names_a_job_a_host_or_a_person(session: Session, alone: Settin
 def test_a_server_that_is_away_makes_its_numbers_absent(
     session: Session, alone: Settings, board: Board
 ) -> None:
-    values = samples(collector(board, session, alone))
+    values = samples(ArklineCollector(board, Site(alone, session)))
 
     assert values["arkline_broker_up",] == 0
     assert not any(name == "arkline_workers" for name, *_ in values)
@@ -249,7 +250,7 @@ def test_every_query_of_rules_and_dashboard_names_an_existing_metric(
     settings.storage.mkdir(parents=True)
     audit_mark.publish(session, LastAudit(at=now(), findings=0))
     of_requests = RequestMetrics(lambda: 0).exposition()
-    text = (exposition(collector(board, session, settings)) + of_requests).decode()
+    text = (exposition(ArklineCollector(board, Site(settings, session))) + of_requests).decode()
     existing = set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE))
     rules = (MONITORING / "arkline.rules.yml").read_text()
     panels = json.loads((MONITORING / "grafana-dashboard.json").read_text())["panels"]

@@ -3,6 +3,7 @@
 import pytest
 
 from operations.job_view import job_view
+from operations.site import Site
 from pipeline.attempt import UNATTENDED
 from pipeline.manifests.planned_jobs import Plan
 from pipeline.outcome import AttemptOver, Done, ObjectDescription, Promised, Reservation
@@ -22,6 +23,7 @@ from pipeline.states import (
     bucket,
 )
 from tests.support import planting
+from tests.support.operators import ANN
 from tests.support.waits import RETRY
 from zkstate import audit, batches, codec, jobs, paths, queue, record, room, space
 from zkstate.batches import BatchMove
@@ -278,7 +280,9 @@ def test_a_download_without_room_goes_back_to_wait_without_a_reservation(session
     assert list(audit.audit(session)) == []
 
 
-def test_the_description_as_stored_is_written_in_the_move_and_read_by_the_views(session: Session) -> None:
+def test_the_description_as_stored_is_written_in_the_move_and_read_by_the_views(
+    session: Session, site: Site
+) -> None:
     held = planting.acquire(session, planting.job_in(session, JobState.RECORDING))
     stored = ObjectDescription(who="Seneca", what="Jazz for the bears", when="2009")
 
@@ -287,7 +291,7 @@ def test_the_description_as_stored_is_written_in_the_move_and_read_by_the_views(
     kept = jobs.load(session, held.jid)
     assert kept == moved.model_copy(update={"identifiers_version": kept.identifiers_version})
     assert kept.identifiers.description == stored
-    assert job_view(session, held.jid).what == "Jazz for the bears"
+    assert job_view(site, ANN, held.jid).what == "Jazz for the bears"
 
 
 def completed_with_a_reservation(session: Session) -> Job:

@@ -3,8 +3,8 @@
 import pytest
 
 from operations.dry_run import perform_dry_run
+from operations.site import Site
 from operations.validation import ManifestBytes, check_manifest
-from pipeline.inventory.sql import open_inventory
 from pipeline.manifests.checkm import ManifestProfile
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profiles
@@ -46,9 +46,7 @@ def test_a_bad_manifest_is_refused_alike_by_its_check_by_the_dry_run_and_by_the_
     submission = planting.submission(
         payload_url=url, payload_filename="bad.checkm", type=SubmissionType.OBJECT_MANIFEST
     )
-    (trouble,) = perform_dry_run(
-        session, settings, submission, ANN, lambda: open_inventory(settings.inventory)
-    ).failures
+    (trouble,) = perform_dry_run(Site(settings, session), ANN, submission).failures
     job = working_job(settings, JobState.PENDING, PayloadType.OBJECT_MANIFEST, url)
     with pytest.raises(StepFailed) as refused:
         pending.work(job, services(settings))

@@ -9,11 +9,12 @@ from operations.board.cause import cause_of
 from operations.facts import Reason
 from operations.job_list import JobFilter, list_jobs
 from operations.job_view import job_view, timeline
+from operations.site import Site
 from operations.submission import submit
 from operations.why import why
 from pipeline.deployment import outdated
 from pipeline.inventory.archive import archive_batch
-from pipeline.inventory.sql import SqlInventory, open_inventory
+from pipeline.inventory.sql import open_inventory
 from pipeline.outcome import Service, ServiceDown
 from pipeline.principal import Forbidden, Interface, Principal, Role
 from pipeline.profiles.profile import Profiles, UnknownProfile
@@ -41,7 +42,7 @@ def profiles(settings: Settings) -> Profiles:
 def test_a_submission_is_written_down_and_handed_to_a_worker(
     session: Session, settings: Settings, profiles: Profiles
 ) -> None:
-    done = submit(session, settings, profiles, planting.submission(), ANN)
+    done = submit(Site(settings, session), ANN, planting.submission())
 
     batch = batches.load(session, done.bid)
     assert batch.status.status is BatchState.PENDING
@@ -56,40 +57,40 @@ def test_an_older_copy_of_the_record_takes_no_submission_until_the_outage_is_ove
     outages.report(session, older, "host")
 
     with pytest.raises(ServiceDown, match=r"nothing was submitted, because .*its mark is 3"):
-        submit(session, settings, profiles, planting.submission(), ANN)
+        submit(Site(settings, session), ANN, planting.submission())
 
     assert session.children("/batches") == []
     outages.end(session, Service.RECORD)
-    assert submit(session, settings, profiles, planting.submission(), ANN).sent
+    assert submit(Site(settings, session), ANN, planting.submission()).sent
 
 
 def test_an_unknown_profile_is_refused_with_the_names_that_are_known(
     session: Session, settings: Settings, profiles: Profiles
 ) -> None:
     with pytest.raises(UnknownProfile, match="demo"):
-        submit(session, settings, profiles, planting.submission(profile_name="demmo"), ANN)
+        submit(Site(settings, session), ANN, planting.submission(profile_name="demmo"))
 
     assert session.children("/batches") == []
 
 
 def test_the_same_key_submits_once(session: Session, settings: Settings, profiles: Profiles) -> None:
     submission = planting.submission(idempotency_key="k1")
-    first = submit(session, settings, profiles, submission, ANN)
+    first = submit(Site(settings, session), ANN, submission)
 
-    second = submit(session, settings, profiles, submission, ANN)
+    second = submit(Site(settings, session), ANN, submission)
 
     assert (second.bid, second.again) == (first.bid, True)
     with pytest.raises(KeyReused, match=first.bid):
-        submit(session, settings, profiles, submission.model_copy(update={"note": "other"}), ANN)
+        submit(Site(settings, session), ANN, submission.model_copy(update={"note": "other"}))
 
 
 def test_a_key_of_another_principal_is_free(session: Session, settings: Settings, profiles: Profiles) -> None:
     submission = planting.submission(idempotency_key="k1")
-    first = submit(session, settings, profiles, submission, ANN)
+    first = submit(Site(settings, session), ANN, submission)
     bob = Principal(name="bob", role=Role.DEPOSITOR, interface=Interface.API)
 
-    others = submit(session, settings, profiles, submission.model_copy(update={"note": "other"}), bob)
-    again = submit(session, settings, profiles, submission.model_copy(update={"note": "other"}), bob)
+    others = submit(Site(settings, session), bob, submission.model_copy(update={"note": "other"}))
+    again = submit(Site(settings, session), bob, submission.model_copy(update={"note": "other"}))
 
     assert others.bid != first.bid
     assert (again.bid, again.again) == (others.bid, True)
@@ -99,9 +100,9 @@ def test_a_key_is_the_same_for_a_person_on_every_host(
     session: Session, settings: Settings, profiles: Profiles
 ) -> None:
     submission = planting.submission(idempotency_key="k1")
-    first = submit(session, settings, profiles, submission, ANN)
+    first = submit(Site(settings, session), ANN, submission)
 
-    again = submit(session, settings, profiles, submission, ANN.model_copy(update={"name": "ann@laptop"}))
+    again = submit(Site(settings, session), ANN.model_copy(update={"name": "ann@laptop"}), submission)
 
     assert again.bid == first.bid
 
@@ -114,12 +115,12 @@ def test_a_key_of_0_1_0_belongs_to_the_submitter_of_its_batch(
     bob = ANN.model_copy(update={"name": "bob@desk"})
     api = Principal(name="ann", role=Role.DEPOSITOR, interface=Interface.API)
 
-    assert submit(session, settings, profiles, submission, ANN).bid == old
+    assert submit(Site(settings, session), ANN, submission).bid == old
     with pytest.raises(KeyReused, match=old):
-        submit(session, settings, profiles, submission.model_copy(update={"note": "other"}), ANN)
+        submit(Site(settings, session), ANN, submission.model_copy(update={"note": "other"}))
     bobs = submission.model_copy(update={"submitter": "bob"})
-    assert submit(session, settings, profiles, bobs, bob).bid != old
-    assert submit(session, settings, profiles, submission, api).bid != old
+    assert submit(Site(settings, session), bob, bobs).bid != old
+    assert submit(Site(settings, session), api, submission).bid != old
 
 
 def test_a_submission_needs_the_role_of_a_depositor_for_its_collection(
@@ -131,9 +132,9 @@ def test_a_submission_needs_the_role_of_a_depositor_for_its_collection(
     )
 
     with pytest.raises(Forbidden, match="role depositor"):
-        submit(session, settings, profiles, planting.submission(), viewer)
+        submit(Site(settings, session), viewer, planting.submission())
     with pytest.raises(Forbidden, match="rights for collection demo"):
-        submit(session, settings, profiles, planting.submission(), elsewhere)
+        submit(Site(settings, session), elsewhere, planting.submission())
 
     assert session.children("/batches") == []
 
@@ -141,19 +142,19 @@ def test_a_submission_needs_the_role_of_a_depositor_for_its_collection(
 def test_a_broker_that_is_away_is_no_error(session: Session, settings: Settings, profiles: Profiles) -> None:
     away = settings.model_copy(update=AWAY)
 
-    done = submit(session, away, profiles, planting.submission(), ANN)
+    done = submit(Site(away, session), ANN, planting.submission())
 
     assert not done.sent
     assert batches.load(session, done.bid).status.status is BatchState.PENDING
 
 
-def test_a_batch_shows_how_far_its_jobs_are(session: Session) -> None:
+def test_a_batch_shows_how_far_its_jobs_are(session: Session, site: Site) -> None:
     bid, jids = planting.split_batch(session, 4)
     planting.complete(session, jobs.load(session, jids[0]))
     planting.apply_event(session, jobs.load(session, jids[1]), Event.FAIL, FailureKind.CONTENT)
     planting.apply_event(session, jobs.load(session, jids[2]), Event.ACQUIRE)
 
-    view = batch_view(session, bid)
+    view = batch_view(site, ANN, bid)
 
     assert view.jobs == {
         JobState.PENDING: 1,
@@ -174,8 +175,8 @@ def test_a_batch_in_any_state_can_be_shown_and_explained(
 ) -> None:
     batch = planting.batch_in(session, state)
 
-    assert batch_view(session, batch.bid).status is state
-    found = why(session, settings, batch.bid)
+    assert batch_view(Site(settings, session), ANN, batch.bid).status is state
+    found = why(Site(settings, session), ANN, batch.bid)
     assert found.state == state
     assert batch.bid in text(found)
 
@@ -186,20 +187,20 @@ def test_a_job_in_any_state_can_be_shown_and_explained(
 ) -> None:
     job = planting.job_in(session, state)
 
-    assert job_view(session, job.jid).state is state
-    found = why(session, settings, job.jid)
+    assert job_view(Site(settings, session), ANN, job.jid).state is state
+    found = why(Site(settings, session), ANN, job.jid)
     assert found.state == state
     assert job.jid in text(found)
-    assert timeline(session, job.jid).steps[-1].state is state
+    assert timeline(Site(settings, session), ANN, job.jid).steps[-1].state is state
 
 
-def test_a_job_says_what_an_operator_may_do_with_it(session: Session) -> None:
+def test_a_job_says_what_an_operator_may_do_with_it(session: Session, site: Site) -> None:
     beyond = planting.job_in(session, JobState.FAILED, JobState.PROVISIONING)
     rejected = planting.one_job(session)
     planting.apply_event(session, rejected, Event.FAIL, FailureKind.CONTENT)
 
-    assert job_view(session, beyond.jid).verbs == (Event.RESUME, Event.DELETE)
-    assert job_view(session, rejected.jid).verbs == (Event.DELETE,)
+    assert job_view(site, ANN, beyond.jid).verbs == (Event.RESUME, Event.DELETE)
+    assert job_view(site, ANN, rejected.jid).verbs == (Event.DELETE,)
 
 
 def test_jobs_are_listed_by_what_is_asked_for(session: Session) -> None:
@@ -242,14 +243,12 @@ def test_what_has_left_zookeeper_is_answered_from_the_archive(session: Session, 
     )
     deletion.remove_batch(session, batch)
 
-    def archive() -> SqlInventory:
-        return inventory
-
-    view = batch_view(session, batch.bid, archive)
+    view = batch_view(Site(settings, session), ANN, batch.bid)
     assert (view.status, view.archived and view.archived.by) == (BatchState.COMPLETED, "retention")
-    assert job_view(session, jid, archive).state is JobState.COMPLETED
-    assert timeline(session, jid, archive).steps[-1].state is JobState.COMPLETED
-    found = why(session, settings, jid, archive)
+    assert job_view(Site(settings, session), ANN, jid).state is JobState.COMPLETED
+    assert timeline(Site(settings, session), ANN, jid).steps[-1].state is JobState.COMPLETED
+    found = why(Site(settings, session), ANN, jid)
     assert (found.reason, found.holder) == (Reason.ARCHIVED, "retention")
+    without_archive = Settings.model_validate({**settings.model_dump(), "home": settings.home / "elsewhere"})
     with pytest.raises(Missing, match=batch.bid):
-        batch_view(session, batch.bid)
+        batch_view(Site(without_archive, session), ANN, batch.bid)

@@ -12,6 +12,7 @@ from operations.bulk import act_on_many, cancel, select
 from operations.bulk_plans import Planned, carry_out, make_plan
 from operations.job_list import JobFilter
 from operations.operator import Operator, Run, Stopped
+from operations.site import Site
 from operations.verbs import act
 from pipeline.attempt import UNATTENDED
 from pipeline.inventory import archive
@@ -148,17 +149,17 @@ def test_a_deleted_batch_leaves_tombstones_of_itself_and_its_jobs(
 
     assert session.children(paths.BATCHES) == []
     assert session.children(paths.JOBS) == ["states"]
-    kept = find_batch(operator.inventory(), batch.bid)
+    kept = find_batch(operator.site.inventory(), batch.bid)
     assert kept is not None
     assert (kept.state, kept.disposition.why) == (BatchState.DELETED, "because")
-    report = json.loads(find_report(operator.inventory(), batch.bid) or "")
+    report = json.loads(find_report(operator.site.inventory(), batch.bid) or "")
     assert [(job["jid"], job["message"]) for job in report["deleted"]] == [(jid, "because") for jid in jids]
     assert not report["failed"]
-    assert [job.jid for job in jobs_of(operator.inventory(), batch.bid)] == jids
+    assert [job.jid for job in jobs_of(operator.site.inventory(), batch.bid)] == jids
 
 
 def test_what_a_deleted_batch_has_stored_stays_completed_in_its_report(
-    session: Session, operator: Operator
+    session: Session, operator: Operator, site: Site
 ) -> None:
     bid, (stored, failed) = planting.split_batch(session, 2)
     planting.complete(session, jobs.load(session, stored))
@@ -169,7 +170,7 @@ def test_what_a_deleted_batch_has_stored_stays_completed_in_its_report(
 
     act(operator, bid, Event.DELETE)
 
-    view = batch_view(session, bid, operator.inventory)
+    view = batch_view(site, ANN, bid)
     assert view.jobs == {JobState.COMPLETED: 1, JobState.DELETED: 1}
     assert view.report is None, "what was sent before is not what is so now"
 
@@ -242,12 +243,12 @@ def test_the_deletion_of_a_batch_has_a_page_of_its_jobs_in_memory_and_leaves_a_t
     act(dataclasses.replace(operator, run=Run(on_progress=count)), bid, Event.DELETE)
 
     assert of_others < most <= of_others + 2 * page + 2
-    kept = find_batch(operator.inventory(), bid)
+    kept = find_batch(operator.site.inventory(), bid)
     assert kept is not None
-    report = json.loads(find_report(operator.inventory(), bid) or "")
+    report = json.loads(find_report(operator.site.inventory(), bid) or "")
     assert [(job["jid"], job["message"]) for job in report["deleted"]] == [(jid, "because") for jid in jids]
-    assert [job.jid for job in jobs_of(operator.inventory(), bid)] == jids
-    assert {job.state for job in jobs_of(operator.inventory(), bid)} == {JobState.DELETED}
+    assert [job.jid for job in jobs_of(operator.site.inventory(), bid)] == jids
+    assert {job.state for job in jobs_of(operator.site.inventory(), bid)} == {JobState.DELETED}
 
 
 def test_among_many_a_begun_batch_counts_as_a_part() -> None:
@@ -282,7 +283,7 @@ def test_cancelling_stops_every_job_and_the_batch_is_reported(
     batch = batches.load(session, bid)
     assert batch.status.status is BatchState.REPORTING
     assert live_tickets(settings) == {(bid, batch.status.epoch)}
-    assert find_job(operator.inventory(), jids[1]) is not None
+    assert find_job(operator.site.inventory(), jids[1]) is not None
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def test_a_deleted_job_leaves_a_tombstone_and_nothing_else(
     assert (acted.sent, acted.folder_left) == (True, "")
     with pytest.raises(Missing):
         jobs.load(session, job.jid)
-    kept = find_job(operator.inventory(), job.jid)
+    kept = find_job(operator.site.inventory(), job.jid)
     assert kept is not None
     assert (kept.disposition.who, kept.disposition.why) == ("ann@desk", "because")
     assert kept.history[-1].state is JobState.FAILED
@@ -202,7 +202,7 @@ def test_a_folder_outside_working_storage_is_left_alone(
     job = downloading_job(session, settings)
     planting.apply_event(session, job, Event.FAIL)
     elsewhere = Settings.model_validate({**settings.model_dump(), "working_storage": tmp_path / "elsewhere"})
-    away = dataclasses.replace(operator, settings=elsewhere)
+    away = dataclasses.replace(operator, site=dataclasses.replace(operator.site, settings=elsewhere))
 
     acted = act(away, job.jid, Event.DELETE)
 

@@ -12,6 +12,7 @@ from operations import workers
 from operations.batch_view import batch_view
 from operations.operator import Operator, Run, Stopped
 from operations.reports import report
+from operations.site import Site
 from operations.verbs import act
 from operations.working_storage import GivesBack, clean_up, space_view
 from pipeline.errors import ServiceUnreachable, UsageRefused
@@ -57,7 +58,7 @@ def test_a_hold_keeps_who_when_and_why_until_it_is_released(
 
 
 def test_what_operators_do_to_a_collection_and_the_queue_stays_in_their_journals(
-    session: Session, operator: Operator, profiles: Profiles
+    session: Session, operator: Operator, profiles: Profiles, site: Site
 ) -> None:
     bob = dataclasses.replace(operator, principal=ANN.model_copy(update={"name": "bob@desk"}), reason="")
     stopping.hold_collection(operator, profiles, "demo")
@@ -68,7 +69,7 @@ def test_what_operators_do_to_a_collection_and_the_queue_stays_in_their_journals
     stopping.unpause(bob)
 
     def entries(collection: str | None) -> list[tuple[str, str, str, str | None]]:
-        history = stopping.history(session, ANN, collection)
+        history = stopping.history(site, ANN, collection)
         return [(entry.action, entry.by, entry.reason, entry.via) for entry in history.entries]
 
     assert entries("demo") == [
@@ -166,7 +167,7 @@ def test_a_pause_stops_the_queue_and_an_unpause_feeds_it(
 def test_space_is_shown_with_the_jobs_that_reserve_it(session: Session, settings: Settings) -> None:
     job = downloading_job(session, settings)
 
-    view = space_view(session, settings.model_copy(update={"working_capacity": 1000}))
+    view = space_view(Site(settings.model_copy(update={"working_capacity": 1000}), session), ANN)
 
     assert (view.total, view.used, view.reserved) == (1000, 1, 700)
     (reservation,) = view.reservations
@@ -182,7 +183,7 @@ def test_space_says_who_gives_it_back_when(session: Session, settings: Settings)
         Path(job.configuration.working_dir, "content").write_text("x")
     capacity.measure_again()
 
-    parts = space_view(session, settings, {JobState.DOWNLOADING: 90.0}).reservations
+    parts = space_view(Site(settings, session), ANN, {JobState.DOWNLOADING: 90.0}).reservations
 
     given = {part.jid: (part.gives_back, part.usual, given_back(part)) for part in parts}
     assert given == {
@@ -205,7 +206,7 @@ def test_a_reservation_without_a_job_is_not_given_back_by_itself(
     session.zk.create(paths.reservation("jid0000000777"), b"5")
 
     try:
-        (part,) = space_view(session, settings).reservations
+        (part,) = space_view(Site(settings, session), ANN).reservations
     finally:
         session.zk.delete(paths.reservation("jid0000000777"))
 
@@ -243,13 +244,13 @@ def test_a_clean_up_archives_completed_batches_that_are_old(
     assert kept.batches == ()
     assert planned.batches == gone.batches == (batch.bid,)
     assert session.exists(paths.batch(batch.bid)) is None
-    archived = find_batch(operator.inventory(), batch.bid)
+    archived = find_batch(operator.site.inventory(), batch.bid)
     assert archived is not None
     assert archived.disposition.who == operator.by
     assert [(entry.action, entry.by) for entry in holds.actions(session)] == [("clean-up", operator.by)] * 2
-    shown = batch_view(session, batch.bid, operator.inventory)
+    shown = batch_view(Site(settings, session), ANN, batch.bid)
     assert shown.report is not None
-    assert report(session, batch.bid, operator.inventory).bid == batch.bid
+    assert report(Site(settings, session), ANN, batch.bid).bid == batch.bid
 
 
 @pytest.mark.parametrize("looks", [0, 1])
@@ -277,14 +278,14 @@ def test_a_clean_up_needs_the_working_storage(operator: Operator) -> None:
 
 
 def test_the_report_says_why_jobs_failed_and_why_others_were_deleted(
-    session: Session, operator: Operator
+    session: Session, operator: Operator, site: Site
 ) -> None:
     bid, jids = planting.split_batch(session, 3)
     for jid in jids[:2]:
         planting.apply_event(session, jobs.load(session, jid), Event.FAIL, FailureKind.CONTENT)
     act(operator, jids[1], Event.DELETE)
 
-    found = report(session, bid, operator.inventory)
+    found = report(site, ANN, bid)
 
     assert [(job.jid, job.message) for job in found.failed] == [(jids[0], "said so")]
     assert [(job.jid, job.message) for job in found.deleted] == [(jids[1], "because")]

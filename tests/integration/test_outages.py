@@ -8,6 +8,7 @@ import pytest
 from operations.facts import Reason
 from operations.health import HealthProblem
 from operations.overview import overview
+from operations.site import Site
 from operations.why import why
 from pipeline.outcome import Service, ServiceDown, WaitKind, content
 from pipeline.records import Job, Ticket
@@ -18,6 +19,7 @@ from tasks.outages import this_host
 from tasks.run import Locked, StateWork, run
 from tasks.worker_context import WorkerContext
 from tests.support import planting
+from tests.support.operators import ANN
 from zkstate import holds, jobs, outages, paths, queue, record, recovery
 from zkstate.audit import audit
 from zkstate.journal import JournalAction
@@ -284,8 +286,8 @@ def test_status_and_why_name_the_service_and_the_next_probe(
     job = recording(session)
     attempt(context, job, DOWN)
 
-    health = overview(session, settings).health
-    found = why(session, settings, job.jid)
+    health = overview(Site(settings, session), ANN).health
+    found = why(Site(settings, session), ANN, job.jid)
 
     (down,) = health.outages
     assert (down.name, down.message, down.everywhere) == (INVENTORY, DOWN.message, True)

@@ -416,7 +416,7 @@ def test_only_what_failed_is_deposited_again_with_the_corrected_file_after_a_pre
 
 def test_a_deposit_that_is_made_again_asks_for_the_yes_of_its_own(web: Web, session: Session) -> None:
     dora = browser(web, Role.DEPOSITOR, "dorv", ["demo"])
-    demo = web.context.profiles.get("demo")
+    demo = web.context.site.profiles.get("demo")
     open_inventory(web.context.settings.inventory).record(
         recording(
             "ark:/99999/fk4again",

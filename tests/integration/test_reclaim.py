@@ -8,6 +8,7 @@ import pytest
 
 from entrypoints.cli.render.why import text
 from operations.fleet import Fleet
+from operations.site import Site
 from operations.verbs import act
 from operations.why_job import why_job
 from operations.working_storage import space_view
@@ -19,7 +20,7 @@ from pipeline.states import Event, FailureKind, IllegalTransition, JobState, Roo
 from pipeline.working_storage import capacity, mount
 from tasks import app, beat
 from tests.support import planting
-from tests.support.operators import ann
+from tests.support.operators import ANN, ann
 from zkstate import batches, jobs, room, space
 from zkstate.audit import audit
 from zkstate.errors import Stale
@@ -190,11 +191,11 @@ def test_why_says_that_lost_content_is_downloaded_again(session: Session, small:
     (Path(job.configuration.working_dir) / "landing.json").write_text("[]")
     processing = planting.apply_event(session, job, Event.SUCCEED)
     failed = fail(session, processing, FailureKind.SYSTEM)
-    fleet = Fleet(session, small)
-    assert not why_job(session, fleet, failed).content_gone
+    fleet = Fleet(Site(small, session))
+    assert not why_job(fleet, failed).content_gone
     shutil.rmtree(failed.configuration.working_dir)
 
-    found = why_job(session, fleet, failed)
+    found = why_job(fleet, failed)
 
     assert (found.content_gone, found.remedies) == (True, (Remedy(Action.RESUME, failed.jid),))
     assert "no longer in working storage: the resume downloads it again" in text(found)
@@ -206,8 +207,8 @@ def test_space_and_why_name_the_jobs_that_hold_it(session: Session, small: Setti
     waiting = waiting_job(session, small, 500)
     capacity.measure_again()
 
-    held = {part.jid: part for part in space_view(session, small).reservations}
-    found = why_job(session, Fleet(session, small), waiting)
+    held = {part.jid: part for part in space_view(Site(small, session), ANN).reservations}
+    found = why_job(Fleet(Site(small, session)), waiting)
 
     assert (held[failed.jid].bytes, held[failed.jid].on_disk, held[failed.jid].kind) == (
         300,

@@ -13,6 +13,7 @@ from operations.deployment import initialize
 from operations.facts import Reason
 from operations.health import Health, HealthProblem
 from operations.overview import overview
+from operations.site import Site
 from operations.why import why
 from pipeline.deployment import OutdatedStore, outdated
 from pipeline.inventory.sql import SqlInventory, open_inventory
@@ -20,6 +21,7 @@ from pipeline.outcome import Service, ServiceDown
 from pipeline.settings import Settings
 from tasks.stores import ConfirmedStores, count_up
 from tests.support import cli, planting
+from tests.support.operators import ANN
 from zkstate import batches, counters, outages, paths, record_restore
 from zkstate.session import Session, connect
 
@@ -51,8 +53,8 @@ def test_an_older_record_is_named_with_its_time_and_the_remedy_lets_work_continu
     with pytest.raises(OutdatedStore):
         ConfirmedStores(settings).confirm(session)
 
-    health = overview(session, settings).health
-    found = why(session, settings, older)
+    health = overview(Site(settings, session), ANN).health
+    found = why(Site(settings, session), ANN, older)
 
     assert health.status is Health.STOPPED
     assert health.problems[0] == HealthProblem(
@@ -70,8 +72,8 @@ def test_an_older_record_is_named_with_its_time_and_the_remedy_lets_work_continu
     assert cli.run(settings, *command(remedy).split()[1:]).code == 0
 
     ConfirmedStores(settings).confirm(session)
-    assert why(session, settings, older).reason is not Reason.RECORD_OUTDATED
-    assert overview(session, settings).health.record_fault is None
+    assert why(Site(settings, session), ANN, older).reason is not Reason.RECORD_OUTDATED
+    assert overview(Site(settings, session), ANN).health.record_fault is None
     assert counters.last(session, "job") == last + MARGIN
     assert batches.submit(session, planting.submission()) > f"bid{MARGIN:010}"
 
@@ -96,7 +98,7 @@ def test_a_job_that_an_older_record_lacks_is_no_job_without_a_reason(
     with pytest.raises(
         ServiceDown, match=r"jid0000000999 is not in this record: .* is older than it was"
     ) as no:
-        why(session, settings, "jid0000000999")
+        why(Site(settings, session), ANN, "jid0000000999")
 
     assert [command(remedy) for remedy in no.value.remedies] == ["arkline check --repair"]
 
@@ -109,12 +111,12 @@ def test_a_record_that_went_back_within_one_mark_continues_after_the_remedy(
     job = planting.one_job(session)
     outages.report(session, outdated(Service.RECORD, "zk:2181/arkline", "its last change is 0x1"), "host")
 
-    found = why(session, settings, job.jid)
+    found = why(Site(settings, session), ANN, job.jid)
     repaired = json.loads(cli.run(settings, *command(found.remedies[0]).split()[1:], "--json").out)
 
     assert found.reason is Reason.RECORD_OUTDATED
     assert repaired["repaired"]["outdated"] == 1
-    assert why(session, settings, job.jid).reason is not Reason.RECORD_OUTDATED
+    assert why(Site(settings, session), ANN, job.jid).reason is not Reason.RECORD_OUTDATED
 
 
 def test_the_record_of_another_deployment_is_named_and_nothing_is_written_to_it(
@@ -131,7 +133,7 @@ def test_the_record_of_another_deployment_is_named_and_nothing_is_written_to_it(
         before = planting.tree(their_session)
         wrong = with_changes(settings, zk_root=elsewhere.zk_root)
 
-        found = why(their_session, wrong, theirs.jid)
+        found = why(Site(wrong, their_session), ANN, theirs.jid)
         shown = cli.run(wrong, "status")
         unknown = cli.run(wrong, "why", "jid0000000999")
 
@@ -143,7 +145,7 @@ def test_the_record_of_another_deployment_is_named_and_nothing_is_written_to_it(
         assert "is not in this record" in unknown.err
         assert "ARKLINE_ZK_ROOT" in unknown.err
         assert planting.tree(their_session) == before
-    assert why(session, settings, job.jid).reason is not Reason.RECORD_FOREIGN
+    assert why(Site(settings, session), ANN, job.jid).reason is not Reason.RECORD_FOREIGN
 
 
 def test_an_empty_record_beside_stores_with_objects_is_named_until_the_backup_is_restored(
@@ -155,13 +157,13 @@ def test_an_empty_record_beside_stores_with_objects_is_named_until_the_backup_is
     inventory(settings).claim_ark(planting.one_job(session), "ark:/99999/owner", "ark:/99999/fk4x", ())
     record_restore.clear(session)
 
-    health = overview(session, settings).health
+    health = overview(Site(settings, session), ANN).health
 
     assert health.record_fault is not None
     assert health.record_fault.reason is Reason.RECORD_FOREIGN
     assert "restore ZooKeeper's data" in health.record_fault.message
     assert cli.run(settings, "restore", str(tmp_path / "backup")).code == 0
-    assert overview(session, settings).health.record_fault is None
+    assert overview(Site(settings, session), ANN).health.record_fault is None
 
 
 def test_a_machine_without_the_stores_accuses_no_record(
@@ -170,5 +172,5 @@ def test_a_machine_without_the_stores_accuses_no_record(
     initialize(session, settings)
     desk = with_changes(settings, home=tmp_path / "desk")
 
-    assert overview(session, desk).health.record_fault is None
+    assert overview(Site(desk, session), ANN).health.record_fault is None
     assert not (tmp_path / "desk" / "inventory.sqlite").exists()

@@ -10,6 +10,7 @@ from operations.allowed_verbs import Moved
 from operations.holds import batch_history
 from operations.operator import Operator
 from operations.profile_renewal import renew
+from operations.site import Site
 from operations.why import why
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import Action
@@ -78,7 +79,7 @@ def test_every_renewal_stays_in_the_history_of_the_batch(
         bob = ANN.model_copy(update={"name": f"bob{priority}"})
         renew(dataclasses.replace(operator, principal=bob), batch.bid)
 
-    history = batch_history(session, ANN, batch.bid)
+    history = batch_history(Site(settings, session), ANN, batch.bid)
 
     assert [(one.by, one.reason, one.via) for one in history.renewals] == [
         ("bob8", "because", Interface.CLI),
@@ -170,12 +171,12 @@ def test_why_says_that_a_corrected_profile_is_not_used_before_its_renewal(
     batches.finish_split(session, batch)
     (jid,) = batches.all_jobs(session, batch.bid)
     planting.apply_event(session, jobs.load(session, jid), Event.FAIL, FailureKind.SYSTEM)
-    assert why(session, settings, jid).changed_fields == ()
+    assert why(Site(settings, session), ANN, jid).changed_fields == ()
 
     write(settings, storage_node=2)
-    found = why(session, settings, jid)
+    found = why(Site(settings, session), ANN, jid)
     assert found.changed_fields == ("storage_node",)
     assert [remedy.action for remedy in found.remedies] == [Action.RENEW_PROFILE, Action.RESUME]
 
     renew(operator, batch.bid)
-    assert why(session, settings, jid).changed_fields == ()
+    assert why(Site(settings, session), ANN, jid).changed_fields == ()

@@ -9,6 +9,7 @@ from operations import bulk
 from operations.operator import Operator
 from operations.repair import repair
 from operations.reports import report
+from operations.site import Site
 from operations.verbs import act
 from operations.why import why
 from pipeline.attempt import UNATTENDED
@@ -17,7 +18,7 @@ from pipeline.outcome import content
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, IllegalTransition, JobState
 from tests.support import planting
-from tests.support.operators import ann, downloading_job
+from tests.support.operators import ANN, ann, downloading_job
 from zkstate import batch_profile, batches, jobs, paths, queue, space
 from zkstate.errors import Corrupt, Missing, RecordOfMerritt
 from zkstate.jobs import JobMove
@@ -96,7 +97,7 @@ def test_a_missing_znode_is_created(session: Session, operator: Operator, node: 
 
 
 def test_a_job_of_which_nothing_can_be_read_ends_and_its_batch_is_reported(
-    session: Session, operator: Operator
+    session: Session, operator: Operator, site: Site
 ) -> None:
     job = downloading_job(session, operator.settings)
     for node in (*JOB_NODES, paths.reservation):
@@ -108,7 +109,7 @@ def test_a_job_of_which_nothing_can_be_read_ends_and_its_batch_is_reported(
     assert (after.bid, after.status.status, after.priority) == (job.bid, JobState.FAILED, job.priority)
     assert (space.reservations(session), space.promised(session).bytes) == ({}, 0)
     assert batches.load(session, job.bid).status.status is BatchState.REPORTING
-    (reported,) = report(session, job.bid, operator.inventory).failed
+    (reported,) = report(site, ANN, job.bid).failed
     assert "of this object in the record was damaged" in reported.message
     act(operator, job.jid, Event.DELETE)
     with pytest.raises(Missing):
@@ -213,7 +214,7 @@ def test_why_names_the_znode_and_the_verb_for_the_job_and_for_its_batch(
     whole, _ = session.get(paths.job_status(job.jid))
     session.zk.set(paths.job_status(job.jid), b"{")
 
-    of_job, of_batch = why(session, settings, job.jid), why(session, settings, job.bid)
+    of_job, of_batch = why(Site(settings, session), ANN, job.jid), why(Site(settings, session), ANN, job.bid)
 
     for found in (of_job, of_batch.first):
         assert found is not None
@@ -289,7 +290,7 @@ def test_a_batch_that_may_lack_objects_is_reported_as_failed(session: Session, s
     for jid in batches.all_jobs(session, batch.bid):
         planting.complete(session, jobs.load(session, jid))
     assert batches.finish_if_ended(session, batch.bid, "test") is not None
-    composed = report(session, batch.bid, operator.inventory)
+    composed = report(Site(settings, session), ANN, batch.bid)
     assert composed.status is BatchState.FAILED
     assert "objects without a job may be missing" in composed.message
 
@@ -345,7 +346,7 @@ def test_a_record_of_merritts_own_queue_is_named_and_a_repair_of_it_is_refused(
     name = of_merritt[which]
     before = session.get_many([paths.batch_status("bid0000000000"), paths.job_status("jid0000000000")])
 
-    facts = why(session, settings, name)
+    facts = why(Site(settings, session), ANN, name)
     with pytest.raises(RecordOfMerritt, match="does not take over"):
         repair(operator, name)
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from operations.batch_view import batch_view
 from operations.job_view import job_view
+from operations.site import Site
 from pipeline.inventory.archive import find_batch, find_job, find_report
 from pipeline.inventory.sql import SqlInventory
 from pipeline.records import Batch
@@ -18,6 +19,7 @@ from tasks import beat, retention
 from tasks.app import make_context
 from tasks.orphan_folders import ended_jobs, orphans
 from tests.support import planting
+from tests.support.operators import ANN
 from zkstate import batches, deletion, jobs, paths
 from zkstate.batches import BatchMove
 from zkstate.locks import ServerClock, single_flight
@@ -70,21 +72,23 @@ def test_the_archive_remembers_when_a_batch_and_its_jobs_ended_and_were_reported
     bid, jids = completed_batch(session, 2)
     told = ("status", "since", "buckets", "jobs", "percent", "total", "failed_jobs")
     shown = ("state", "since", "ark", "name", "message", "working_dir", "space_needed", "retry_count")
-    living = batch_view(session, bid)
+    living = batch_view(Site(settings, session), ANN, bid)
     before, sent = living.model_dump(include=set(told)), living.report
-    before_jobs = [job_view(session, jid).model_dump(include=set(shown)) for jid in jids]
+    before_jobs = [job_view(Site(settings, session), ANN, jid).model_dump(include=set(shown)) for jid in jids]
 
     retention.remove_old_batches(session, later(session, settings.retention + 60), clients)
 
     def archive() -> SqlInventory:
         return clients.inventory
 
-    archived = batch_view(session, bid, archive)
+    archived = batch_view(Site(settings, session), ANN, bid)
     assert archived.model_dump(include=set(told)) == before
     assert sent is not None
     assert archived.report is not None
     assert archived.report.last_modified == sent.last_modified
-    assert [job_view(session, jid, archive).model_dump(include=set(shown)) for jid in jids] == before_jobs
+    assert [
+        job_view(Site(settings, session), ANN, jid).model_dump(include=set(shown)) for jid in jids
+    ] == before_jobs
 
 
 def test_a_removal_that_was_interrupted_is_finished(session: Session, settings: Settings) -> None:

@@ -11,6 +11,7 @@ import yaml
 
 from operations.facts import Reason
 from operations.reports import report, sent_texts
+from operations.site import Site
 from operations.verbs import act, stop_batch
 from operations.why import why
 from pipeline.errors import Action
@@ -29,7 +30,7 @@ from tasks.run import run
 from tasks.worker_context import WorkerContext
 from tests.integration.test_retention import later
 from tests.support import planting
-from tests.support.operators import ann
+from tests.support.operators import ANN, ann
 from zkstate import batches, jobs, record
 from zkstate.session import Session
 
@@ -160,14 +161,13 @@ def test_a_batch_whose_removal_was_killed_after_the_archive_keeps_its_reports(
 ) -> None:
     batch = reported_batch(session, context)
     (mail,) = mailed(settings)
-    inventory = context.clients().inventory
     retention.archive(session, batch, context.clients(), by="test", reason="")
-    assert sent_texts(session, batch.bid, lambda: inventory) == ()
+    assert sent_texts(Site(settings, session), ANN, batch.bid) == ()
 
     retention.remove_old_batches(session, later(session, settings.retention + 60), context.clients())
 
-    assert sent_texts(session, batch.bid, lambda: inventory) == (mail,)
-    assert report(session, batch.bid, lambda: inventory).counts.deleted == 1
+    assert sent_texts(Site(settings, session), ANN, batch.bid) == (mail,)
+    assert report(Site(settings, session), ANN, batch.bid).counts.deleted == 1
 
 
 def test_a_report_that_the_mail_server_refused_is_sent_by_update_report(
@@ -180,7 +180,7 @@ def test_a_report_that_the_mail_server_refused_is_sent_by_update_report(
     refused = batches.load(session, batch.bid)
     assert refused.status.status is BatchState.FAILED
     assert mailed(settings) == []
-    advice = why(session, context.settings, batch.bid)
+    advice = why(Site(context.settings, session), ANN, batch.bid)
     assert Reason.REPORT_NOT_SENT in {obstacle.reason for obstacle in advice.obstacles}
     assert Action.UPDATE_REPORT in {remedy.action for remedy in (*advice.remedies, *advice.afterwards)}
 
@@ -197,14 +197,14 @@ def mailed(settings: Settings) -> list[str]:
 
 
 def test_a_job_that_an_operator_fails_is_reported_with_the_reason_and_without_the_account(
-    session: Session, context: WorkerContext
+    session: Session, context: WorkerContext, site: Site
 ) -> None:
     context.session()
     job = planting.job_in(session, JobState.DOWNLOADING)
 
     act(ann(session, context.settings), job.jid, Event.FAIL)
 
-    (failed,) = report(session, job.bid).failed
+    (failed,) = report(site, ANN, job.bid).failed
     assert failed.message == "our staff stopped this object: because"
     assert failed.advice == "Ask our staff before you submit this object again."
 
@@ -216,13 +216,12 @@ def test_after_retention_the_report_is_the_one_that_was_mailed(
     assert batch.status.status is BatchState.COMPLETED
     (mail,) = mailed(settings)
     assert "2 of 3 objects completed, 1 deleted" in mail
-    inventory = context.clients().inventory
-    assert sent_texts(session, batch.bid, lambda: inventory) == ()
+    assert sent_texts(Site(settings, session), ANN, batch.bid) == ()
 
     retention.remove_old_batches(session, later(session, settings.retention + 60), context.clients())
 
-    assert sent_texts(session, batch.bid, lambda: inventory) == (mail,)
-    counts = report(session, batch.bid, lambda: inventory).counts
+    assert sent_texts(Site(settings, session), ANN, batch.bid) == (mail,)
+    counts = report(Site(settings, session), ANN, batch.bid).counts
     assert (counts.total, counts.completed, counts.deleted) == (3, 2, 1)
 
 

@@ -8,6 +8,7 @@ import pytest
 from entrypoints.cli.render.overview import problem_text
 from operations.facts import Reason
 from operations.overview import overview
+from operations.site import Site
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import Action, Remedy
 from pipeline.outcome import StepFailed
@@ -18,6 +19,7 @@ from pipeline.states import JOB, BatchState, Event, FailureKind, JobState
 from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.proxy import Proxy
 from tests.support import planting
+from tests.support.operators import ANN
 from tests.support.waits import RETRY
 from tests.support.web import serving_board
 from zkstate import batches, creation, deletion, histories, jobs, paths, record, report_parts
@@ -207,12 +209,12 @@ def test_the_status_names_the_limit_of_the_server_before_a_job_meets_it(
 ) -> None:
     small = settings.model_copy(update={"zk_hosts": small_server.hosts})
     with connect(small) as own:
-        health = overview(own, small).health
+        health = overview(Site(small, own), ANN).health
 
     (text,) = [problem_text(each) for each in health.problems if each.reason is Reason.RECORD_LIMIT]
     assert text.startswith(f"ZooKeeper at {small_server.hosts} accepts no change of 524,288 bytes")
     assert Remedy(Action.RAISE_LIMIT) in health.remedies
-    usual = overview(session, settings).health
+    usual = overview(Site(settings, session), ANN).health
     assert Reason.RECORD_LIMIT not in {each.reason for each in usual.problems}
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from entrypoints.cli.render.why import text
 from operations.facts import Reason
+from operations.site import Site
 from operations.why import why
 from pipeline.attempt import UNATTENDED
 from pipeline.outcome import RateLimited, WaitKind
@@ -17,6 +18,7 @@ from tasks.app import make_context
 from tasks.worker_context import WorkerContext
 from tests.servers.http_source import HttpSource
 from tests.support import planting
+from tests.support.operators import ANN
 from zkstate import batches, host_back_off, host_connections, record
 from zkstate.hosts import FleetHostLimiter
 from zkstate.session import Session
@@ -97,7 +99,7 @@ def test_a_batch_that_waits_for_a_rate_limit_is_not_counted_as_tried(
     assert status.waits_for
     assert (status.waits_for.kind, status.waits_for.name) == (WaitKind.HOST, source.place)
     assert 50 < status.delay <= 60
-    found = why(session, settings, bid)
+    found = why(Site(settings, session), ANN, bid)
     assert (found.reason, found.waits_for) == (Reason.HOST_BACKING_OFF, source.place)
     assert source.count() == 0
 
@@ -110,10 +112,10 @@ def test_why_says_who_has_the_connections_that_a_worker_waits_for(
     other, own = one_connection(session, "jid0000000099"), one_connection(session, job.jid)
 
     with other.connection("example.org:80", UNATTENDED):
-        waiting = why(session, settings, job.jid)
+        waiting = why(Site(settings, session), ANN, job.jid)
     other.close()
     with own.connection("example.org:80", UNATTENDED):
-        working = why(session, settings, job.jid)
+        working = why(Site(settings, session), ANN, job.jid)
     own.close()
 
     assert (waiting.reason, waiting.waits_for) == (Reason.WAITING_FOR_HOST, "example.org:80")
@@ -128,7 +130,7 @@ def test_why_says_that_a_worker_waits_for_a_host_that_asked_not_to_be_contacted(
     job = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
     FleetHostLimiter(session, lambda: 1).back_off("example.org:80", 90)
 
-    found = why(session, settings, job.jid)
+    found = why(Site(settings, session), ANN, job.jid)
     assert (found.reason, found.waits_for) == (Reason.HOST_BACKING_OFF, "example.org:80")
     assert (
         "example.org:80 asked clients to slow down (Retry-After); the next request is sent in 1 minute."
@@ -140,6 +142,6 @@ def test_why_says_that_the_worker_of_a_batch_waits_for_a_host(session: Session, 
     batch = planting.acquired_batch(session)
     FleetHostLimiter(session, lambda: 1).back_off("example.org:80", 90)
 
-    found = why(session, settings, batch.bid)
+    found = why(Site(settings, session), ANN, batch.bid)
 
     assert (found.reason, found.waits_for) == (Reason.HOST_BACKING_OFF, "example.org:80")

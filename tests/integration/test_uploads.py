@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from operations import uploads
+from operations.site import Site
 from operations.submission import submit
 from pipeline.outcome import ServiceDown
 from pipeline.principal import Interface, Principal, Role
-from pipeline.profiles.profile import Profiles
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import Event
@@ -29,8 +29,8 @@ EVE = Principal(name="eve", role=Role.DEPOSITOR, interface=Interface.API)
 
 
 def put(session: Session, settings: Settings, key: str = "") -> str:
-    upload = uploads.begin_upload(session, settings, ADA, key)
-    with uploads.write_file(session, settings, ADA, upload.id, Declared(name="a.txt")) as part:
+    upload = uploads.begin_upload(Site(settings, session), ADA, key)
+    with uploads.write_file(Site(settings, session), ADA, upload.id, Declared(name="a.txt")) as part:
         part.append(b"bytes")
         part.finish()
     return UploadAddress(upload.id, "a.txt").url
@@ -38,7 +38,7 @@ def put(session: Session, settings: Settings, key: str = "") -> str:
 
 def submitted(session: Session, settings: Settings, url: str, principal: Principal = ADA) -> str:
     submission = Submission(profile_name="demo", payload_url=url, type=SubmissionType.FILE)
-    return submit(session, settings, Profiles(settings.profiles), submission, principal).bid
+    return submit(Site(settings, session), principal, submission).bid
 
 
 def _older(settings: Settings) -> None:
@@ -64,7 +64,7 @@ def test_a_repeated_key_continues_the_same_upload(session: Session, settings: Se
 
 def test_where_nothing_was_ever_uploaded_an_upload_is_missing(session: Session, settings: Settings) -> None:
     with pytest.raises(UploadMissing):
-        uploads.view_upload(session, settings, ADA, "0" * 32)
+        uploads.view_upload(Site(settings, session), ADA, "0" * 32)
     with pytest.raises(UploadMissing):
         submitted(session, settings, f"upload:{'0' * 32}/a.txt")
 
@@ -80,7 +80,7 @@ def test_once_a_folder_was_marked_one_without_the_mark_is_an_outage(
     with pytest.raises(ServiceDown, match="mount it"):
         put(session, elsewhere)
     with pytest.raises(ServiceDown, match="mount it"):
-        uploads.view_upload(session, elsewhere, ADA, "0" * 32)
+        uploads.view_upload(Site(elsewhere, session), ADA, "0" * 32)
 
     assert not (tmp_path / "not-mounted").exists()
 
@@ -94,17 +94,17 @@ def test_an_upload_stays_for_an_unfinished_batch_and_leaves_once_the_batch_is_de
     _older(settings)
 
     remove_unneeded(session, days)
-    assert uploads.resolved_url(session, settings, ADA, url) == url
+    assert uploads.resolved_url(Site(settings, session), ADA, url) == url
     with pytest.raises(UploadMissing):
-        uploads.resolved_url(session, settings, ADA, unused)
+        uploads.resolved_url(Site(settings, session), ADA, unused)
 
     for event in (Event.FAIL, Event.FAIL, Event.DELETE):  # the split, its report, and the batch
-        assert uploads.resolved_url(session, settings, ADA, url) == url
+        assert uploads.resolved_url(Site(settings, session), ADA, url) == url
         move = BatchMove(event, "ada", message="", lock=Lock.FREE)
         batches.move(session, batches.load(session, bid), move)
     remove_unneeded(session, days)
     with pytest.raises(UploadMissing):
-        uploads.resolved_url(session, settings, ADA, url)
+        uploads.resolved_url(Site(settings, session), ADA, url)
     assert layout.is_marked(settings.uploads_folder)
 
 

@@ -220,7 +220,7 @@ def test_a_page_that_says_why_asks_no_workers(web: Web, monkeypatch: pytest.Monk
     monkeypatch.setattr(whole, "get", lambda: None)
     jid = planting.split_batch(web.context.session, 1)[1][0]
 
-    facts = explain(web.context, whole, ANN, jid)
+    facts = explain(web.context, whole, ANN, jobs.load(web.context.session, jid))
 
     assert facts.id == jid
     assert not asked

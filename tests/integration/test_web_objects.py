@@ -54,7 +54,9 @@ def test_a_depositor_proves_its_own_object_and_follows_the_progress(
     place = answer.headers["Location"]
     assert place == f"/v1/objects/{ark}/proofs/{answer.json()['id']}"
 
-    web.context.custody_proofs.wait_ended(answer.json()["id"], known_object(web.context.inventory(), ark), 20)
+    web.context.custody_proofs.wait_ended(
+        answer.json()["id"], known_object(web.context.site.inventory(), ark), 20
+    )
 
     proof = scans.get(place).json()
     assert proof["state"] == "done", proof
@@ -83,7 +85,7 @@ def test_only_the_staff_see_where_an_object_is_in_storage(
     web: Web, scans: Caller, job: Job, ark: str
 ) -> None:
     operator = web.caller(Role.OPERATOR, name="staff")
-    place = known_object(web.context.inventory(), ark).versions[0].storage_url
+    place = known_object(web.context.site.inventory(), ark).versions[0].storage_url
     assert place in operator.get(f"/v1/objects/{ark}").text
 
     for path in (f"/v1/objects/{ark}", f"/v1/jobs/{job.jid}/premis", f"/objects/{ark}"):

@@ -6,10 +6,10 @@ import pytest
 
 from entrypoints.cli.render.why import text
 from operations.facts import Reason
+from operations.site import Site
 from operations.submission import submit
 from operations.why import why
 from pipeline.errors import Action, Remedy
-from pipeline.profiles.profile import Profiles
 from pipeline.records import Job, StatusReport
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
@@ -77,7 +77,7 @@ def test_why_names_what_a_pending_job_waits_for(
 
     circumstance(session, job)
 
-    found = why(session, settings, job.jid)
+    found = why(Site(settings, session), ANN, job.jid)
     assert found.reason is reason
     assert shown in text(found)
 
@@ -88,7 +88,7 @@ def test_why_counts_the_jobs_before_it_and_the_places(session: Session, settings
         planting.apply_event(session, jobs.load(session, jid), Event.ACQUIRE)
     last = planting.one_job(session)
 
-    found = why(session, settings.model_copy(update={"in_flight": 2}), last.jid)
+    found = why(Site(settings.model_copy(update={"in_flight": 2}), session), ANN, last.jid)
 
     assert found.reason is Reason.WAITING_FOR_TURN
     assert (found.ahead, found.taken, found.limit) == (1, 2, 2)
@@ -102,7 +102,7 @@ def test_why_says_that_a_job_waits_for_space(session: Session, settings: Setting
 
     (settings.working / "other").write_text("x")
 
-    found = why(session, settings.model_copy(update={"working_capacity": 1}), job.jid)
+    found = why(Site(settings.model_copy(update={"working_capacity": 1}), session), ANN, job.jid)
 
     assert (found.reason, found.taken, found.limit) == (Reason.WAITING_FOR_SPACE, 1, 0)
 
@@ -110,26 +110,26 @@ def test_why_says_that_a_job_waits_for_space(session: Session, settings: Setting
 def test_why_knows_that_the_broker_is_away(session: Session, settings: Settings) -> None:
     job = planting.job_in(session, JobState.DOWNLOADING)
 
-    found = why(session, settings.model_copy(update=AWAY), job.jid)
+    found = why(Site(settings.model_copy(update=AWAY), session), ANN, job.jid)
 
     assert (found.reason, found.waits_for) == (Reason.BROKER_UNREACHABLE, "127.0.0.1:1")
     assert "Nothing is lost" in text(found)
 
 
 def test_why_sees_a_message_that_nobody_takes(session: Session, settings: Settings) -> None:
-    bid = submit(session, settings, Profiles(settings.profiles), planting.submission(), ANN).bid
+    bid = submit(Site(settings, session), ANN, planting.submission()).bid
 
-    found = why(session, settings, bid)
+    found = why(Site(settings, session), ANN, bid)
     assert (found.reason, found.waits_for) == (Reason.NO_WORKER, "split")
 
 
 def test_why_names_a_worker_that_is_drained_and_does_not_answer_beside_the_start_of_one(
     session: Session, settings: Settings
 ) -> None:
-    bid = submit(session, settings, Profiles(settings.profiles), planting.submission(), ANN).bid
+    bid = submit(Site(settings, session), ANN, planting.submission()).bid
     holds.drain(session, Hold(by="ann"), "worker1@gone")
 
-    remedies = why(session, settings, bid).remedies
+    remedies = why(Site(settings, session), ANN, bid).remedies
 
     assert {Remedy(Action.UNDO_DRAIN, "worker1@gone"), Remedy(Action.START_WORKER, "split")} <= set(remedies)
 
@@ -139,10 +139,10 @@ def test_why_tells_who_has_to_act_on_a_failure(session: Session, settings: Setti
     rejected = planting.one_job(session)
     planting.apply_event(session, rejected, Event.FAIL, FailureKind.CONTENT)
 
-    found = why(session, settings, beyond.jid)
+    found = why(Site(settings, session), ANN, beyond.jid)
     assert (found.reason, found.resumes_in) == (Reason.FAILED_SYSTEM, JobState.PROCESSING)
     assert f"arkline resume {beyond.jid}" in text(found)
-    found = why(session, settings, rejected.jid)
+    found = why(Site(settings, session), ANN, rejected.jid)
     assert (found.reason, found.failed_in, found.resumes_in) == (Reason.FAILED_CONTENT, "pending", "")
     assert "submit it again" in text(found)
 
@@ -156,7 +156,7 @@ def test_a_batch_whose_job_ended_after_it_was_reported_in_progress_needs_another
     report = StatusReport(unfinished_jobs=(job.jid,))
     batches.move(session, reporting, BatchMove(Event.FAIL, "w", report=report, lock=Lock.FREE))
 
-    cause = why(session, settings, job.bid)
+    cause = why(Site(settings, session), ANN, job.bid)
 
     assert cause.reason is Reason.REPORT_OUTDATED
     assert Remedy(Action.UPDATE_REPORT, job.bid) in cause.remedies

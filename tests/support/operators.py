@@ -1,8 +1,8 @@
 """An operator for a test, and a job that holds resources."""
 
 from operations.operator import Operator
+from operations.site import Site
 from pipeline.attempt import UNATTENDED
-from pipeline.inventory.sql import open_inventory
 from pipeline.outcome import Done, Reservation
 from pipeline.principal import Interface, Principal, Role
 from pipeline.records import Job
@@ -19,9 +19,7 @@ ANN = Principal(name="ann@desk", role=Role.ADMIN, interface=Interface.CLI)
 
 
 def ann(session: Session, settings: Settings) -> Operator:
-    return Operator(
-        session, settings, lambda: open_inventory(settings.inventory), principal=ANN, reason="because"
-    )
+    return Operator(Site(settings, session), ANN, "because")
 
 
 def downloading_job(session: Session, settings: Settings) -> Job:

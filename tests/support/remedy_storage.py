@@ -7,6 +7,7 @@ from sqlalchemy import text
 from operations.deployment import initialize
 from operations.facts import Reason
 from operations.overview import overview
+from operations.site import Site
 from operations.why import why
 from pipeline.errors import Action, Remedy
 from pipeline.inventory.sql import open_inventory
@@ -15,6 +16,7 @@ from pipeline.storage.ocfl.layout import object_path
 from tasks.stores import count_up
 from tests.servers import zookeeper as zookeeper_servers
 from tests.support import planting
+from tests.support.operators import ANN
 from tests.support.remedy_world import Case, World, adding_to
 from tests.support.stores import flip
 from zkstate import batches, jobs, paths
@@ -37,13 +39,13 @@ def _stored(world: World) -> str:
 
 def _commands(world: World, reason: Reason) -> list[str]:
     """The commands that the status advises, after it has named the reason."""
-    health = overview(world.session, world.settings).health
+    health = overview(Site(world.settings, world.session), ANN).health
     assert reason in {problem.reason for problem in health.problems}
     return [line for line in world.arkline("status").splitlines() if line.startswith("try ")]
 
 
 def _is_over(world: World, reason: Reason) -> bool:
-    health = overview(world.session, world.settings).health
+    health = overview(Site(world.settings, world.session), ANN).health
     return reason not in {problem.reason for problem in health.problems}
 
 
@@ -91,12 +93,12 @@ def _foreign(world: World) -> None:
         initialize(session, theirs)
         bid = batches.submit(session, planting.submission(payload_url=world.put()))
 
-        found = why(session, Settings.model_validate(given), bid)
+        found = why(Site(Settings.model_validate(given), session), ANN, bid)
 
     assert (found.reason, found.moves_itself) == (Reason.RECORD_FOREIGN, False)
     assert found.remedies == (Remedy(Action.CHECK_SETTINGS),)
     with connect(theirs) as session:
-        assert why(session, theirs, bid).reason is not Reason.RECORD_FOREIGN
+        assert why(Site(theirs, session), ANN, bid).reason is not Reason.RECORD_FOREIGN
     world.completed(world.submit())
 
 
@@ -106,11 +108,11 @@ def _small_server(world: World) -> None:
     with zookeeper_servers.running(folder / "before", max_buffer=100_000) as small:
         theirs = world.settings.model_copy(update={"zk_hosts": small.hosts})
         with connect(theirs) as session:
-            assert Remedy(Action.RAISE_LIMIT) in overview(session, theirs).health.remedies
+            assert Remedy(Action.RAISE_LIMIT) in overview(Site(theirs, session), ANN).health.remedies
     with zookeeper_servers.running(folder / "after", max_buffer=DEFAULT_BUFFER) as started:
         theirs = world.settings.model_copy(update={"zk_hosts": started.hosts})
         with connect(theirs) as session:
-            problems = overview(session, theirs).health.problems
+            problems = overview(Site(theirs, session), ANN).health.problems
             assert Reason.RECORD_LIMIT not in {problem.reason for problem in problems}
 
 

@@ -5,6 +5,7 @@ import threading
 from operations.facts import Reason
 from operations.holds import release_collection
 from operations.overview import overview
+from operations.site import Site
 from pipeline.errors import Action
 from pipeline.outcome import Service
 from pipeline.records import SubmissionType
@@ -14,7 +15,7 @@ from tasks.broker_claim import claim_key
 from tasks.redis_client import client
 from tests.support import planting
 from tests.support.fleet import batch_ended
-from tests.support.operators import ann
+from tests.support.operators import ANN, ann
 from tests.support.remedy_world import Case, World, adding_to
 from tests.support.waits import OBJECT, RECORD
 from zkstate import batches, codec, deployment, host_back_off, jobs, paths, record
@@ -129,12 +130,12 @@ def _beat_without_effect(world: World) -> None:
     with world.without_beat(leader=True):
         job = world.planted()
         found = world.expect(job.jid, Reason.SWEEP_LATE)
-        problems = overview(world.session, world.settings).health.problems
+        problems = overview(Site(world.settings, world.session), ANN).health.problems
     assert [remedy.action for remedy in found.remedies] == [Action.START_WORKER, Action.RESTART_BEAT]
     assert Reason.SWEEP_LATE in {problem.reason for problem in problems}
     world.completed(job.bid)
     assert Reason.SWEEP_LATE not in {
-        problem.reason for problem in overview(world.session, world.settings).health.problems
+        problem.reason for problem in overview(Site(world.settings, world.session), ANN).health.problems
     }
 
 

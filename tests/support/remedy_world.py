@@ -14,11 +14,10 @@ from uuid import uuid4
 
 from entrypoints.cli.render.remedies import command
 from operations.facts import Explanation, Reason
+from operations.site import Site
 from operations.submission import submit
 from operations.why import why
 from pipeline.errors import Action, Remedy
-from pipeline.inventory.sql import open_inventory
-from pipeline.profiles.profile import Profiles
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
@@ -119,7 +118,7 @@ class World:
     def submit(self, url: str = "", profile: str = "demo", **changes: object) -> str:
         """The BID."""
         given = planting.submission(profile_name=profile, payload_url=url or self.put(), **changes)
-        return submit(self.session, self.settings, Profiles(self.settings.profiles), given, ANN).bid
+        return submit(Site(self.settings, self.session), ANN, given).bid
 
     def job(self, bid: str) -> str:
         """The JID of the batch's only job, once there is one."""
@@ -150,7 +149,7 @@ class World:
         )
 
     def why(self, name: str) -> Explanation:
-        return why(self.session, self.settings, name, lambda: open_inventory(self.settings.inventory))
+        return why(Site(self.settings, self.session), ANN, name)
 
     def expect(self, name: str, reason: Reason) -> Explanation:
         """The explanation of the job or batch, once it has this reason."""

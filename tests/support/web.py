@@ -93,7 +93,7 @@ def serving(settings: Settings, flower: str = "", proxies: str = "", hosts: str 
         ports.append(port)
         ready.set()
 
-    with following(settings) as (session, board), open_context(settings, session, board) as context:
+    with following(settings) as (site, board), open_context(site, board) as context:
         served = server(create_app(context, flower, hosts), "127.0.0.1", 0, on_ready, proxies)
         thread = threading.Thread(target=served.run)
         thread.start()

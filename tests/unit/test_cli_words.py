@@ -6,7 +6,7 @@ import typer
 from entrypoints.cli import options
 from entrypoints.cli.render import humanize
 from operations import submission as submitting
-from operations import why
+from operations import visibility
 from operations.job_list import JobFilter
 from pipeline.errors import UsageRefused
 from pipeline.records import SubmissionType
@@ -77,7 +77,7 @@ def test_only_web_addresses_are_content(url: str) -> None:
 
 def test_an_id_of_neither_a_job_nor_a_batch_is_refused() -> None:
     with pytest.raises(UsageRefused, match="neither a batch"):
-        why.kind_of("ark:/99999/fk4")
+        visibility.kind_of("ark:/99999/fk4")
 
 
 def test_a_filter_admits_jobs_that_meet_every_condition() -> None:

@@ -17,9 +17,9 @@ from sqlalchemy import make_url
 from operations.checks.check import CheckView, check
 from operations.operator import Operator
 from operations.restore import restore, restore_inventory
+from operations.site import Site
 from pipeline.errors import ArklineError
 from pipeline.inventory.database import Database
-from pipeline.inventory.sql import open_inventory
 from pipeline.settings import Settings
 from tools.chaos.acts import Acts, Backup, Exported
 from tools.chaos.final_state import FinalState, read_inventory, read_record
@@ -61,7 +61,7 @@ def drill(settings: Settings, final: FinalState, acts: Acts, say: Callable[[str]
 
 
 def _reconcile(session: Session, settings: Settings, *, repair: bool = False) -> CheckView:
-    operator = Operator(session, settings, lambda: open_inventory(settings.inventory), principal=PERSON)
+    operator = Operator(Site(settings, session), PERSON)
     return check(operator, repair=repair)
 
 

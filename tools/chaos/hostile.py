@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from operations.operator import Operator
 from operations.submission import submit
 from pipeline.errors import ServiceUnreachable
-from pipeline.profiles.profile import Profiles
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Bucket, IllegalTransition
@@ -78,11 +77,8 @@ def submitting(bad: Bad) -> Act:
     """Submit at the door, as a depositor does."""
 
     def do(operator: Operator, names: list[str], acts: Acts) -> str:
-        profiles = Profiles(operator.settings.profiles)
         try:
-            submitted = submit(
-                operator.session, operator.settings, profiles, bad.submission, operator.principal
-            )
+            submitted = submit(operator.site, operator.principal, bad.submission)
         except TooBig as error:
             if bad.refused:
                 return f"refused: {error}"

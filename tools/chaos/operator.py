@@ -10,8 +10,8 @@ from queue import Queue
 
 from operations import bulk
 from operations.operator import Operator
+from operations.site import Site
 from pipeline.errors import ArklineError, ServiceUnreachable
-from pipeline.inventory.sql import open_inventory
 from pipeline.principal import Interface, Principal, Role
 from pipeline.settings import Settings
 from tools.chaos.acts import Acts
@@ -177,13 +177,7 @@ class OperatorThread:
         self._wishes.task_done()
 
     def _do(self, session: Session, act: Act, names: list[str]) -> str:
-        operator = Operator(
-            session,
-            self._settings,
-            lambda: open_inventory(self._settings.inventory),
-            principal=PERSON,
-            reason="chaos",
-        )
+        operator = Operator(Site(self._settings, session), PERSON, "chaos")
         outcome = act.do(operator, names, self.acts)
         if isinstance(outcome, bulk.Outcome):
             if outcome.stopped:

@@ -22,11 +22,11 @@ from entrypoints.stack.stack import Stack, running
 from entrypoints.stack.supervisor import Supervised
 from operations.bulk import act_on_many, cancel
 from operations.operator import Operator
+from operations.site import Site
 from operations.submission import submit
 from operations.tokens import create_token
 from pipeline.inventory.sql import open_inventory
 from pipeline.principal import Interface, Principal, Role
-from pipeline.profiles.profile import Profiles
 from pipeline.records import Batch, Submission, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, Bucket, Event
@@ -269,9 +269,8 @@ class _Storm:
             payload_filename=url.rsplit("/", 1)[1],
             notification=("depositor@example.org",),
         )
-        settings = self.stack.settings
         depositor = self.principal.model_copy(update={"name": submission.submitter})
-        given = submit(self.session, settings, Profiles(settings.profiles), submission, depositor)
+        given = submit(Site(self.stack.settings, self.session), depositor, submission)
         self.deposits.append(_Deposit(given.bid, form))
 
     def _deposit(self, url: str, kind: SubmissionType) -> None:
@@ -335,9 +334,7 @@ class _Storm:
         self.result.failed_by_operator = len(self.cancelled)
 
     def _operator(self, reason: str) -> Operator:
-        settings = self.stack.settings
-        inventory = lambda: open_inventory(settings.inventory)  # noqa: E731
-        return Operator(self.session, settings, inventory, principal=self.principal, reason=reason)
+        return Operator(Site(self.stack.settings, self.session), self.principal, reason)
 
     def _judge(self) -> None:
         for deposit in self.deposits:

@@ -44,7 +44,7 @@ class _Board(Record):
 
 @dataclass(frozen=True)
 class RemoteSite:
-    """Satisfies `entrypoints.cli.sites.Site`."""
+    """Satisfies `entrypoints.cli.sites.Reads`."""
 
     client: Client
 

@@ -13,13 +13,14 @@ from fastapi.responses import RedirectResponse, Response
 
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages import acts
-from entrypoints.web.pages.login import PageCaller, page_router, require_sight
+from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.notices import Notice, redirect
 from entrypoints.web.pages.whole import whole_of
 from entrypoints.web.slow_work import LONG, AlreadyWorking, NoThreadFree, TookTooLong, slow
 from operations.board.board import Board
 from operations.board.values import JobSearch, scope_of
-from operations.visibility import check_object_visible
+from operations.objects import check_visible
+from operations.visibility import visible
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.errors import ArklineError
 from pipeline.principal import Forbidden, Principal
@@ -74,7 +75,7 @@ def _acted(  # noqa: PLR0913 - the fields of a form
 ) -> Response:
     web = context_of(request)
     if target.startswith(("jid", "bid")):
-        require_sight(web, caller, target)
+        visible(web.site, caller, target)
     before = web.board.changes_since(None).last
     try:
         result = acts.run(web.operator(caller, reason.strip()[:REASON_LIMIT], attempt), act, target, version)
@@ -120,10 +121,10 @@ def find(request: Request, caller: PageCaller, q: str = "") -> Response:
 
 def _object_named(web: WebContext, caller: Principal, text: str) -> str:
     """The ARK of the stored object with this local id; Missing unless the caller may see one."""
-    inventory = web.archive()
+    inventory = web.site.archive()
     if inventory is not None and text:
         for known in filter(None, map(inventory.describe_object, inventory.objects_named(text))):
             with suppress(Missing):
-                check_object_visible(web.session, caller, known, web.archive)
+                check_visible(web.site, caller, known)
                 return known.ark
     raise Missing(f"nothing here has the id, the name or the local id '{text}'")

@@ -64,7 +64,7 @@ def act_on_all(
     if _event(verb) in WITH_REASON and not reason.strip():
         raise UsageRefused(f"{verb} cannot be undone: give a reason, and make the preview again")
     plan = read_plan(caller, _event(verb), token)
-    check_jobs_visible(web.session, caller, plan.jobs, web.archive)
+    check_jobs_visible(web.site, caller, (jid for jid, _ in plan.jobs))
     receipt = carry_out(web.operator(caller, reason, attempt), plan)
     return page(
         request,

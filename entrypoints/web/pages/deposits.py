@@ -80,22 +80,20 @@ def _deposit(
     web: WebContext, caller: Principal, fields: dict[str, str], file: UploadFile | None
 ) -> submissions.Submitted:
     """An upload of which no batch is made is removed."""
-    upload = uploads.begin_upload(web.session, web.settings, caller, quotas=web.quotas).id if file else ""
+    upload = uploads.begin_upload(web.site, caller).id if file else ""
     try:
         url = _receive(web, caller, upload, file) if file else fields.get("url", "")
-        return submissions.submit(
-            web.session, web.settings, web.profiles, _submission(caller, fields, url), caller
-        )
+        return submissions.submit(web.site, caller, _submission(caller, fields, url))
     except BaseException:
         if upload:
-            uploads.remove_unless_submitted(web.session, web.settings, caller, upload, web.quotas)
+            uploads.remove_unless_submitted(web.site, caller, upload)
         raise
 
 
 def _receive(web: WebContext, caller: Principal, upload: str, file: UploadFile) -> str:
     """The address of the file once all its bytes are in the folder of uploads."""
     declared = Declared(name=file.filename or "file")
-    arrived = uploads.receive_file(web.session, web.settings, caller, upload, declared, file.file, web.quotas)
+    arrived = uploads.receive_file(web.site, caller, upload, declared, file.file)
     return UploadAddress(upload, arrived.name).url
 
 
@@ -119,7 +117,7 @@ def _submission(caller: Principal, fields: dict[str, str], url: str) -> Submissi
 
 
 def _form(request: Request, caller: Principal, problem: str = "") -> HTMLResponse:
-    profiles = context_of(request).profiles
+    profiles = context_of(request).site.profiles
     allowed = [name for name in profiles.names() if caller.collections is None or name in caller.collections]
     return page(
         request,

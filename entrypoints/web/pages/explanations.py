@@ -10,9 +10,10 @@ from entrypoints.web.pages import acts
 from entrypoints.web.pages.whole import WholeFleet
 from operations.facts import Explanation, Reason
 from operations.fleet import Answers, Fleet
-from operations.visibility import as_seen_by
-from operations.why import why
+from operations.why import why_loaded
+from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
 from pipeline.principal import Principal
+from pipeline.records import Batch, Job
 
 _DONE = frozenset({Reason.COMPLETED, Reason.ARCHIVED})
 _FAILED = frozenset(
@@ -20,12 +21,16 @@ _FAILED = frozenset(
 )
 
 
-def explain(web: WebContext, whole: WholeFleet, caller: Principal, name: str) -> Explanation:
+def explain(
+    web: WebContext,
+    whole: WholeFleet,
+    caller: Principal,
+    record: Job | Batch | ArchivedJob | ArchivedBatch,
+) -> Explanation:
     """Why the job or the batch is where it is, without others' jobs; no page asks workers or Redis."""
     now = whole.get()
-    fleet = now.fleet if now else Fleet(web.session, web.settings, Answers(None, None))
-    facts = why(web.session, web.settings, name, web.archive, fleet)
-    return as_seen_by(caller, facts)
+    fleet = now.fleet if now else Fleet(web.site, Answers(None, None))
+    return why_loaded(fleet, caller, record)
 
 
 def explained(facts: Explanation, version: int | None) -> dict[str, Any]:

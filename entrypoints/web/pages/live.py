@@ -8,12 +8,12 @@ from fastapi.responses import Response
 
 from entrypoints.web.context import context_of
 from entrypoints.web.pages import board, one_batch, one_job
-from entrypoints.web.pages.login import PageCaller, page_router, require_sight
+from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.streaming import View, streaming
 from entrypoints.web.pages.templating import render, rights
 from entrypoints.web.pages.whole import whole_of
 from operations.board.values import scope_of
-from operations.visibility import sees_fleet
+from operations.visibility import sees_fleet, visible_batch, visible_job
 from pipeline.principal import Principal
 
 router = page_router()
@@ -34,7 +34,7 @@ async def live_board(request: Request, caller: PageCaller) -> Response:
 @router.get("/live/jobs/{jid}")
 async def live_job(request: Request, caller: PageCaller, jid: str) -> Response:
     web, whole = context_of(request), whole_of(request)
-    await run_in_threadpool(require_sight, web, caller, jid)
+    await run_in_threadpool(visible_job, web.site, caller, jid)
 
     def part() -> str:
         return render(
@@ -57,7 +57,7 @@ async def live_job(request: Request, caller: PageCaller, jid: str) -> Response:
 @router.get("/live/batches/{bid}")
 async def live_batch(request: Request, caller: PageCaller, bid: str) -> Response:
     web, whole = context_of(request), whole_of(request)
-    await run_in_threadpool(require_sight, web, caller, bid)
+    await run_in_threadpool(visible_batch, web.site, caller, bid)
 
     def part() -> str:
         return render(

@@ -20,14 +20,14 @@ from entrypoints.web.authentication import (
     principal_of,
     set_login,
 )
-from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.context import context_of
 from entrypoints.web.pages import acts
 from entrypoints.web.pages.notices import is_local
 from entrypoints.web.pages.templating import page
 from entrypoints.web.problems import retry_after, status_of
 from entrypoints.web.rate_limit import TooMany
 from operations.tokens import InvalidToken, hash_of
-from operations.visibility import check_visible, require_fleet
+from operations.visibility import require_fleet
 from pipeline.errors import ArklineError, ServiceUnreachable
 from pipeline.principal import Interface, Principal, Role
 
@@ -87,11 +87,6 @@ def _operations_caller(caller: Annotated[Principal, Depends(counted)]) -> Princi
 
 PageCaller = Annotated[Principal, Depends(counted)]
 OperationsCaller = Annotated[Principal, Depends(_operations_caller)]
-
-
-def require_sight(web: WebContext, caller: Principal, name: str) -> None:
-    """Missing, as for an id that does not exist, unless the caller may see this job or batch."""
-    check_visible(web.session, caller, name, web.archive)
 
 
 def login_page(request: Request, next: str, problem: str = "", status: int = 200) -> HTMLResponse:

@@ -19,14 +19,10 @@ from entrypoints.web.pages.templating import page, render
 from entrypoints.web.slow_work import slow
 from operations import objects
 from operations.custody_proof import CustodyProof, ProofState
-from operations.visibility import object_as_seen_by, sees_fleet, visible_object
 from pipeline.inventory.base import InventoryObject
-from pipeline.inventory.sql import SqlInventory
 from pipeline.preservation.custody import Custody
 from pipeline.preservation.proof import size_of
-from pipeline.principal import Principal
 from pipeline.working_storage.capacity import in_units
-from zkstate.errors import Missing
 
 router = page_router()
 
@@ -51,12 +47,12 @@ def search(request: Request, caller: PageCaller, ark: str = "") -> Response:
 @slow("record_work")
 def one(request: Request, caller: PageCaller, ark: str, version: int | None = None) -> HTMLResponse:
     web = context_of(request)
-    inventory, known = _visible(web, caller, ark)
+    known = objects.visible_object(web.site, caller, ark)
     return page(
         request,
         "object.html",
         caller=caller,
-        timeline=objects.timeline(inventory, object_as_seen_by(caller, known)),
+        timeline=objects.timeline(web.site.inventory(), objects.as_seen_by(caller, known)),
         **_values(web, known, version),
     )
 
@@ -68,7 +64,7 @@ def prove(
 ) -> Response:
     """Start a proof, and show the page that follows it."""
     web = context_of(request)
-    _, known = _visible(web, caller, ark)
+    known = objects.visible_object(web.site, caller, ark)
     proof = web.custody_proofs.start(known, version, caller.identity)
     return RedirectResponse(f"/objects/{quote(known.ark)}?version={proof.version}", status_code=303)
 
@@ -76,7 +72,9 @@ def prove(
 @router.get("/live/objects/{ark:path}")
 async def live_proof(request: Request, caller: PageCaller, ark: str, version: int | None = None) -> Response:
     web = context_of(request)
-    _, known = await web.record_work.run(request, caller.name, lambda _: _visible(web, caller, ark))
+    known = await web.record_work.run(
+        request, caller.name, lambda _: objects.visible_object(web.site, caller, ark)
+    )
 
     def part() -> str:
         return render("object_live.html", **_values(web, known, version))
@@ -100,15 +98,6 @@ def _values(web: WebContext, known: InventoryObject, version: int | None) -> dic
         "custody": custody,
         "verdict": _unproved(proof) if proof and proof.custody is None else _verdict(custody),
     }
-
-
-def _visible(web: WebContext, caller: Principal, ark: str) -> tuple[SqlInventory, InventoryObject]:
-    """The object with its inventory; Missing unless the caller may see it."""
-    inventory = web.archive()
-    if inventory is None:
-        raise Missing("the inventory is empty: no object has been stored yet")
-    known = visible_object(web.session, caller, inventory, ark, web.archive, hints=sees_fleet(caller))
-    return inventory, known
 
 
 def _unproved(proof: CustodyProof) -> Verdict:

@@ -9,21 +9,22 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
 
-from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.context import WebContext, context_of, site_of
 from entrypoints.web.pages import acts, ribbon
 from entrypoints.web.pages.explanations import explain, explained
 from entrypoints.web.pages.holders import holders
-from entrypoints.web.pages.login import PageCaller, page_router, require_sight
+from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page
 from entrypoints.web.pages.whole import WholeFleet, whole_of
 from entrypoints.web.slow_work import slow
 from operations.allowed_verbs import allowed_verbs
-from operations.archive import load_batch
-from operations.batch_view import BatchView, batch_view
+from operations.batch_view import BatchView, batch_view_of
 from operations.board.values import EVERYTHING, JobSearch
 from operations.job_view import steps_of
 from operations.reports import report
+from operations.visibility import visible_batch
 from pipeline.errors import Action
+from pipeline.inventory.archive import ArchivedBatch
 from pipeline.notify.report import html, text
 from pipeline.principal import Principal
 from pipeline.records import Batch
@@ -50,16 +51,13 @@ class DrawnJob:
 @slow("record_work")
 def batch(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
     web = context_of(request)
-    require_sight(web, caller, bid)
     return page(request, "batch.html", caller=caller, **values(web, whole_of(request), caller, bid))
 
 
 @router.get("/batches/{bid}/report")
 @slow("record_work")
 def batch_report(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
-    web = context_of(request)
-    require_sight(web, caller, bid)
-    composed = report(web.session, bid, web.archive)
+    composed = report(site_of(request), caller, bid)
     return page(
         request,
         "report.html",
@@ -74,24 +72,23 @@ def batch_report(request: Request, caller: PageCaller, bid: str) -> HTMLResponse
 @router.get("/batches/{bid}/report.csv")
 @slow("record_work")
 def batch_report_csv(request: Request, caller: PageCaller, bid: str) -> Response:
-    web = context_of(request)
-    require_sight(web, caller, bid)
     disposition = {"Content-Disposition": f'attachment; filename="{bid}.csv"'}
-    content = text.as_csv(report(web.session, bid, web.archive))
+    content = text.as_csv(report(site_of(request), caller, bid))
     return Response(content, media_type="text/csv", headers=disposition)
 
 
 def values(web: WebContext, whole: WholeFleet, caller: Principal, bid: str) -> dict[str, Any]:
     """What `batch_live.html` shows."""
-    view = batch_view(web.session, bid, web.archive)
-    facts = explain(web, whole, caller, bid)
+    record = visible_batch(web.site, caller, bid)
+    view = batch_view_of(web.site, record)
+    facts = explain(web, whole, caller, record)
     answer = explained(facts, view.version)
     return {
         "batch": view,
         "name": facts.name,
         "ribbon": ribbon.of_counts(view.jobs),
         "rows": tuple(_drawn(web, view)),
-        "verbs": acts.without(_verbs(web, view), answer["remedies"]),
+        "verbs": acts.without(_verbs(record, view), answer["remedies"]),
         "again": bid if any(job.kind is FailureKind.CONTENT for job in view.failed_jobs) else "",
         "holders": holders(web, caller, facts),
         **answer,
@@ -112,8 +109,7 @@ def _drawn(web: WebContext, view: BatchView) -> Iterator[DrawnJob]:
         yield DrawnJob(row.jid, given.name, status.status, status.remark, drawn)
 
 
-def _verbs(web: WebContext, view: BatchView) -> tuple[acts.Button, ...]:
-    record = load_batch(web.session, view.bid, web.archive)
+def _verbs(record: Batch | ArchivedBatch, view: BatchView) -> tuple[acts.Button, ...]:
     if not isinstance(record, Batch):
         return ()
     buttons = acts.of_verbs(

@@ -11,12 +11,12 @@ from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages import acts, ribbon
 from entrypoints.web.pages.explanations import explain, explained
 from entrypoints.web.pages.holders import holders
-from entrypoints.web.pages.login import PageCaller, page_router, require_sight
+from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page
 from entrypoints.web.pages.whole import WholeFleet, whole_of
 from entrypoints.web.slow_work import slow
-from operations.job_view import job_view, timeline
-from pipeline.http.urls import redact_url
+from operations.job_view import job_view_of, steps_of
+from operations.visibility import visible_job
 from pipeline.principal import Principal
 from pipeline.records import age
 from pipeline.states import JOB, FailureKind, JobState
@@ -28,20 +28,19 @@ router = page_router()
 @slow("record_work")
 def job(request: Request, caller: PageCaller, jid: str) -> HTMLResponse:
     web = context_of(request)
-    require_sight(web, caller, jid)
     return page(request, "job.html", caller=caller, **values(web, whole_of(request), caller, jid))
 
 
 def values(web: WebContext, whole: WholeFleet, caller: Principal, jid: str) -> dict[str, Any]:
     """What `job_live.html` shows."""
-    view = job_view(web.session, jid, web.archive)
-    steps = timeline(web.session, jid, web.archive).steps
-    facts = explain(web, whole, caller, jid)
+    record = visible_job(web.site, caller, jid)
+    view, steps = job_view_of(web.site, caller, record), steps_of(record)
+    facts = explain(web, whole, caller, record)
     answer = explained(facts, view.version)
     usual = web.board.usual().get(view.state)
     return {
         "job": view,
-        "payload_url": redact_url(view.payload_url),
+        "payload_url": view.payload_url,
         "again": view.bid if view.kind is FailureKind.CONTENT and view.state is JobState.FAILED else "",
         "usual": usual if usual is not None and age(view.since) > usual else None,
         "steps": steps,

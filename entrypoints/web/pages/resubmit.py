@@ -10,19 +10,19 @@ from fastapi.responses import HTMLResponse, Response
 from starlette.datastructures import FormData, UploadFile
 
 from entrypoints.web.authentication import check_again
-from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.context import context_of, site_of
 from entrypoints.web.forms import read_form
-from entrypoints.web.pages.login import PageCaller, page_router, require_sight
+from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.notices import Notice, redirect
 from entrypoints.web.pages.templating import page
 from entrypoints.web.slow_work import slow
 from operations import resubmission, uploads
-from operations.archive import load_batch
 from operations.resubmission import Corrections, FailedObject, Preview
+from operations.site import Site
 from operations.tokens import InvalidToken
 from pipeline.errors import ArklineError
 from pipeline.names import safe_name
-from pipeline.principal import Principal, Role
+from pipeline.principal import Principal
 from pipeline.records import SubmissionType
 from pipeline.uploads.layout import Declared, UploadedFile
 
@@ -35,28 +35,27 @@ EDITED = 50
 @router.get("/batches/{bid}/again")
 @slow("record_work")
 def form(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
-    web = context_of(request)
-    _require(web, caller, bid)
-    return _form(request, web, caller, bid)
+    return _form(request, site_of(request), caller, bid)
 
 
 @router.post("/batches/{bid}/again")
 async def preview(request: Request, caller: PageCaller, bid: str) -> Response:
     """What would be deposited; the corrected files are kept in an upload until then."""
     web = context_of(request)
-    await web.record_work.run(request, caller.name, lambda _: _require(web, caller, bid))
+    site = web.site
+    await web.record_work.run(request, caller.name, lambda _: resubmission.correctable(site, caller, bid))
     try:
         async with read_form(request, caller, max_files=EDITED, max_fields=3 * EDITED) as fields:
             await run_in_threadpool(check_again, request, caller)
             prepared = await web.form_work.run(
-                request, caller.name, lambda _: _prepare(web, caller, bid, fields)
+                request, caller.name, lambda _: _prepare(site, caller, bid, fields)
             )
     except InvalidToken:
         raise
     except (ArklineError, ValueError) as refused:
         problem = str(refused)
         return await web.record_work.run(
-            request, caller.name, lambda _: _form(request, web, caller, bid, problem)
+            request, caller.name, lambda _: _form(request, site, caller, bid, problem)
         )
     return page(request, "again_preview.html", caller=caller, preview=prepared)
 
@@ -71,38 +70,20 @@ def deposit(
     kind: Annotated[SubmissionType, Form()],
     new_version: Annotated[bool, Form()] = False,
 ) -> Response:
-    web = context_of(request)
-    _require(web, caller, bid)
-    done = resubmission.deposit(
-        web.session,
-        web.settings,
-        web.profiles,
-        caller,
-        web.archive,
-        bid,
-        upload,
-        kind,
-        new_version=new_version,
-    )
+    done = resubmission.deposit(site_of(request), caller, bid, upload, kind, new_version=new_version)
     again = "This was deposited before" if done.again else "The repository has your corrected objects"
     return redirect(request, f"/batches/{done.bid}", Notice(f"{again}: {done.bid}."))
 
 
-def _require(web: WebContext, caller: Principal, bid: str) -> None:
-    """Sight of the deposit, and the right to deposit to its collection."""
-    require_sight(web, caller, bid)
-    collection = load_batch(web.session, bid, web.archive).submission.profile_name
-    caller.require(Role.DEPOSITOR, "deposit", collection)
-
-
-def _form(request: Request, web: WebContext, caller: Principal, bid: str, problem: str = "") -> HTMLResponse:
-    failed = resubmission.failed_objects(web.session, bid, web.archive)
+def _form(request: Request, site: Site, caller: Principal, bid: str, problem: str = "") -> HTMLResponse:
+    batch = resubmission.correctable(site, caller, bid)
+    failed = resubmission.failed_objects(site, batch)
     return page(
         request,
         "again.html",
         caller=caller,
         bid=bid,
-        collection=load_batch(web.session, bid, web.archive).submission.profile_name,
+        collection=batch.submission.profile_name,
         failed=failed[:EDITED],
         others=failed[EDITED:],
         problem=problem,
@@ -110,33 +91,31 @@ def _form(request: Request, web: WebContext, caller: Principal, bid: str, proble
     )
 
 
-def _prepare(web: WebContext, caller: Principal, bid: str, fields: FormData) -> Preview:
+def _prepare(site: Site, caller: Principal, bid: str, fields: FormData) -> Preview:
     """An upload from which nothing can be deposited is removed."""
-    failed = resubmission.failed_objects(web.session, bid, web.archive)
-    upload = uploads.begin_upload(web.session, web.settings, caller, quotas=web.quotas).id
+    failed = resubmission.failed_objects(site, resubmission.correctable(site, caller, bid))
+    upload = uploads.begin_upload(site, caller).id
     try:
         corrections = Corrections(
-            files=_received(web, caller, upload, failed, fields),
+            files=_received(site, caller, upload, failed, fields),
             addresses={one.jid: address for one in failed if (address := _text(fields, f"url-{one.jid}"))},
             changed=frozenset(one.jid for one in failed if _text(fields, f"changed-{one.jid}")),
         )
-        return resubmission.prepare(web.session, web.settings, caller, web.archive, bid, upload, corrections)
+        return resubmission.prepare(site, caller, bid, upload, corrections)
     except BaseException:
-        uploads.remove_unless_submitted(web.session, web.settings, caller, upload, web.quotas)
+        uploads.remove_unless_submitted(site, caller, upload)
         raise
 
 
 def _received(
-    web: WebContext, caller: Principal, upload: str, failed: tuple[FailedObject, ...], fields: FormData
+    site: Site, caller: Principal, upload: str, failed: tuple[FailedObject, ...], fields: FormData
 ) -> dict[str, UploadedFile]:
     files: dict[str, UploadedFile] = {}
     for one in failed:
         given = fields.get(f"file-{one.jid}")
         if isinstance(given, UploadFile) and given.filename:
             declared = Declared(name=f"{one.jid}/{safe_name(given.filename)}")
-            files[one.jid] = uploads.receive_file(
-                web.session, web.settings, caller, upload, declared, given.file, web.quotas
-            )
+            files[one.jid] = uploads.receive_file(site, caller, upload, declared, given.file)
     return files
 
 

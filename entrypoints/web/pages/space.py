@@ -63,5 +63,5 @@ def picture(space: Space) -> Markup:
 @slow("record_work")
 def space(request: Request, caller: OperationsCaller) -> HTMLResponse:
     web = context_of(request)
-    view = space_view(web.session, web.settings, web.board.usual())
+    view = space_view(web.site, caller, web.board.usual())
     return page(request, "space.html", caller=caller, space=view, picture=picture(view))

@@ -99,7 +99,7 @@ def _acts(web: WebContext, caller: Principal, collections: Iterable[str]) -> lis
     entries = [
         entry.model_copy(update={"target": entry.target or name or ""})
         for name in subjects
-        for entry in holds.history(web.session, caller, name).entries
+        for entry in holds.history(web.site, caller, name).entries
         if entry.action not in _BY_WORKERS
     ]
     return sorted(entries, key=lambda entry: entry.at, reverse=True)[:LATEST]

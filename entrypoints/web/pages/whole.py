@@ -59,7 +59,7 @@ class WholeFleet:
 
     def __init__(self, web: WebContext) -> None:
         self._web = web
-        self._broker = Recent(lambda: ask_broker(web.session, web.settings), "Redis")
+        self._broker = Recent(lambda: ask_broker(web.site), "Redis")
         self._workers = Recent(lambda: (now(), ask_workers(web.settings)), "the workers")
         self._whole = Recent(self._ask, "the fleet")
         self._broker.subscribe(self._whole.renew)
@@ -82,17 +82,17 @@ class WholeFleet:
             recent.close()
 
     def _ask(self) -> Whole:
-        session, settings, at = self._web.session, self._web.settings, now()
+        site, session, at = self._web.site, self._web.session, now()
         broker, workers = self._broker.get(BRIEF), self._workers.get(BRIEF)
         broker = broker if broker is not None and age(broker.at) <= LATE else None
         asked = workers[0] if workers else None
         known = workers if workers and age(workers[0]) <= LATE else None
-        fleet = Fleet(session, settings, Answers(broker, known[1] if known else None))
+        fleet = Fleet(site, Answers(broker, known[1] if known else None))
         counts = queue.counts(session)
-        memory = record_memory(session, settings)
+        memory = record_memory(site)
         stored = fixity.status(session)
-        health = fleet_health(session, fleet, counts, holds.stops(session), stored, memory)
-        space = space_now(session, settings, health.waiting.get(Reason.WAITING_FOR_SPACE, 0))
+        health = fleet_health(fleet, counts, holds.stops(session), stored, memory)
+        space = space_now(site, health.waiting.get(Reason.WAITING_FOR_SPACE, 0))
         oldest = min([at, *([broker.at] if broker else []), *([known[0]] if known else [])])
         return Whole(health, space, fleet, self._full(), oldest, asked)
 

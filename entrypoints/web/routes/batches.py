@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from entrypoints.web.authentication import Caller
-from entrypoints.web.context import context_of
+from entrypoints.web.context import context_of, site_of
 from entrypoints.web.etags import respond
 from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, linked
 from entrypoints.web.parameters import Bid
@@ -17,7 +17,7 @@ from operations.batch_view import BatchView
 from operations.board.values import JobPage, JobSearch, scope_of
 from operations.facts import Explanation
 from operations.holds import BatchHistory
-from operations.visibility import as_seen_by, visible_batch
+from operations.visibility import visible_batch
 from pipeline.notify.report import html, text
 from pipeline.notify.report.compose import BatchReport
 
@@ -33,9 +33,7 @@ class ReportForm(StrEnum):
 @router.get("", summary="One batch", response_model=BatchView, responses={304: {"description": "Unchanged."}})
 @slow("record_work")
 def show_batch(request: Request, caller: Caller, bid: Bid) -> Response:
-    context = context_of(request)
-    visible_batch(context.session, caller, bid, context.archive)
-    view = batch_view.batch_view(context.session, bid, context.archive)
+    view = batch_view.batch_view(site_of(request), caller, bid)
     return respond(request, view, view.version)
 
 
@@ -50,7 +48,7 @@ def jobs_of_batch(
 ) -> JobPage:
     """Of a batch in ZooKeeper; the report has the objects of an archived batch."""
     context = context_of(request)
-    visible_batch(context.session, caller, bid, context.archive)
+    visible_batch(context.site, caller, bid)
     page = context.board.jobs(scope_of(caller), JobSearch(bid=bid), limit, decode_cursor(cursor))
     return linked(request, response, page)
 
@@ -58,18 +56,13 @@ def jobs_of_batch(
 @router.get("/why", summary="Why the batch is where it is")
 @slow("fleet_work")
 def why_batch(request: Request, caller: Caller, bid: Bid) -> Explanation:
-    context = context_of(request)
-    visible_batch(context.session, caller, bid, context.archive)
-    facts = explanations.why(context.session, context.settings, bid, context.archive)
-    return as_seen_by(caller, facts)
+    return explanations.why(site_of(request), caller, bid)
 
 
 @router.get("/history", summary="The moves of the batch, and who renewed its profile")
 def history(request: Request, caller: Caller, bid: Bid) -> BatchHistory:
     """Of a batch in ZooKeeper."""
-    context = context_of(request)
-    visible_batch(context.session, caller, bid, context.archive)
-    return holds.batch_history(context.session, caller, bid)
+    return holds.batch_history(site_of(request), caller, bid)
 
 
 @router.get(
@@ -85,9 +78,7 @@ def report(
     bid: Bid,
     form: Annotated[ReportForm | None, Query(description="Instead of the header `Accept`.")] = None,
 ) -> Response:
-    context = context_of(request)
-    visible_batch(context.session, caller, bid, context.archive)
-    view = reports.report(context.session, bid, context.archive)
+    view = reports.report(site_of(request), caller, bid)
     match form or _accepted(request):
         case ReportForm.HTML:
             return Response(html.as_html(view), media_type="text/html; charset=utf-8")

@@ -91,7 +91,7 @@ def collections(request: Request, caller: Caller) -> tuple[CollectionCounts, ...
 def collection(request: Request, caller: Caller, name: Collection) -> CollectionCounts:
     """The collection's entry of the list; no job, no batch: empty counts. 404 if you have no right to it."""
     context = context_of(request)
-    return collection_counts(context.board, context.profiles, caller, name)
+    return collection_counts(context.board, context.site.profiles, caller, name)
 
 
 @router.get("/stops", summary="The pause of the queue and the holds of collections")

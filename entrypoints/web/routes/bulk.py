@@ -81,7 +81,7 @@ def do(
     if event in WITH_REASON and not body.reason:
         raise UsageRefused(f"{event} cannot be undone: give a reason")
     planned = read_plan(caller, event, body.token)
-    check_jobs_visible(context.session, caller, planned.jobs, context.archive)
+    check_jobs_visible(context.site, caller, (jid for jid, _ in planned.jobs))
     return carry_out(context.operator(caller, body.reason, attempt), planned)
 
 
@@ -92,7 +92,7 @@ def _selected(context: WebContext, caller: Principal, selection: Selection, atte
         ids = list(dict.fromkeys(selection.ids))
         for jid in ids:
             attempt.check()
-            visible_job(context.session, caller, jid, context.archive)
+            visible_job(context.site, caller, jid)
         return ids
     names: list[str] = []
     after = None

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from entrypoints.web.authentication import Caller, OperatorCaller
-from entrypoints.web.context import context_of
+from entrypoints.web.context import context_of, site_of
 from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, linked
 from entrypoints.web.parameters import NO_REASON, Collection, Given, Jid
 from entrypoints.web.slow_work import slow
@@ -20,7 +20,7 @@ def list_callbacks(
     request: Request, response: Response, caller: Caller, limit: Limit = LIMIT, cursor: Cursor = None
 ) -> OwedPage:
     """A page may have fewer rows than `limit`: `next` says whether there are more."""
-    page = callbacks.owed_page(context_of(request).session, caller, limit, decode_cursor(cursor))
+    page = callbacks.owed_page(site_of(request), caller, limit, decode_cursor(cursor))
     return linked(request, response, page)
 
 
@@ -32,8 +32,8 @@ def deliver(request: Request, caller: OperatorCaller, jid: Jid, body: Given = NO
     Also of a job whose callback was delivered or given up; not of a job that left ZooKeeper.
     """
     context = context_of(request)
-    visible_job(context.session, caller, jid, context.archive)
-    return callbacks.deliver(context.operator(caller, body.reason), context.profiles, jid)
+    visible_job(context.site, caller, jid)
+    return callbacks.deliver(context.operator(caller, body.reason), context.site.profiles, jid)
 
 
 @router.post("/collections/{name}/test-callback", summary="Send a test callback to the collection's receiver")
@@ -43,6 +43,6 @@ def send_test(request: Request, caller: OperatorCaller, name: Collection) -> Cal
     context = context_of(request)
     operator = context.operator(caller)
     operator.require(f"send a test callback of {name}", name)
-    if name not in context.profiles.names():
+    if name not in context.site.profiles.names():
         raise Missing(f"there is no collection {name}")
-    return callbacks.send_test(operator, context.profiles, name)
+    return callbacks.send_test(operator, context.site.profiles, name)

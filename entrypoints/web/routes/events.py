@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Request
 from starlette.responses import StreamingResponse
 
 from entrypoints.web.authentication import Caller, check_again
-from entrypoints.web.context import context_of
+from entrypoints.web.context import context_of, site_of
 from entrypoints.web.parameters import Bid, Jid
 from entrypoints.web.streams import stream
 from operations.board.values import Change
@@ -54,8 +54,7 @@ def events(request: Request, caller: Caller, last_event_id: LastEventId = None) 
 def events_of_batch(
     request: Request, caller: Caller, bid: Bid, last_event_id: LastEventId = None
 ) -> StreamingResponse:
-    context = context_of(request)
-    visible_batch(context.session, caller, bid, context.archive)
+    visible_batch(site_of(request), caller, bid)
 
     def admits(change: Change) -> bool:
         return change.kind in GENERAL or bid in (change.bid, change.subject)
@@ -72,8 +71,7 @@ def events_of_batch(
 def events_of_job(
     request: Request, caller: Caller, jid: Jid, last_event_id: LastEventId = None
 ) -> StreamingResponse:
-    context = context_of(request)
-    visible_job(context.session, caller, jid, context.archive)
+    visible_job(site_of(request), caller, jid)
 
     def admits(change: Change) -> bool:
         return change.kind in GENERAL or change.subject == jid

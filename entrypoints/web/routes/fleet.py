@@ -6,7 +6,7 @@ from fastapi import APIRouter, Body, Query, Request
 from pydantic import Field
 
 from entrypoints.web.authentication import Caller, OperatorCaller
-from entrypoints.web.context import context_of
+from entrypoints.web.context import context_of, site_of
 from entrypoints.web.parameters import REASON_LIMIT, Collection
 from entrypoints.web.slow_work import LONG, slow
 from operations import holds, working_storage
@@ -40,31 +40,25 @@ class Hosts(Record):
 @router.get("/queue", summary="The health of the fleet, the queue, and what stops it")
 @slow("fleet_work")
 def queue(request: Request, caller: Caller) -> Overview:
-    require_fleet(caller, "see the queue")
-    context = context_of(request)
-    return whole.overview(context.session, context.settings)
+    return whole.overview(site_of(request), caller)
 
 
 @router.get("/workers", summary="The workers that answer, with their queues, and those that were drained")
 @slow("slow_work")
 def workers(request: Request, caller: Caller) -> Workers:
-    require_fleet(caller, "see the workers")
-    context = context_of(request)
-    return fleet_workers.listed(context.session, context.settings)
+    return fleet_workers.listed(site_of(request), caller)
 
 
 @router.get("/space", summary="Working storage, and the jobs that reserve it")
 @slow("record_work")
 def space(request: Request, caller: Caller) -> SpaceView:
-    require_fleet(caller, "see working storage")
     context = context_of(request)
-    return working_storage.space_view(context.session, context.settings, context.board.usual())
+    return working_storage.space_view(context.site, caller, context.board.usual())
 
 
 @router.get("/hosts", summary="The sources of content: which are left alone until when, and open connections")
 def hosts(request: Request, caller: Caller) -> Hosts:
-    require_fleet(caller, "see the sources")
-    return Hosts(hosts=known_hosts(context_of(request).session))
+    return Hosts(hosts=known_hosts(site_of(request), caller))
 
 
 @router.get("/check", summary="Check that record, storage and inventory agree")
@@ -108,29 +102,28 @@ def run_audit(request: Request, caller: OperatorCaller, attempt: Attempt) -> Aud
 @router.get("/actions", summary="Who paused the queue, drained workers, cleaned up")
 def actions(request: Request, caller: Caller) -> ActionHistory:
     require_fleet(caller, "see the history of the fleet")
-    return holds.history(context_of(request).session, caller)
+    return holds.history(site_of(request), caller)
 
 
 @router.get("/collections/{name}/actions", summary="Who put the collection on hold, and released it")
 def collection_actions(request: Request, caller: OperatorCaller, name: Collection) -> ActionHistory:
-    context = context_of(request)
     caller.require(caller.role, f"see the history of collection {name}", name)
     _check_known(request, name)
-    return holds.history(context.session, caller, name)
+    return holds.history(site_of(request), caller, name)
 
 
 @router.get("/profiles", summary="The profiles of the collections that you may see")
 def profiles(request: Request, caller: Caller) -> ProfileLines:
-    return ProfileLines(profiles=listed(context_of(request).profiles, caller))
+    return ProfileLines(profiles=listed(site_of(request).profiles, caller))
 
 
 @router.get("/collections/{name}/profile", summary="The profile of the collection; no secret is shown")
 def profile(request: Request, caller: OperatorCaller, name: Collection) -> ProfileView:
     caller.require(caller.role, f"see the profile of {name}", name)
     _check_known(request, name)
-    return shown(context_of(request).profiles, name)
+    return shown(site_of(request).profiles, name)
 
 
 def _check_known(request: Request, name: str) -> None:
-    if name not in context_of(request).profiles.names():
+    if name not in site_of(request).profiles.names():
         raise Missing(f"there is no collection {name}")

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import StreamingResponse
 
 from entrypoints.web.authentication import Caller
-from entrypoints.web.context import context_of
+from entrypoints.web.context import site_of
 from entrypoints.web.etags import respond
 from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_number, linked
 from entrypoints.web.parameters import Jid
@@ -19,12 +19,9 @@ from operations import why as explanations
 from operations.facts import Explanation
 from operations.job_files import JobFiles
 from operations.job_view import JobView, Timeline
-from operations.visibility import as_seen_by, check_object_visible, visible_job
 from pipeline.attempt import Attempt, Progress
 from pipeline.fixity import READ_CHUNK
-from pipeline.http.urls import redact_url
 from pipeline.preservation.premis_record import IN_MEMORY
-from pipeline.principal import Role
 
 router = APIRouter(prefix="/v1/jobs/{jid}", tags=["jobs"])
 
@@ -36,39 +33,26 @@ class Xml(StreamingResponse):
 @router.get("", summary="One job", response_model=JobView, responses={304: {"description": "Unchanged."}})
 def show_job(request: Request, caller: Caller, jid: Jid) -> Response:
     """`verbs` says what may be done with it; the ETag goes into `If-Match` of a verb."""
-    context = context_of(request)
-    visible_job(context.session, caller, jid, context.archive)
-    view = job_view.job_view(context.session, jid, context.archive)
-    changes: dict[str, object] = {"payload_url": redact_url(view.payload_url)}
-    if not caller.role.includes(Role.OPERATOR):
-        changes |= {"working_dir": "", "verbs": ()}
-    return respond(request, view.model_copy(update=changes), view.version)
+    view = job_view.job_view(site_of(request), caller, jid)
+    return respond(request, view, view.version)
 
 
 @router.get("/why", summary="Why the job is where it is")
 @slow("fleet_work")
 def why_job(request: Request, caller: Caller, jid: Jid) -> Explanation:
     """Facts with stable codes: what it waits for, since when, whether it moves by itself, what helps."""
-    context = context_of(request)
-    visible_job(context.session, caller, jid, context.archive)
-    facts = explanations.why(context.session, context.settings, jid, context.archive)
-    return as_seen_by(caller, facts)
+    return explanations.why(site_of(request), caller, jid)
 
 
 @router.get("/timeline", summary="Every step of the job, and how long it took")
 def timeline(request: Request, caller: Caller, jid: Jid) -> Timeline:
-    context = context_of(request)
-    visible_job(context.session, caller, jid, context.archive)
-    return job_view.timeline(context.session, jid, context.archive)
+    return job_view.timeline(site_of(request), caller, jid)
 
 
 @router.get("/progress", summary="The progress of the job's download")
 def progress(request: Request, caller: Caller, jid: Jid) -> Progress | None:
     """null unless the job is downloading and its worker reported progress a moment ago."""
-    context = context_of(request)
-    visible_job(context.session, caller, jid, context.archive)
-    state = job_view.job_view(context.session, jid, context.archive).state
-    return live.progress_of(context.settings, jid, state)
+    return live.progress(site_of(request), caller, jid)
 
 
 @router.get("/files", summary="The files of the version that the job stored")
@@ -81,9 +65,7 @@ def files(
     cursor: Cursor = None,
 ) -> JobFiles:
     """With their digests and origins; none before the version is in the inventory."""
-    context = context_of(request)
-    visible_job(context.session, caller, jid, context.archive)
-    page = job_files.job_files(context.archive(), jid, limit, decode_number(cursor))
+    page = job_files.job_files(site_of(request), caller, jid, limit, decode_number(cursor))
     return linked(request, response, page)
 
 
@@ -91,13 +73,10 @@ def files(
 @slow("slow_work", LONG)
 def premis(request: Request, caller: Caller, jid: Jid, attempt: Attempt) -> Xml:
     """The document that `arkline object ARK --premis FILE` writes; its parts are read from storage."""
-    context = context_of(request)
-    visible_job(context.session, caller, jid, context.archive)
-    known = job_files.object_of_job(context.archive(), jid)
-    check_object_visible(context.session, caller, known, context.archive)
+    document = job_files.premis(site_of(request), caller, jid)
     with ExitStack() as unless_complete:
         copy = unless_complete.enter_context(SpooledTemporaryFile(max_size=IN_MEMORY))
-        for piece in job_files.premis(context.inventory(), known, context.storage(), caller):
+        for piece in document:
             attempt.check()
             copy.write(piece)
         copy.seek(0)

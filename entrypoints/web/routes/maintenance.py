@@ -6,7 +6,7 @@ from fastapi import APIRouter, Body, Request
 from pydantic import Field
 
 from entrypoints.web.authentication import Caller, OperatorCaller
-from entrypoints.web.context import context_of
+from entrypoints.web.context import context_of, site_of
 from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Given, Jid
 from entrypoints.web.slow_work import LONG, slow
 from operations import fixity, working_storage
@@ -64,5 +64,5 @@ def clean_up(
 @slow("slow_work")
 def fixity_report(request: Request, caller: Caller) -> FixityReport:
     require_fleet(caller, "see the fixity of all collections")
-    context = context_of(request)
-    return fixity.fixity_report(context.inventory(), context.settings)
+    site = site_of(request)
+    return fixity.fixity_report(site.inventory(), site.settings)

@@ -8,16 +8,11 @@ from fastapi import APIRouter, Body, Path, Query, Request, Response
 from pydantic import Field
 
 from entrypoints.web.authentication import Caller
-from entrypoints.web.context import context_of
+from entrypoints.web.context import context_of, site_of
 from entrypoints.web.slow_work import slow
 from operations import objects
 from operations.custody_proof import CustodyProof
-from operations.visibility import object_as_seen_by, visible_object
-from pipeline.inventory.base import InventoryObject
-from pipeline.inventory.sql import SqlInventory
-from pipeline.principal import Principal
 from pipeline.records import Record
-from zkstate.errors import Missing
 
 router = APIRouter(prefix="/v1/objects", tags=["objects"])
 
@@ -56,7 +51,7 @@ def start_proof(
     While a proof of the same version has not ended, the answer is that proof. Every web process of the site
     answers for it, until an hour after its end.
     """
-    _, known = _visible(request, caller, ark)
+    known = objects.visible_object(site_of(request), caller, ark)
     proof = context_of(request).custody_proofs.start(known, body.version, caller.identity)
     response.headers["Location"] = f"{router.prefix}/{quote(known.ark, safe='/:')}/proofs/{proof.id}"
     return proof
@@ -66,7 +61,7 @@ def start_proof(
 @slow("record_work")
 def show_proof(request: Request, caller: Caller, ark: Ark, proof: ProofId) -> CustodyProof:
     """`custody.agrees` of a proof that is done says whether every file is as it was deposited."""
-    _, known = _visible(request, caller, ark)
+    known = objects.visible_object(site_of(request), caller, ark)
     return context_of(request).custody_proofs.get(proof, known)
 
 
@@ -74,19 +69,11 @@ def show_proof(request: Request, caller: Caller, ark: Ark, proof: ProofId) -> Cu
 @slow("record_work")
 def show_object(request: Request, caller: Caller, ark: Ark, version: Version = None) -> ObjectRecord:
     """A proof (`/proofs`) also reads every byte from storage."""
-    inventory, known = _visible(request, caller, ark)
+    site = site_of(request)
+    known = objects.visible_object(site, caller, ark)
     numbers = objects.versions_to_prove(known, version, every=False)
-    shown = object_as_seen_by(caller, known)
-    events = objects.timeline(inventory, shown)
+    shown = objects.as_seen_by(caller, known)
+    events = objects.timeline(site.inventory(), shown)
     view = objects.object_view(shown, events, numbers, None, lambda _: None, lambda: False)
     facts = asdict(view)
     return ObjectRecord(custody=facts.pop("custody"), timeline=facts.pop("timeline"), object=facts)
-
-
-def _visible(request: Request, caller: Principal, ark: str) -> tuple[SqlInventory, InventoryObject]:
-    """The object with its inventory; Missing unless the caller may see the object."""
-    context = context_of(request)
-    inventory = context.archive()
-    if inventory is None:
-        raise Missing(f"there is no object {ark}")
-    return inventory, visible_object(context.session, caller, inventory, ark, context.archive)

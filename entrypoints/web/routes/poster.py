@@ -164,9 +164,7 @@ async def post(
 
 def _submit(context: WebContext, form: Form, verb: PosterVerb, caller: Principal) -> Submitted:
     mode = SubmissionMode.UPDATE if verb is PosterVerb.UPDATE else SubmissionMode.ADD
-    return submit_form(
-        context.session, context.settings, context.profiles, form, mode, caller, context.quotas
-    )
+    return submit_form(context.site, caller, form, mode)
 
 
 def _response_form(fields: Mapping[str, str]) -> ResponseForm:

@@ -111,18 +111,14 @@ async def submit(
         response.status_code = 200
         perform = partial(
             dry_runs.perform_dry_run,
-            context.session,
-            context.settings,
-            submission,
+            context.site,
             caller,
-            context.archive,
+            submission,
             MANIFESTS_OF_A_DRY_RUN,
             LINES_OF_A_DRY_RUN,
         )
         return await context.slow_work.run(request, caller.name, perform)
-    done = await run_in_threadpool(
-        submissions.submit, context.session, context.settings, context.profiles, submission, caller
-    )
+    done = await run_in_threadpool(submissions.submit, context.site, caller, submission)
     response.headers["Location"] = f"/v1/batches/{done.bid}"
     if done.again:
         response.status_code = 200

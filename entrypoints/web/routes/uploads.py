@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from entrypoints.web import digests
 from entrypoints.web.authentication import DepositorCaller
-from entrypoints.web.context import context_of
+from entrypoints.web.context import context_of, site_of
 from entrypoints.web.receiving import check_body, content_length, receive
 from entrypoints.web.slow_work import slow
 from operations import uploads
@@ -76,14 +76,7 @@ async def begin(  # noqa: PLR0913 - the parts of a request
     context = context_of(request)
     name = name or _name_in(request)
     check_body(request, context.settings, name or "the body")
-    begun = await run_in_threadpool(
-        uploads.begin_upload,
-        context.session,
-        context.settings,
-        caller,
-        idempotency_key or "",
-        context.quotas,
-    )
+    begun = await run_in_threadpool(uploads.begin_upload, context.site, caller, idempotency_key or "")
     response.headers["Location"] = f"/v1/uploads/{begun.id}"
     if name is None:
         if content_length(request):
@@ -103,14 +96,7 @@ async def begin(  # noqa: PLR0913 - the parts of a request
         )
     except BaseException:
         if not resumable and idempotency_key is None:
-            await run_in_threadpool(
-                uploads.remove_upload,
-                context.session,
-                context.settings,
-                caller,
-                begun.id,
-                context.quotas,
-            )
+            await run_in_threadpool(uploads.remove_upload, context.site, caller, begun.id)
         raise
     return _answer(response, begun.id, arrived)
 
@@ -131,16 +117,15 @@ async def put_file(
 @router.get("/{upload}", summary="An upload and its files")
 @slow("record_work")
 def show(request: Request, caller: DepositorCaller, upload: UploadId) -> UploadView:
-    context = context_of(request)
-    return uploads.view_upload(context.session, context.settings, caller, upload)
+    return uploads.view_upload(site_of(request), caller, upload)
 
 
 @router.head("/{upload}", status_code=204, summary="How much of the only file has arrived")
 @router.head("/{upload}/{name:path}", status_code=204, summary="How much of a file has arrived")
 def offset(request: Request, caller: DepositorCaller, upload: UploadId, name: str = "") -> Response:
-    context = context_of(request)
-    name = name or uploads.sole_name(context.session, context.settings, caller, upload)
-    file = uploads.find_file(context.session, context.settings, caller, upload, name)
+    site = site_of(request)
+    name = name or uploads.sole_name(site, caller, upload)
+    file = uploads.find_file(site, caller, upload, name)
     if file is None:
         raise UploadMissing(f"upload {upload} has no such file")
     response = Response(status_code=204)
@@ -162,9 +147,7 @@ async def append(  # noqa: PLR0913 - the parts of a request
 ) -> Uploaded:
     """409 unless `Upload-Offset` is where the file ends now. What arrives before a cut is kept."""
     context = context_of(request)
-    name = name or await run_in_threadpool(
-        uploads.sole_name, context.session, context.settings, caller, upload
-    )
+    name = name or await run_in_threadpool(uploads.sole_name, context.site, caller, upload)
     check_body(request, context.settings, name)
     arrived = await receive(
         request,
@@ -182,8 +165,7 @@ async def append(  # noqa: PLR0913 - the parts of a request
 @router.delete("/{upload}", status_code=204, summary="Remove an upload of which no batch was made")
 @slow("record_work")
 def remove(request: Request, caller: DepositorCaller, upload: UploadId) -> None:
-    context = context_of(request)
-    uploads.remove_upload(context.session, context.settings, caller, upload, context.quotas)
+    uploads.remove_upload(site_of(request), caller, upload)
 
 
 def _declared(request: Request, name: str, length: int | None, *, whole: bool) -> Declared:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Body, Depends, Path, Request
 from pydantic import Field
 
 from entrypoints.web.authentication import OperatorCaller
-from entrypoints.web.context import context_of
+from entrypoints.web.context import context_of, site_of
 from entrypoints.web.etags import expected_version
 from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Collection, Given, Jid, RequiredReason
 from entrypoints.web.slow_work import LONG, slow
@@ -23,13 +23,12 @@ from operations.holds import HoldResult
 from operations.operator import VerbResult
 from operations.profile_renewal import ProfileRenewal
 from operations.verbs import act
-from operations.visibility import check_visible, visible_batch
+from operations.visibility import recorded_batch, visible
 from operations.workers import Drained
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.principal import Principal
-from pipeline.records import Batch, Record
-from pipeline.states import BATCH, JOB, BatchState, Event, JobState, Raiser
-from zkstate.errors import Missing
+from pipeline.records import Record
+from pipeline.states import BATCH, JOB, Event, JobState, Raiser
 
 router = APIRouter(prefix="/v1", tags=["verbs"])
 
@@ -74,7 +73,7 @@ def _raise(  # noqa: PLR0913 - the conditions of one verb
     attempt: Attempt = UNATTENDED,
 ) -> VerbResult:
     context = context_of(request)
-    check_visible(context.session, caller, name, context.archive)
+    visible(context.site, caller, name)
     return act(context.operator(caller, reason, attempt), name, event, version=version, to=to)
 
 
@@ -153,11 +152,7 @@ for _event in BATCH_EVENTS:
 
 def _seen_batch(request: Request, caller: Principal, bid: str, version: int | None) -> None:
     """Moved unless the batch has the version that the caller saw."""
-    context = context_of(request)
-    batch = visible_batch(context.session, caller, bid, context.archive)
-    if not isinstance(batch, Batch):
-        raise Missing(f"there is no batch {bid} in ZooKeeper: it was archived as {BatchState(batch.state)}")
-    check_seen(batch, version)
+    check_seen(recorded_batch(site_of(request), caller, bid), version)
 
 
 @router.post("/batches/{bid}/cancel", summary="Stop the batch: its split, its jobs, its report")
@@ -235,7 +230,7 @@ def hold_collection(
     request: Request, caller: OperatorCaller, name: Collection, body: Given = NO_REASON
 ) -> HoldResult:
     context = context_of(request)
-    return holds.hold_collection(context.operator(caller, body.reason), context.profiles, name)
+    return holds.hold_collection(context.operator(caller, body.reason), context.site.profiles, name)
 
 
 @router.post("/collections/{name}/release", summary="End the hold, and release what it held")
@@ -245,7 +240,7 @@ def release_collection(
 ) -> HoldResult:
     context = context_of(request)
     caller.require(caller.role, f"release collection {name}", name)
-    context.profiles.get(name)
+    context.site.profiles.get(name)
     return holds.release_collection(context.operator(caller, body.reason, attempt), name)
 
 

@@ -1,0 +1,101 @@
+"""One deployment as a process has it open: every operation is a function of it, of a principal, and of more.
+
+SQLAlchemy, Celery and requests take most of a second to load: they are imported where a store is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.outcome import Service
+from pipeline.settings import Settings
+from zkstate.session import Session, connect
+
+if TYPE_CHECKING:
+    from pipeline.inventory.sql import SqlInventory
+    from pipeline.profiles.profile import Profiles
+    from pipeline.records import Batch, Job
+    from pipeline.storage.base import Storage
+    from pipeline.uploads.quota import Quotas
+
+
+@dataclass(frozen=True)
+class Site:
+    """The settings, the record, and the stores, which are opened when they are used. Thread-safe."""
+
+    settings: Settings
+    session: Session
+
+    @cached_property
+    def profiles(self) -> Profiles:
+        from pipeline.profiles.profile import Profiles
+
+        return Profiles(self.settings.profiles)
+
+    @cached_property
+    def quotas(self) -> Quotas:
+        """What the owners of uploads have, as this process knows it."""
+        from pipeline.uploads.quota import Quotas
+
+        return Quotas(self.settings)
+
+    def inventory(self) -> SqlInventory:
+        """ServiceDown if it is another deployment's. The connections are those of the process."""
+        from pipeline.inventory.sql import open_inventory
+        from tasks import stores
+
+        # asked each time: a record that is put back from a backup may have another id
+        expected = stores.expected_of(self.session)
+        return open_inventory(self.settings.inventory, expected and partial(expected, Service.INVENTORY))
+
+    def archive(self) -> SqlInventory | None:
+        """The inventory, which has what left ZooKeeper; None if its file does not exist yet."""
+        return self.inventory() if inventory_exists(self.settings) else None
+
+    def storage(self) -> Storage:
+        """The storage of the inventory; ServiceDown if it is another deployment's."""
+        return storage_of(self.settings, self.inventory())
+
+    def feed(self) -> None:
+        """Dispatch as many pending jobs as there is room for."""
+        from tasks import after_move
+        from tasks.publisher import publisher
+
+        after_move.feed(publisher(self.settings), self.session, self.settings)
+
+    def follow(self, moved: Job | Batch) -> bool:
+        """Do what follows a move, without feeding; False if Redis did not take a message."""
+        from tasks import after_move
+        from tasks.publisher import publisher
+
+        return after_move.follow(publisher(self.settings), self.session, self.settings, moved)
+
+
+@contextmanager
+def opened(settings: Settings, timeout: float) -> Iterator[Site]:
+    """The site of these settings, until the block ends; ZooKeeper has to answer within `timeout` seconds."""
+    with connect(settings, timeout) as session:
+        yield Site(settings, session)
+
+
+def inventory_file(settings: Settings) -> Path:
+    """The file of an inventory that has no URL."""
+    return settings.data / "inventory.sqlite"
+
+
+def inventory_exists(settings: Settings) -> bool:
+    """Whether the inventory may be opened without creating its file."""
+    return bool(settings.inventory_url) or inventory_file(settings).exists()
+
+
+def storage_of(settings: Settings, inventory: SqlInventory) -> Storage:
+    """The storage of this inventory: a root of another deployment is refused with ServiceDown."""
+    from pipeline.storage.factory import open_storage
+
+    marker = inventory.read_deployment()
+    return open_storage(settings, (lambda: marker.id) if marker else None)
