@@ -1,141 +1,25 @@
-"""A client of ZooKeeper: who it says it is. Without a user, it works with servers on loopback alone."""
+"""The client of ZooKeeper that the settings ask for, and why a server cannot be used.
+
+Without a user, a client works with servers on loopback alone. kazoo tries again for ever and gives no reason.
+"""
 
 import ipaddress
-import threading
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any, TypeVar
+import socket
+import ssl
+from typing import Any
 
-from kazoo.client import KazooClient, _prefix_root
-from kazoo.exceptions import AuthFailedError, ConnectionClosedError, ConnectionLoss, SessionExpiredError
 from kazoo.hosts import collect_hosts
-from kazoo.protocol.serialization import Sync
-from kazoo.protocol.states import KeeperState
-from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_digest_acl
+from kazoo.security import make_digest_acl
 
 from pipeline.errors import UsageRefused
 from pipeline.settings import Settings
-from zkstate import tls
-from zkstate.connection import DirectConnection
-from zkstate.create_request import CreateRequest
+from zkstate.direct import Client, DirectHandler, StockHandler
 
 MAX_RECONNECT_DELAY = 2.0
 """Seconds between two tries to connect, at most."""
 
-_LONGEST_ANSWER = 1 << 16
-"""Bytes; `mntr` of ZooKeeper 3.9 has some 9,000, and comes in pieces."""
-
-_EPHEMERAL = 1
-"""The flag of a request to create a node."""
-
-_FAULTS = {
-    KeeperState.AUTH_FAILED: AuthFailedError,
-    KeeperState.CLOSED: ConnectionClosedError,
-    KeeperState.EXPIRED_SESSION: SessionExpiredError,
-}
-"""The answers to requests in a state in which none is sent."""
-
-_CONNECTED = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
-
-T = TypeVar("T")
-
-
-class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's client, whose callers send their requests and read the answers (see `zkstate.connection`)."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        retry = self._conn_retry.copy()
-        self._connection: DirectConnection = DirectConnection(self, retry, logger=self.logger)
-
-    def _call(self, request: Any, async_object: Any) -> bool:
-        """As kazoo's, which takes every exception of the caller's thread for the end of the connection."""
-        if self._connection.send_now(request, async_object):
-            return True
-        if (fault := _FAULTS.get(self._state)) is not None:
-            async_object.set_exception(fault())
-            return False
-        self._connection.send_later(request, async_object)
-        return True
-
-    def start_within(self, seconds: float) -> None:
-        """As kazoo's `start`, which stops without a limit what did not connect in time."""
-        if not self.start_async().wait(seconds):
-            raise self.handler.timeout_exception("Connection time-out")
-
-    def stop_within(self, seconds: float) -> bool:
-        """End the session and its threads; False if a thread of a connected session continues.
-
-        kazoo's `stop` waits for its threads without a limit. A thread that waits for the server continues
-        once the socket is shut; the server then ends the session after its timeout, as for a dead process.
-        """
-        ending = threading.Thread(target=self._end, name="end of a session", daemon=True)
-        ending.start()
-        ending.join(seconds)
-        if ending.is_alive():
-            self._connection.end()
-            ending.join(seconds)
-        return not ending.is_alive() or self._connection.is_connecting
-
-    def _end(self) -> None:
-        self.stop()
-        self._connection.connection_stopped.wait()
-        self.close()
-
-    def command(self, cmd: bytes = b"ruok") -> str:
-        """As kazoo's, which leaves its socket open after a fault, and reads one piece of the answer."""
-        if (connected := self._connection._socket) is None:
-            raise ConnectionLoss("no server is connected")
-        answer = b""
-        with self.handler.create_connection(
-            connected.getpeername()[:2], hostname=None, timeout=self._session_timeout / 1000
-        ) as connection:
-            connection.sendall(cmd)
-            while len(answer) < _LONGEST_ANSWER and (piece := connection.recv(_LONGEST_ANSWER)):
-                answer += piece
-        return answer.decode(errors="replace")
-
-    def together(self, ask: Callable[[], T]) -> T:
-        """What `ask` returns, which waits for no answer: its requests are sent in one piece."""
-        return self._connection.together(ask)
-
-    def request(self, request: Any) -> Any:
-        """Send the request, whose paths are whole; its answer."""
-        answer = self.handler.async_result()
-        self._call(request, answer)
-        return answer
-
-    @property
-    def access(self) -> Sequence[ACL]:
-        """The access list of new nodes."""
-        access: Sequence[ACL] = self.default_acl or OPEN_ACL_UNSAFE
-        return access
-
-    def create_ephemeral(self, path: str, data: bytes) -> Any:
-        """As kazoo's `create_async`, whose answer passes through a further thread."""
-        return self.request(CreateRequest(whole_path(self.chroot, path), data, self.access, _EPHEMERAL))
-
-    def _session_callback(self, state: Any) -> None:
-        if state not in _CONNECTED:
-            self._connection.end_sharing()
-        super()._session_callback(state)
-
-    def sync_async(self, path: str) -> Any:
-        """As kazoo's, without the path as the answer, which another thread would have to compute."""
-        return self.request(Sync(whole_path(self.chroot, path)))
-
-
-def whole_path(chroot: str, path: str) -> str:
-    """The path below the root of the session; kazoo takes six times as long for a path that is plain."""
-    plain = path[:1] == "/" and "//" not in path and "/." not in path and path[-1:] != "/"
-    whole: str = root_prefix(chroot) + path if plain else _prefix_root(chroot, path)
-    return whole
-
-
-@lru_cache(maxsize=8)
-def root_prefix(chroot: str) -> str:
-    """What kazoo puts before a path."""
-    return "".join(f"/{name}" for name in chroot.split("/") if name)
+_ANSWER = 2.0
+"""Seconds that a server may take for each part of the answer to the question why it cannot be used."""
 
 
 def make_client(settings: Settings) -> Client:
@@ -143,7 +27,7 @@ def make_client(settings: Settings) -> Client:
     _check_access_list(settings)
     return Client(
         hosts=settings.zk_hosts,
-        handler=tls.handler(settings),
+        handler=_handler(settings),
         timeout=settings.zk_session_timeout,
         connection_retry={"max_tries": -1, "delay": 0.2, "backoff": 1.5, "max_delay": MAX_RECONNECT_DELAY},
         command_retry={"max_tries": 5, "delay": 0.1, "max_delay": 1.0},
@@ -178,3 +62,79 @@ def _credentials(settings: Settings) -> dict[str, Any]:
         "auth_data": [("digest", f"{settings.zk_user}:{password}")],
         "default_acl": [make_digest_acl(settings.zk_user, password, all=True)],
     }
+
+
+def _handler(settings: Settings) -> StockHandler:
+    """For kazoo's client; UsageRefused names a file that cannot be used."""
+    kind = DirectHandler if settings.zk_client == "direct" else StockHandler
+    return kind(_context(settings) if settings.zk_tls_ca else None)
+
+
+def _context(settings: Settings) -> ssl.SSLContext:
+    """Trusts the authority of the settings alone, and only certificates with the server's name or address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(settings.zk_tls_ca)
+    except OSError as error:  # ssl.SSLError is one
+        raise UsageRefused(f"{settings.zk_tls_ca} cannot be used: {error} (ARKLINE_ZK_TLS_CA)") from error
+    if settings.zk_tls_certificate:
+        try:
+            context.load_cert_chain(settings.zk_tls_certificate, settings.zk_tls_key)
+        except OSError as error:
+            raise UsageRefused(
+                f"{settings.zk_tls_certificate} with the key {settings.zk_tls_key} cannot be used: {error} "
+                "(ARKLINE_ZK_TLS_CERTIFICATE, ARKLINE_ZK_TLS_KEY)"
+            ) from error
+    return context
+
+
+def why_unreachable(settings: Settings) -> str:
+    """The likely reason why no server could be used, with the remedy; asks the servers one after another."""
+    hosts, _ = collect_hosts(settings.zk_hosts)
+    ask = _problem_of_tls if settings.zk_tls_ca else _problem_of_plain_text
+    problems = (ask(settings, host.strip(), int(port)) for host, port in hosts)
+    return next(filter(None, problems), "is it running? (ARKLINE_ZK_HOSTS)")
+
+
+def _problem_of_tls(settings: Settings, host: str, port: int) -> str:
+    """Empty if TLS is not the reason."""
+    try:
+        _exchange(_context(settings), host, port)
+    except ssl.SSLCertVerificationError as error:
+        return (
+            f"the certificate of {host}:{port} is refused: {error.verify_message} (ARKLINE_ZK_TLS_CA has to "
+            "name the authority of the certificate, and ARKLINE_ZK_HOSTS the names in the certificate)"
+        )
+    except (ssl.SSLError, ConnectionResetError) as error:
+        return (
+            f"{host}:{port} ends TLS: {getattr(error, 'reason', None) or error} (ARKLINE_ZK_HOSTS has to "
+            "name secure client ports, and ARKLINE_ZK_TLS_CERTIFICATE a certificate that ZooKeeper trusts)"
+        )
+    except OSError:
+        return ""
+    return ""
+
+
+def _problem_of_plain_text(_: Settings, host: str, port: int) -> str:
+    """Empty if TLS is not the reason."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # only to learn whether the server speaks TLS: no secret is sent
+    try:
+        _exchange(context, host, port)
+    except ssl.SSLError as error:
+        if "ALERT" not in (error.reason or ""):
+            return ""
+    except OSError:
+        return ""
+    return f"{host}:{port} expects TLS: set ARKLINE_ZK_TLS_CA"
+
+
+def _exchange(context: ssl.SSLContext, host: str, port: int) -> None:
+    """Shake hands and read one answer: with TLS 1.3 a server refuses a certificate after the handshake."""
+    with (
+        socket.create_connection((host, port), _ANSWER) as connection,
+        context.wrap_socket(connection, server_hostname=host) as encrypted,
+    ):
+        encrypted.sendall(b"srvr")
+        encrypted.recv(1)

@@ -17,7 +17,7 @@ from pipeline.records import (
 )
 from pipeline.states import JOB, Bucket
 from zkstate import codec, paths
-from zkstate.node_template import NodeTemplate
+from zkstate.direct.requests import NodeTemplate
 from zkstate.record import token
 from zkstate.session import Session
 from zkstate.transaction import TRANSACTION_LIMIT, CreateAll, template

@@ -30,10 +30,10 @@ from kazoo.protocol.states import ZnodeStat
 
 from pipeline.errors import Action, ArklineError, Remedy
 from pipeline.settings import Settings
-from zkstate import tls
-from zkstate.client import Client, make_client
+from zkstate import paths
+from zkstate.client import make_client, why_unreachable
+from zkstate.direct import Client
 from zkstate.errors import Missing, Unreachable, WentBack
-from zkstate.skeleton import create_skeleton
 
 BROKEN = (
     ConnectionLoss,
@@ -298,6 +298,18 @@ def _or_none(flight: Any, seconds: float) -> Any:
         return None
 
 
+def _create_skeleton(client: Client, root: str) -> None:
+    """Create what is missing below `root`, which the client works below from now on."""
+    root = root.rstrip("/")
+    if root:
+        client.ensure_path_async(root).get(timeout=ANSWER_TIMEOUT)
+        client.chroot = root
+    there = [client.exists_async(path) for path in paths.SKELETON]
+    for path, flight in zip(paths.SKELETON, there, strict=True):
+        if flight.get(timeout=ANSWER_TIMEOUT) is None:
+            client.ensure_path_async(path).get(timeout=ANSWER_TIMEOUT)
+
+
 def _probe(settings: Settings) -> int | None:
     """The number of ZooKeeper's last change, as a new client sees it; None if ZooKeeper does not answer."""
     client = make_client(settings)
@@ -369,10 +381,10 @@ def connect(
     try:
         client.start_within(timeout)
         if create:
-            create_skeleton(client, settings.zk_root, ANSWER_TIMEOUT)
+            _create_skeleton(client, settings.zk_root)
         client.chroot = settings.zk_root.rstrip("/")
     except (*BROKEN, client.handler.timeout_exception) as error:
-        message = f"ZooKeeper at {settings.zk_hosts} does not answer: {tls.why_unreachable(settings)}"
+        message = f"ZooKeeper at {settings.zk_hosts} does not answer: {why_unreachable(settings)}"
         if required:
             session.close()
             raise Unreachable(message).with_remedies(START) from error

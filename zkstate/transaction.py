@@ -20,8 +20,9 @@ from kazoo.exceptions import (
 from kazoo.security import ACL
 
 from pipeline.errors import Action, ArklineError, Remedy
-from zkstate import multi_request
-from zkstate.client import root_prefix, whole_path
+from zkstate.direct import requests
+from zkstate.direct.client import root_prefix, whole_path
+from zkstate.direct.requests import MultiRequest, NodeTemplate
 from zkstate.errors import (
     Ambiguous,
     Busy,
@@ -34,8 +35,6 @@ from zkstate.errors import (
     Taken,
     TooBig,
 )
-from zkstate.multi_request import MultiRequest
-from zkstate.node_template import NodeTemplate
 from zkstate.session import BROKEN, Session
 
 TRANSACTION_LIMIT = 512 * 1024
@@ -164,13 +163,13 @@ def send(session: Session, operations: Sequence[Operation]) -> Sent:
 def _encoded(operation: Single, path: str, access: Sequence[ACL]) -> bytes:
     match operation:
         case Create(_, data, ephemeral):
-            return multi_request.create(path, data, access, int(ephemeral))
+            return requests.create(path, data, access, int(ephemeral))
         case Put(_, data, version):
-            return multi_request.put(path, data, -1 if version is None else version)
+            return requests.put(path, data, -1 if version is None else version)
         case Delete():
-            return multi_request.delete(path)
+            return requests.delete(path)
         case Check(_, version):
-            return multi_request.check(path, version)
+            return requests.check(path, version)
 
 
 def settle(session: Session, sent: Sent) -> list[Any]:

@@ -218,7 +218,12 @@ def test_an_exception_of_a_signal_handler_leaves_the_session_usable(session: Ses
         session.ask(session.zk.get_async, f"{PATH}-absent")
 
 
-LINES_OF = ("zkstate/client.py", "zkstate/connection.py", "zkstate/shared_reading.py", "zkstate/session.py")
+LINES_OF = (
+    "zkstate/direct/client.py",
+    "zkstate/direct/connection.py",
+    "zkstate/direct/handler.py",
+    "zkstate/session.py",
+)
 """The modules whose lines are interrupted, each once."""
 
 

@@ -309,7 +309,9 @@ class Pipeline(ModelMachine):
         jobs.clean_up(self.operator, jobs.load(self.operator, model.jid))
 
 
+@pytest.mark.parametrize("client", ["direct", "kazoo"])
 def test_any_order_of_workers_operators_and_periodic_work_keeps_the_record_consistent(
-    settings: Settings,
+    settings: Settings, client: str
 ) -> None:
-    run_machine(Pipeline, settings, examples=20)
+    given = settings.model_copy(update={"zk_client": client})
+    run_machine(Pipeline, given, examples=20)

@@ -295,8 +295,10 @@ class Batches(RecordMachine):
         return self.held.pop(model.bid)
 
 
+@pytest.mark.parametrize("client", ["direct", "kazoo"])
 def test_any_order_of_splits_reports_zombies_and_operators_keeps_the_batches_consistent(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(new_jobs, "CHUNK", 2)
-    run_machine(Batches, settings, examples=15)
+    given = settings.model_copy(update={"zk_client": client})
+    run_machine(Batches, given, examples=15)

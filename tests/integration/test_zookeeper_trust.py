@@ -16,7 +16,7 @@ from pipeline.settings import Settings
 from tests.servers.zookeeper import running_tls
 from tests.support import cli
 from tests.support.certificates import Authority, Certificate, authority
-from zkstate import server_memory, tls
+from zkstate import server_memory
 from zkstate.client import make_client
 from zkstate.errors import Unreachable
 from zkstate.session import connect
@@ -39,8 +39,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(hosts, ours, ours.issue("client"))
 
 
-@pytest.fixture
-def secure(settings: Settings, site: Site) -> Settings:
+def secure_settings(settings: Settings, site: Site) -> Settings:
     return settings.model_copy(
         update={
             "zk_hosts": site.hosts,
@@ -49,6 +48,11 @@ def secure(settings: Settings, site: Site) -> Settings:
             "zk_tls_key": site.client.key,
         }
     )
+
+
+@pytest.fixture
+def secure(settings: Settings, site: Site) -> Settings:
+    return secure_settings(settings, site)
 
 
 def refusal(settings: Settings, **changes: Any) -> str:
@@ -74,8 +78,9 @@ def test_the_record_is_used_over_tls_with_a_certificate(secure: Settings) -> Non
     assert cli.run(secure, "jobs").code == 0
 
 
-def test_answers_that_come_in_one_piece_are_all_seen(secure: Settings, site: Site) -> None:
-    chosen = tls.handler(secure)
+@pytest.mark.parametrize("client", ["direct", "kazoo"])
+def test_answers_that_come_in_one_piece_are_all_seen(secure: Settings, site: Site, client: str) -> None:
+    chosen = make_client(secure.model_copy(update={"zk_client": client})).handler
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(site.client.certificate, site.client.key)
 
@@ -86,9 +91,9 @@ def test_answers_that_come_in_one_piece_are_all_seen(secure: Settings, site: Sit
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=answer, args=(listener,), daemon=True).start()
-        with chosen.create_connection(listener.getsockname(), "127.0.0.1", 30) as client:
-            assert client.recv(5) == b"first"
-            assert chosen.select([client], [], [], 0)[0] == [client]
+        with chosen.create_connection(listener.getsockname(), hostname="127.0.0.1", timeout=30) as connected:
+            assert connected.recv(5) == b"first"
+            assert chosen.select([connected], [], [], 0)[0] == [connected]
 
 
 def test_a_server_of_another_authority_is_refused(secure: Settings, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ import pytest
 from kazoo.protocol import serialization
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
-from zkstate.create_request import CreateRequest
+from zkstate.direct.requests import CreateRequest
 
 ACCESS = [make_digest_acl("u\u00fcser", "secret", all=True)]
 

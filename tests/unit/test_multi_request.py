@@ -6,20 +6,20 @@ from kazoo.protocol import serialization
 from kazoo.protocol.serialization import Transaction
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from zkstate import multi_request
-from zkstate.multi_request import MultiRequest
+from zkstate.direct import requests
+from zkstate.direct.requests import MultiRequest
 
 PATH = "/jobs/jid0000000001/bär"
 
 OPERATIONS = [
     (
         serialization.Create(PATH, b"{}", OPEN_ACL_UNSAFE, 1),
-        multi_request.create(PATH, b"{}", OPEN_ACL_UNSAFE, 1),
+        requests.create(PATH, b"{}", OPEN_ACL_UNSAFE, 1),
     ),
-    (serialization.SetData(PATH, b"content", 7), multi_request.put(PATH, b"content", 7)),
-    (serialization.SetData(PATH, b"", -1), multi_request.put(PATH, b"", -1)),
-    (serialization.Delete(PATH, -1), multi_request.delete(PATH)),
-    (serialization.CheckVersion(PATH, 3), multi_request.check(PATH, 3)),
+    (serialization.SetData(PATH, b"content", 7), requests.put(PATH, b"content", 7)),
+    (serialization.SetData(PATH, b"", -1), requests.put(PATH, b"", -1)),
+    (serialization.Delete(PATH, -1), requests.delete(PATH)),
+    (serialization.CheckVersion(PATH, 3), requests.check(PATH, 3)),
 ]
 
 

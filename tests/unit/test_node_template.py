@@ -3,9 +3,8 @@ from kazoo.protocol import serialization
 from kazoo.protocol.serialization import Create, SetData, Transaction
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
-from zkstate import multi_request
-from zkstate.multi_request import MultiRequest
-from zkstate.node_template import NodeTemplate
+from zkstate.direct import requests
+from zkstate.direct.requests import MultiRequest, NodeTemplate
 
 ACCESS = [make_digest_acl("user", "secret", all=True)]
 PREFIX = "/r\u00f6\u00f6t/jid0000000001"
@@ -30,9 +29,7 @@ def kazoo_requests(name: str, contents: tuple[bytes, ...], access: list[object])
 def encoded(access: list[object]) -> MultiRequest:
     template = NodeTemplate.cut("jid0000000001", NODES, PREFIX, access)
     things = [template.encode(name.encode(), contents) for name, contents in CONTENTS.items()]
-    return MultiRequest(
-        [multi_request.put("/ids/job", b"2", 7), *things], len(things) * template.answer_bytes
-    )
+    return MultiRequest([requests.put("/ids/job", b"2", 7), *things], len(things) * template.answer_bytes)
 
 
 @pytest.mark.parametrize("access", [OPEN_ACL_UNSAFE, ACCESS, [*OPEN_ACL_UNSAFE, *ACCESS]])

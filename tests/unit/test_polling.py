@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from kazoo.handlers.threading import SequentialThreadingHandler
 
-from zkstate.polling import PollHandler
+from zkstate.direct import DirectHandler, StockHandler
 
 Select = Callable[..., tuple[Sequence[Any], Sequence[Any], Sequence[Any]]]
 
 
-@pytest.fixture(params=[PollHandler, SequentialThreadingHandler])
+@pytest.fixture(params=[DirectHandler, StockHandler, SequentialThreadingHandler])
 def wait(request: pytest.FixtureRequest) -> Select:
-    """The handler's `select`, and that of kazoo's own handler: both have to pass every test."""
+    """The `select` of our handlers, and that of kazoo's own: all have to pass every test."""
     ready: Select = request.param().select
     return ready
 
@@ -96,7 +96,7 @@ def test_a_file_descriptor_that_is_not_open_is_an_error() -> None:
     socket.socket(fileno=descriptor).close()
 
     with pytest.raises(ValueError, match="is closed"):
-        PollHandler().select([descriptor], [], [], 1)
+        DirectHandler().select([descriptor], [], [], 1)
 
 
 def test_more_files_than_select_allows_are_no_problem(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -108,7 +108,7 @@ def test_more_files_than_select_allows_are_no_problem(pair: tuple[socket.socket,
             many.append(pair[0].dup())
         pair[1].send(b"x")
 
-        assert PollHandler().select([many[-1]], [], [], 5)[0] == [many[-1]]
+        assert DirectHandler().select([many[-1]], [], [], 5)[0] == [many[-1]]
     finally:
         for one in many:
             one.close()

@@ -1,4 +1,4 @@
-"""Persistent recursive watches beside kazoo: ZooKeeper's request `addWatch`, which kazoo 2.11 does not have.
+"""Changes of the record as ZooKeeper sends them: persistent recursive watches.
 
 ZooKeeper 3.6 and later send an event for every node that is created, changed or deleted below a watched one,
 in the order of the transactions. A watch ends with the connection: whoever follows arms it again.
@@ -9,15 +9,14 @@ Silence proves nothing: a write to each followed folder, every few seconds, has 
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from kazoo.exceptions import UnimplementedError
-from kazoo.protocol.serialization import Watch, int_struct, write_string
+from kazoo.protocol.connection import CHANGED_EVENT, CREATED_EVENT, DELETED_EVENT
 from kazoo.protocol.states import KazooState
 
-from zkstate import multi_request, paths
-from zkstate.client import whole_path
+from zkstate import paths
+from zkstate.direct import requests
+from zkstate.direct.client import whole_path
 from zkstate.errors import NotPushed
 from zkstate.feed.changes import FOLLOWED, FeedChange, read_change
 from zkstate.session import BROKEN, Session
@@ -28,25 +27,6 @@ many there are, they write one transaction of 200 bytes in this time, or few."""
 
 PROOF_TIMEOUT = 10.0
 """Seconds to wait for the answer to that write."""
-
-_RECURSIVE = 1
-_CREATED, _DELETED, _CHANGED = 1, 2, 3
-
-
-@dataclass(frozen=True)
-class AddWatch:
-    """The request. kazoo registers a one-shot watch for requests with a field `watcher`: this has none."""
-
-    path: str
-    mode: int = _RECURSIVE
-    type: ClassVar[int] = 106
-
-    def serialize(self) -> bytes:
-        return bytes(write_string(self.path) + int_struct.pack(self.mode))
-
-    @classmethod
-    def deserialize(cls, data: bytes, offset: int) -> None:
-        """The answer has no content."""
 
 
 class Feed(AbstractContextManager["Feed"]):
@@ -71,17 +51,13 @@ class Feed(AbstractContextManager["Feed"]):
         """Followed folder -> when a write to it was last pushed, since the feed was armed; monotonic."""
 
     def __enter__(self) -> "Feed":
-        connection = self._session.zk._connection
-        self._read_event = connection._read_watch_event
-        connection._read_watch_event = self._read
+        self._session.zk.add_event_listener(self._on_event)
         self._session.zk.add_listener(self._on_state)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._session.zk.remove_listener(self._on_state)
-        connection = self._session.zk._connection
-        if connection._read_watch_event == self._read:
-            connection._read_watch_event = self._read_event
+        self._session.zk.remove_event_listener(self._on_event)
 
     def arm(self) -> bool:
         """Have changes sent from now on; False if the server is older than 3.6 and cannot.
@@ -90,12 +66,12 @@ class Feed(AbstractContextManager["Feed"]):
         """
         try:
             if self._bid is not None:
-                self._session.ask(self._add_watch, paths.batch(self._bid))
+                self._session.ask(self._session.zk.add_watch_async, paths.batch(self._bid))
                 return True
             self._heard.clear()
             for path in FOLLOWED:
                 self._session.ensure_node(path)
-                self._session.ask(self._add_watch, path)
+                self._session.ask(self._session.zk.add_watch_async, path)
         except UnimplementedError:
             return False
         return True
@@ -110,9 +86,9 @@ class Feed(AbstractContextManager["Feed"]):
         if began - self._heard_all() < PROOF_INTERVAL:
             return self._heard_all()
         client = self._session.zk
-        writes = [multi_request.put(whole_path(client.chroot, path), b"", -1) for path in FOLLOWED]
+        writes = [requests.put(whole_path(client.chroot, path), b"", -1) for path in FOLLOWED]
         try:
-            client.request(multi_request.MultiRequest(writes)).get(timeout=PROOF_TIMEOUT)
+            client.request(requests.MultiRequest(writes)).get(timeout=PROOF_TIMEOUT)
         except (*BROKEN, client.handler.timeout_exception) as error:
             raise self._session.unreachable() from error
         silent = [path for path in FOLLOWED if self._heard.get(path, 0.0) < began]
@@ -126,28 +102,19 @@ class Feed(AbstractContextManager["Feed"]):
     def _heard_all(self) -> float:
         return min(self._heard.get(path, 0.0) for path in FOLLOWED)
 
-    def _add_watch(self, path: str) -> Any:
-        client = self._session.zk
-        answer = client.handler.async_result()
-        client._call(AddWatch(f"{client.chroot}{path}"), answer)
-        return answer
-
     def _on_state(self, state: str) -> None:
         self._on_connection(state == KazooState.CONNECTED)
 
-    def _read(self, buffer: bytes, offset: int) -> None:
-        """One event of any watch: kazoo handles its one-shot watches on the same paths as before."""
-        event, _ = Watch.deserialize(buffer, offset)
+    def _on_event(self, kind: int, whole: str) -> None:
         client = self._session.zk
-        if event.type in (_CREATED, _DELETED, _CHANGED) and event.path.startswith(client.chroot or "/"):
-            path = client.unchroot(event.path)
+        if kind in (CREATED_EVENT, DELETED_EVENT, CHANGED_EVENT) and whole.startswith(client.chroot or "/"):
+            path = client.unchroot(whole)
             if path in FOLLOWED:
                 self._heard[path] = time.monotonic()
             change = read_change(
                 path,
-                present=event.type != _DELETED,
-                created_or_deleted=event.type != _CHANGED,
+                present=kind != DELETED_EVENT,
+                created_or_deleted=kind != CHANGED_EVENT,
             )
             if change is not None:
                 self._on_change(change)
-        self._read_event(buffer, offset)

@@ -9,6 +9,9 @@ Rule: `_sending` guards the order of the requests, which is that of `client._pen
 order of the answers. Whoever needs both takes `_reading` first. What fails in between breaks the connection,
 and kazoo's thread makes a new one: no answer is taken for another's.
 
+Rule: OpenSSL allows one thread at a time: with TLS, bytes are received under `_sending` too, which nobody
+holds while waiting for an answer.
+
 Rule: an exception may end a thread at any line, as that of a signal's handler does; nothing here relies on a
 line that follows. Python may not guard the line of a `try` that is not the first one of its function.
 """
@@ -19,14 +22,14 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TypeVar
 
 from kazoo.exceptions import ConnectionClosedError, ConnectionDropped, ConnectionLoss
 from kazoo.protocol.connection import AUTH_XID, ConnectionHandler
 from kazoo.protocol.serialization import Auth, ReplyHeader, int_struct
 
-from zkstate.shared_reading import Gate
+from zkstate.direct.handler import Gate
 
 READ_TIME = 0.1
 """Seconds for which a thread reads for its answer; then kazoo's thread reads, and wakes it. Within this time
@@ -40,11 +43,14 @@ _HEADER = 4
 
 _LAST_XID = 2147483647
 
+_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+"""The socket has nothing to read, or no room."""
+
 T = TypeVar("T")
 
 
 class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
-    """As kazoo's with TLS, which allows one thread at a time, and on systems without epoll."""
+    """For a client whose handler is a `DirectHandler`."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -63,17 +69,19 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
         """The session is to end, although its end could not be sent."""
         self._collected: bytearray | None = None
         """The requests so far of those that are sent together."""
+        self._receiving: AbstractContextManager[object] = nullcontext()
+        """What a thread holds while it receives: a lock with TLS."""
 
     def _connect(self, *server: Any) -> Any:
         self._arrived = None
         timeouts = super()._connect(*server)
         if self._ended:
             raise ConnectionDropped("the session has ended")
-        if hasattr(select, "epoll") and not isinstance(self._socket, ssl.SSLSocket):
-            with self._reading, self._sending:
-                self._arrived, self._broken = bytearray(), ""
-                self.handler.gate = Gate(self._socket, self._read_sock)
-                self._open = True
+        with self._reading, self._sending:
+            self._receiving = self._sending if isinstance(self._socket, ssl.SSLSocket) else nullcontext()
+            self._arrived, self._broken = bytearray(), ""
+            self.handler.gate = Gate(self._socket, self._read_sock)
+            self._open = True
         return timeouts
 
     def end_sharing(self) -> None:
@@ -89,7 +97,7 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
         try:
             with self._sending:
                 is_later = self._collected is None and (not self._open or self.client._queue)
-                if is_later or request.type == Auth.type:
+                if is_later or _kind(request) in (Auth.type, None):
                     return False
                 self._send_in_order(request, answer)
                 return True
@@ -167,7 +175,7 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
     def _send(self, message: bytes | bytearray) -> None:
         try:
             sent = self._socket.send(message)
-        except BlockingIOError:
+        except _NOT_NOW:
             sent = 0
         if sent < len(message):
             self._write(message[sent:], self.client._session_timeout / 1000)
@@ -175,22 +183,11 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
     def _break(self, reason: str) -> None:
         """Have kazoo's thread notice that the connection is of no use any more, and report the reason."""
         self._open, self._broken = False, reason
-        self._shut()
-
-    def _shut(self) -> None:
-        with suppress(OSError):
-            if (connected := self._socket) is not None:
-                connected.shutdown(socket.SHUT_RDWR)
+        shut(self)
 
     def end(self) -> None:
-        """Send nothing more, not even pings, over this connection or a later one."""
+        """Connect no more."""
         self._ended = True
-        self._shut()
-
-    @property
-    def is_connecting(self) -> bool:
-        """kazoo's thread waits for a server, for a session timeout at most."""
-        return self._socket is None
 
     def read_until(self, answer: Any, seconds: float | None) -> None:
         """Read until the answer has come, for a moment at most, unless another thread is reading."""
@@ -203,6 +200,7 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
                     self._take(gate, answer, READ_TIME if seconds is None else min(seconds, READ_TIME))
         except BaseException:
             _let_go(self._reading)
+            _let_go(self._sending)
             raise
 
     def _take(self, gate: Gate, answer: Any, seconds: float) -> None:
@@ -244,8 +242,9 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
         if arrived is None or self._broken:
             raise ConnectionDropped(self._broken)
         try:
-            piece = self._socket.recv(_PIECE)
-        except BlockingIOError:
+            with self._receiving:
+                piece = self._socket.recv(_PIECE)
+        except _NOT_NOW:
             return None
         except OSError as error:
             raise ConnectionDropped(f"socket connection error: {error.strerror}") from error
@@ -281,7 +280,7 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
         header, offset = ReplyHeader.deserialize(content, 0)
         return header, content, offset
 
-    def _send_request(self, _read_timeout: float, connect_timeout: float) -> None:
+    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         """Of kazoo's thread: all that waits in its queue, and at last the end of the session.
 
         kazoo's own sends a request for each byte that wakes it. A request without its byte would have each
@@ -292,9 +291,12 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
             queue = self.client._queue
             while queue:
                 request, answer = queue[0]
-                if request.type != Auth.type:
+                kind = _kind(request)
+                if kind is None:
+                    super()._send_request(read_timeout, connect_timeout)  # raises the fault
+                if kind != Auth.type:
                     self._xid = (self._xid % _LAST_XID) + 1
-                xid = AUTH_XID if request.type == Auth.type else self._xid
+                xid = AUTH_XID if kind == Auth.type else self._xid
                 self._submit(request, connect_timeout, xid)
                 queue.popleft()
                 self.client._pending.append((request, answer, xid))
@@ -304,6 +306,19 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
     def _send_ping(self, connect_timeout: float) -> None:
         with self._sending:
             super()._send_ping(connect_timeout)
+
+
+def shut(connection: ConnectionHandler) -> None:
+    """End what a thread waits for at the socket. `SSLSocket.shutdown` would end TLS before."""
+    with suppress(OSError):
+        if (connected := connection._socket) is not None:
+            socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+
+def _kind(request: Any) -> int | None:
+    """The type of a request; None for a fault, which kazoo's tests put in the place of a request."""
+    kind: int | None = getattr(request, "type", None)
+    return kind
 
 
 def _is_whole(arrived: bytearray) -> bool:
