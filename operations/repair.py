@@ -1,12 +1,10 @@
-"""Repair of a job or a batch whose znodes cannot be read: they are replaced, and the job ends as failed."""
+"""Repair of a job or a batch whose znodes cannot be read: their bytes are kept aside, and the job fails."""
 
 from operations.operator import Operator, VerbResult, retry_stale
 from pipeline.records import Batch, DamagedNode, Job
 from pipeline.states import BATCH, JOB, Event, FailureKind, Raiser
-from zkstate import batches, jobs, repair_batch
-from zkstate import repair as damaged_jobs
+from zkstate import batches, jobs, quarantine
 from zkstate.batches import BatchMove
-from zkstate.damage import Repairer
 from zkstate.errors import Busy, Stale
 from zkstate.jobs import JobMove
 from zkstate.record import Lock
@@ -21,16 +19,14 @@ def repair(operator: Operator, name: str, *, feeding: bool = True) -> VerbResult
     all collections may do this.
     """
     operator.require(f"repair {name}")
-    principal = operator.principal
-    repairer = Repairer(operator.by, operator.because, principal.interface, principal.request_id)
     session = operator.session
     moved: Job | Batch
     if name.startswith("bid"):
-        batch = retry_stale(name, lambda: repair_batch.repair_batch(session, name, repairer))
+        batch = retry_stale(name, lambda: quarantine.quarantine_batch(session, name, operator.stamp))
         moved = retry_stale(name, lambda: _end_batch(operator, batches.load(session, name), batch))
     else:
         working = operator.settings.working
-        job = retry_stale(name, lambda: damaged_jobs.repair_job(session, name, working, repairer))
+        job = retry_stale(name, lambda: quarantine.quarantine_job(session, name, working, operator.stamp))
         moved = retry_stale(name, lambda: _end_job(operator, jobs.load(session, name), job))
     sent = operator.site.follow(moved)
     if feeding:
@@ -45,7 +41,7 @@ def _end_job(operator: Operator, job: Job, repaired: Job) -> Job:
     nodes = _replaced(repaired)
     lost = {"configuration", "identifiers"} & {node.path.rpartition("/")[2] for node in nodes}
     what = " and ".join(sorted(lost)) or "state"
-    message = f"the {what} of this object in the record was damaged, and was repaired by {operator.by}"
+    message = f"the {what} of this object in the record was damaged, and cannot be read any more"
     kind = FailureKind.CONTENT if lost else FailureKind.SYSTEM
     try:
         request = JobMove(Event.FAIL, operator.by, message=message, kind=kind, lock=Lock.BREAK)

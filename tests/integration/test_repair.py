@@ -15,6 +15,7 @@ from operations.why import why
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.outcome import content
+from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, IllegalTransition, JobState
 from tests.support import planting
@@ -117,7 +118,7 @@ def test_a_job_of_which_nothing_can_be_read_ends_and_its_batch_is_reported(
 
 
 @pytest.mark.parametrize("state", [state for state in JobState if state is not JobState.DELETED])
-def test_the_state_and_the_last_success_are_found_in_queue_and_history(
+def test_a_job_without_its_status_is_in_the_state_of_its_queue_and_begins_again(
     session: Session, operator: Operator, state: JobState
 ) -> None:
     job = planting.job_in(session, state)
@@ -128,19 +129,49 @@ def test_the_state_and_the_last_success_are_found_in_queue_and_history(
     after = jobs.load(session, job.jid)
     ended = state in (JobState.COMPLETED, JobState.FAILED, JobState.HELD)
     assert after.status.status is (state if ended else JobState.FAILED)
-    assert after.status.last_successful_status is job.status.last_successful_status
+    assert after.status.last_successful_status is None
     assert after.status.epoch > job.status.epoch
+    if after.status.status is JobState.FAILED and after.status.kind is FailureKind.SYSTEM:
+        assert act(operator, job.jid, Event.RESUME).now == JobState.PENDING
 
 
-def test_a_repaired_job_is_resumed_where_it_failed(session: Session, operator: Operator) -> None:
+def test_a_job_whose_status_can_be_read_is_resumed_where_it_failed(
+    session: Session, operator: Operator
+) -> None:
     _, (jid, _) = planting.split_batch(session, 2)
     job = jobs.load(session, jid)
     for event in (Event.ACQUIRE, *[Event.SUCCEED] * 4):
         job = planting.apply_event(session, job, event)
-    session.zk.set(paths.job_status(job.jid), b"{")
+    session.zk.set(paths.space_needed(job.jid), b"{")
     repair(operator, job.jid)
 
     assert act(operator, job.jid, Event.RESUME).now == JobState.RECORDING
+
+
+def test_a_job_without_its_configuration_has_that_of_its_submission(
+    session: Session, operator: Operator
+) -> None:
+    job = planting.one_job(session)
+    session.zk.set(paths.configuration(job.jid), job.configuration.model_dump_json().encode()[:-2])
+
+    repair(operator, job.jid)
+
+    after = jobs.load(session, job.jid).configuration
+    submission = batches.load(session, job.bid).submission
+    assert (after.profile_name, after.submitter) == (submission.profile_name, submission.submitter)
+    assert after.payload_url == submission.payload_url  # of a file: the batch has no other object
+
+
+def test_a_job_of_a_manifest_without_its_configuration_has_no_address(
+    session: Session, operator: Operator
+) -> None:
+    several = {"type": SubmissionType.BATCH_MANIFEST}
+    _, (jid,) = planting.split_batch_of(session, several, 1, planting.WORKING)
+    session.zk.set(paths.configuration(jid), b"{")
+
+    repair(operator, jid)
+
+    assert jobs.load(session, jid).configuration.payload_url == "(not readable)"
 
 
 def test_a_repaired_failure_keeps_its_reason(
