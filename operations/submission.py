@@ -9,12 +9,11 @@ from pipeline.outcome import Service, ServiceDown
 from pipeline.principal import Principal, Role
 from pipeline.profiles.profile import Profile, with_site_limits
 from pipeline.record_budget import accepted_jobs, limit_of
-from pipeline.records import Batch, Record, Submission, SubmissionType
+from pipeline.records import Record, Submission, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BATCH
 from pipeline.upload_url import is_upload
-from tasks.direct_messages import send_split
-from zkstate import batches, listings, outages, record, server_memory
+from zkstate import batches, listings, outages, server_memory
 from zkstate.session import Session
 
 
@@ -127,10 +126,5 @@ def submit(site: Site, principal: Principal, submission: Submission) -> Submitte
         use_upload(site, principal, submission)
     bid = batches.submit(session, submission)
     batch = batches.load(session, bid)
-    sent = batch.status.status is not BATCH.initial or _hand_over(site, batch)
+    sent = batch.status.status is not BATCH.initial or site.follow(batch)
     return Submitted(bid=bid, again=bid == known, sent=sent)
-
-
-def _hand_over(site: Site, batch: Batch) -> bool:
-    """Send the batch to be split; False if Redis did not take the message."""
-    return send_split(site.settings, record.ticket(batch)) or site.follow(batch)

@@ -74,7 +74,7 @@ def feed(app: Celery, session: Session, settings: Settings) -> bool:
     """Dispatch as many pending jobs as there is room for; False if Redis did not take a message."""
     fed = queue.feed(session, settings.in_flight, site_limits(settings), settings.waiting_limit)
     note_feed(settings, complete=fed.complete)
-    return dispatch_jobs(app, settings, [(ticket, ticket.priority) for ticket in fed.tickets])
+    return dispatch_jobs(app, [(ticket, ticket.priority) for ticket in fed.tickets])
 
 
 def _remove_folder_of(job: Job, working: Path) -> bool:

@@ -1,15 +1,13 @@
 """Tickets to messages. A message that is not sent is no error: the sweep sends another one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from celery import Celery, chain, signature
 from celery.canvas import Signature
 from kombu.exceptions import OperationalError
 
 from pipeline.records import Ticket
-from pipeline.settings import Settings
-from pipeline.states import BATCH, BatchState, JobState, Queue
-from tasks.direct_messages import send_jobs, tasks_from
+from pipeline.states import BATCH, JOB, BatchState, JobState, Queue
 from tasks.logs import log
 from tasks.queue_lists import OWN_TURN, step_of
 
@@ -19,15 +17,14 @@ def dispatch_job(app: Celery, ticket: Ticket, priority: int = 0) -> bool:
     return _send(_chain_from(app, ticket), ticket, step_of(priority))
 
 
-def dispatch_jobs(app: Celery, settings: Settings, tickets: Sequence[tuple[Ticket, int]]) -> bool:
-    """Send the messages of many jobs in one request; one by one if Redis refused that."""
-    if send_jobs(settings, tickets):
-        return True
-    return all([dispatch_job(app, ticket, priority) for ticket, priority in tickets])
+def dispatch_jobs(app: Celery, tickets: Iterable[tuple[Ticket, int]]) -> bool:
+    """Send the messages of many jobs with their priorities, up to the first that Redis does not take."""
+    return all(dispatch_job(app, ticket, priority) for ticket, priority in tickets)
 
 
 def _chain_from(app: Celery, ticket: Ticket) -> Signature:
-    first, *following = (task.name for task in tasks_from(ticket))
+    order = JOB.working()
+    first, *following = (JOB.task(state).name for state in order[order.index(JobState(ticket.state)) :])
     begin = signature(first, args=(ticket.model_dump(),), app=app)
     return chain(begin, *(signature(name, app=app) for name in following), app=app)
 

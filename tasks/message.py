@@ -2,9 +2,7 @@
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import uuid4
 
 MAX_MESSAGE = 262_144
 """Bytes; the largest message of arkline, a chain of seven tasks, has some 5,000."""
@@ -75,56 +73,3 @@ def _content(body: str) -> Any:
         return json.loads(base64.b64decode(body, validate=True))
     except (ValueError, RecursionError) as error:
         raise Foreign("the body is not JSON in base64") from error
-
-
-def compose(  # noqa: PLR0913 - the parts of one message
-    task: str,
-    argument: dict[str, Any],
-    *,
-    queue: str,
-    priority: int,
-    identity: str,
-    origin: str,
-    chain: Sequence[Mapping[str, Any]] | None = None,
-) -> dict[str, Any]:
-    """The message by which Celery's second protocol calls the task with one argument.
-
-    `chain`: the signatures of the tasks that follow, the last one first.
-    """
-    embedded = {"callbacks": None, "errbacks": None, "chain": chain, "chord": None}
-    body = json.dumps([[argument], {}, embedded])
-    return {
-        "body": base64.b64encode(body.encode()).decode(),
-        "content-encoding": "utf-8",
-        "content-type": "application/json",
-        "headers": {
-            "lang": "py",
-            "task": task,
-            "id": identity,
-            "shadow": None,
-            "eta": None,
-            "expires": None,
-            "group": None,
-            "group_index": None,
-            "retries": 0,
-            "timelimit": [None, None],
-            "root_id": identity,
-            "parent_id": None,
-            "argsrepr": repr((argument,)),
-            "kwargsrepr": "{}",
-            "origin": origin,
-            "ignore_result": None,
-            "replaced_task_nesting": 0,
-            "stamped_headers": None,
-            "stamps": {},
-        },
-        "properties": {
-            "correlation_id": identity,
-            "reply_to": "",
-            "delivery_mode": 2,
-            "delivery_info": {"exchange": "", "routing_key": queue},
-            "priority": priority,
-            "body_encoding": "base64",
-            "delivery_tag": str(uuid4()),
-        },
-    }
