@@ -76,11 +76,8 @@ class ServerSettings(BaseSettings):
 
     message_key: SecretStr = Field(
         SecretStr(""),
-        description="Keys that sign the messages in Redis, at least 16 characters each, comma separated: the "
-        "first signs, all are accepted; empty: nothing is signed.",
-    )
-    message_unsigned: bool = Field(
-        False, description="Accept messages without a signature too, while message_key is introduced."
+        description="Keys that sign the proofs of custody in Redis, at least 16 characters each, comma "
+        "separated: the first signs, all are accepted; empty: nothing is signed.",
     )
 
     @classmethod

@@ -12,10 +12,9 @@ from kombu.exceptions import OperationalError
 
 import celeryconfig
 from pipeline.settings import Settings
-from tasks.message import MAX_MESSAGE, Foreign, arguments, read_envelope
+from tasks.message import MAX_MESSAGE, Foreign, ticket_in
 from tasks.queue_lists import lists_of, step_of
 from tasks.redis_client import client
-from tasks.signing import Keys, keys_of
 
 WRITTEN_FOR = 1000
 """Milliseconds that the key of a write that was only tried stays in Redis."""
@@ -55,10 +54,10 @@ def read_queues(settings: Settings) -> Queued:
     except redis.RedisError as error:
         raise OperationalError(str(error)) from error
     tickets: set[tuple[str, int]] = set()
-    signers = keys_of(settings)
     for item in items:
         try:
-            tickets.update(_ticket(item, signers))
+            if ticket := ticket_in(item):
+                tickets.add(ticket)
         except Foreign:
             foreign += 1
     return Queued(frozenset(tickets), foreign)
@@ -103,14 +102,3 @@ _COUNT = f"{COUNT_ITEMS}return count_items(1)"
 def _length(settings: Settings, names: Iterable[str]) -> int:
     keys = tuple(names)
     return int(client(settings).eval(_COUNT, len(keys), *keys))
-
-
-def _ticket(item: bytes, keys: Keys) -> tuple[tuple[str, int], ...]:
-    """The ticket in a message; none in a message of periodic work; Foreign if it is no message of ours."""
-    message = read_envelope(item)
-    keys.verify(message)
-    match arguments(message["body"]):
-        case [{"id": str(name), "epoch": int(epoch)}, *_]:
-            return ((name, epoch),)
-        case _:
-            return ()

@@ -9,7 +9,7 @@ from celery import Celery
 
 import celeryconfig
 from pipeline.settings import Settings
-from tasks import signing, transport
+from tasks import transport
 
 _SHORT = {"max_retries": 2, "interval_start": 0.1}
 """Without a limit kombu tries forever to reach a Redis that is down, and the operator's command hangs."""
@@ -20,11 +20,7 @@ def configured(settings: Settings) -> Celery:
     transport.register()
     app = Celery("arkline", set_as_current=False, control="tasks.control:Control")
     app.config_from_object(celeryconfig)
-    options = {
-        **celeryconfig.broker_transport_options,
-        "global_keyprefix": settings.broker_prefix,
-        signing.OPTION: signing.keys_of(settings),
-    }
+    options = {**celeryconfig.broker_transport_options, "global_keyprefix": settings.broker_prefix}
     app.conf.update(broker_url=settings.broker_url, broker_transport_options=options)
     return app
 

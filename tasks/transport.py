@@ -15,8 +15,7 @@ from kombu.utils.json import dumps
 
 import celeryconfig
 from tasks.logs import log
-from tasks.message import Foreign, check_control, checked
-from tasks.signing import OPTION, Keys
+from tasks.message import Foreign, check, check_control
 
 SET_ASIDE = ".foreign"
 """A key of another type in the place of one of kombu's gets this ending: nothing of others is deleted."""
@@ -60,9 +59,6 @@ class QoS(kombu_redis.QoS):
 
 class Channel(kombu_redis.Channel):
     QoS = QoS
-    message_keys = Keys()
-    from_transport_options = (*kombu_redis.Channel.from_transport_options, OPTION)
-    """Set when the channel is made: a channel that Redis has closed knows its transport no more."""
     receivers: int | None = None
     """Of the last message to everybody: clients that Redis has handed it to. None before the first."""
 
@@ -87,8 +83,6 @@ class Channel(kombu_redis.Channel):
             raise Empty from error
 
     def _put(self, queue: str, message: Any, **options: Any) -> None:
-        if queue in celeryconfig.QUEUES:
-            message = self.message_keys.sign(message)
         self.among_foreign_keys(lambda: super(Channel, self)._put(queue, message, **options), queue)
 
     def _queue_bind(self, exchange: str, *args: Any) -> None:
@@ -143,21 +137,16 @@ class Transport(kombu_redis.Transport):
     Channel = Channel
 
     def _deliver(self, delivered: Any, queue: str | None) -> None:
-        """Only what arkline sends is signed: Celery's remote control has queues and forms of its own."""
+        """Celery's remote control has queues and forms of its own."""
         try:
             if queue in celeryconfig.QUEUES:
-                _keys(self.client).verify(checked(delivered))
+                check(delivered)
             else:
                 check_control(delivered)
         except Foreign as error:
             _reject(error)
         else:
             super()._deliver(delivered, queue)
-
-
-def _keys(connection: Any) -> Keys:
-    keys: Keys = connection.transport_options.get(OPTION, Keys())
-    return keys
 
 
 def _reject(error: Exception) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.principal import Interface
 from pipeline.records import Batch, FencedStatus, Job, Ticket, now
-from pipeline.states import JOB, Event, FailureKind
+from pipeline.states import BATCH, JOB, Event, FailureKind
 from zkstate import codec, histories, paths
 from zkstate.errors import Stale
 from zkstate.histories import Extended
@@ -114,10 +114,12 @@ def write(
 
 
 def check_ticket(record: Job | Batch, ticket: Ticket) -> None:
-    """Stale if the ticket is not for the record's state and epoch."""
+    """Stale if the ticket is not for the record's state and epoch, or if no worker works in that state."""
     status = record.status
     if (status.status, status.epoch) != (ticket.state, ticket.epoch):
         raise Stale(f"{record.id} is now {status.status} in epoch {status.epoch}")
+    if status.status not in (JOB if isinstance(record, Job) else BATCH).working():
+        raise Stale(f"{record.id} is {status.status}: there is nothing to do")
 
 
 def acquire(session: Session, record: R, ticket: Ticket, by: str) -> R:

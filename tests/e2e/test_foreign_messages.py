@@ -3,25 +3,28 @@
 import base64
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import redis
-from pydantic import SecretStr
 
-from pipeline.records import SubmissionType
+from pipeline.records import SubmissionType, Ticket
 from pipeline.settings import Settings
 from pipeline.states import BatchState
-from tasks.broker import read_queues
+from tasks.broker import Queued, read_queues
 from tasks.broker_claim import claim_key
+from tasks.dispatch import dispatch_job
 from tasks.publisher import configured, publisher
+from tasks.queue_lists import list_of, step_of
 from tests.e2e.collection import body_of, submit
 from tests.e2e.test_deployment import await_true
 from tests.e2e.test_remote_control import answered
 from tests.servers.http_source import HttpSource
 from tests.servers.redis import Server as RedisServer
+from tests.support import planting
 from tests.support.fleet import Fleet, batch_ended, quiet
-from tests.support.fleet import fleet as running_fleet
+from zkstate import jobs, record
 from zkstate.session import Session
 
 
@@ -30,8 +33,8 @@ def envelope(settings: Settings, **changes: Any) -> bytes:
     sent: list[bytes] = []
     app = configured(settings)
     with app, redis.Redis.from_url(settings.broker_url) as client:
-        app.send_task("job.pending", ({"id": "jid0000000009", "state": "pending", "epoch": 1},), queue="io")
-        sent.append(client.lpop(f"{settings.broker_prefix}io"))
+        assert dispatch_job(app, Ticket(id="jid0000000009", state="pending", epoch=1))
+        sent.append(client.lpop(list_of(settings.broker_prefix, "io", step_of(0))))
     return json.dumps({**json.loads(sent[0]), **changes}).encode()
 
 
@@ -131,56 +134,143 @@ def test_foreign_messages_in_the_channel_of_remote_control_stop_no_worker(
     assert answered(control)
     channel = f"{settings.broker_prefix}/0.celery.pidbox"
     with redis.Redis.from_url(redis_server.url) as client:
+
+        def is_received(message: bytes) -> bool:
+            return bool(client.publish(channel, message))
+
         for name, message in commands().items():
-            assert client.publish(channel, message), name
+            # after some of them the worker subscribes anew
+            await_true(partial(is_received, message), 60, partial(str, name))
 
     # commands are handled in their order: the answer comes after the others
     assert answered(control)
     assert worker.running
 
 
-KEY = "a key of this site"
+ODD: tuple[Any, ...] = (5, -1, "x", "9" * 400, [], ["x"], {}, {"x": 1}, True, 1e300, "\ud800")
+"""Values of types and sizes that Celery does not write."""
 
 
-def tickets(settings: Settings, jid: str) -> bytes:
-    """The message of a ticket as a process with these settings sends it."""
-    with configured(settings) as app, redis.Redis.from_url(settings.broker_url) as client:
-        app.send_task("job.pending", ({"id": jid, "state": "pending", "epoch": 1},), queue="io")
-        message: bytes = client.lpop(f"{settings.broker_prefix}io")
-    return message
+def odd_parts(settings: Settings) -> list[bytes]:
+    """Messages of which one header, property or part is odd; the ticket is of no job."""
+    whole = json.loads(envelope(settings))
+    body = json.loads(base64.b64decode(whole["body"]))
+    messages = [
+        envelope(settings, **{part: {**whole[part], name: value}})
+        for part in ("headers", "properties")
+        for name in whole[part]
+        for value in ODD
+    ]
+    for value in ODD:
+        changed = [[value], {}, body[2]], [body[0], {"x": value}, body[2]]
+        embedded = [[body[0], {}, {**body[2], name: value}] for name in body[2]]
+        chains = [
+            [body[0], {}, {**body[2], "chain": [{**body[2]["chain"][0], name: value}]}]
+            for name in body[2]["chain"][0]
+        ]
+        tickets = [[[{**body[0][0], name: value}], {}, body[2]] for name in body[0][0]]
+        messages += [with_body(settings, odd) for odd in (*changed, *embedded, *chains, *tickets)]
+    return messages
 
 
-def test_messages_of_who_has_no_key_are_rejected_and_those_of_the_fleet_are_not(
-    session: Session, settings: Settings, source: HttpSource, redis_server: RedisServer
+def with_body(settings: Settings, body: object, **headers: object) -> bytes:
+    """A message with this body, and some other headers."""
+    encoded = base64.b64encode(json.dumps(body).encode()).decode()
+    whole = json.loads(envelope(settings))
+    return envelope(settings, body=encoded, headers={**whole["headers"], **headers})
+
+
+def test_no_odd_part_of_a_message_ends_a_worker(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, redis_server: RedisServer
 ) -> None:
-    signing = settings.model_copy(update={"message_key": SecretStr(KEY)})
-    signed = json.loads(tickets(signing, "jid0000000009"))
-    changed = json.loads(envelope(signing))["body"]
-    strangers = {
-        "unsigned": tickets(settings, "jid0000000009"),
-        "of another key": tickets(
-            settings.model_copy(update={"message_key": SecretStr("a key of another")}), "jid0000000009"
-        ),
-        "with another body": json.dumps({**signed, "body": changed[:-8] + "AAAAAAA="}).encode(),
-        "of another task": json.dumps(
-            {**signed, "headers": {**signed["headers"], "task": "beat.sweep"}}
-        ).encode(),
-    }
-    with redis.Redis.from_url(redis_server.url) as client, running_fleet(signing) as fleet:
-        for message in strangers.values():
+    messages = odd_parts(settings)
+    worker = fleet.worker(concurrency=1)
+    pid = worker.pid
+    with redis.Redis.from_url(redis_server.url) as client:
+        for message in messages:
             client.lpush(f"{settings.broker_prefix}io", message)
-        assert read_queues(signing).foreign == len(strangers)
+    fleet.beat()
+
+    completes_a_batch(session, settings, source)
+    assert worker.running
+    assert worker.pid == pid
+    assert max(map(len, worker.command.log.read_text().splitlines())) < 10_000
+
+
+def orders(settings: Settings, ticket: Ticket) -> dict[str, bytes]:
+    """Messages with the ticket of a job, which order the worker to do more than arkline has it do."""
+    call: list[Any] = [[ticket.model_dump()], {}, dict.fromkeys(("callbacks", "errbacks", "chain", "chord"))]
+    task: dict[str, Any] = {
+        "task": "beat.sweep",
+        "args": [],
+        "kwargs": {},
+        "options": {},
+        "subtask_type": None,
+    }
+
+    def followed(**embedded: object) -> bytes:
+        return with_body(settings, [call[0], {}, {**call[2], **embedded}])
+
+    return {
+        "a limit of time, which ends the process": with_body(settings, call, timelimit=[0.001, 0.001]),
+        "a time far away, until which the worker keeps the message": with_body(
+            settings, call, eta="2099-01-01T00:00:00+00:00"
+        ),
+        "compressed content": with_body(settings, call, compression="application/x-bz2"),
+        "a task at the end": followed(callbacks=[task]),
+        "a task after an error": followed(errbacks=[task]),
+        "a chord": followed(chord=task),
+        "a chain of other tasks": followed(chain=[{**task, "immutable": False}]),
+        "a chain that leads to another queue": followed(
+            chain=[{**task, "task": "job.estimating", "options": {"queue": "split"}}]
+        ),
+        "a task of Celery's own": with_body(settings, [["x"], {}, call[2]], task="celery.backend_cleanup"),
+        "a task that nobody has": with_body(settings, call, task="job.nothing"),
+        "two tickets": with_body(settings, [call[0] * 2, {}, call[2]]),
+        "a path in the place of a name": with_body(
+            settings, [[{**ticket.model_dump(), "id": "../batches"}], {}, call[2]]
+        ),
+        "a name of a megabyte": with_body(
+            settings, [[{**ticket.model_dump(), "id": "jid" + "0" * 1_000_000}], {}, call[2]]
+        ),
+        "scheduled work with arguments": with_body(settings, call, task="beat.sweep"),
+        "a callback of no job": with_body(settings, [["x" * 1000, 1], {}, call[2]], task="callback.failed"),
+    }
+
+
+def test_a_message_that_orders_more_than_a_job_is_one_line_in_the_log_and_begins_no_work(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, redis_server: RedisServer
+) -> None:
+    job = planting.one_job(session, payload_url=source.put("/b.txt", body_of("b")))
+    messages = orders(settings, record.ticket(job))
+    with redis.Redis.from_url(redis_server.url) as client:
+        for message in messages.values():
+            client.lpush(f"{settings.broker_prefix}io", message)
+        assert read_queues(settings) == Queued(frozenset(), len(messages))
         worker = fleet.worker(concurrency=1)
-        fleet.beat()
-        bid = submit(session, signing, source.put("/a.txt", body_of("a")), SubmissionType.FILE)
+        await_true(
+            lambda: not client.exists(f"{settings.broker_prefix}io"), 60, lambda: "all messages are taken"
+        )
 
-        assert batch_ended(session, bid).status.status is BatchState.COMPLETED
-        log = worker.log_tail(10_000)
-        quiet(session)
+    assert answered(publisher(settings).control)
+    log = worker.log_tail(10_000)
+    assert log.count("foreign message rejected") == len(messages)
+    assert len(log) < 40_000
+    assert jobs.load(session, job.jid) == job
+    assert worker.running
 
-    assert log.count("foreign message rejected") == len(strangers)
-    assert log.count("it has no signature") == 1
-    assert KEY not in log
+
+def test_a_message_of_0_2_1_with_a_signature_is_taken(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, redis_server: RedisServer
+) -> None:
+    bid, (jid,) = planting.split_batch(session, 1, payload_url=source.put("/a.txt", body_of("a")))
+    ticket = record.ticket(jobs.load(session, jid)).model_dump()
+    signed = with_body(settings, [[ticket], {}, {}], arkline_signature="0" * 64)
+    with redis.Redis.from_url(redis_server.url) as client:
+        client.lpush(f"{settings.broker_prefix}io", signed)
+    fleet.worker(concurrency=1)
+
+    assert batch_ended(session, bid).status.status is BatchState.COMPLETED
 
 
 @pytest.mark.parametrize("kind", ["string", "hash"])
