@@ -28,7 +28,7 @@ WORKERS = option("WORKERS", 2)
 PROCESSES = 2
 GOAL = 2.2
 WARM_UP = 2
-"""Rounds before the first that counts: ZooKeeper's Java compiles for some 500 jobs."""
+"""Warm-up rounds; ZooKeeper's JIT needs about 500 jobs."""
 
 RATE = 0.45
 """Jobs a second, at least, for each chain a second."""

@@ -21,7 +21,7 @@ AS_SHIPPED = Configuration.AS_SHIPPED
 JOBS = option("JOBS", 300)
 PROCESSES = 2
 WARM_UP = 2
-"""Rounds of both sides that do not count: ZooKeeper's Java compiles for some 500 jobs."""
+"""Warm-up rounds of both sides; ZooKeeper's JIT needs about 500 jobs."""
 
 GOAL = 1.0
 PACKETS = 20

@@ -54,7 +54,7 @@ class Fault(Record):
 
 
 class OutageView(Record):
-    """A shared service that is out of order."""
+    """A shared service that is unavailable."""
 
     name: str
     """The service, and which one of several: `callback:deposit.example.org`."""

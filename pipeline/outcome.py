@@ -61,7 +61,7 @@ class WaitKind(StrEnum):
     HOST = "host"
     """A source host: a free connection, or the end of a pause that the host asked for."""
     SERVICE = "service"
-    """A shared service that is out of order; the name is the outage's."""
+    """A shared service that is unavailable; the name is the outage's."""
     OBJECT = "object"
     """Another job of the same object."""
     SPACE = "space"

@@ -97,7 +97,7 @@ def _confirm(locked: Locked[Batch]) -> None:
     if not profile.confirmation_mail:
         return
     if outages.blocking(locked.session, [Service.MAIL], this_host()):
-        log().warning("confirmation not mailed", message="the mail service is out of order")
+        log().warning("confirmation not mailed", message="the mail service is unavailable")
         return
     mail = confirmation_mail(
         batch.bid, batch.submission, profile, batch.status.created, context.settings.mail_from

@@ -42,7 +42,7 @@ def deliver(
 ) -> None:
     """Make the callback, and settle it or put it off. A job that has moved on is not called back for.
 
-    While its receiver is out of order, the callback is put off and no try is counted, unless a probe is due.
+    While its receiver is unavailable, the callback is put off and no try is counted, unless a probe is due.
     """
     try:
         job = jobs.load(session, owed.jid)

@@ -2,7 +2,7 @@
 
 Rule: a process continues with its job, with the record and the lock in hand, if it consumes the messages of
 the next state's queue anyway. The ticket goes through Redis where the worker is stopping or drained, where
-a shared service is out of order, and before a long state where a more urgent message waits. A job
+a shared service is unavailable, and before a long state where a more urgent message waits. A job
 that has to wait (for space, its next try, a host) is handed back by its step, as ever.
 """
 

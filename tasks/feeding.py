@@ -22,8 +22,8 @@ LIFETIME = 10
 """Seconds after which a request whose message was lost no longer keeps others from being sent."""
 
 COMPLETE = 1
-"""Seconds in which nobody requests a feed after one that left no pending job without a ticket. Whoever adds
-pending jobs feeds by itself."""
+"""Seconds to suppress feeds after one that dispatched every pending job. Code that adds pending jobs feeds
+by itself."""
 
 _CLAIM = f"""{COUNT_ITEMS}
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end

@@ -1,4 +1,4 @@
-"""Which shared services the work of a state needs: while one is out of order, the work is not started."""
+"""Which shared services the work of a state needs: while one is unavailable, the work is not started."""
 
 from collections.abc import Collection
 

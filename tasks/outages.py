@@ -39,7 +39,7 @@ def check_start(
 ) -> Collection[str] | None:
     """The outages that end if the work succeeds; None if the record was handed back to wait for one.
 
-    A probe starts whatever else is out of order: two services could not be probed otherwise by jobs that need
+    A probe starts whatever else is unavailable: two services could not be probed otherwise by jobs that need
     both.
     """
     if not outages.known(session):
@@ -82,7 +82,7 @@ def begin_outage(session: Session, fault: ServiceDown) -> None:
     """Enter the fault; the operator is notified of the first one."""
     if outages.report(session, fault, this_host()):
         name = name_of(fault)
-        log().error("outage: a shared service is out of order", service=name, error=fault.message)
+        log().error("outage: a shared service is unavailable", service=name, error=fault.message)
 
 
 def end_outage(session: Session, name: str) -> None:

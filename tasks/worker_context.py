@@ -129,7 +129,7 @@ class WorkerContext:
             session.close()
 
     def may_try(self, name: str) -> bool:
-        """True once in HOST_RETRY seconds: this process tries a service that its host found out of order."""
+        """True once in HOST_RETRY seconds: this process tries a service that its host found unavailable."""
         with self._mutex:
             last = self._tried.get(name)
             if last is not None and time.monotonic() - last < HOST_RETRY:

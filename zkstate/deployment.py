@@ -59,7 +59,7 @@ def read(session: Session) -> Deployment | None:
 
 
 def read_dated(session: Session) -> tuple[Deployment, datetime] | None:
-    """As `read`, and when it was written: scheduled work counts up its mark."""
+    """As `read`, with the time of its last write: scheduled work increments its mark."""
     session.ask(session.zk.sync_async, paths.DEPLOYMENT)
     node = session.find(paths.DEPLOYMENT)
     if node is None:

@@ -1,4 +1,4 @@
-"""Outages: the shared services that are out of order, as the whole fleet knows them.
+"""Outages: the shared services that are unavailable, as the whole fleet knows them.
 
 While an outage blocks, jobs that need the service are not started, except one probe when it is due. The first
 probe that succeeds ends the outage. An outage that ended is forgotten once QUIET seconds passed without a
@@ -193,7 +193,7 @@ def succeeded(session: Session, name: str, host: str) -> bool:
 
 
 def keep(session: Session, name: str, clock: ServerClock) -> None:
-    """The service was seen out of order by scheduled work: the outage lasts although nothing waits for it."""
+    """The service was seen unavailable by scheduled work: the outage lasts although nothing waits for it."""
     current = known(session).get(name)
     if current is None or current.outage.ended is not None:
         return

@@ -8,7 +8,7 @@
     /jobs/JID/{bid,configuration,identifiers,status,priority,space_needed,history,lock}
     /jobs/states/STATE/PP-JID           the job queue: PP = priority, 00 first
     /waiting/JID                        a job in a working state that waits, and takes no place meanwhile
-    /outages/NAME                       a shared service that is out of order
+    /outages/NAME                       a shared service that is unavailable
     /callbacks/JID-EPOCH                the callback of a failed job that is not delivered yet
     /locks/queue/ingest                 an operator's pause
     /locks/collections/NAME             an operator's hold

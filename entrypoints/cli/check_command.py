@@ -41,7 +41,7 @@ def check(
     """Check that record, storage and inventory agree.
 
     Without --repair nothing is changed. With --repair, versions that only storage has are entered in the
-    inventory, and counters are raised; nothing is deleted. Workers may work meanwhile. Ctrl-C stops, and the
+    inventory, and counters are raised; nothing is deleted. Workers may continue. Ctrl-C stops, and the
     same command continues. Exit 4 if storage lacks what was stored, 3 if storage or inventory cannot be
     reached, 1 if other differences are left.
     """

@@ -33,7 +33,7 @@ def export(
 ) -> None:
     """Write an object as a BagIt bag.
 
-    Every file is compared with its recorded digest on the way. Exit 4 without a bag if storage is damaged.
+    Every file is compared with its recorded digest during the copy. Exit 4 without a bag if storage is damaged.
     The folder gets its name when the bag is complete. metadata/premis.xml has the events of the object, and
     the export becomes one of them.
     """

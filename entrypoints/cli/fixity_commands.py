@@ -17,7 +17,7 @@ from pipeline.errors import UsageRefused
 
 @command("arkline fixity report")
 def fixity_report(json: Json = False) -> None:
-    """Show what was read again, what is overdue, and all damage.
+    """Show the last checks, overdue objects and all damage.
 
     Exit 4 if there is damage.
     """
@@ -35,9 +35,9 @@ def fixity_check(
     options: SharedOptions,
     arks: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ARK", help="Objects to read again; those that are due if left out."),
+        typer.Argument(metavar="ARK", help="Objects to check; default: those that are due."),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Read every object again.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Check every object.")] = False,
 ) -> None:
     """Read stored objects again now, and record the proof or the damage.
 

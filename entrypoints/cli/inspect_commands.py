@@ -104,7 +104,7 @@ def why(
 ) -> None:
     """Explain what a job or batch waits for.
 
-    One paragraph says where it is, since when, and what it waits for; then come the commands that help.
+    Prints one paragraph with the state, its start and the cause of the wait, then the commands that help.
     """
     opened.quiet_logs()
     with sites.site() as site:

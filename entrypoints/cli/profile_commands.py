@@ -39,7 +39,7 @@ def profile_check(
 ) -> None:
     """Check one profile, or all.
 
-    Exit 1 if a profile cannot be used. A field that arkline ignores is a warning.
+    Exit 1 if a profile cannot be used. An ignored field is a warning.
     """
     if which is not None and ("/" in which or which.endswith((".yaml", ".txt"))):
         results: tuple[CheckResult, ...] = (validation.check_profile_file(Path(which)),)

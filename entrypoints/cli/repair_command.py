@@ -27,7 +27,7 @@ def repair(
     """Replace znodes of a job or batch that cannot be read.
 
     A job that has not ended fails, and its place, lock and reserved space are freed. The history keeps the
-    damaged bytes. To restore the znode from a backup loses less, if there is one.
+    damaged bytes. Restoring the znode from a backup loses less, if there is one.
     """
     if (remote := sites.client()) is not None:
         outcome = remote_maintenance.repair(remote, names, options.reason)

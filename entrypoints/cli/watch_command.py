@@ -50,7 +50,7 @@ def watch(
             metavar="BID",
             parser=read_bid,
             autocompletion=completion.bids,
-            help="A batch; default: the queue.",
+            help="A batch; default: the whole queue.",
         ),
     ] = None,
     json: Json = False,

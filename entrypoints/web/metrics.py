@@ -183,7 +183,7 @@ def _of_record(record: RecordMeasures) -> Iterator[Metric]:
     )
     yield _value("hosts_waiting", "Hosts to which no request is sent for a while.", record.hosts_waiting)
     outages = {(service,): float(number) for service, number in record.outages.items()}
-    yield _gauge("service_outages", "Shared services out of order.", outages.items(), "service")
+    yield _gauge("service_outages", "Unavailable shared services.", outages.items(), "service")
     yield _value("fixity_objects", "Objects in the fixity schedule.", record.fixity.objects)
     yield _value("fixity_damaged_objects", "Objects with damage in storage.", record.fixity.damaged)
     yield _value("fixity_overdue_objects", "Objects not read within their period.", record.fixity.overdue)

@@ -107,7 +107,7 @@ class ContentSession:
         check: Callable[[], None] = lambda: None,
         redirected: Callable[[str], None] = lambda place: None,
     ) -> Response:
-        """The answer to a GET, or a POST of `body`, with its own body unread; to be closed. Redirects are
+        """The answer to a GET, or a POST of `body`, with its body unread; the caller closes it. Redirects are
         followed, unless `body` was sent, and their bodies are never read.
 
         `check` is called each half second until the answer is closed; what it raises ends the request.

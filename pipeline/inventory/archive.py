@@ -81,9 +81,9 @@ class ArchivedBatch(_Archived):
 def archive_jobs(
     inventory: SqlInventory, jobs: Iterable[Job], *, by: str, reason: str = "", deleted: bool = False
 ) -> Iterator[Job]:
-    """The jobs of a batch that has ended, each once it is archived: nothing happens unless they are read.
+    """Archives the jobs of an ended batch lazily: each job is yielded after it is archived.
 
-    `deleted`: they are deleted with their batch; each gets a tombstone, but what is completed stays so.
+    `deleted`: the batch is deleted, so each job gets a tombstone, except that completed jobs stay completed.
     """
     disposition = Disposition(who=by, why=reason)
     for portion in portions(jobs, JOBS_PER_TRANSACTION):

@@ -212,7 +212,7 @@ def outage_notice(
     ended: datetime | None,
 ) -> EmailMessage:
     """The notice that the outage `name` began, or is over; `hosts`: those whose workers met the fault."""
-    what = "works again" if ended else "is out of order"
+    what = "works again" if ended else "is unavailable"
     lines = [
         f"Service: {name}",
         f"Since:   {since:%Y-%m-%d %H:%M:%S} UTC",

@@ -111,7 +111,7 @@ def _written(upload: Path) -> float:
 
 
 def _present(root: Path) -> float:
-    """The present time by the clock of the file system."""
+    """The current time by the file system's clock."""
     mark = root / layout.MARK
     mark.touch()
     return mark.stat().st_mtime
@@ -126,7 +126,7 @@ def _folders(path: Path) -> list[Path]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Alone with the upload; a folder that has gone needs no lock."""
+    """Holds the upload's lock; none if the folder no longer exists."""
     try:
         stream = (folder / "lock").open("a")
     except FileNotFoundError:

@@ -35,14 +35,14 @@ def refused(repository: MerrittRepository, job: Job, kind: FailureKind, says: st
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        (Fault(cut=True), "broke the connection; the next try checks whether it made the version"),
-        (Fault(hold=True), "did not answer in time; the next try checks whether it made the version"),
+        (Fault(cut=True), "broke the connection; the next attempt checks whether the version was created"),
+        (Fault(hold=True), "did not answer in time; the next attempt checks whether the version was created"),
         (
             Fault(500, b"<h1>Oops</h1>", done=True),
-            "answered 500 .*the next try checks whether it made the version",
+            "answered 500 .*the next attempt checks whether the version was created",
         ),
-        (Fault(200, b"{}", done=True), "is not a version state; the next try checks"),
-        (Fault(200, b"<xml/>", done=True), "is not a version state; the next try checks"),
+        (Fault(200, b"{}", done=True), "is not a version state; the next attempt checks"),
+        (Fault(200, b"<xml/>", done=True), "is not a version state; the next attempt checks"),
     ],
     ids=["cut", "slow", "500", "other JSON", "no JSON"],
 )

@@ -200,7 +200,7 @@ TROUBLES: dict[str, tuple[Trouble, tuple[str, ...]]] = {
     ),
     "a read-only storage root": (
         _read_only,
-        ("storage is out of order", "Read-only file system", "mounted, writable and not full"),
+        ("storage is unavailable", "Read-only file system", "mounted, writable and not full"),
     ),
     "another deployment's prefix": (
         _other_deployment,

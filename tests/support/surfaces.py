@@ -372,7 +372,7 @@ class Surfaces:
         given = documents.notice(str(mail.get_content()))
         so = self.so.outages[given["service"]]
         over = so.get("ended") if "until" in given else None
-        subject = f"arkline: {given['service']} {'works again' if over else 'is out of order'}"
+        subject = f"arkline: {given['service']} {'works again' if over else 'is unavailable'}"
         facts = {"service": given["service"], "since": second(so["since"]), "message": so["message"]}
         facts |= {"hosts": ", ".join(so["hosts"]), "until": over and second(over)}
         date = over or so["since"]

@@ -48,7 +48,7 @@ _PROBLEMS: dict[Reason, str] = {
     Reason.RECORD_FOREIGN: "the {} is not that of the storage root and the inventory: nothing is processed",
     Reason.RECORD_FULL: "ZooKeeper has room for {} jobs and has them: nothing is submitted or split",
     Reason.RECORD_LIMIT: "ZooKeeper at {} accepts no change of {message} (jute.maxbuffer): large jobs fail",
-    Reason.SERVICE_DOWN: "{} is out of order: jobs that need it wait",
+    Reason.SERVICE_DOWN: "{} is unavailable: jobs that need it wait",
     Reason.BETWEEN_TRIES: "{} does not work: jobs wait for a retry",
 }
 

@@ -92,7 +92,7 @@ def _service_down(facts: Explanation) -> str:
     remedy = REMEDIES.get(facts.waits_for.partition(":")[0], "")
     operator = f" The operator's part: {remedy}." if remedy else ""
     return (
-        f"The shared service {facts.waits_for} has been out of order{since}: {fault(facts)}. "
+        f"The shared service {facts.waits_for} has been unavailable{since}: {fault(facts)}. "
         f"The {facts.kind} waits however long that takes, counts no try, and continues by itself once the "
         f"service works; the next probe starts {in_time(facts.when)}.{operator}"
     )

@@ -19,7 +19,7 @@ from pipeline.states import FailureKind
 _QUOTED = 300
 """Characters that a message quotes of the service's response."""
 
-_LATER = "the next try checks whether it made the version"
+_LATER = "the next attempt checks whether the version was created"
 _ADDRESS = "check ARKLINE_STORAGE_SERVICE_URL and the storage node"
 
 
@@ -108,7 +108,7 @@ class MerrittHttp:
             raise Absent(FailureKind.SYSTEM, words) if response.status_code == 404 else system(words)
 
     def _unknown(self, what: str) -> OutcomeUnknown:
-        """The service may have made the version, or may still be making it."""
+        """The service may have created the version, or may still be creating it."""
         return OutcomeUnknown(f"{self.name} {what}; {_LATER}", self._settings.storage_service_recheck_after)
 
     def _version_state(self, body: bytes) -> dict[str, Any]:
