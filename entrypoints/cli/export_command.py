@@ -33,9 +33,9 @@ def export(
 ) -> None:
     """Write an object as a BagIt bag.
 
-    Every file is compared with its recorded digest during the copy. Exit 4 without a bag if storage is damaged.
-    The folder gets its name when the bag is complete. metadata/premis.xml has the events of the object, and
-    the export becomes one of them.
+    Every file is compared with its recorded digest during the copy. Exit 4 without a bag if storage is
+    damaged. The folder gets its name when the bag is complete. metadata/premis.xml has the events of the
+    object, and the export becomes one of them.
     """
     settings = opened.settings()
     inventory = opened.own_inventory(settings)
