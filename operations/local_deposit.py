@@ -127,7 +127,7 @@ def with_container_read(deposit: LocalDeposit, settings: Settings) -> LocalDepos
     """The deposit with the folders without files in its container; UsageRefused if that cannot be read."""
     if deposit.type is not SubmissionType.CONTAINER:
         return deposit
-    source, limits = deposit.source, (settings.container_entries, settings.container_bytes)
+    source, limits = deposit.source, (settings.object_files, settings.object_bytes)
     try:
         return replace(deposit, empty=folders_without_files(source, source.name, *limits))
     except StepFailed as unreadable:

@@ -87,7 +87,7 @@ def _record(session: Session, settings: Settings) -> RecordMeasures:
     disk = usage_now(settings) if settings.working.is_dir() else None
     current = [known.outage for known in outages.known(session).values() if known.outage.ended is None]
     return RecordMeasures(
-        in_flight=queue.places_taken(session, settings.waiting_limit),
+        in_flight=queue.places_taken(session),
         callbacks_owed=callbacks.count(session),
         beats=leadership.contenders(session),
         reserved=space.reserved(session),

@@ -118,33 +118,26 @@ def check_manifest(
 ) -> CheckResult:
     """Every error and every doubtful entry of a manifest; opens no file of this machine."""
     name, data = manifest.name, manifest.data
-    check_manifest_size(settings, len(data), name, expected)
+    check_manifest_size(settings, len(data), name)
     max_files = settings.object_files if expected in (None, ManifestProfile.OBJECT) else None
     problems = checkm.check(data, expected, case_fold, max_files)
     if any(problem.severity is Severity.ERROR for problem in problems):
         return check_result(name, problems, "manifest", None)
     parsed = checkm.parse(data, name, expected, case_fold)
-    check_manifest_size(settings, len(data), name, parsed.profile)
     return check_result(name, problems, parsed.profile.submission_type.label, len(parsed.rows))
 
 
-def fetch_manifest(settings: Settings, url: str, expected: ManifestProfile | None = None) -> ManifestBytes:
+def fetch_manifest(settings: Settings, url: str) -> ManifestBytes:
     """The manifest as a worker would fetch it, with the same limits on addresses."""
     check_url(url)
     with HttpFetcher(settings) as fetcher:
-        return ManifestBytes(url, fetcher.read(url, manifest_limit(settings, expected)[0]))
+        return ManifestBytes(url, fetcher.read(url, settings.manifest_limit))
 
 
-def manifest_limit(settings: Settings, profile: ManifestProfile | None) -> tuple[int, str]:
-    """The largest manifest in bytes and its setting; the larger limit while the profile is unknown."""
-    if profile in (None, ManifestProfile.OBJECT):
-        return settings.object_manifest_limit, "ARKLINE_OBJECT_MANIFEST_LIMIT"
-    return settings.manifest_limit, "ARKLINE_MANIFEST_LIMIT"
-
-
-def check_manifest_size(settings: Settings, size: int, name: str, profile: ManifestProfile | None) -> None:
-    limit, setting = manifest_limit(settings, profile)
+def check_manifest_size(settings: Settings, size: int, name: str) -> None:
+    limit = settings.manifest_limit
     if size > limit:
         raise UsageRefused(
-            f"{name} is larger than {in_units(limit)}, the limit of manifests: divide it, or raise {setting}"
+            f"{name} is larger than {in_units(limit)}, the limit of manifests: divide it, or raise "
+            "ARKLINE_MANIFEST_LIMIT"
         )

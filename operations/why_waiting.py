@@ -112,7 +112,7 @@ def _at_limit(fleet: Fleet, job: Job) -> Cause | None:
 
 def _turn(fleet: Fleet, job: Job) -> Cause:
     ahead = queue.ahead_of(fleet.session, job)
-    taken = queue.places_taken(fleet.session, fleet.settings.waiting_limit)
+    taken = queue.places_taken(fleet.session)
     limit = fleet.settings.in_flight
     return Cause(
         reason=Reason.WAITING_FOR_TURN if ahead >= limit - taken else Reason.STARTING,

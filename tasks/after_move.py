@@ -72,7 +72,7 @@ def _actor(moved: Job | Batch) -> str:
 
 def feed(app: Celery, session: Session, settings: Settings) -> bool:
     """Dispatch as many pending jobs as there is room for; False if Redis did not take a message."""
-    fed = queue.feed(session, settings.in_flight, site_limits(settings), settings.waiting_limit)
+    fed = queue.feed(session, settings.in_flight, site_limits(settings))
     note_feed(settings, complete=fed.complete)
     return dispatch_jobs(app, [(ticket, ticket.priority) for ticket in fed.tickets])
 

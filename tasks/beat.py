@@ -123,7 +123,7 @@ def _sweep(context: WorkerContext, session: Session, clock: ServerClock) -> None
         )
     live = queued.tickets
     sweep = Sweep(session, clock)
-    room = settings.in_flight - queue.places_taken(session, settings.waiting_limit)
+    room = settings.in_flight - queue.places_taken(session)
     pace = max(room, settings.in_flight // PACE, 1)
     recovered = recovery.sweep_jobs(
         session, live, sweep.clock, settings.max_redispatches, sweep.page, room=pace

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, TextIO
+
+from pipeline.settings import ignored_settings
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, FilteringBoundLogger
@@ -35,6 +38,13 @@ class _Lines:
         self._stream.flush()
 
     debug = info = warning = error = critical = msg
+
+
+@cache
+def _warn_of_ignored_settings() -> None:
+    """Once in a process."""
+    for sentence in ignored_settings():
+        log().warning(sentence)
 
 
 def configure(level: str = "INFO") -> None:
@@ -66,6 +76,7 @@ def configure(level: str = "INFO") -> None:
     root.setLevel(level.upper())
     for name in _VERBOSE:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    _warn_of_ignored_settings()
 
 
 def _add_name(_logger: object, _method: str, event: EventDict) -> EventDict:

@@ -40,6 +40,9 @@ from zkstate.outage import FIRST_PROBE, name_of
 from zkstate.record import R
 from zkstate.session import Session
 
+BACKOFF_LIMIT = 1800.0
+"""Maximum seconds between two tries."""
+
 
 @dataclass
 class Locked(Generic[R]):
@@ -204,7 +207,7 @@ def _settle(locked: Locked[R], work: StateWork[R], error: BaseException) -> R | 
             return _retry_or_fail(locked, work, _failure(error))
         case Meaning.DAMAGED:
             log().error("record unreadable", error=str(error))
-            delay = locked.context.settings.backoff_limit
+            delay = BACKOFF_LIMIT
             locked.hand_back(str(error), delay=delay, waits_for=WaitsFor(kind=WaitKind.REPAIR))
         case _:
             raise error
@@ -252,7 +255,7 @@ def delay_before_retry(failure: StepFailed, tries: int, settings: Settings) -> f
     """
     if not failure.is_tried_again or tries + 1 >= settings.max_tries:
         return None
-    delay: float = min(settings.backoff * 2**tries, settings.backoff_limit)
+    delay: float = min(settings.backoff * 2**tries, BACKOFF_LIMIT)
     return max(delay, failure.retry_after or 0)
 
 
@@ -262,7 +265,7 @@ def hosts_given_up_after(record: Job | Batch, settings: Settings) -> float:
     Infinite while it has not been in its state as long: others' faults cost it nothing before.
     """
     tries = range(settings.max_tries - 1)
-    lasting: float = sum(min(settings.backoff * 2**number, settings.backoff_limit) for number in tries)
+    lasting: float = sum(min(settings.backoff * 2**number, BACKOFF_LIMIT) for number in tries)
     waited = (now() - record.status.since).total_seconds()
     return lasting if waited >= lasting else math.inf
 

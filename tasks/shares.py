@@ -9,13 +9,16 @@ from zkstate.locks import ServerClock
 from zkstate.recovery import Live
 from zkstate.session import Session
 
+SHARE = 75
+"""Percent of the busy processes that one submitter or collection keeps while jobs of others wait for one."""
+
 
 def give_turn(context: WorkerContext, session: Session, live: Live, clock: ServerClock) -> None:
     """Send the tickets of those whose turn it is before all others; ask one attempt to yield to them.
 
     One attempt in each sweep: the next sweep sees what that changed.
     """
-    turn = process_shares.next_turn(session, live, clock, context.settings.share_of_processes)
+    turn = process_shares.next_turn(session, live, clock, SHARE)
     if turn is None:
         return
     for name in turn.names:

@@ -89,8 +89,8 @@ class AttemptGuard:
             raise Stopping("the worker is stopping: another worker takes over")
         if self._gives_way.is_set():
             raise Stopping(
-                "the job gives its process to a job of another submitter or collection "
-                "(ARKLINE_SHARE_OF_PROCESSES); what its source cannot continue starts anew"
+                "the job gives its process to a job of another submitter or collection; "
+                "what its source cannot continue starts anew"
             )
 
     def report(self, progress: Progress) -> None:

@@ -36,6 +36,9 @@ class Fed:
 Undispatched = dict[str, tuple[JobStatus, int]]
 """JID -> the status of a job without a ticket, and its version."""
 
+WAITING_LIMIT = 1000
+"""Jobs that wait with a part of working storage and take no place."""
+
 LISTING = 1000
 """Pending jobs up to which the queue is listed whenever there is room for one more."""
 
@@ -52,14 +55,14 @@ def counts(session: Session) -> dict[JobState, int]:
     return dict(zip(states, _children(session, [paths.queue(state) for state in states]), strict=True))
 
 
-def places_taken(session: Session, waiting_limit: int) -> int:
+def places_taken(session: Session) -> int:
     """How many of the places that ARKLINE_IN_FLIGHT limits are occupied.
 
-    A job that waits takes none, unless more than `waiting_limit` jobs wait with a part of working storage.
+    A job that waits takes none, unless more than WAITING_LIMIT jobs wait with a part of working storage.
     """
     places = [paths.queue(state) for state in JOB.where(lambda facts: facts.occupies_place)]
     waiting, reserved, *working = _children(session, [paths.WAITING, paths.SPACE, *places])
-    beyond = max(0, min(waiting, reserved) - waiting_limit)
+    beyond = max(0, min(waiting, reserved) - WAITING_LIMIT)
     return sum(working) - waiting + beyond
 
 
@@ -109,7 +112,7 @@ def ahead_of(session: Session, job: Job) -> int:
     return sum(name < own for name in session.children(paths.queue(job.status.status)))
 
 
-def feed(session: Session, in_flight: int, limits: Limits = NO_LIMITS, waiting_limit: int = 1000) -> Fed:
+def feed(session: Session, in_flight: int, limits: Limits = NO_LIMITS) -> Fed:
     """Tickets for the pending jobs that may start now, so that at most `in_flight` jobs take a place.
 
     Most urgent first; among equals, collections take turns. Each job is marked as dispatched before
@@ -120,7 +123,7 @@ def feed(session: Session, in_flight: int, limits: Limits = NO_LIMITS, waiting_l
     (backlog,) = _children(session, [paths.queue(JobState.PENDING)])
     if not backlog:
         return Fed(complete=True)
-    taken = places_taken(session, waiting_limit)
+    taken = places_taken(session)
     if not _is_worth_listing(backlog, in_flight - taken, in_flight):
         return Fed()
     parties = fairness.open_batches(session)

@@ -48,22 +48,22 @@ def manifest_check(
     settings = opened.settings()
     expected = _profile_of(kind) if kind else None
     if "://" in source:
-        manifest = validation.fetch_manifest(settings, source, expected)
+        manifest = validation.fetch_manifest(settings, source)
     else:
-        manifest = _read(settings, Path(source), expected)
+        manifest = _read(settings, Path(source))
     result = validation.check_manifest(settings, manifest, expected, not case_sensitive)
     screen.emit(result) if json else findings.show((result,))
     raise typer.Exit(int(not result.good))
 
 
-def _read(settings: Settings, path: Path, profile: ManifestProfile | None) -> ManifestBytes:
+def _read(settings: Settings, path: Path) -> ManifestBytes:
     """A manifest or a table in a file of this machine; UsageRefused if the file is too large."""
     try:
         with path.open("rb") as file:
-            data = file.read(validation.manifest_limit(settings, profile)[0] + 1)
+            data = file.read(settings.manifest_limit + 1)
     except OSError as error:
         raise UsageRefused(f"{path} cannot be read: {error.strerror}") from error
-    validation.check_manifest_size(settings, len(data), str(path), profile)
+    validation.check_manifest_size(settings, len(data), str(path))
     return validation.ManifestBytes(str(path), data)
 
 
@@ -108,7 +108,7 @@ def manifest_from_csv(  # noqa: PLR0913 - a command's arguments are its options
         return
     if file is None:
         raise UsageRefused("name the file with the table, or add --template to get an empty one")
-    table = _read(opened.settings(), file, profile)
+    table = _read(opened.settings(), file)
     conversion = manifest_csv.convert(table.data, profile, not case_sensitive, _named(columns or ()))
     kind = profile.submission_type.label
     result = validation.check_result(table.name, conversion.problems, kind, conversion.rows)

@@ -27,6 +27,9 @@ from pipeline.decoding.server import HEADER
 from pipeline.outcome import StepFailed, content, system, transient
 from pipeline.settings import Settings
 
+SECONDS = 60
+"""Of processor time that a decoding may use, beside one for each megabyte and for each 1,000 files."""
+
 SILENCE = 600.0
 """Seconds without a sign of life. The limit of processor time ends a decoder that computes; one that is
 silent for so long waits for a disk or for a processor."""
@@ -68,8 +71,9 @@ class Request:
 class Decoder:
     """Decodes for one process; its server is started with the first request."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, seconds: int = SECONDS) -> None:
         self._settings = settings
+        self._seconds = seconds
         self._mutex = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
         self._pid = 0
@@ -79,7 +83,7 @@ class Decoder:
         given = self._settings
         limits = Limits(
             given.decoding_memory,
-            given.decoding_seconds,
+            self._seconds,
             most=request.most,
             file_bytes=request.file_bytes,
             asks=request.admit is not None,

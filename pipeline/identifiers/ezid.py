@@ -31,6 +31,9 @@ from pipeline.records import Identifiers, Job
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
 
+TIMEOUT = 30.0
+"""Seconds to wait for an answer."""
+
 MARK = "arkline.job"
 """The element with the job that an identifier was registered for."""
 
@@ -146,7 +149,7 @@ class EzidMinter:
                 auth=HTTPBasicAuth(
                     settings.ezid_user.encode(), settings.ezid_password.get_secret_value().encode()
                 ),
-                timeout=(settings.connect_timeout, settings.ezid_timeout),
+                timeout=(settings.connect_timeout, TIMEOUT),
             )
         return self._parse(ark, response)
 

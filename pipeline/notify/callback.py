@@ -36,6 +36,9 @@ from pipeline.records import Job, ResponseType, now
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 
+TIMEOUT = 60.0
+"""Seconds to wait for the answer to a callback, the connection included."""
+
 DELIVERY_ID = "webhook-id"
 """Header with JID-RETRIES, the same for every repetition: a receiver can ignore what it has seen."""
 
@@ -260,7 +263,7 @@ class HttpCallback:
         return self._post(request.url, payload.body, {"Content-Type": payload.media_type, **signed}, attempt)
 
     def _post(self, url: str, body: bytes, headers: dict[str, str], attempt: Attempt) -> int:
-        deadline = time.monotonic() + self._settings.callback_timeout
+        deadline = time.monotonic() + TIMEOUT
 
         def check() -> None:
             attempt.check()
@@ -270,7 +273,7 @@ class HttpCallback:
         session = ContentSession(
             self._settings.allow_networks,
             connect_timeout=self._settings.connect_timeout,
-            read_timeout=self._settings.callback_timeout,
+            read_timeout=TIMEOUT,
         )
         try:
             with session:

@@ -73,8 +73,8 @@ class Pace:
         """Stopping after the turn of the attempt: the job is handed back, and continues later."""
         if attempt.yields():
             raise Stopping(
-                "the download gives its process to a job of another submitter or collection "
-                "(ARKLINE_SHARE_OF_PROCESSES); the next attempt continues with what has arrived"
+                "the download gives its process to a job of another submitter or collection; "
+                "the next attempt continues with what has arrived"
             )
         turn = self._settings.download_turn
         if self._began is not None and time.monotonic() - self._began > turn:

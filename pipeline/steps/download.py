@@ -42,6 +42,9 @@ from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import full_waits, in_units
 from pipeline.working_storage.workspace import DownloadedFile, Workspace
 
+EXPANSION = 200
+"""Maximum ratio of the bytes in a container to those of the container."""
+
 FAILURES_REPORTED = 20
 """Failed files after which no others are tried: enough for the depositor to see a pattern."""
 
@@ -405,9 +408,9 @@ class _Download:
     def _unpack_limits(self) -> Limits:
         settings, profile = self.context.settings, self.profile
         return Limits(
-            entries=settings.container_entries,
-            bytes=min(settings.container_bytes, profile.limits.object_bytes or settings.container_bytes),
-            ratio=settings.container_ratio,
+            entries=settings.object_files,
+            bytes=profile.limits.object_bytes or settings.object_bytes,
+            ratio=EXPANSION,
             name_encoding=profile.zip_name_encoding,
             case_fold=not (profile.case_sensitive_names and self.can_hold_both_cases),
         )

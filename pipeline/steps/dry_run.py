@@ -136,7 +136,7 @@ def _read(
     configuration = JobConfiguration.model_validate(given)
     try:
         if job.by_manifest:
-            data = manifests.read(job.planned.payload_url, settings.object_manifest_limit)
+            data = manifests.read(job.planned.payload_url, settings.manifest_limit)
             fold = not profile.case_sensitive_names
             job.files = read_manifest(data, configuration, case_fold=fold, most=settings.object_files)
         else:

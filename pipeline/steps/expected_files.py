@@ -92,9 +92,7 @@ def with_upload_digests(files: tuple[FileSpec, ...], uploads: Path) -> tuple[Fil
 def save_manifest(job: Job, context: StepContext) -> int:
     """Fetch the object manifest, check it and write it to the working directory; the number of its files."""
     settings, workspace = context.settings, Workspace.of(job, context.settings.working)
-    data = context.fetcher.read(
-        job.configuration.payload_url, settings.object_manifest_limit, context.attempt
-    )
+    data = context.fetcher.read(job.configuration.payload_url, settings.manifest_limit, context.attempt)
     case_fold = not context.profile.case_sensitive_names
     parse = manifest_parser(context.decoder, context.attempt)
     most = settings.object_files

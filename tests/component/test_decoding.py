@@ -11,7 +11,6 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,7 @@ from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt
 from pipeline.containers.unpack import Limits
 from pipeline.decoding import calls, limits
 from pipeline.decoding import decoder as decoder_module
-from pipeline.decoding.decoder import Decoder, Request
+from pipeline.decoding.decoder import SECONDS, Decoder, Request
 from pipeline.decoding.messages import DecoderBroken
 from pipeline.description import metadata
 from pipeline.manifests.checkm import ManifestProfile, parse_rows
@@ -36,7 +35,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="macOS has no such li
 
 @pytest.fixture(scope="module")
 def decoder() -> Iterator[Decoder]:
-    decoder = Decoder(Settings(decoding_seconds=2))
+    decoder = Decoder(Settings(), seconds=2)
     yield decoder
     decoder.close()
 
@@ -158,10 +157,10 @@ server.main()
 HANG = Request("hang", "a test", {})
 
 
-def probing(**settings: Any) -> Decoder:
+def probing(seconds: int = SECONDS) -> Decoder:
     """A decoder that can be asked for the functions of PROBES as well."""
     decoder_module._PROGRAM = PROBES
-    return Decoder(Settings(**settings))
+    return Decoder(Settings(), seconds)
 
 
 @pytest.fixture(autouse=True)
@@ -199,7 +198,7 @@ def test_a_container_arrives_as_it_was_packed(decoder: Decoder, tmp_path: Path) 
 
 
 def test_a_decoder_that_hangs_is_ended_by_the_limit_of_processor_time() -> None:
-    hanging = probing(decoding_seconds=1)
+    hanging = probing(seconds=1)
 
     message = refusal(lambda: list(hanging.decode(HANG, UNATTENDED)))
 
@@ -208,7 +207,7 @@ def test_a_decoder_that_hangs_is_ended_by_the_limit_of_processor_time() -> None:
 
 
 def test_an_attempt_that_is_over_kills_the_process_that_decodes(tmp_path: Path) -> None:
-    hanging = probing(decoding_seconds=600)
+    hanging = probing(seconds=600)
 
     with pytest.raises(AttemptOver):
         list(hanging.decode(HANG, stopped_after(1.0)))
@@ -476,7 +475,7 @@ def test_a_decoder_makes_no_call_that_changes_attributes_signals_connects_or_sta
 
 @LINUX
 def test_a_decoder_raises_none_of_its_limits_as_root_either() -> None:
-    asked = probing(decoding_seconds=7)
+    asked = probing(seconds=7)
     request = Request("raised", "a test", {}, most=(3_000_000, 2000), file_bytes=10)
 
     outcomes = dict(asked.decode(request, UNATTENDED))
@@ -527,7 +526,7 @@ def test_the_process_that_decodes_ends_with_its_worker() -> None:
     """SIGKILL leaves the worker no time to end anything."""
     program = (
         "import threading; from tests.component.test_decoding import *; "
-        "hanging = probing(decoding_seconds=600); "
+        "hanging = probing(seconds=600); "
         "threading.Thread(target=lambda: print(*both(hanging), flush=True)).start(); "
         "list(hanging.decode(HANG, UNATTENDED))"
     )
@@ -564,7 +563,7 @@ def both(decoder: Decoder) -> list[int]:
 
 @pytest.mark.parametrize("victim", [0, 1], ids=["server", "child"])
 def test_a_decoder_that_is_killed_from_outside_is_a_transient_fault(tmp_path: Path, victim: int) -> None:
-    hanging = probing(decoding_seconds=600)
+    hanging = probing(seconds=600)
     killer = threading.Thread(target=lambda: os.kill(both(hanging)[victim], signal.SIGKILL))
     killer.start()
 

@@ -137,7 +137,7 @@ def test_a_container_with_another_digest_is_refused_and_not_unpacked(
 
 
 def test_a_container_over_the_limits_is_refused(source: HttpSource, tmp_path: Path) -> None:
-    settings = local_settings(tmp_path, container_entries=2)
+    settings = local_settings(tmp_path, object_files=2)
 
     with pytest.raises(StepFailed, match="more than 2 files") as failure:
         downloaded(job_of(settings, source.put("/a.zip", ZIP)), settings)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.identifiers import ezid as ezid_client
 from pipeline.identifiers.ezid import MARK, EzidMinter, MinterRouter
 from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.profiles.profile import MinterName, Profile
@@ -167,10 +168,11 @@ def test_an_outage_fails_the_try_and_the_next_one_uses_the_same_ark(
     assert len(service.identifiers) == job_record.counters.total() == 1
 
 
-def test_a_slow_answer_is_not_waited_for_longer_than_the_setting_says(
-    service: Ezid, job_record: MemoryJobRecord, tmp_path: Path
+def test_a_slow_answer_is_not_waited_for_longer_than_the_timeout(
+    service: Ezid, job_record: MemoryJobRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    minter = EzidMinter(with_ezid(service, tmp_path, ezid_timeout=0.2), pause=0.01)
+    monkeypatch.setattr(ezid_client, "TIMEOUT", 0.2)
+    minter = EzidMinter(with_ezid(service, tmp_path), pause=0.01)
     service.faults = [Fault(hold=True)] * 3
     job = a_new_job()
 

@@ -124,7 +124,7 @@ def test_a_batch_manifest_is_refused_with_the_type_to_submit_it_as(
 
 
 def test_a_manifest_over_the_limit_is_refused(source: HttpSource, tmp_path: Path) -> None:
-    settings = local_settings(tmp_path, object_manifest_limit=10)
+    settings = local_settings(tmp_path, manifest_limit=10)
 
     with pytest.raises(StepFailed, match="the limit is 10; divide it, or ask the operator"):
         pending.work(pending_job(settings, source.put("/m.checkm", MANIFEST)), services(settings))

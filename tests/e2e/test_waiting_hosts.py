@@ -92,7 +92,7 @@ def test_jobs_of_a_dead_and_of_a_busy_host_delay_no_batch_of_another_host(
 
     assert time.monotonic() - began < PROMPT
     assert ended.status.status is BatchState.COMPLETED
-    assert queue.places_taken(session, settings.waiting_limit) < PLACES
+    assert queue.places_taken(session) < PLACES
     members = [jobs.load(session, jid) for bid in waiting for jid in batches.all_jobs(session, bid)]
     assert len(members) == 2 * JOBS
     assert {job.status.kind for job in members} == {None}

@@ -52,7 +52,7 @@ REPORTING: dict[str, Callable[[Session, Batch], object]] = {
 
 @pytest.fixture
 def context(settings: Settings) -> Iterator[WorkerContext]:
-    quick = {"backoff": 1, "backoff_limit": 1, "max_tries": 3, "max_redispatches": 2}
+    quick = {"backoff": 1, "max_tries": 3, "max_redispatches": 2}
     opened = make_context(settings.model_copy(update=quick))
     yield opened
     opened.drop_session()

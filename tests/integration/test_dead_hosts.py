@@ -17,6 +17,7 @@ from pipeline.records import Job, now
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.transfer import Download
+from tasks import run
 from tasks.meanings import Meaning, meaning_of
 from tasks.run import hosts_given_up_after
 from tests.servers.http_source import HttpSource
@@ -157,8 +158,11 @@ def test_a_host_that_is_silent_for_longer_than_a_job_would_try_is_given_up_with_
     assert not ended.value.is_tried_again
 
 
-def test_a_job_gives_a_host_up_after_the_time_that_its_own_tries_would_last(settings: Settings) -> None:
-    quick = settings.model_copy(update={"max_tries": 4, "backoff": 10.0, "backoff_limit": 30.0})
+def test_a_job_gives_a_host_up_after_the_time_that_its_own_tries_would_last(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = settings.model_copy(update={"max_tries": 4, "backoff": 10.0})
+    monkeypatch.setattr(run, "BACKOFF_LIMIT", 30.0)
     job = a_job()
 
     def waiting(seconds: int) -> Job:

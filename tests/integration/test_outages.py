@@ -301,24 +301,28 @@ def test_status_and_why_name_the_service_and_the_next_probe(
     )
 
 
-def test_a_job_that_waits_takes_no_place(session: Session, context: WorkerContext) -> None:
+def test_a_job_that_waits_takes_no_place(
+    session: Session, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waiting = [recording(session) for _ in range(3)]
-    assert queue.places_taken(session, 1000) == 3
+    assert queue.places_taken(session) == 3
 
     for job in waiting:
         attempt(context, job, DOWN)
 
-    assert queue.places_taken(session, 1000) == 0
-    assert queue.places_taken(session, 2) == 0
+    assert queue.places_taken(session) == 0
+    monkeypatch.setattr(queue, "WAITING_LIMIT", 2)
+    assert queue.places_taken(session) == 0
     for job in waiting:
         session.ensure_node(paths.reservation(job.jid), b"0")
-    assert queue.places_taken(session, 2) == 1  # more than two may not wait with working storage
+    assert queue.places_taken(session) == 1  # more than two may not wait with working storage
     for job in waiting:
         session.ask(session.zk.delete_async, paths.reservation(job.jid))
+    monkeypatch.setattr(queue, "WAITING_LIMIT", 1000)
     (probe,) = sweep(session, seconds=6)
-    assert queue.places_taken(session, 1000) == 1
+    assert queue.places_taken(session) == 1
     attempt(context, probe)
-    assert queue.places_taken(session, 1000) == 1  # now in notify
+    assert queue.places_taken(session) == 1  # now in notify
     assert len(session.children(paths.WAITING)) == 2
 
 
@@ -339,7 +343,7 @@ def test_every_working_state_waits_without_a_place(session: Session, context: Wo
     for state in JOB.working():
         attempt(context, planting.job_in(session, state), ServiceDown(Service.STORAGE, "is read-only"))
 
-    assert queue.places_taken(session, 1000) == 0
+    assert queue.places_taken(session) == 0
     assert audit(session) == ()
 
 

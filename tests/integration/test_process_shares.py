@@ -4,11 +4,14 @@ import threading
 import time
 from collections.abc import Callable
 
+import pytest
+
 from pipeline.attempt import UNATTENDED
 from pipeline.outcome import AttemptOver
 from pipeline.records import Batch, Job
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
+from tasks import shares
 from tasks.app import make_context
 from tasks.broker import more_urgent, read_queues
 from tasks.dispatch import dispatch_batch
@@ -101,14 +104,17 @@ def test_a_job_at_work_whose_ticket_is_doubled_takes_nobodys_turn(session: Sessi
     assert turn.names == (other.jid,)
 
 
-def test_an_old_ticket_in_redis_ends_no_sweep(session: Session, settings: Settings) -> None:
+def test_an_old_ticket_in_redis_ends_no_sweep(
+    session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for job in plant(session, 2, "token:many"):
         work_on(session, job)
     ended, other = plant(session, 2, "token:one")
     live = waiting(session, ended, other)
     no = JobMove(Event.FAIL, "operator", message="no", lock=Lock.FREE)
     jobs.move(session, jobs.load(session, ended.jid), no)
-    context = make_context(settings.model_copy(update={"share_of_processes": 50}))
+    monkeypatch.setattr(shares, "SHARE", 50)
+    context = make_context(settings)
     own = context.session()
     try:
         give_turn(context, own, live, later(session, LONG))
@@ -236,14 +242,15 @@ def live_download(session: Session) -> str:
 
 
 def test_the_ticket_goes_before_all_others_and_the_download_is_asked_to_yield(
-    session: Session, settings: Settings
+    session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = [work_on(session, job) for job in plant(session, 2, "token:many")]
     (other,) = plant(session, 1, "token:one")
     live = waiting(session, other)
     guard = AttemptGuard(session)
     guard.watch_lock(record.lock_path(held[0]))
-    context = make_context(settings.model_copy(update={"share_of_processes": 50}))
+    monkeypatch.setattr(shares, "SHARE", 50)
+    context = make_context(settings)
 
     give_turn(context, session, live, later(session, LONG))
 

@@ -25,7 +25,7 @@ from pipeline.working_storage.capacity import SPACE_WAIT, no_room
 from tasks.app import make_context
 from tasks.logs import log
 from tasks.meanings import MEANINGS, Meaning, meaning_of
-from tasks.run import Locked, StateWork, run
+from tasks.run import BACKOFF_LIMIT, Locked, StateWork, run
 from tasks.worker_context import WorkerContext
 from tests.support import planting
 from tests.support.fleet import wait_for
@@ -45,7 +45,7 @@ HANDED_BACK: dict[Exception, tuple[int, float, WaitKind | None]] = {
     no_room("no space left"): (0, SPACE_WAIT, WaitKind.SPACE),
     ServiceDown(Service.INVENTORY, "the inventory does not answer"): (0, FIRST_PROBE, WaitKind.SERVICE),
     transient("503", retry_after=9): (1, 9, WaitKind.RETRY),
-    Corrupt("znode /x is unreadable"): (0, 60, WaitKind.REPAIR),
+    Corrupt("znode /x is unreadable"): (0, BACKOFF_LIMIT, WaitKind.REPAIR),
 }
 """Exception -> tries and delay afterwards, and what the record waits for."""
 
@@ -62,7 +62,7 @@ LEAVING = (
 
 @pytest.fixture
 def context(settings: Settings) -> Iterator[WorkerContext]:
-    quick = settings.model_copy(update={"backoff": 1, "backoff_limit": 60, "max_tries": 3})
+    quick = settings.model_copy(update={"backoff": 1, "max_tries": 3})
     opened = make_context(quick)
     yield opened
     opened.drop_session()

@@ -8,6 +8,7 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
+from pipeline.notify import callback
 from pipeline.notify.callback import NAMESPACE, HttpCallback, callback_facts
 from pipeline.outcome import AttemptOver, ObjectDescription, ServiceDown, StepFailed
 from pipeline.profiles.profile import Profile
@@ -215,19 +216,25 @@ def test_a_receiver_that_is_unreachable_is_named_without_its_password() -> None:
     assert "secret" not in failure.value.message
 
 
-def test_a_receiver_that_does_not_answer_times_out(receiver: Receiver) -> None:
+def test_a_receiver_that_does_not_answer_times_out(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callback, "TIMEOUT", 0.1)
     receiver.hold = threading.Event()
 
     with pytest.raises(ServiceDown, match="did not answer in time") as failure:
-        a_callback(callback_timeout=0.1).deliver(a_job(), a_profile(receiver.url()), 1)
+        a_callback().deliver(a_job(), a_profile(receiver.url()), 1)
     assert failure.value.instance == "127.0.0.1"
 
 
 @pytest.mark.parametrize("variant", BEFORE_THE_BODY)
-def test_a_receiver_whose_answer_never_ends_is_given_up_after_the_timeout(variant: str) -> None:
+def test_a_receiver_whose_answer_never_ends_is_given_up_after_the_timeout(
+    variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callback, "TIMEOUT", 0.4)
     with HostileSource(variant, pause=0.05) as receiver:
         with pytest.raises(StepFailed, match="did not answer in time") as failure:
-            a_callback(callback_timeout=0.4).deliver(a_job(), a_profile(receiver.url), 1)
+            a_callback().deliver(a_job(), a_profile(receiver.url), 1)
         receiver.await_left(receiver.arrived)  # a try on a busy machine may be over before it arrives
     assert failure.value.kind is FailureKind.TRANSIENT
 

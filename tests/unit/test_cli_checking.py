@@ -151,7 +151,7 @@ def test_what_cannot_be_read_is_wrong_usage(folder: Path, arguments: list[str], 
 @pytest.mark.parametrize(
     ("profile", "options", "setting"),
     [
-        (OBJECT, [], "ARKLINE_OBJECT_MANIFEST_LIMIT"),
+        (OBJECT, [], "ARKLINE_MANIFEST_LIMIT"),
         (BATCH, [], "ARKLINE_MANIFEST_LIMIT"),
         (BATCH, ["--type", "batch-manifest"], "ARKLINE_MANIFEST_LIMIT"),
         (BATCH, ["--type", "batch_manifest"], "ARKLINE_MANIFEST_LIMIT"),

@@ -17,7 +17,7 @@ from typer.main import get_group
 
 from pipeline import records
 from pipeline.profiles import template
-from pipeline.settings import Settings
+from pipeline.settings import GONE, Settings
 from pipeline.states import JOB
 from tests.golden import promises
 from tests.support.spelled_commands import Spelled, problem
@@ -170,7 +170,7 @@ def test_every_setting_that_a_text_names_exists() -> None:
         for path in (*pages, *modules, *deployed)
         for name in re.findall(r"ARKLINE_[A-Z0-9_]*[A-Z0-9]\b", path.read_text())
         if name not in known
-    } == set()
+    } <= {("maintenance.md", f"ARKLINE_{name}") for name in GONE}  # how to upgrade names these
 
 
 def test_every_file_that_a_page_names_exists() -> None:

@@ -1,3 +1,7 @@
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -6,7 +10,7 @@ from pydantic import ValidationError
 
 from entrypoints.cli import context
 from pipeline.errors import UsageRefused
-from pipeline.settings import Settings
+from pipeline.settings import GONE, Settings
 
 
 @pytest.mark.parametrize(
@@ -128,3 +132,25 @@ def test_a_broker_url_that_cannot_be_read_is_refused_without_its_password(
         context.settings()
 
     assert "v4lue" not in f"{invalid.value} {refusal.value}"
+
+
+def test_a_setting_of_an_earlier_release_is_ignored_with_one_line_at_the_start() -> None:
+    program = "from tasks import logs; logs.configure(); logs.configure()"  # as the processes of a worker do
+    started = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "ARKLINE_CONTAINER_BYTES": "1000"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    (line,) = [line for line in started.stderr.splitlines() if "CONTAINER_BYTES" in line]
+    assert "ARKLINE_CONTAINER_BYTES is ignored" in line
+    assert "(now ARKLINE_OBJECT_BYTES)" in line
+
+
+def test_an_earlier_setting_is_none_now_and_names_one_that_is() -> None:
+    fields = {f"ARKLINE_{name.upper()}" for name in Settings.model_fields}
+
+    assert not fields & {f"ARKLINE_{name}" for name in GONE}
+    assert set(re.findall(r"ARKLINE_\w+", " ".join(GONE.values()))) <= fields
