@@ -113,7 +113,7 @@ def _refuse_while_on_hold(session: Session, thing: Job | Batch) -> None:
 
 
 def _refuse_in_deleted_batch(session: Session, job: Job) -> None:
-    if batches.load(session, job.bid).status.status is BatchState.DELETED:
+    if batches.state_of(session, job.bid) is BatchState.DELETED:
         raise IllegalTransition(f"{job.jid} cannot be resumed: its batch {job.bid} is being deleted")
 
 

@@ -7,11 +7,12 @@ from operations.allowed_verbs import allowed_verbs, check_seen
 from operations.job_list import JobFilter, find
 from operations.operator import Operator, Stopped, VerbResult
 from operations.repair import WAS, repair
-from operations.verbs import act, stop_batch
+from operations.verbs import act, stop_batch, stop_job
+from operations.visibility import recorded_batch
 from pipeline.errors import ArklineError, ServiceUnreachable
 from pipeline.records import Batch, Record
 from pipeline.states import BatchState, Bucket, Event, IllegalTransition, JobState
-from zkstate import batches, jobs
+from zkstate import batches
 from zkstate.errors import Ambiguous, Corrupt
 from zkstate.session import Session
 
@@ -82,7 +83,9 @@ def resume_batch(
     dry_run: bool = False,
 ) -> Outcome:
     """Resume the failed jobs of the batch; Moved if the batch has another version than its caller saw."""
-    check_seen(batches.load(operator.session, bid), version)
+    batch = recorded_batch(operator.site, operator.principal, bid)
+    operator.require(f"resume {bid}", batch.profile_name)
+    check_seen(batch, version)
     names = select(operator.session, JobFilter(bid=bid), Event.RESUME)
     return act_on_many(operator, Event.RESUME, names, to=to, dry_run=dry_run)
 
@@ -98,13 +101,14 @@ def repair_many(operator: Operator, names: list[str]) -> Outcome:
     return _for_all(operator, "repair", names, act_on, False)
 
 
-def cancel(operator: Operator, bid: str, *, dry_run: bool = False) -> Outcome:
+def cancel(operator: Operator, bid: str, *, version: int | None = None, dry_run: bool = False) -> Outcome:
     """Stop the batch: end its split or its report, fail its jobs that have not ended, delete the held ones.
 
     The report follows. After an interruption the same call stops the rest.
     """
-    batch = batches.load(operator.session, bid)
-    operator.require(f"cancel {bid}", batch.submission.profile_name)
+    batch = recorded_batch(operator.site, operator.principal, bid)
+    operator.require(f"cancel {bid}", batch.profile_name)
+    check_seen(batch, version)
     stopped = stop_batch(operator, bid, dry_run=dry_run)
     unended = batches.jobs_in(operator.session, bid, Bucket.PROCESSING)
     if not unended and stopped is None:
@@ -116,16 +120,11 @@ def cancel(operator: Operator, bid: str, *, dry_run: bool = False) -> Outcome:
 
     def stop(part: Operator, jid: str) -> VerbResult:
         try:
-            job = jobs.load(part.session, jid)
+            return stop_job(part, jid, dry_run=dry_run)
         except Corrupt:
-            return (
-                VerbResult(id=jid, was=WAS, now=JobState.FAILED)
-                if dry_run
-                else repair(part, jid, feeding=False)
-            )
-        # a held job cannot fail, because it has not begun
-        fails = Event.FAIL in allowed_verbs(job)
-        return act(part, jid, Event.FAIL if fails else Event.DELETE, dry_run=dry_run, feeding=False)
+            if dry_run:
+                return VerbResult(id=jid, was=WAS, now=JobState.FAILED)
+            return repair(part, jid, feeding=False)
 
     outcome = _for_all(operator, "cancel", unended, stop, dry_run)
     done = outcome.done if stopped is None else (stopped, *outcome.done)

@@ -11,12 +11,12 @@ from datetime import datetime
 
 from operations.operator import Operator, retry_stale
 from operations.site import Site
-from operations.visibility import in_sight, sees_fleet
+from operations.visibility import in_sight, recorded_job, sees_fleet
 from pipeline.errors import UsageRefused
 from pipeline.notify.callback import HttpCallback, callback_secrets_of
 from pipeline.outcome import Service, StepFailed
 from pipeline.principal import Interface, Principal, Role
-from pipeline.profiles.profile import Profile, Profiles
+from pipeline.profiles.profile import Profile
 from pipeline.records import Job, Record
 from pipeline.states import JobState
 from tasks.logs import log
@@ -91,22 +91,19 @@ def owed_page(site: Site, principal: Principal, limit: int, after: str | None = 
     )
 
 
-def deliver(operator: Operator, profiles: Profiles, jid: str) -> CallbackAnswer:
+def deliver(operator: Operator, jid: str) -> CallbackAnswer:
     """Deliver the callback of a job that completed or failed, now; also if it was delivered or given up.
 
     A delivery is entered in the job's history. UsageRefused if there is nothing to deliver, Missing if the
     job has left ZooKeeper, Busy while a worker delivers it.
     """
     session = operator.session
-    try:
-        job = jobs.load(session, jid)
-    except Missing as error:
-        raise Missing(f"there is no job {jid} in ZooKeeper, whose record a callback is made of") from error
+    job = recorded_job(operator.site, operator.principal, jid)
     collection, state = job.configuration.profile_name, job.status.status
     operator.require(f"deliver the callback of {jid}", collection)
     if state not in (JobState.COMPLETED, JobState.FAILED):
         raise UsageRefused(f"{jid} is {state}: a callback is delivered once a job is completed or has failed")
-    profile = profile_of(session, profiles, job.bid, collection)
+    profile = profile_of(session, operator.site.profiles, job.bid, collection)
     with _only_one(session, f"callback-{jid}", f"the callback of {jid} is being delivered"):
         owed = callbacks.owed(session, jid, job.status.epoch) if state is JobState.FAILED else None
         number = None if state is JobState.FAILED else _version_number(operator, job)
@@ -119,13 +116,13 @@ def deliver(operator: Operator, profiles: Profiles, jid: str) -> CallbackAnswer:
     return answer
 
 
-def send_test(operator: Operator, profiles: Profiles, name: str) -> CallbackAnswer:
+def send_test(operator: Operator, name: str) -> CallbackAnswer:
     """Send a test to the receiver of the collection; ProfileError if there is no such collection.
 
     UsageRefused if the profile names no receiver, Busy while another test is being sent.
     """
     operator.require(f"send a test callback of {name}", name)
-    profile = profiles.get(name)
+    profile = operator.site.profiles.get(name)
     with _only_one(operator.session, f"callback-test-{name}", f"a test callback of {name} is being sent"):
         http = HttpCallback(operator.settings)
         answer = _asked(operator, profile, "", lambda: http.send_test(profile))

@@ -6,7 +6,6 @@ from operations.operator import Operator
 from operations.site import Site
 from operations.visibility import recorded_batch
 from pipeline.principal import Principal, Role
-from pipeline.profiles.profile import Profiles
 from pipeline.profiles.snapshot import Renewal
 from pipeline.records import BatchHistoryEntry, Record
 from pipeline.states import BatchState, Event, JobState
@@ -43,10 +42,10 @@ class BatchHistory(Record):
     renewals: tuple[Renewal, ...]
 
 
-def hold_collection(operator: Operator, profiles: Profiles, name: str) -> HoldResult:
+def hold_collection(operator: Operator, name: str) -> HoldResult:
     """Hold what is submitted to a collection; jobs that have started continue."""
     operator.require(f"hold collection {name}", name)
-    profiles.get(name)
+    operator.site.profiles.get(name)
     changed = holds.place(operator.session, operator.hold, name)
     hold = holds.collection_hold(operator.session, name)
     return HoldResult(collection=name, hold=hold, changed=changed)

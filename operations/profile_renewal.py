@@ -4,11 +4,11 @@ from typing import Any
 
 from operations.allowed_verbs import check_seen
 from operations.operator import Operator, retry_stale
-from pipeline.profiles.profile import Profiles
+from operations.visibility import recorded_batch
 from pipeline.profiles.snapshot import profile_changes, take_snapshot
 from pipeline.records import Batch, Record
 from pipeline.states import BATCH, BatchState, IllegalTransition
-from zkstate import batch_profile, batches
+from zkstate import batch_profile
 
 
 class ProfileRenewal(Record):
@@ -28,12 +28,12 @@ def renew(
 
 
 def _renew(operator: Operator, bid: str, version: int | None, dry_run: bool) -> ProfileRenewal:
-    batch = batches.load(operator.session, bid)
-    profile_name = batch.submission.profile_name
+    batch = recorded_batch(operator.site, operator.principal, bid)
+    profile_name = batch.profile_name
     operator.require(f"renew the profile of {bid}", profile_name)
     check_seen(batch, version)
     _check(batch)
-    profile = Profiles(operator.settings.profiles).get(profile_name)
+    profile = operator.site.profiles.get(profile_name)
     changed = profile_changes(batch_profile.snapshot(operator.session, bid), profile)
     if changed and not dry_run:
         principal = operator.principal

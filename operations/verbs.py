@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any
 
-from operations.allowed_verbs import check_seen, target_of
+from operations.allowed_verbs import allowed_verbs, check_seen, target_of
 from operations.operator import (
     Operator,
     VerbResult,
@@ -13,6 +13,7 @@ from operations.operator import (
     retry_stale,
 )
 from operations.reports import compose
+from operations.visibility import recorded
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.notify.report.compose import deleted_with_batch
 from pipeline.records import Batch, Job
@@ -58,23 +59,40 @@ def act(  # noqa: PLR0913 - the conditions of one verb
     check_kind(name, event)
 
     def attempt() -> VerbResult:
-        thing = _load(operator, name)
+        thing = recorded(operator.site, operator.principal, name)
         operator.require(f"{event} {name}", thing.profile_name)
         check_seen(thing, version)
-        target = target_of(operator.session, thing, event, to)
-        if dry_run:
-            return VerbResult(id=name, was=thing.status.status, now=target, version=thing.version)
-        if event is Event.DELETE:
-            return _delete_job(operator, thing) if isinstance(thing, Job) else _delete_batch(operator, thing)
-        fails = isinstance(thing, Job) and event is Event.FAIL
-        changes = {} if to is None else {"to": to}
-        moved = _fail(operator, thing) if fails else _move(operator, thing, event, **changes)
-        return _result(operator, thing, moved)
+        return _act_on(operator, thing, event, to=to, dry_run=dry_run)
 
     result = retry_stale(name, attempt)
     if feeding and not dry_run:
         operator.site.feed()
     return result
+
+
+def stop_job(operator: Operator, jid: str, *, dry_run: bool = False) -> VerbResult:
+    """Fail the job of a batch that the operator stops; delete it if it is held, so that it has not begun."""
+
+    def attempt() -> VerbResult:
+        job = jobs.load(operator.session, jid)
+        event = Event.FAIL if Event.FAIL in allowed_verbs(job) else Event.DELETE
+        return _act_on(operator, job, event, dry_run=dry_run)
+
+    return retry_stale(jid, attempt)
+
+
+def _act_on(
+    operator: Operator, thing: Job | Batch, event: Event, *, to: JobState | None = None, dry_run: bool
+) -> VerbResult:
+    target = target_of(operator.session, thing, event, to)
+    if dry_run:
+        return VerbResult(id=thing.id, was=thing.status.status, now=target, version=thing.version)
+    if event is Event.DELETE:
+        return _delete_job(operator, thing) if isinstance(thing, Job) else _delete_batch(operator, thing)
+    fails = isinstance(thing, Job) and event is Event.FAIL
+    changes = {} if to is None else {"to": to}
+    moved = _fail(operator, thing) if fails else _move(operator, thing, event, **changes)
+    return _result(operator, thing, moved)
 
 
 def check_kind(name: str, event: Event) -> None:
@@ -88,12 +106,6 @@ def check_kind(name: str, event: Event) -> None:
         raise UsageRefused(f"{event} is for batches; {name} is a job")
     refusal = UsageRefused(f"{event} is for jobs, and {name} is a batch: name or select its jobs")
     raise refusal.with_remedies(*(Remedy(action, name) for action in _FOR_A_BATCH.get(event, ())))
-
-
-def _load(operator: Operator, name: str) -> Job | Batch:
-    if name.startswith("bid"):
-        return batches.load(operator.session, name)
-    return jobs.load(operator.session, name)
 
 
 def _request(operator: Operator, event: Event) -> dict[str, Any]:

@@ -5,7 +5,6 @@ An operation loads a job or a batch here, once, and passes it on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -67,19 +66,27 @@ def _missing(principal: Principal, error: Missing, message: str) -> Missing:
     return error if sees_fleet(principal) else Missing(message).with_remedies(*error.remedies)
 
 
+def recorded(site: Site, principal: Principal, name: str) -> Job | Batch:
+    """The job or batch in ZooKeeper, on which verbs act; Missing, too, once it has left."""
+    return (
+        recorded_batch(site, principal, name)
+        if kind_of(name) == "batch"
+        else recorded_job(site, principal, name)
+    )
+
+
 def recorded_batch(site: Site, principal: Principal, bid: str) -> Batch:
-    """A batch in ZooKeeper; Missing, too, once it has left."""
     batch = visible_batch(site, principal, bid)
     if isinstance(batch, Batch):
         return batch
     raise Missing(f"there is no batch {bid} in ZooKeeper: it was archived as {batch.state}")
 
 
-def check_jobs_visible(site: Site, principal: Principal, jids: Iterable[str]) -> None:
-    """Missing unless the principal may see all these jobs; nothing is read for one who may see any job."""
-    if not sees_fleet(principal):
-        for jid in jids:
-            visible_job(site, principal, jid)
+def recorded_job(site: Site, principal: Principal, jid: str) -> Job:
+    job = visible_job(site, principal, jid)
+    if isinstance(job, Job):
+        return job
+    raise Missing(f"there is no job {jid} in ZooKeeper: it was archived as {job.state}")
 
 
 def in_sight(principal: Principal, collection: str, owner: str) -> bool:

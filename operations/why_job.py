@@ -77,7 +77,7 @@ def _held(session: Session, job: Job) -> Cause:
 
 def _failed(fleet: Fleet, job: Job) -> Cause:
     status = job.status
-    batch = batches.load(fleet.session, job.bid).status.status
+    batch = batches.state_of(fleet.session, job.bid)
     resumable = Event.RESUME in allowed_verbs(job) and batch is not BatchState.DELETED
     afterwards = (Remedy(Action.UPDATE_REPORT, job.bid),) if batch is BatchState.FAILED else ()
     target = ""

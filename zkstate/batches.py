@@ -163,6 +163,12 @@ def load(session: Session, bid: str) -> Batch:
     )
 
 
+def state_of(session: Session, bid: str) -> BatchState:
+    """Reads the status alone; Missing if there is no such batch."""
+    place = paths.batch_status(bid)
+    return codec.decode(BatchStatus, session.get(place)[0], place).status
+
+
 def acquire(session: Session, ticket: Ticket, by: str) -> Batch:
     """Take the lock of the ticket's batch; a pending batch stays pending until it moves."""
     return record.acquire(session, load(session, ticket.id), ticket, by)

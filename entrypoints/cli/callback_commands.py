@@ -15,7 +15,6 @@ from entrypoints.cli.options import Json, SharedOptions, command, read_jid
 from entrypoints.cli.remote import maintenance as remote_maintenance
 from entrypoints.cli.render import humanize
 from operations import callbacks
-from pipeline.profiles import profile as profiles
 
 if TYPE_CHECKING:
     from operations.callbacks import CallbackAnswer
@@ -65,7 +64,7 @@ def callback_deliver(
         answer = remote_maintenance.deliver_callback(remote, jid, options.reason)
     else:
         with common.operator(options) as operator:
-            answer = callbacks.deliver(operator, profiles.Profiles(operator.settings.profiles), jid)
+            answer = callbacks.deliver(operator, jid)
     _show(answer, as_json=options.json)
 
 
@@ -85,7 +84,7 @@ def callback_test(
         answer = remote_maintenance.send_test_callback(remote, name)
     else:
         with common.operator(options) as operator:
-            answer = callbacks.send_test(operator, profiles.Profiles(operator.settings.profiles), name)
+            answer = callbacks.send_test(operator, name)
     _show(answer, as_json=options.json)
 
 

@@ -132,7 +132,7 @@ def hold(
         if options.dry_run:
             screen.say(f"collection {collection} would be put on hold")
             return
-        result = holds.hold_collection(operator, collections, collection)
+        result = holds.hold_collection(operator, collection)
     screen.emit(result) if options.json else actions.held(result)
 
 

@@ -17,7 +17,6 @@ from operations.overview import overview
 from operations.site import Site
 from pipeline.errors import Action
 from pipeline.principal import Role
-from pipeline.profiles.profile import Profiles
 from pipeline.states import Event, FailureKind, JobState
 from tasks.redis_client import client
 from tests.servers import redis as redis_servers
@@ -178,7 +177,7 @@ def test_a_paused_queue(world: World, front: Page) -> None:
 
 def test_a_collection_on_hold(world: World, front: Page) -> None:
     acting = ann(world.session, world.settings)
-    holds.hold_collection(acting, Profiles(world.settings.profiles), "demo")
+    holds.hold_collection(acting, "demo")
     bid = world.submit()
 
     banner = front.locator("section[aria-labelledby=health]")

@@ -12,7 +12,6 @@ from operations.operator import Operator
 from operations.site import Site
 from pipeline.errors import UsageRefused
 from pipeline.principal import Forbidden, Interface, Principal, Role
-from pipeline.profiles.profile import Profiles
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
@@ -45,7 +44,7 @@ def operator(session: Session, settings: Settings) -> Operator:
 
 
 def deliver(operator: Operator, jid: str) -> CallbackAnswer:
-    return of_operators.deliver(operator, Profiles(operator.settings.profiles), jid)
+    return of_operators.deliver(operator, jid)
 
 
 def failed(session: Session) -> Job:
@@ -121,7 +120,7 @@ def test_a_delivery_by_a_worker_is_not_repeated_meanwhile(session: Session, oper
 
 
 def test_a_test_callback_is_signed_and_is_of_no_job(operator: Operator, receiver: Receiver) -> None:
-    answer = of_operators.send_test(operator, Profiles(operator.settings.profiles), "demo")
+    answer = of_operators.send_test(operator, "demo")
 
     assert (answer.delivered, answer.signed, answer.jid) == (True, True, "")
     (request,) = receiver.received
@@ -135,7 +134,7 @@ def test_a_test_callback_to_an_address_that_is_not_public_is_not_sent(
 ) -> None:
     operator = ann(session, settings.model_copy(update={"allow_networks": ""}))
 
-    answer = of_operators.send_test(operator, Profiles(settings.profiles), "demo")
+    answer = of_operators.send_test(operator, "demo")
 
     assert not answer.delivered
     assert "not public" in answer.message
@@ -150,7 +149,7 @@ def test_the_web_process_sends_nothing_that_it_cannot_sign(
     web = Operator(operator.site, principal)
 
     with pytest.raises(UsageRefused, match="no secret to sign"):
-        of_operators.send_test(web, Profiles(operator.settings.profiles), "demo")
+        of_operators.send_test(web, "demo")
 
     assert receiver.received == []
 
@@ -182,7 +181,7 @@ def test_a_viewer_sends_nothing(session: Session, operator: Operator, receiver: 
     with pytest.raises(Forbidden):
         deliver(viewer, failed(session).jid)
     with pytest.raises(Forbidden):
-        of_operators.send_test(viewer, Profiles(operator.settings.profiles), "demo")
+        of_operators.send_test(viewer, "demo")
 
     assert receiver.received == []
 

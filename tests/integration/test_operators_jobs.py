@@ -9,7 +9,7 @@ from operations.allowed_verbs import Moved
 from operations.operator import Operator
 from operations.verbs import act
 from pipeline.inventory.archive import find_job
-from pipeline.principal import Forbidden, Principal, Role
+from pipeline.principal import Forbidden, Role
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransition, JobState, Raiser
 from pipeline.working_storage.workspace import folder_of
@@ -47,20 +47,28 @@ def test_what_the_jobs_table_does_not_allow_is_refused_and_changes_nothing(
 
 @pytest.mark.parametrize("event", sorted(JOB_VERBS))
 @pytest.mark.parametrize(
-    "principal",
+    ("limits", "refusal", "message"),
     [
-        ANN.model_copy(update={"role": Role.DEPOSITOR}),
-        ANN.model_copy(update={"collections": frozenset({"other"})}),
+        ({"role": Role.VIEWER}, Forbidden, "must not {} {}"),
+        ({"role": Role.DEPOSITOR}, Missing, "there is no job {1}"),
+        ({"collections": frozenset({"other"})}, Missing, "there is no job {1}"),
     ],
-    ids=["depositor", "other collection"],
+    ids=["viewer", "depositor", "other collection"],
 )
 def test_without_the_right_a_verb_is_refused_and_changes_nothing(
-    session: Session, operator: Operator, event: Event, principal: Principal
+    session: Session,
+    operator: Operator,
+    event: Event,
+    limits: dict[str, object],
+    refusal: type[Exception],
+    message: str,
 ) -> None:
+    """Who may not even see the job learns nothing of it."""
     job = planting.one_job(session)
     before = planting.tree(session)
+    principal = ANN.model_copy(update=limits)
 
-    with pytest.raises(Forbidden, match=f"must not {event} {job.jid}"):
+    with pytest.raises(refusal, match=message.format(event, job.jid)):
         act(dataclasses.replace(operator, principal=principal), job.jid, event)
 
     assert planting.tree(session) == before

@@ -45,8 +45,8 @@ def profiles(settings: Settings) -> Profiles:
 def test_a_hold_keeps_who_when_and_why_until_it_is_released(
     session: Session, operator: Operator, profiles: Profiles
 ) -> None:
-    first = stopping.hold_collection(operator, profiles, "demo")
-    again = stopping.hold_collection(operator, profiles, "demo")
+    first = stopping.hold_collection(operator, "demo")
+    again = stopping.hold_collection(operator, "demo")
     released = stopping.release_collection(operator, "demo")
 
     assert first.hold is not None
@@ -61,8 +61,8 @@ def test_what_operators_do_to_a_collection_and_the_queue_stays_in_their_journals
     session: Session, operator: Operator, profiles: Profiles, site: Site
 ) -> None:
     bob = dataclasses.replace(operator, principal=ANN.model_copy(update={"name": "bob@desk"}), reason="")
-    stopping.hold_collection(operator, profiles, "demo")
-    stopping.hold_collection(bob, profiles, "demo")
+    stopping.hold_collection(operator, "demo")
+    stopping.hold_collection(bob, "demo")
     stopping.release_collection(bob, "demo")
     stopping.release_collection(bob, "demo")
     stopping.pause(operator)
@@ -112,7 +112,7 @@ def test_without_rights_for_all_collections_the_queue_is_not_paused(
         operator, principal=ANN.model_copy(update={"collections": frozenset({"demo"})})
     )
 
-    stopping.hold_collection(demo, profiles, "demo")
+    stopping.hold_collection(demo, "demo")
     with pytest.raises(Forbidden, match="all collections"):
         stopping.pause(demo)
     with pytest.raises(Forbidden, match="collection other"):
@@ -123,13 +123,13 @@ def test_without_rights_for_all_collections_the_queue_is_not_paused(
 
 def test_a_collection_that_has_no_profile_is_not_held(operator: Operator, profiles: Profiles) -> None:
     with pytest.raises(UnknownProfile):
-        stopping.hold_collection(operator, profiles, "demmo")
+        stopping.hold_collection(operator, "demmo")
 
 
 def test_a_release_of_a_collection_releases_its_held_batches_and_jobs(
     session: Session, operator: Operator, profiles: Profiles
 ) -> None:
-    stopping.hold_collection(operator, profiles, "demo")
+    stopping.hold_collection(operator, "demo")
     batch = planting.batch_in(session, BatchState.HELD)
     job = planting.job_in(session, JobState.HELD)
 
@@ -142,7 +142,7 @@ def test_a_release_of_a_collection_releases_its_held_batches_and_jobs(
 
 
 def test_a_release_can_leave_what_is_held(session: Session, operator: Operator, profiles: Profiles) -> None:
-    stopping.hold_collection(operator, profiles, "demo")
+    stopping.hold_collection(operator, "demo")
     job = planting.job_in(session, JobState.HELD)
 
     done = stopping.release_collection(operator, "demo", keep_held=True)

@@ -22,7 +22,6 @@ from pipeline.inventory.sql import open_inventory
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestProfile
 from pipeline.principal import Role
-from pipeline.profiles.profile import Profiles
 from pipeline.records import Job
 from pipeline.states import JOB, Event, FailureKind, JobState
 from pipeline.uploads import layout
@@ -283,7 +282,7 @@ def test_a_depositor_learns_that_a_collection_is_on_hold_and_gets_no_button(
     dora = browser(web, Role.DEPOSITOR, "dorh", ["demo"])
     job = planting.owned_job(session, "token:dorh")
     other = planting.owned_job(session, "token:somebody")
-    hold_collection(acting, Profiles(acting.settings.profiles), "demo")
+    hold_collection(acting, "demo")
     try:
         page = dora.open(f"/jobs/{job.jid}")
     finally:
@@ -515,7 +514,7 @@ def test_a_hold_shows_how_many_jobs_it_keeps_back(operator: Browser, session: Se
     acting = ann(session, web.context.settings)
     board = web.context.board
     declared = planting.one_job(session, size=2048)
-    hold_collection(acting, Profiles(acting.settings.profiles), "demo")
+    hold_collection(acting, "demo")
     for job in (declared, planting.one_job(session)):
         planting.apply_event(session, job, Event.HOLD)
         await_board(web, job.jid, JobState.HELD)

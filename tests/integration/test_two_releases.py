@@ -171,9 +171,9 @@ def test_a_later_releases_fields_survive_holds_releases_and_the_deletion_of_anot
 
     for jid in (kept, deleted):
         act(operator, jid, Event.HOLD)
-    hold_collection(operator, Profiles(settings.profiles), "demo")
+    hold_collection(operator, "demo")
     plant(session, paths.hold("demo"))
-    hold_collection(operator, Profiles(settings.profiles), "demo")
+    hold_collection(operator, "demo")
     act(operator, deleted, Event.DELETE)
 
     assert has_later(at(session, paths.hold("demo")))
@@ -198,7 +198,7 @@ def test_hold_and_delete_keep_all_fields_of_an_earlier_releases_records(
     (pending,) = queue.queued(session, JobState.PENDING)
 
     act(operator, pending, Event.HOLD)
-    hold_collection(operator, Profiles(settings.profiles), "demo")
+    hold_collection(operator, "demo")
     pause(operator)
     unpause(operator)
     for jid in (held, failed):

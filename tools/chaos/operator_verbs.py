@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from operations import bulk, holds, verbs
 from operations.operator import Operator
-from pipeline.profiles.profile import Profiles
 from pipeline.records import Batch, Job
 from pipeline.states import JOB, BatchState, Bucket, Event, FailureKind, JobState
 from tools.chaos.acts import Acts
@@ -156,7 +155,7 @@ def _nothing_to_choose(session: Session, target: int) -> list[str]:
 
 
 def _hold_collection(operator: Operator, names: list[str], acts: Acts) -> object:
-    return holds.hold_collection(operator, Profiles(operator.settings.profiles), PROFILE)
+    return holds.hold_collection(operator, PROFILE)
 
 
 WORKING = (JobState.PENDING, *JOB.working()[1:])

@@ -20,7 +20,6 @@ from entrypoints.web.slow_work import LONG, AlreadyWorking, NoThreadFree, TookTo
 from operations.board.board import Board
 from operations.board.values import JobSearch, scope_of
 from operations.objects import check_visible
-from operations.visibility import visible
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.errors import ArklineError
 from pipeline.principal import Forbidden, Principal
@@ -74,12 +73,10 @@ def _acted(  # noqa: PLR0913 - the fields of a form
     attempt: Attempt,
 ) -> Response:
     web = context_of(request)
-    if target.startswith(("jid", "bid")):
-        visible(web.site, caller, target)
     before = web.board.changes_since(None).last
     try:
         result = acts.run(web.operator(caller, reason.strip()[:REASON_LIMIT], attempt), act, target, version)
-    except Forbidden:
+    except (Forbidden, Missing):
         raise
     except ArklineError as refused:
         return redirect(request, back, Notice(str(refused), "bad"))

@@ -17,7 +17,6 @@ from operations import holds, profile_renewal, workers
 from operations.bulk import Outcome, act_on_one, cancel, repair_many, resume_batch
 from operations.operator import Operator
 from pipeline.errors import Action, Remedy, UsageRefused
-from pipeline.profiles.profile import Profiles
 from pipeline.states import Event
 
 Perform = Callable[[Operator, str, int | None], str]
@@ -135,8 +134,8 @@ def _resume_batch(operator: Operator, bid: str, version: int | None) -> str:
     return sentence(resume_batch(operator, bid, version=version))
 
 
-def _cancel(operator: Operator, bid: str, _: int | None) -> str:
-    return sentence(cancel(operator, bid))
+def _cancel(operator: Operator, bid: str, version: int | None) -> str:
+    return sentence(cancel(operator, bid, version=version))
 
 
 def _repair(operator: Operator, name: str, _: int | None) -> str:
@@ -153,7 +152,7 @@ def _release_collection(operator: Operator, name: str, _: int | None) -> str:
 
 
 def _hold_collection(operator: Operator, name: str, _: int | None) -> str:
-    holds.hold_collection(operator, Profiles(operator.settings.profiles), name)
+    holds.hold_collection(operator, name)
     return f"Collection {name} is on hold: its jobs do not start. Jobs that have started continue."
 
 

@@ -9,7 +9,6 @@ from entrypoints.web.parameters import NO_REASON, Collection, Given, Jid
 from entrypoints.web.slow_work import slow
 from operations import callbacks
 from operations.callbacks import CallbackAnswer, OwedPage
-from operations.visibility import visible_job
 from zkstate.errors import Missing
 
 router = APIRouter(prefix="/v1", tags=["callbacks"])
@@ -31,9 +30,7 @@ def deliver(request: Request, caller: OperatorCaller, jid: Jid, body: Given = NO
 
     Also of a job whose callback was delivered or given up; not of a job that left ZooKeeper.
     """
-    context = context_of(request)
-    visible_job(context.site, caller, jid)
-    return callbacks.deliver(context.operator(caller, body.reason), context.site.profiles, jid)
+    return callbacks.deliver(context_of(request).operator(caller, body.reason), jid)
 
 
 @router.post("/collections/{name}/test-callback", summary="Send a test callback to the collection's receiver")
@@ -45,4 +42,4 @@ def send_test(request: Request, caller: OperatorCaller, name: Collection) -> Cal
     operator.require(f"send a test callback of {name}", name)
     if name not in context.site.profiles.names():
         raise Missing(f"there is no collection {name}")
-    return callbacks.send_test(operator, context.site.profiles, name)
+    return callbacks.send_test(operator, name)

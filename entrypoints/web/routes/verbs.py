@@ -11,19 +11,17 @@ from fastapi import APIRouter, Body, Depends, Path, Request
 from pydantic import Field
 
 from entrypoints.web.authentication import OperatorCaller
-from entrypoints.web.context import context_of, site_of
+from entrypoints.web.context import context_of
 from entrypoints.web.etags import expected_version
 from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Collection, Given, Jid, RequiredReason
 from entrypoints.web.slow_work import LONG, slow
 from operations import bulk, holds, profile_renewal
 from operations import workers as fleet_workers
-from operations.allowed_verbs import check_seen
 from operations.bulk import Outcome
 from operations.holds import HoldResult
 from operations.operator import VerbResult
 from operations.profile_renewal import ProfileRenewal
 from operations.verbs import act
-from operations.visibility import recorded_batch, visible
 from operations.workers import Drained
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.principal import Principal
@@ -72,9 +70,8 @@ def _raise(  # noqa: PLR0913 - the conditions of one verb
     to: JobState | None = None,
     attempt: Attempt = UNATTENDED,
 ) -> VerbResult:
-    context = context_of(request)
-    visible(context.site, caller, name)
-    return act(context.operator(caller, reason, attempt), name, event, version=version, to=to)
+    operator = context_of(request).operator(caller, reason, attempt)
+    return act(operator, name, event, version=version, to=to)
 
 
 def _on_job(event: Event) -> Callable[..., VerbResult | Awaitable[VerbResult]]:
@@ -150,11 +147,6 @@ for _event in BATCH_EVENTS:
     )
 
 
-def _seen_batch(request: Request, caller: Principal, bid: str, version: int | None) -> None:
-    """Moved unless the batch has the version that the caller saw."""
-    check_seen(recorded_batch(site_of(request), caller, bid), version)
-
-
 @router.post("/batches/{bid}/cancel", summary="Stop the batch: its split, its jobs, its report")
 @slow("slow_work", LONG)
 def cancel(
@@ -166,8 +158,8 @@ def cancel(
     attempt: Attempt,
 ) -> Outcome:
     """Jobs that have not ended fail, held ones are deleted; the report follows."""
-    _seen_batch(request, caller, bid, version)
-    return bulk.cancel(context_of(request).operator(caller, body.reason, attempt), bid)
+    operator = context_of(request).operator(caller, body.reason, attempt)
+    return bulk.cancel(operator, bid, version=version)
 
 
 @router.post("/batches/{bid}/resume", summary="Resume the failed jobs of the batch")
@@ -180,7 +172,6 @@ def resume_batch(
     attempt: Attempt,
     body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
 ) -> Outcome:
-    _seen_batch(request, caller, bid, version)
     operator = context_of(request).operator(caller, body.reason, attempt)
     return bulk.resume_batch(operator, bid, version=version, to=body.to)
 
@@ -196,10 +187,9 @@ def dry_run_of_batch(
     attempt: Attempt,
 ) -> Outcome:
     """Nothing is changed; what would be refused is refused."""
-    _seen_batch(request, caller, bid, version)
     operator = context_of(request).operator(caller, attempt=attempt)
     if verb.value == CANCEL:
-        return bulk.cancel(operator, bid, dry_run=True)
+        return bulk.cancel(operator, bid, version=version, dry_run=True)
     event = Event(verb.value)
     if event is Event.RESUME:
         return bulk.resume_batch(operator, bid, version=version, dry_run=True)
@@ -210,7 +200,6 @@ def dry_run_of_batch(
 def renew_profile(
     request: Request, caller: OperatorCaller, bid: Bid, version: Version, body: Given = NO_REASON
 ) -> ProfileRenewal:
-    _seen_batch(request, caller, bid, version)
     return profile_renewal.renew(context_of(request).operator(caller, body.reason), bid, version=version)
 
 
@@ -229,8 +218,7 @@ def unpause(request: Request, caller: OperatorCaller, body: Given = NO_REASON) -
 def hold_collection(
     request: Request, caller: OperatorCaller, name: Collection, body: Given = NO_REASON
 ) -> HoldResult:
-    context = context_of(request)
-    return holds.hold_collection(context.operator(caller, body.reason), context.site.profiles, name)
+    return holds.hold_collection(context_of(request).operator(caller, body.reason), name)
 
 
 @router.post("/collections/{name}/release", summary="End the hold, and release what it held")
