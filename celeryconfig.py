@@ -3,7 +3,7 @@
 docs/decisions/ and docs/operators/ give the reason for each value.
 """
 
-from kombu import Queue as KombuQueue
+import kombu
 
 from pipeline.states import BATCH, JOB, Queue
 from tasks.queue_lists import PRIORITY_STEPS
@@ -27,7 +27,7 @@ task_publish_retry_policy = {
     "interval_max": 2,
 }
 
-task_queues = [KombuQueue(name) for name in QUEUES]
+task_queues = [kombu.Queue(name) for name in QUEUES]
 task_default_queue = Queue.IO.value
 task_create_missing_queues = False  # a mistyped queue name is an error, not a queue without a worker
 task_routes = {

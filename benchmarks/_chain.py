@@ -13,7 +13,7 @@ from pathlib import Path
 import redis
 from celery import Celery, chain, signature
 from celery.signals import worker_ready
-from kombu import Queue as KombuQueue
+from kombu import Queue
 
 import celeryconfig
 from entrypoints.stack.child import Process
@@ -42,7 +42,7 @@ def application(url: str, configuration: Configuration) -> Celery:
     app.conf.update(
         task_ignore_result=True,
         broker_connection_retry_on_startup=True,
-        task_queues=[KombuQueue(f"chain-{configuration}")],
+        task_queues=[Queue(f"chain-{configuration}")],
         task_default_queue=f"chain-{configuration}",
     )
 

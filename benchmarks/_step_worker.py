@@ -12,8 +12,8 @@ from pipeline.outcome import Done
 from pipeline.records import Job
 from pipeline.states import Event, JobState
 from pipeline.steps.context import StepContext
-from tasks import job as path_of_a_job
 from tasks import worker_program
+from tasks.job import STEPS
 from tests.support.fleet import Fleet
 
 _SECONDS = option("STEP_MS", 0) / 1000
@@ -32,5 +32,5 @@ def worker(fleet: Fleet, processes: int, name: str = "worker") -> Process:
 
 
 if __name__ == "__main__":
-    path_of_a_job.STEPS.update(dict.fromkeys(path_of_a_job.STEPS, _step))
+    STEPS.update(dict.fromkeys(STEPS, _step))
     sys.exit(worker_program.main())

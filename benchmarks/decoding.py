@@ -15,7 +15,7 @@ from statistics import median
 
 from benchmarks._output import tell
 from pipeline.attempt import UNATTENDED
-from pipeline.containers import unpack as here
+from pipeline.containers import unpack
 from pipeline.containers.unpack import Limits
 from pipeline.decoding import calls
 from pipeline.decoding.decoder import Decoder
@@ -29,7 +29,7 @@ Unpack = Callable[[Path, str, Path, Limits], object]
 
 
 def unpack_here(path: Path, name: str, target: Path, limits: Limits) -> None:
-    list(here.unpack(path, name, target, limits, UNATTENDED))
+    list(unpack.unpack(path, name, target, limits, UNATTENDED))
 
 
 def unpack_there(decoder: Decoder, path: Path, name: str, target: Path, limits: Limits) -> None:

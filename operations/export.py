@@ -7,7 +7,7 @@ from pathlib import Path
 from operations.objects import known_object, versions_to_prove
 from pipeline.errors import ArklineError, ErrorKind
 from pipeline.fixity import OnRead
-from pipeline.inventory import events as inventory_events
+from pipeline.inventory import events
 from pipeline.inventory.base import InventoryObject, PreservationEvent
 from pipeline.inventory.events import DISSEMINATION, FAIL, PASS
 from pipeline.inventory.sql import SqlInventory
@@ -88,7 +88,7 @@ def export(
     def premis() -> Iterator[bytes]:
         nonlocal event
         event = replace(event, at=now())
-        entered = (*inventory_events.of_object(inventory, known.ark), event)
+        entered = (*events.of_object(inventory, known.ark), event)
         return premis_record.pieces(known, events_of(known, entered), storage)
 
     try:
@@ -104,7 +104,7 @@ def export(
 def _enter(inventory: SqlInventory, event: PreservationEvent) -> str:
     """Why the inventory did not take the event; empty if it did. An export does not depend on it."""
     try:
-        inventory_events.enter_export(inventory, event)
+        events.enter_export(inventory, event)
     except StepFailed as failure:
         return failure.message
     return ""

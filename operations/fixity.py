@@ -7,7 +7,7 @@ from operations.objects import known_object
 from operations.operator import Operator
 from pipeline.attempt import CheckedAttempt
 from pipeline.fixity import OnRead
-from pipeline.inventory import fixity as inventory_fixity
+from pipeline.inventory import fixity
 from pipeline.inventory.base import PreservationEvent
 from pipeline.inventory.fixity import FixityCheck, ScheduleCounts
 from pipeline.inventory.sql import SqlInventory
@@ -17,7 +17,7 @@ from pipeline.profiles.profile import Profiles
 from pipeline.records import now
 from pipeline.settings import Settings
 from pipeline.steps.clients import open_clients
-from tasks import fixity as run
+from tasks.fixity import LOCK, conclude, schedule_of
 from tasks.stores import expected_of
 from zkstate.locks import exclusive
 
@@ -52,12 +52,12 @@ class FixityRun:
 
 
 def fixity_report(inventory: SqlInventory, settings: Settings) -> FixityReport:
-    inventory_fixity.add_new_objects(inventory)
+    fixity.add_new_objects(inventory)
     own_periods = periods(inventory, Profiles(settings.profiles), settings)
     return FixityReport(
-        counts=inventory_fixity.counts(inventory, own_periods, now()),
+        counts=fixity.counts(inventory, own_periods, now()),
         periods={name: period.days for name, period in own_periods.items()},
-        damage=inventory_fixity.damage(inventory, REPORTED),
+        damage=fixity.damage(inventory, REPORTED),
     )
 
 
@@ -78,7 +78,7 @@ def check_fixity(
     operator.require("check fixity")
     clients = open_clients(operator.settings, expected_of(operator.session))
     arks = [known_object(clients.inventory, name).ark for name in dict.fromkeys(names)]
-    schedule = run.schedule_of(clients, f"arkline {operator.by}")
+    schedule = schedule_of(clients, f"arkline {operator.by}")
     checked: list[FixityCheck] = []
     unreadable: list[Unreadable] = []
     pace = Pace(operator.settings.fixity_rate, stopped)
@@ -89,7 +89,7 @@ def check_fixity(
 
     attempt = CheckedAttempt(check_if_asked)
     try:
-        with exclusive(operator.session, "single-flight", run.LOCK, attempt, LOCK_WAIT):
+        with exclusive(operator.session, "single-flight", LOCK, attempt, LOCK_WAIT):
             outcomes = (
                 (outcome for ark in arks if (outcome := schedule.check(ark, pace, on_read)))
                 if arks
@@ -98,7 +98,7 @@ def check_fixity(
             for outcome in outcomes:
                 on_check(outcome)
                 checked.append(outcome) if isinstance(outcome, FixityCheck) else unreadable.append(outcome)
-            run.conclude(operator.session, schedule, clients, now(), (*checked, *unreadable))
+            conclude(operator.session, schedule, clients, now(), (*checked, *unreadable))
     except AttemptOver:
         return FixityRun((), (), complete=False)
     return FixityRun(tuple(checked), tuple(unreadable), complete=not stopped())

@@ -6,8 +6,7 @@ from math import inf
 
 from pipeline.outcome import Service, ServiceDown
 from pipeline.states import BATCH, JOB, Event, FailureKind, JobState
-from pipeline.working_storage import capacity as working_space
-from pipeline.working_storage import mount
+from pipeline.working_storage import capacity, mount
 from tasks import fixity, job, reclaim, retention, uploads
 from tasks.after_move import after_move, clean_up_completed, feed, remove_folder
 from tasks.broker import read_queues
@@ -57,8 +56,8 @@ def _recheck_provisioning(context: WorkerContext, session: Session, clock: Serve
     reserved = space.reservations(session)
     beyond_help: float = inf
     for jid, needed in waiting:
-        waits = working_space.refusal(needed, sum(reserved.values()), partial(dict, reserved), settings, jid)
-        if waits and working_space.never_fits(needed, settings) is None:
+        waits = capacity.refusal(needed, sum(reserved.values()), partial(dict, reserved), settings, jid)
+        if waits and capacity.never_fits(needed, settings) is None:
             if needed >= beyond_help:
                 continue
             if not reclaim.make_room(context, session, reserved, jid, needed):
@@ -91,7 +90,7 @@ def _working_storage_works(
     try:
         mount.require(context.settings, space.WorkingStorage(session))
         if down:
-            working_space.check_writable(context.settings)
+            capacity.check_writable(context.settings)
             end_outage(session, Service.WORKING_STORAGE)
     except ServiceDown as fault:
         begin_outage(session, fault)

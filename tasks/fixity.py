@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 
 import redis
 
-from pipeline.inventory import fixity as inventory_fixity
-from pipeline.inventory.fixity import FixityCheck
+from pipeline.inventory.fixity import FixityCheck, mark_reported, unreported
 from pipeline.machine import Queue
 from pipeline.notify.mail import fixity_notice
 from pipeline.outcome import AttemptOver, StepFailed
@@ -110,13 +109,13 @@ def conclude(
 
 def send_notices(clients: Clients) -> None:
     """Send the notices of events; a crash after the mail and before the entry sends the same mail again."""
-    for event in inventory_fixity.unreported(clients.inventory, NOTICES):
+    for event in unreported(clients.inventory, NOTICES):
         try:
             clients.mailer.send(fixity_notice(event, clients.settings))
         except StepFailed as failure:
             log().warning("notice not sent; the next run sends it", ark=event.ark, error=failure.message)
             return
-        inventory_fixity.mark_reported(clients.inventory, (event.id,), now())
+        mark_reported(clients.inventory, (event.id,), now())
 
 
 @dataclass

@@ -7,9 +7,9 @@ in the place of a list, ends the worker or has it reconnect for ever.
 from collections.abc import Callable
 from typing import Any
 
+import kombu.transport.redis
 import redis
 from kombu.transport import TRANSPORT_ALIASES
-from kombu.transport import redis as kombu_redis
 from kombu.transport.virtual import Empty
 from kombu.utils.json import dumps
 
@@ -31,7 +31,7 @@ _BINDING_PARTS = 3
 _WRONG_TYPE = "WRONGTYPE"
 
 
-class QoS(kombu_redis.QoS):
+class QoS(kombu.transport.redis.QoS):
     """Messages that wait for an acknowledgement: their keys may be foreign, or have foreign values."""
 
     channel: "Channel"
@@ -57,7 +57,7 @@ class QoS(kombu_redis.QoS):
             self._remove_from_indices(tag).execute()  # type: ignore[attr-defined]
 
 
-class Channel(kombu_redis.Channel):
+class Channel(kombu.transport.redis.Channel):
     QoS = QoS
     receivers: int | None = None
     """Of the last message to everybody: clients that Redis has handed it to. None before the first."""
@@ -133,7 +133,7 @@ class Channel(kombu_redis.Channel):
                     )
 
 
-class Transport(kombu_redis.Transport):
+class Transport(kombu.transport.redis.Transport):
     Channel = Channel
 
     def _deliver(self, delivered: Any, queue: str | None) -> None:

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from operations.board import queries
-from operations.board import stops as stopping
+from operations.board import queries, stops
 from operations.board.currency import Currency
 from operations.board.follower import Follower
 from operations.board.ring import Ring
@@ -120,7 +119,7 @@ class Board:
         return queries.collections(self._rows, scope)
 
     def stops(self, scope: Scope) -> Stops:
-        return stopping.stops(self._rows, scope)
+        return stops.stops(self._rows, scope)
 
     def changes_since(self, event_id: str | None, scope: Scope = EVERYTHING) -> Changes:
         """The changes after this id; `reset` if some of them are forgotten."""

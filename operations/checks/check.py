@@ -27,8 +27,7 @@ from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.records import Record, now
 from pipeline.steps.clients import open_clients
 from tasks.stores import expected_of
-from zkstate import audit as record_check
-from zkstate import audit_mark, deployment, holds, listings
+from zkstate import audit, audit_mark, deployment, holds, listings
 from zkstate.audit_mark import LastAudit
 from zkstate.journal import JournalAction
 from zkstate.locks import exclusive
@@ -157,7 +156,7 @@ class _Run:
                 f"the record {session.hosts}{session.root} has no deployment id: restore it from a backup, "
                 "or initialize it with the stores that are there"
             )
-        for finding in record_check.audit(session):
+        for finding in audit.audit(session):
             gap = StoreProblem.INCONSISTENT
             self._take(Comparison(Difference(gap=gap, path=finding.path, reason=finding.problem)))
         try:

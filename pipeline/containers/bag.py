@@ -16,8 +16,7 @@ from pydantic import ValidationError
 
 from pipeline.containers.declared import Declared, UnpackedContainer, UnpackedFile, refuse
 from pipeline.fixity import Digest, UnknownAlgorithm, algorithm
-from pipeline.manifests import checkm_row
-from pipeline.manifests import lines as lists
+from pipeline.manifests import checkm_row, lines
 from pipeline.names import COMPOSED_OTHERWISE, PRODUCER, UnsafeName, duplicates, quote_name, safe_name
 from pipeline.outcome import content
 
@@ -55,10 +54,10 @@ class _Bag:
     version: tuple[int, int] = (0, 0)
     encoding: str = "utf-8"
 
-    def lines(self, name: str, limit: int = lists.LIST_BYTES) -> Iterator[tuple[int, str]]:
+    def lines(self, name: str, limit: int = lines.LIST_BYTES) -> Iterator[tuple[int, str]]:
         not_text = f"is not text in {self.encoding}, as {DECLARATION} declares"
         path = self.unpacked.producer / (self.folder + name)
-        return lists.read(path, self.title(name), not_text, self.encoding, limit)
+        return lines.read(path, self.title(name), not_text, self.encoding, limit)
 
     @property
     def what(self) -> str:
@@ -137,7 +136,7 @@ def _to_fetch(bag: _Bag) -> Iterator[ToFetch]:
         if path in paths:
             refuse_line(f"{quote_name(path)} is listed twice")
         paths.add(path)
-        lists.check_entries(len(paths), bag.title(FETCH_LIST), len(bag.files))
+        lines.check_entries(len(paths), bag.title(FETCH_LIST), len(bag.files))
         if path in bag.files or bag.unpacked.composed_otherwise(bag.folder + path):
             continue  # whatever its URL is: nothing is fetched from there
         if problem := _fetch_problem(bag, entry[1], path):
@@ -308,7 +307,7 @@ def _manifest(bag: _Bag, match: re.Match[str]) -> _Manifest:
             hint = "; folders are separated by '/'" if "\\" in path else ""
             bag.refuse(match[0], f"line {number}: {quote_name(path)} is {place}{hint}")
         entries[path] = (number, entry[1])
-        lists.check_entries(len(entries), bag.title(match[0]), len(bag.files))
+        lines.check_entries(len(entries), bag.title(match[0]), len(bag.files))
     composed = tuple(_by_other_spelling(bag, entries))
     return _Manifest(match[0], name, bool(match[1]), entries, composed)
 

@@ -13,11 +13,11 @@ from sqlalchemy import Connection, Select, func, insert, or_, select, update
 
 from pipeline import records
 from pipeline.files import ReadBackFile
+from pipeline.inventory import statements
 from pipeline.inventory.base import DamagedFile, PreservationEvent
 from pipeline.inventory.description import preservation_event
 from pipeline.inventory.events import FAIL, FIXITY_CHECK, PASS
 from pipeline.inventory.sql import SqlInventory
-from pipeline.inventory.statements import insert as insert_or_update
 from pipeline.inventory.statements import portions
 from pipeline.inventory.tables import events, fixities, fixity_reads, ingests, objects, versions
 
@@ -94,7 +94,7 @@ def add_new_objects(inventory: SqlInventory) -> None:
         ]
         inventory.database.write(
             lambda connection, new=new: connection.execute(  # type: ignore[misc]
-                insert_or_update(connection, fixities).on_conflict_do_nothing(), new
+                statements.insert(connection, fixities).on_conflict_do_nothing(), new
             )
         )
 
@@ -205,7 +205,7 @@ def complete(inventory: SqlInventory, check: FixityCheck, agent: str) -> bool:
             **({} if check.damaged else {"proved": check.began}),
         }
         connection.execute(
-            insert_or_update(connection, fixities).on_conflict_do_update(
+            statements.insert(connection, fixities).on_conflict_do_update(
                 index_elements=[fixities.c.inv_object_id], set_=row
             ),
             {"inv_object_id": object_id, "proved": None, **row},

@@ -15,10 +15,10 @@ import hmac
 import json
 import secrets
 import time
-import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from xml.etree import ElementTree
 
 from standardwebhooks import Webhook
 
@@ -199,10 +199,10 @@ def _json(facts: Facts) -> bytes:
 
 
 def _xml(facts: Facts) -> bytes:
-    root = ET.Element("job:jobState", {"xmlns:job": NAMESPACE})
+    root = ElementTree.Element("job:jobState", {"xmlns:job": NAMESPACE})
     for name, value in facts.items():
-        ET.SubElement(root, f"job:{name}").text = clean(str(value))
-    document: bytes = ET.tostring(root, "utf-8", xml_declaration=True)
+        ElementTree.SubElement(root, f"job:{name}").text = clean(str(value))
+    document: bytes = ElementTree.tostring(root, "utf-8", xml_declaration=True)
     return document.replace(b"\r", b"&#13;")  # an unescaped CR would be read as a line end
 
 

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version as release
+from importlib import metadata
 from pathlib import Path
 
 from pipeline.errors import UsageRefused
@@ -162,7 +162,7 @@ def _escaped(path: str) -> str:
 
 
 def _information(known: InventoryObject, version: InventoryVersion, size: int) -> Iterator[tuple[str, str]]:
-    yield "Bag-Software-Agent", f"arkline {release('arkline')}"
+    yield "Bag-Software-Agent", f"arkline {metadata.version('arkline')}"
     yield "Bagging-Date", f"{now():%Y-%m-%d}"
     yield "Payload-Oxum", f"{size}.{len(version.files)}"
     yield "External-Identifier", known.ark

@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from pipeline.description.premis import NAME as PREMIS
-from pipeline.description.storage_manifest import NAME as MANIFEST
+from pipeline.description import premis, storage_manifest
 from pipeline.files import ReadBackFile
 from pipeline.fixity import OnRead, ignore
 from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion, Provenance
@@ -94,7 +93,8 @@ def _differences(
 
 def _compare(download: Download) -> str:
     return (
-        f"compare inv_files with system/{PREMIS} of version {download.version}, and restore the inventory "
+        f"compare inv_files with system/{premis.NAME} of version {download.version}, and restore the "
+        "inventory "
         "from a copy"
     )
 
@@ -222,7 +222,7 @@ def _files(
         )
     for number, path in sorted(key for key in read if key[0] == version.number and key[1] not in listed):
         what = f"storage has this file in version {number}, but the inventory does not"
-        remedy = f"compare inv_files with system/{MANIFEST} of that version, and restore the inventory"
+        listed_in = f"system/{storage_manifest.NAME} of that version"
         yield FileCustody(
             version=number,
             path=path,
@@ -231,7 +231,9 @@ def _files(
             storage=None,
             now=read[number, path],
             verdict=Verdict.UNKNOWN,
-            problems=(CustodyProblem(what, remedy),),
+            problems=(
+                CustodyProblem(what, f"compare inv_files with {listed_in}, and restore the inventory"),
+            ),
         )
 
 

@@ -26,7 +26,7 @@ from pydantic_core import ErrorDetails
 
 from pipeline.errors import UsageRefused
 from pipeline.names import ARK_CHARACTERS, ARK_PATTERN, quote_name
-from pipeline.profiles import merritt_text as profile_text
+from pipeline.profiles import merritt_text
 from pipeline.profiles.sources import Sources, SourceText
 from pipeline.records import Priority, ResponseType
 from pipeline.settings import Settings
@@ -286,8 +286,8 @@ def _from_yaml(text: str, source: str) -> tuple[dict[str, object], tuple[str, ..
 
 def _from_text(text: str, source: str) -> tuple[dict[str, object], tuple[str, ...]]:
     try:
-        return profile_text.read(text)
-    except profile_text.MalformedText as error:
+        return merritt_text.read(text)
+    except merritt_text.MalformedText as error:
         raise ProfileError(f"profile {source}: {error}") from error
 
 

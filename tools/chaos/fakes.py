@@ -12,7 +12,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from entrypoints.stack.ports import HOST, free_ports
-from tests.servers import ezid as ezid_server
+from tests import servers
 from tests.servers.ezid import Ezid
 from tests.servers.hostile_source import VARIANTS, HostileSource
 from tests.servers.http_source import HttpSource, Page
@@ -128,7 +128,7 @@ def run_fakes() -> Iterator[Fakes]:
         with (
             receiving() as receiver,
             source,
-            ezid_server.ezid() as ezid,
+            servers.ezid.ezid() as ezid,
             Proxy(ezid.port) as ezid_proxy,
             Proxy(source.port) as source_proxy,
             Proxy(source.port, FAR_HOST) as far_proxy,

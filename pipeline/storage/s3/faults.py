@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from botocore import exceptions as boto
+from botocore import exceptions
 from urllib3.exceptions import HTTPError
 
 from pipeline.http.retry import is_transient, retry_after
@@ -51,17 +51,17 @@ _CONFLICTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412
 _ABSENT = frozenset({"NoSuchKey", "NoSuchUpload"})
 
 _NO_CREDENTIALS = (
-    boto.NoCredentialsError,
-    boto.PartialCredentialsError,
-    boto.CredentialRetrievalError,
-    boto.TokenRetrievalError,
-    boto.ProfileNotFound,
-    boto.SSOError,
+    exceptions.NoCredentialsError,
+    exceptions.PartialCredentialsError,
+    exceptions.CredentialRetrievalError,
+    exceptions.TokenRetrievalError,
+    exceptions.ProfileNotFound,
+    exceptions.SSOError,
 )
 _BROKEN = (
-    boto.HTTPClientError,
-    boto.ConnectionError,
-    boto.IncompleteReadError,
+    exceptions.HTTPClientError,
+    exceptions.ConnectionError,
+    exceptions.IncompleteReadError,
     HTTPError,
 )
 
@@ -82,9 +82,9 @@ def translated(bucket: str, refusable: bool = False) -> Iterator[None]:
     """
     try:
         yield
-    except boto.ClientError as error:
+    except exceptions.ClientError as error:
         raise _from_response(error.response, bucket, refusable) from error
-    except (boto.BotoCoreError, HTTPError) as error:
+    except (exceptions.BotoCoreError, HTTPError) as error:
         raise _from_error(error, bucket) from error
 
 
@@ -114,7 +114,7 @@ def refuses_all(message: str) -> ServiceDown:
 def _from_error(error: Exception, bucket: str) -> StepFailed | ServiceDown:
     if isinstance(error, _NO_CREDENTIALS):
         return refuses_all(f"{bucket} needs credentials ({type(error).__name__}): {_CREDENTIALS}")
-    if isinstance(error, boto.SSLError):
+    if isinstance(error, exceptions.SSLError):
         return refuses_all(f"{bucket} has no trusted certificate: check ARKLINE_S3_ENDPOINT")
     if isinstance(error, _BROKEN):
         return transient(f"{bucket} cannot be reached, or closed the connection ({type(error).__name__})")
