@@ -144,6 +144,17 @@ def running(
         server.stop()
 
 
+def tls_classpath() -> str:
+    """The class path of a server with Netty, which TLS needs."""
+    classpath = java.find_classpath() or ""
+    if str(java.DEBIAN) not in classpath:
+        return classpath
+    jars = [java.DEBIAN / f"{name}.jar" for name in _NETTY]
+    if not all(jar.is_file() for jar in jars):
+        unavailable("ZooKeeper's TLS needs Netty: apt-get install libnetty-java")
+    return os.pathsep.join((classpath, *map(str, jars)))
+
+
 @contextmanager
 def running_tls(
     folder: Path, own: Certificate, trusted: Path, *, ask_for_certificates: bool
@@ -152,14 +163,25 @@ def running_tls(
 
     `trusted`: the authority of the certificates that clients show, if the server asks for them.
     """
-    classpath = java.find_classpath() or ""
-    if str(java.DEBIAN) in classpath:
-        jars = [java.DEBIAN / f"{name}.jar" for name in _NETTY]
-        if not all(jar.is_file() for jar in jars):
-            unavailable("ZooKeeper's TLS needs Netty: apt-get install libnetty-java")
-        classpath = os.pathsep.join((classpath, *map(str, jars)))
+    with running_with_both(folder, own, trusted, ask_for_certificates=ask_for_certificates) as (_, secure):
+        yield secure
+
+
+@contextmanager
+def running_with_both(
+    folder: Path,
+    own: Certificate,
+    trusted: Path,
+    *,
+    ask_for_certificates: bool,
+    tick: int = 500,
+    quick_start: bool = True,
+) -> Iterator[tuple[Server, str]]:
+    """A server without TLS, and its host and port with TLS."""
     port, secure = free_ports(2)
-    command = _quick(folder, port, tick=500, environment={**os.environ, "ZOOKEEPER_CLASSPATH": classpath})
+    environment = {**os.environ, "ZOOKEEPER_CLASSPATH": tls_classpath()}
+    own_server = _quick if quick_start else zookeeper.prepare
+    command = own_server(folder, port, tick=tick, environment=environment)
     settings = {
         "secureClientPort": secure,
         "secureClientPortAddress": HOST,
@@ -175,6 +197,6 @@ def running_tls(
     server = Server({port: command})
     try:
         server.start()
-        yield f"{HOST}:{secure}"
+        yield server, f"{HOST}:{secure}"
     finally:
         server.stop()

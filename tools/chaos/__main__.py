@@ -29,6 +29,10 @@ SECONDS_PER_FAULT = 4.2
 """The default of --minutes; faults overlap, since most of them last longer."""
 
 
+KEPT = "ARKLINE_ZK_CLIENT"
+"""The setting of the caller that holds in the run too: it names no server."""
+
+
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./dev chaos",
@@ -61,7 +65,7 @@ def main(arguments: list[str]) -> int:
     kinds = _kinds(parsed.only)
     if not parsed.soak:  # it stores more than a small disk holds, and needs no fault of a disk
         small_disks.enter()
-    for name in [name for name in os.environ if name.startswith("ARKLINE_")]:
+    for name in [name for name in os.environ if name.startswith("ARKLINE_") and name != KEPT]:
         del os.environ[name]  # faults must not hit a running stack of the caller
     folder = Path(parsed.keep or tempfile.mkdtemp(prefix="arkline-chaos-")).absolute()
     folder.mkdir(parents=True, exist_ok=True)

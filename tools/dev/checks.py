@@ -32,6 +32,7 @@ LOCK_FILES = (
     "tools/build.lock",
     "tools/installer.lock",
     "tools/java.lock",
+    "tools/kazoo_tests.lock",
 )
 
 SCHEMAS = {

@@ -111,7 +111,7 @@ class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
 
     def command(self, cmd: bytes = b"ruok") -> str:
         """As kazoo's, which leaves its socket open after a fault, and reads one piece of the answer."""
-        if (connected := self._connection._socket) is None:
+        if not self.connected or (connected := self._connection._socket) is None:
             raise ConnectionLoss("no server is connected")
         answer = b""
         with self.handler.create_connection(
