@@ -8,16 +8,18 @@ from operations.facts import REASON_OF_WAIT, Obstacle, Reason
 from operations.fleet import Fleet, broker_address
 from operations.hosts import HostView, waiting_hosts
 from operations.record_fault import RecordFault, record_fault
-from operations.record_memory import RecordMemory
+from operations.site import Site
 from pipeline.errors import Action, Documented, Remedy
 from pipeline.machine import Queue
 from pipeline.outcome import Service, WaitKind
+from pipeline.record_budget import accepted_jobs
 from pipeline.records import Record
 from pipeline.states import JOB, JobState
-from zkstate import activity, outages
+from zkstate import activity, listings, outages, server_memory
 from zkstate.activity import Active
 from zkstate.fixity import FixityStatus
 from zkstate.holds import Hold
+from zkstate.server_memory import ServerMemory
 from zkstate.session import Session
 from zkstate.transaction import TRANSACTION_LIMIT, takes_largest
 
@@ -33,6 +35,19 @@ class Health(Documented):
 
 class HealthProblem(Obstacle):
     stops_all: bool = False
+
+
+class RecordMemory(ServerMemory):
+    """What is in ZooKeeper's memory, and how many jobs may be."""
+
+    jobs: int
+    """Ended ones included."""
+    accepted_jobs: int
+    """Jobs from which on nothing is submitted or split; 0: no limit."""
+
+    @property
+    def full(self) -> bool:
+        return 0 < self.accepted_jobs <= self.jobs
 
 
 class QueueHealth(Record):
@@ -292,3 +307,13 @@ def _faults(active: Iterable[Active]) -> tuple[Fault, ...]:
         for (service, message), moments in by_fault.items()
     ]
     return tuple(sorted(faults, key=lambda fault: -fault.jobs)[:FAULTS])
+
+
+def record_memory(site: Site) -> RecordMemory:
+    """The memory of ZooKeeper, which holds the whole record, and the number of jobs that still fit."""
+    memory = server_memory.read(site.session)
+    return RecordMemory(
+        **dict(memory),
+        jobs=listings.recorded(site.session),
+        accepted_jobs=accepted_jobs(site.settings, memory.heap_bytes),
+    )

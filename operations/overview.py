@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from operations.facts import Reason
 from operations.fleet import Fleet
-from operations.health import FleetHealth, fleet_health
-from operations.record_memory import RecordMemory, record_memory
+from operations.health import FleetHealth, RecordMemory, fleet_health, record_memory
 from operations.site import Site
 from operations.visibility import require_fleet
 from pipeline.principal import Principal

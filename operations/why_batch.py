@@ -3,7 +3,7 @@
 from collections import Counter
 from functools import partial
 
-from operations import why_host, why_waiting
+from operations import why_waiting
 from operations.allowed_verbs import allowed_verbs
 from operations.batch_view import BatchView, batch_view_of
 from operations.facts import Cause, Explanation, Obstacle, Reason
@@ -98,7 +98,7 @@ def _first_unended(fleet: Fleet, bid: str) -> Explanation | None:
 def _at_work(fleet: Fleet, batch: Batch) -> Cause:
     status = batch.status
     activity = views.activity(fleet.session, batch)
-    host = why_host.waits(fleet.site, batch)
+    host = why_waiting.for_host(fleet.site, batch)
     if activity.holder is not None:
         doing = Reason.REPORTING if status.status in _REPORTING else Reason.BEING_SPLIT
         cause = host or Cause(reason=doing, jobs={"created": status.created}, moves_itself=True)

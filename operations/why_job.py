@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from operations import why_host, why_waiting
+from operations import why_waiting
 from operations.allowed_verbs import allowed_verbs
 from operations.facts import Cause, Explanation, Obstacle, Reason
 from operations.fleet import Fleet
@@ -41,7 +41,7 @@ def _cause(fleet: Fleet, job: Job) -> Cause:
 
 def _at_work(fleet: Fleet, job: Job) -> Cause:
     activity = views.activity(fleet.session, job)
-    host = why_host.waits(fleet.site, job)
+    host = why_waiting.for_host(fleet.site, job)
     if activity.holder is not None:
         progress = progress_of(fleet.settings, job.jid, job.status.status)
         working = Cause(reason=Reason.BEING_WORKED_ON, progress=progress, moves_itself=True)

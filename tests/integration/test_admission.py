@@ -7,8 +7,8 @@ import pytest
 
 from entrypoints.cli.render.why import text
 from operations.facts import Reason
+from operations.health import record_memory
 from operations.overview import overview
-from operations.record_memory import record_memory
 from operations.site import Site
 from operations.submission import RecordFull, submit
 from operations.why import why

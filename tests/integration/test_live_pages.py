@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from entrypoints.web.pages.recent import Recent
 from entrypoints.web.pages.streaming import UNSENT, LivePages, View
-from entrypoints.web.pages.whole import WholeFleet
+from entrypoints.web.pages.whole import Recent, WholeFleet
 from operations.workers import ANSWER_WAIT
 from tasks.redis_client import client
 from tests.support.web import Web

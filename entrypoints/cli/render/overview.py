@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from operations.record_memory import RecordMemory
+    from operations.health import RecordMemory
     from zkstate.feed.corrections import Correction
     from zkstate.fixity import FixityStatus
     from zkstate.holds import Hold

@@ -1,19 +1,29 @@
-"""The answer to "why is it here?" on a page: a paragraph, and buttons for what helps."""
+"""The answer to "why is it here?" on a page: a paragraph, what helps, and who has what it waits for."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from entrypoints.cli.render import why as words
+from entrypoints.cli.render.humanize import counted
 from entrypoints.web.context import WebContext
 from entrypoints.web.pages import acts
 from entrypoints.web.pages.whole import WholeFleet
+from operations.allowed_verbs import allowed_verbs
+from operations.board.values import JobSearch, scope_of
 from operations.facts import Explanation, Reason
 from operations.fleet import Answers, Fleet
 from operations.why import why_loaded
 from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
-from pipeline.principal import Principal
+from pipeline.principal import Principal, Role
 from pipeline.records import Batch, Job
+from pipeline.states import JOB, Event, JobState
+from pipeline.working_storage.capacity import in_units
+from zkstate import jobs
+from zkstate.errors import Corrupt, Missing
 
 _DONE = frozenset({Reason.COMPLETED, Reason.ARCHIVED})
 _FAILED = frozenset(
@@ -50,3 +60,55 @@ def _tone(facts: Explanation) -> str:
     if facts.reason in _FAILED:
         return "bad"
     return "" if facts.moves_itself else "warn"
+
+
+NAMED = 5
+"""Jobs that a page names."""
+
+_OF_A_SHARE = frozenset({Reason.COLLECTION_AT_QUOTA, Reason.SHARE_TAKEN})
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A job that has a part of what another one waits for; `stop` None if it cannot be stopped now."""
+
+    jid: str
+    has: str
+    state: JobState
+    since: datetime
+    stop: acts.Button | None
+
+
+def holders(web: WebContext, caller: Principal, facts: Explanation) -> tuple[Holder, ...]:
+    """The first NAMED of them; those that ended meanwhile are left out."""
+    if caller.role is Role.DEPOSITOR:
+        return ()
+    waiting = facts.first or facts
+    if waiting.reason in _OF_A_SHARE:
+        shares = dict.fromkeys(_at_work(web, caller, waiting.profile), "a place")
+    else:
+        amount = in_units if waiting.reason is Reason.WAITING_FOR_SPACE else _connections
+        shares = {name: amount(number) for name, number in waiting.users.items() if name.startswith("jid")}
+    return tuple(_described(web, dict(list(shares.items())[:NAMED])))
+
+
+def _at_work(web: WebContext, caller: Principal, collection: str) -> Iterator[str]:
+    for state in JOB.working():
+        if state is not JobState.PENDING:
+            search = JobSearch(state=state, collection=collection)
+            yield from (row.jid for row in web.board.jobs(scope_of(caller), search, NAMED).rows)
+
+
+def _connections(number: int) -> str:
+    return counted(number, "connection")
+
+
+def _described(web: WebContext, shares: dict[str, str]) -> Iterator[Holder]:
+    for jid, has in shares.items():
+        try:
+            job = jobs.load(web.session, jid)
+        except (Missing, Corrupt):
+            continue
+        stop = acts.Button(acts.ACTS[Event.FAIL], jid, job.version)
+        can_stop = Event.FAIL in allowed_verbs(job)
+        yield Holder(jid, has, job.status.status, job.status.since, stop if can_stop else None)

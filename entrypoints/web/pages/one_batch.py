@@ -11,8 +11,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from entrypoints.web.context import WebContext, context_of, site_of
 from entrypoints.web.pages import acts, ribbon
-from entrypoints.web.pages.explanations import explain, explained
-from entrypoints.web.pages.holders import holders
+from entrypoints.web.pages.explanations import explain, explained, holders
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page
 from entrypoints.web.pages.whole import WholeFleet, whole_of
