@@ -16,15 +16,15 @@ from pipeline.outcome import Deposited, Service, ServiceDown, StepFailed, transi
 from pipeline.profiles.profile import Profile, ProfileError, with_site_limits
 from pipeline.profiles.snapshot import ProfileSnapshot, take_snapshot
 from pipeline.records import Batch, StatusReport, Ticket
-from pipeline.states import BatchState, Event, JobState
+from pipeline.states import BATCH, BatchState, Event, JobState
 from tasks import needs
 from tasks.admission import check_room
 from tasks.logs import log
-from tasks.mistakes import is_mistake, mistakes_as
+from tasks.meanings import is_mistake, mistakes_as
 from tasks.outages import begin_outage, this_host
 from tasks.profiles import host_limit, profile_of
 from tasks.reports import compose
-from tasks.run import Locked, StateWork, hosts_given_up_after, run
+from tasks.run import Attempt, StateWork, hosts_given_up_after, run
 from tasks.worker_context import WorkerContext
 from zkstate import batches, creation, holds, job_outcomes, outages, report_parts
 from zkstate.batches import BatchMove
@@ -32,71 +32,71 @@ from zkstate.hosts import FleetHostLimiter
 from zkstate.record import Lock
 
 
-def _split(locked: Locked[Batch]) -> Batch | None:
+def _split(attempt: Attempt[Batch]) -> Batch | None:
     """Create one job for every object of the payload."""
-    context, session, batch = locked.context, locked.session, locked.record
+    context, session, batch = attempt.context, attempt.session, attempt.record
     if batch.status.status is BatchState.PENDING:
         if hold := holds.collection_hold(session, batch.submission.profile_name):
             because = f": {hold.reason}" if hold.reason else ""
             message = f"collection {batch.submission.profile_name} is on hold{because}"
             return batches.move(session, batch, BatchMove(Event.HOLD, context.name, message=message))
-        snapshot = _take_snapshot(locked)
+        snapshot = _take_snapshot(attempt)
         start = BatchMove(Event.ACQUIRE, context.name, lock=Lock.KEEP, profile=snapshot)
-        locked.record = batches.move(session, batch, start)
-    _create(locked)
-    _confirm(locked)
-    return batches.finish_split(session, locked.record)
+        attempt.record = batches.move(session, batch, start)
+    _create(attempt)
+    _confirm(attempt)
+    return batches.finish_split(session, attempt.record)
 
 
-def _fail_split(locked: Locked[Batch], failure: StepFailed) -> Batch:
+def _fail_split(attempt: Attempt[Batch], failure: StepFailed) -> Batch:
     """The batch has no further jobs; its report says why."""
-    request = BatchMove(Event.FAIL, locked.context.name, message=failure.message, kind=failure.kind)
-    return batches.move(locked.session, locked.record, request)
+    request = BatchMove(Event.FAIL, attempt.context.name, message=failure.message, kind=failure.kind)
+    return batches.move(attempt.session, attempt.record, request)
 
 
-def _take_snapshot(locked: Locked[Batch]) -> ProfileSnapshot | None:
-    profiles = locked.context.clients().profiles
+def _take_snapshot(attempt: Attempt[Batch]) -> ProfileSnapshot | None:
+    profiles = attempt.context.clients().profiles
     try:
-        return take_snapshot(profiles.get(locked.record.submission.profile_name))
+        return take_snapshot(profiles.get(attempt.record.submission.profile_name))
     except ProfileError:
         return None  # creating the jobs meets the same fault, and reports it
 
 
-def _create(locked: Locked[Batch]) -> None:
-    context, session, batch = locked.context, locked.session, locked.record
-    profile = _profile(locked)
+def _create(attempt: Attempt[Batch]) -> None:
+    context, session, batch = attempt.context, attempt.session, attempt.record
+    profile = _profile(attempt)
     fetcher = context.clients().fetcher
     limit = partial(host_limit, context.settings.host_limit, lambda: profile)
     give_up_after = hosts_given_up_after(batch, context.settings)
     with closing(FleetHostLimiter(session, limit, batch.bid, give_up_after=give_up_after)) as limiter:
         parts = plan(
             batch.submission,
-            partial(fetcher.limited_by(limiter, lambda: profile.allowed_sources).read, attempt=locked.guard),
+            partial(fetcher.limited_by(limiter, lambda: profile.allowed_sources).read, attempt=attempt.guard),
             context.settings.manifest_limit,
             profile_priority=profile.priority,
             most_jobs=profile.limits.batch_jobs,
-            parse=manifest_reader(context.clients().decoder, locked.guard),
+            parse=manifest_reader(context.clients().decoder, attempt.guard),
         )
     check_room(session, context.settings, profile, batch, len(parts.jobs))
     working = context.settings.working
-    for progressed in creation.create_jobs(session, batch, parts, working, context.name, locked.guard):
-        locked.record = progressed
+    for progressed in creation.create_jobs(session, batch, parts, working, context.name, attempt.guard):
+        attempt.record = progressed
 
 
-def _profile(locked: Locked[Batch]) -> Profile:
-    batch = locked.record
-    profiles = locked.context.clients().profiles
-    profile = profile_of(locked.session, profiles, batch.bid, batch.submission.profile_name)
-    return with_site_limits(profile, locked.context.settings)
+def _profile(attempt: Attempt[Batch]) -> Profile:
+    batch = attempt.record
+    profiles = attempt.context.clients().profiles
+    profile = profile_of(attempt.session, profiles, batch.bid, batch.submission.profile_name)
+    return with_site_limits(profile, attempt.context.settings)
 
 
-def _confirm(locked: Locked[Batch]) -> None:
+def _confirm(attempt: Attempt[Batch]) -> None:
     """Mail the confirmation if the profile asks for one; an unreachable mail server is no failure."""
-    context, batch = locked.context, locked.record
-    profile = _profile(locked)
+    context, batch = attempt.context, attempt.record
+    profile = _profile(attempt)
     if not profile.confirmation_mail:
         return
-    if outages.blocking(locked.session, [Service.MAIL], this_host()):
+    if outages.blocking(attempt.session, [Service.MAIL], this_host()):
         log().warning("confirmation not mailed", message="the mail service is unavailable")
         return
     mail = confirmation_mail(
@@ -107,28 +107,28 @@ def _confirm(locked: Locked[Batch]) -> None:
     except StepFailed as failure:
         log().warning("confirmation not mailed", message=failure.message)
         if isinstance(failure, ServiceDown):
-            begin_outage(locked.session, failure)
+            begin_outage(attempt.session, failure)
 
 
-def _report(locked: Locked[Batch]) -> Batch:
+def _report(attempt: Attempt[Batch]) -> Batch:
     """Mail how every job ended; on an update, only what changed since the last report."""
-    context, batch, profile = locked.context, locked.record, _profile(locked)
+    context, batch, profile = attempt.context, attempt.record, _profile(attempt)
     inventory = context.clients().inventory
-    report, deposited = _compose(locked)
+    report, deposited = _compose(attempt)
     updates = batch.status.status is BatchState.UPDATE_REPORTING
     mailed = batch.report is not None and batch.report.mailed
-    since = report_parts.whole(locked.session, batch) if updates and mailed else None
+    since = report_parts.whole(attempt.session, batch) if updates and mailed else None
     if (due := next_report(report, batch, since)) is None:
-        return _end(locked, report, report.message, status_report_of(report), deposited)
+        return _end(attempt, report, report.message, status_report_of(report), deposited)
     if earlier := kept_report(inventory, batch.bid, due.number, due.reported_at):
         due = BatchReport.model_validate(earlier.report)
     mail = report_mail(due, profile, batch.submission, context.settings.mail_from)
-    locked.guard.check()
+    attempt.guard.check()
     keep_report(inventory, batch.bid, _as_sent(due, mail))
-    locked.guard.check()
+    attempt.guard.check()
     if profile.sends_report:
         context.clients().mailer.send(mail)
-    return _end(locked, due, due.message, known_after(due, since), deposited)
+    return _end(attempt, due, due.message, known_after(due, since), deposited)
 
 
 def _as_sent(report: BatchReport, mail: EmailMessage) -> SentReport:
@@ -140,21 +140,21 @@ def _as_sent(report: BatchReport, mail: EmailMessage) -> SentReport:
     )
 
 
-def _fail_report(locked: Locked[Batch], failure: StepFailed) -> Batch:
+def _fail_report(attempt: Attempt[Batch], failure: StepFailed) -> Batch:
     """The batch ends without a mail; update-report sends a whole report later."""
     log().error("report not sent", message=failure.message)
     try:
-        report, deposited = _compose(locked)
+        report, deposited = _compose(attempt)
     except Exception as error:
         if not is_mistake(error):
             raise
         log().exception("report not composed")
         message = f"the report could not be written: {failure.message}"
         return batches.move(
-            locked.session, locked.record, BatchMove(Event.FAIL, locked.context.name, message)
+            attempt.session, attempt.record, BatchMove(Event.FAIL, attempt.context.name, message)
         )
     unsent = status_report_of(report).model_copy(update={"mailed": False})
-    return _end(locked, report, f"the report could not be sent: {failure.message}", unsent, deposited)
+    return _end(attempt, report, f"the report could not be sent: {failure.message}", unsent, deposited)
 
 
 @dataclass
@@ -170,38 +170,43 @@ class _Deposits:
             yield job
 
 
-def _compose(locked: Locked[Batch]) -> tuple[BatchReport, Deposited]:
-    session, batch = locked.session, locked.record
+def _compose(attempt: Attempt[Batch]) -> tuple[BatchReport, Deposited]:
+    session, batch = attempt.session, attempt.record
     deposits = _Deposits()
     members = deposits.adding(job_outcomes.of_batch(session, batch.bid))
-    report = compose(session, batch, members, locked.context.clients().inventory)
+    report = compose(session, batch, members, attempt.context.clients().inventory)
     return report, deposits.total
 
 
 def _end(
-    locked: Locked[Batch], report: BatchReport, message: str, known: StatusReport, deposited: Deposited
+    attempt: Attempt[Batch], report: BatchReport, message: str, known: StatusReport, deposited: Deposited
 ) -> Batch:
     """`known`: the state of the jobs that the depositor knows now."""
     event = Event.SUCCEED if report.status is BatchState.COMPLETED else Event.FAIL
-    request = BatchMove(event, locked.context.name, message=message, report=known, deposited=deposited)
-    return batches.move(locked.session, locked.record, request)
+    request = BatchMove(event, attempt.context.name, message=message, report=known, deposited=deposited)
+    return batches.move(attempt.session, attempt.record, request)
 
 
-def counted(work: Callable[[Locked[Batch]], Batch | None], locked: Locked[Batch]) -> Batch | None:
+def counted(work: Callable[[Attempt[Batch]], Batch | None], attempt: Attempt[Batch]) -> Batch | None:
     """A mistake in the code, or a damaged znode, counts as a try; the last one ends the split or report."""
     with mistakes_as(transient, damaged=transient):
-        return work(locked)
+        return work(attempt)
 
 
 SPLIT = StateWork(batches.load, partial(counted, _split), _fail_split, fetches=True)
 REPORT = StateWork(batches.load, partial(counted, _report), _fail_report, needs.of_batch)
-TASKS = {"batch.split": SPLIT, "batch.report": REPORT, "batch.update-report": REPORT}
+WORKS: dict[str, StateWork[Batch]] = {
+    BatchState.PENDING: SPLIT,
+    BatchState.PROCESSING: SPLIT,
+    BatchState.REPORTING: REPORT,
+    BatchState.UPDATE_REPORTING: REPORT,
+}
 
 
 def register(context: WorkerContext) -> None:
-    for name, work in TASKS.items():
-        context.add_task(name, partial(_task, work))
+    for task in dict.fromkeys(BATCH.tasks()):
+        context.add_task(task.name, _task)
 
 
-def _task(work: StateWork[Batch], context: WorkerContext, ticket: dict[str, Any]) -> None:
-    run(context, Ticket.model_validate(ticket), work)
+def _task(context: WorkerContext, ticket: dict[str, Any]) -> None:
+    run(context, Ticket.model_validate(ticket), WORKS)

@@ -15,7 +15,7 @@ from tasks.feeding import request_feed, take_requests
 from tasks.logs import log
 from tasks.orphan_folders import ended_jobs, orphans
 from tasks.outages import begin_outage, end_outage, notify_operator, this_host
-from tasks.run import giving_up
+from tasks.run import giving_up, run
 from tasks.shares import give_turn
 from tasks.stores import count_up
 from tasks.worker_context import WorkerContext
@@ -75,7 +75,7 @@ def _run_provisioning(context: WorkerContext, session: Session, jid: str) -> Non
         return
     if waiting.status.status is not JobState.PROVISIONING:
         return
-    following = job.run(context, record.ticket(waiting))
+    following, _ = run(context, record.ticket(waiting), job.WORKS, scheduled=True)
     if following is not None:
         dispatch_job(context.app, following, waiting.status.priority)
 

@@ -18,16 +18,13 @@ from pipeline.steps.context import StepContext
 from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import working_storage_faults
 from tasks import needs
-from tasks import run as runner
-from tasks.carrying import Carry, carries, never
-from tasks.logs import log
-from tasks.mistakes import mistakes_as
+from tasks.meanings import mistakes_as
 from tasks.profiles import host_limit, profile_of
 from tasks.progress import ReportingAttempt
-from tasks.run import Locked, StateWork, hosts_given_up_after
+from tasks.run import Attempt, StateWork, hosts_given_up_after, run
 from tasks.worker_context import WorkerContext
 from zkstate import jobs
-from zkstate.errors import Outdated, TooBig
+from zkstate.errors import Outdated
 from zkstate.hosts import FleetHostLimiter
 from zkstate.job_record import ZooKeeperJobRecord
 from zkstate.jobs import JobMove
@@ -46,90 +43,51 @@ STEPS: dict[JobState, Step] = {
 }
 
 
-def run(context: WorkerContext, ticket: Ticket) -> Ticket | None:
-    """Do the work of the ticket's state; the next state's ticket, or None if there is nothing to chain."""
-    following = runner.run(context, ticket, _work_of(ticket.state, never))
-    return following if isinstance(following, Ticket) else None
-
-
-def run_onward(context: WorkerContext, ticket: Ticket) -> tuple[Ticket | None, int]:
-    """`run`, and the states after it as long as this process may begin them; their number is second."""
-    following = runner.run(context, ticket, _work_of(ticket.state, carries))
-    states = 0
-    while isinstance(following, Locked):
-        states += 1
-        work = _work_of(following.record.status.status, carries)
-        following = runner.run_carried(following, work)
-    return following, states
-
-
-def _work_of(state: str, carry: Carry) -> StateWork[Job]:
-    fetches = any(JOB.facts[working].fetches for working in JOB.working() if working == state)
-    begin = partial(_begin, carry)
-    load = jobs.load_to_begin if state == JobState.PENDING else jobs.load
-    return StateWork(load, partial(_work, carry), _fail, needs.of_job, begin, fetches)
-
-
-def _profile(locked: Locked[Job]) -> Profile:
+def _profile(attempt: Attempt[Job]) -> Profile:
     """With the secrets that the profile's file has now: they are not part of the record."""
-    job, context = locked.record, locked.context
+    job, context = attempt.record, attempt.context
     profiles, name = context.clients().profiles, job.configuration.profile_name
-    return with_site_limits(profile_of(locked.session, profiles, job.bid, name), context.settings)
+    return with_site_limits(profile_of(attempt.session, profiles, job.bid, name), context.settings)
 
 
-def _begin(carry: Carry, locked: Locked[Job]) -> Job | None:
+def _needs_lock(job: Job) -> bool:
     """The work of a pending job is to look at the record, unless a manifest has to be fetched."""
-    job = locked.record
-    fetches = job.configuration.payload_type is PayloadType.OBJECT_MANIFEST
-    if fetches or job.status.status is not JobState.PENDING:
-        return None
-    step_context, _, _ = _step_context(locked)
-    try:
-        outcome = _step(job, step_context)
-        if isinstance(outcome, Wait) or outcome.event is not Event.ACQUIRE:
-            return None
-        request = JobMove(outcome.event, locked.context.name, done=outcome, lock=Lock.TAKE)
-        if not carry(locked, jobs.target_of(job, request)):
-            return None
-        return jobs.move(locked.session, job, request)
-    except (StepFailed, TooBig) as failure:
-        log().debug("job not begun", reason=str(failure))  # the same happens again, under the lock
-        return None
+    return job.configuration.payload_type is PayloadType.OBJECT_MANIFEST
 
 
-def _step_context(locked: Locked[Job]) -> tuple[StepContext, ZooKeeperJobRecord, FleetHostLimiter]:
-    job, session, context = locked.record, locked.session, locked.context
-    clients, profile = context.clients(), cache(partial(_profile, locked))
+def _step_context(attempt: Attempt[Job]) -> tuple[StepContext, ZooKeeperJobRecord, FleetHostLimiter]:
+    job, session, context = attempt.record, attempt.session, attempt.context
+    clients, profile = context.clients(), cache(partial(_profile, attempt))
     limiter = FleetHostLimiter(
         session,
         partial(host_limit, context.settings.host_limit, profile),
         job.jid,
         give_up_after=hosts_given_up_after(job, context.settings),
     )
-    attempt = ReportingAttempt(locked.guard, context.progress(), job.jid)
-    own = ZooKeeperJobRecord(session, locked.guard)
-    return clients.step_context(own, attempt, limiter, profile), own, limiter
+    reporting = ReportingAttempt(attempt.guard, context.progress(), job.jid)
+    own = ZooKeeperJobRecord(session, attempt.guard)
+    return clients.step_context(own, reporting, limiter, profile), own, limiter
 
 
-def _work(carry: Carry, locked: Locked[Job]) -> Job | None:
-    job, session, context = locked.record, locked.session, locked.context
-    step_context, own, limiter = _step_context(locked)
+def _work(attempt: Attempt[Job]) -> Job | None:
+    job, session = attempt.record, attempt.session
+    step_context, own, limiter = _step_context(attempt)
     while True:
         with closing(limiter):
             outcome = _step(job, step_context)
         if isinstance(outcome, Wait):
-            locked.hand_back(outcome.reason)
+            attempt.hand_back(outcome.reason)
             return None
-        locked.guard.check()
-        request = JobMove(outcome.event, context.name, done=outcome)
-        carried = carry(locked, jobs.target_of(job, request))
+        attempt.guard.check()
+        request = JobMove(outcome.event, attempt.context.name, done=outcome, lock=attempt.lock)
+        carried = attempt.carries(jobs.target_of(job, request))
+        if carried:
+            request = replace(request, lock=Lock.TAKE if attempt.lock is Lock.FREE else Lock.CARRY)
         try:
-            if carried:
-                request = replace(request, lock=Lock.CARRY)
             moved = jobs.move(session, own.with_changes(job), request)
         except Outdated:
             continue  # another job reserved space in between: provisioning counts again
-        locked.carried = carried
+        attempt.carried = carried
         return moved
 
 
@@ -141,9 +99,26 @@ def _step(job: Job, step_context: StepContext) -> Done | Wait:
         return STEPS[job.status.status](job, step_context)
 
 
-def _fail(locked: Locked[Job], failure: StepFailed) -> Job:
-    request = JobMove(Event.FAIL, locked.context.name, message=failure.message, kind=failure.kind)
-    return jobs.move(locked.session, locked.record, request)
+def _fail(attempt: Attempt[Job], failure: StepFailed) -> Job:
+    request = JobMove(
+        Event.FAIL, attempt.context.name, message=failure.message, kind=failure.kind, lock=attempt.lock
+    )
+    return jobs.move(attempt.session, attempt.record, request)
+
+
+def _work_of(state: JobState) -> StateWork[Job]:
+    pending = state is JobState.PENDING
+    return StateWork(
+        jobs.load_to_begin if pending else jobs.load,
+        _work,
+        _fail,
+        needs.of_job,
+        needs_lock=_needs_lock if pending else lambda _job: True,
+        fetches=JOB.facts[state].fetches,
+    )
+
+
+WORKS = {str(state): _work_of(state) for state in STEPS}
 
 
 def register(context: WorkerContext) -> None:
@@ -152,7 +127,7 @@ def register(context: WorkerContext) -> None:
 
 
 def _task(context: WorkerContext, ticket: dict[str, Any]) -> dict[str, Any] | None:
-    following, carried = run_onward(context, Ticket.model_validate(ticket))
+    following, carried = run(context, Ticket.model_validate(ticket), WORKS)
     request: Any = current_task.request
     if following is None:
         # not by Ignore: Flower would show the task as STARTED for ever

@@ -1,12 +1,14 @@
 """What an exception means for the work that it ends."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 
 from kombu.exceptions import OperationalError
 
 from pipeline.errors import UsageRefused
 from pipeline.outcome import AttemptOver, Later, ServiceDown, StepFailed, Stopping
+from tasks.logs import log
 from zkstate.errors import (
     Ambiguous,
     Busy,
@@ -60,3 +62,24 @@ def meaning_of(error: BaseException) -> Meaning:
     """The meaning of the most specific class in MEANINGS."""
     kinds = type(error).__mro__
     return next((MEANINGS[kind] for kind in kinds if kind in MEANINGS), Meaning.UNEXPECTED)
+
+
+def is_mistake(error: Exception) -> bool:
+    """A mistake in the code, or a damaged znode."""
+    return meaning_of(error) in (Meaning.UNEXPECTED, Meaning.DAMAGED)
+
+
+@contextmanager
+def mistakes_as(
+    unexpected: Callable[[str], StepFailed], damaged: Callable[[str], StepFailed]
+) -> Iterator[None]:
+    """Raise `unexpected`, or `damaged` for a znode, with a message, in place of a mistake."""
+    try:
+        yield
+    except Exception as error:
+        if not is_mistake(error):
+            raise
+        log().exception("work failed unexpectedly")
+        if isinstance(error, Corrupt):
+            raise damaged(str(error)) from error
+        raise unexpected(f"unexpected {type(error).__name__}: {error}") from error

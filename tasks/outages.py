@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 
 from pipeline.notify.mail import outage_notice
 from pipeline.outcome import Service, ServiceDown, StepFailed, WaitKind, WaitsFor
-from pipeline.records import Ticket
 from tasks.logs import log
 from tasks.worker_context import WorkerContext
 from zkstate import outages, record
@@ -33,7 +32,6 @@ def this_host() -> str:
 def check_start(
     context: WorkerContext,
     session: Session,
-    ticket: Ticket,
     loaded: R,
     needs: Callable[[WorkerContext, R], Collection[str]],
 ) -> Collection[str] | None:
@@ -44,7 +42,6 @@ def check_start(
     """
     if not outages.known(session):
         return ()
-    record.check_ticket(loaded, ticket)
     probe: str = loaded.status.probe
     needed = {*needs(context, loaded), *([probe] if probe else ())}
     blocking = [current.outage for current in outages.blocking(session, needed, this_host())]
@@ -60,6 +57,7 @@ def check_start(
         delay=FIRST_PROBE,
         waits_for=WaitsFor(kind=WaitKind.SERVICE, name=outage.name),
         lock=record.Lock.FREE,
+        met=False,
     )
     log().info("waits for a shared service", id=loaded.id, service=outage.name)
     if local:

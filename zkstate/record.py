@@ -151,11 +151,12 @@ def hand_back(  # noqa: PLR0913 - the facts of one hand-back
     delay: float = 0,
     waits_for: WaitsFor | None = None,
     lock: Lock = Lock.MINE,
+    met: bool = True,
 ) -> R:
     """Release the record without moving it; the sweep dispatches it again after `delay` seconds.
 
     `waits_for`: None if nothing has to be waited for. A retry counts as a try, and is entered in the history.
-    `lock`: FREE if no attempt has taken the record.
+    `lock`: FREE if no attempt has taken the record. `met`: False if a service was not even used.
     """
     status = record.status
     kind = waits_for.kind if waits_for else ""
@@ -166,7 +167,7 @@ def hand_back(  # noqa: PLR0913 - the facts of one hand-back
         "op": token(),
         "delay": delay,
         "tries": status.tries + (kind == WaitKind.RETRY),
-        "service_faults": status.service_faults + (kind == WaitKind.SERVICE and lock is Lock.MINE),
+        "service_faults": status.service_faults + (kind == WaitKind.SERVICE and met),
         "probe": "",
         "handed_back": True,
         "waits_for": waits_for and waits_for.model_copy(update={"since": now(), "listed": bool(enter)}),

@@ -22,11 +22,11 @@ from pipeline.states import BatchState, Event, FailureKind
 from tasks import batch as batch_work
 from tasks.admission import check_room
 from tasks.app import make_context
-from tasks.run import run
 from tasks.worker_context import WorkerContext
 from tests.servers import zookeeper
 from tests.servers.http_source import HttpSource
 from tests.support import planting
+from tests.support.attempts import work_on
 from tests.support.manifests import CONTAINERS, manifest
 from tests.support.operators import ANN
 from zkstate import batches, deletion, fairness, jobs, listings, record
@@ -186,7 +186,7 @@ def test_a_batch_above_the_limit_of_the_site_fails_with_the_limit_and_its_name(
         url = source.put("/batch.checkm", containers(3))
         given = planting.submission(payload_url=url, type=SubmissionType.CONTAINER_BATCH_MANIFEST)
         bid = batches.submit(session, given)
-        run(context, record.ticket(batches.load(session, bid)), batch_work.SPLIT)
+        work_on(context, record.ticket(batches.load(session, bid)), batch_work.SPLIT)
 
     after = batches.load(session, bid)
     assert after.status.status is BatchState.REPORTING
@@ -198,7 +198,7 @@ def test_a_batch_above_the_limit_of_the_site_fails_with_the_limit_and_its_name(
 def split(session: Session, settings: Settings, bid: str) -> BatchStatus:
     opened = make_context(settings)
     try:
-        run(opened, record.ticket(batches.load(session, bid)), batch_work.SPLIT)
+        work_on(opened, record.ticket(batches.load(session, bid)), batch_work.SPLIT)
     finally:
         opened.drop_session()
     return batches.load(session, bid).status

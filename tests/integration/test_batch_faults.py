@@ -15,10 +15,11 @@ from tasks import batch as batch_work
 from tasks import beat
 from tasks import job as job_work
 from tasks.app import make_context
-from tasks.run import Locked, StateWork, run
+from tasks.run import Attempt, StateWork
 from tasks.worker_context import WorkerContext
 from tests.integration.test_sweep import later
 from tests.support import planting
+from tests.support.attempts import work_on
 from tests.support.waits import RETRY
 from zkstate import batches, creation, jobs, new_jobs, paths, record, recovery
 from zkstate.batches import BatchMove
@@ -106,7 +107,7 @@ def test_a_reporting_worker_that_lost_its_lock_changes_nothing(
     unchanged_by(session, batches.acquire(session, record.ticket(batch), "zombie"), REPORTING[act])
 
 
-def mistaken(_: Locked[Batch]) -> Batch | None:
+def mistaken(_: Attempt[Batch]) -> Batch | None:
     raise ValueError("a mistake in the code")
 
 
@@ -114,7 +115,7 @@ def try_until_it_ends(context: WorkerContext, session: Session, bid: str, work: 
     """The number of tries after which the batch is in another state, or split."""
     first = batches.load(session, bid)
     for tries in range(1, 20):
-        run(context, record.ticket(batches.load(session, bid)), work)
+        work_on(context, record.ticket(batches.load(session, bid)), work)
         now = batches.load(session, bid).status
         if (now.status, now.total) != (first.status.status, first.status.total):
             return tries
@@ -147,21 +148,21 @@ def test_an_unexpected_error_in_a_step_counts_as_a_try_and_the_last_one_ends_in_
     job = planting.job_in(session, JobState.PROCESSING)
 
     for tries in (1, 2):
-        job_work.run(context, record.ticket(jobs.load(session, job.jid)))
+        work_on(context, record.ticket(jobs.load(session, job.jid)), job_work.WORKS[JobState.PROCESSING])
         waiting = jobs.load(session, job.jid).status
         assert (waiting.status, waiting.tries) == (JobState.PROCESSING, tries)
         assert waiting.message == f"unexpected ValueError: mistake {tries} in the code"
         assert waiting.waits_for is not None
         assert waiting.waits_for.kind == WaitKind.RETRY
         assert waiting.delay > 0
-    job_work.run(context, record.ticket(jobs.load(session, job.jid)))
+    work_on(context, record.ticket(jobs.load(session, job.jid)), job_work.WORKS[JobState.PROCESSING])
 
     failed = jobs.load(session, job.jid).status
     assert (failed.status, failed.kind) == (JobState.FAILED, FailureKind.SYSTEM)
     assert failed.message == "unexpected ValueError: mistake 3 in the code"
     batch = batches.load(session, job.bid)
     assert batch.status.status is BatchState.REPORTING
-    run(context, record.ticket(batch), batch_work.REPORT)
+    work_on(context, record.ticket(batch), batch_work.REPORT)
     reported = batches.load(session, job.bid)
     assert reported.report is not None
     assert reported.report.failed_jobs == (job.jid,)
@@ -183,7 +184,7 @@ def test_a_report_of_a_damaged_record_fails_with_a_message_and_can_be_requested_
     assert f"the report could not be written: znode {paths.configuration(jid)}" in failed.status.message
     session.zk.set(paths.configuration(jid), whole)
     again = planting.apply_batch_event(session, failed, Event.UPDATE_REPORT)
-    run(context, record.ticket(again), batch_work.REPORT)
+    work_on(context, record.ticket(again), batch_work.REPORT)
     assert batches.load(session, batch.bid).report is not None
 
 

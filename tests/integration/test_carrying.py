@@ -18,6 +18,7 @@ from tasks.app import make_context
 from tasks.dispatch import dispatch_job
 from tasks.interruption import EXIT_OVERDUE
 from tasks.outages import begin_outage
+from tasks.run import run
 from tasks.worker_context import Stop, WorkerContext
 from tests.integration.test_sweep import sweep
 from tests.servers.http_source import HttpSource
@@ -63,7 +64,7 @@ def test_one_ticket_takes_a_job_from_the_queue_to_its_end(
 ) -> None:
     ticket = planted(session, source)
 
-    assert job_work.run_onward(context, ticket) == (None, STATES - 1)
+    assert run(context, ticket, job_work.WORKS) == (None, STATES - 1)
 
     job = jobs.load(session, ticket.id)
     assert job.status.status is JobState.COMPLETED, job.status.message
@@ -78,7 +79,7 @@ def test_a_job_begins_with_one_transaction_that_takes_the_lock_and_leaves_the_fi
     ticket = planted(session, source)
     before = jobs.load(session, ticket.id).version
 
-    job_work.run_onward(context, ticket)
+    run(context, ticket, job_work.WORKS)
 
     assert jobs.load(session, ticket.id).version == before + STATES  # one for each state
 
@@ -91,7 +92,7 @@ def test_a_job_that_another_process_works_on_does_not_begin(
     session.ask(session.zk.create_async, lock, b"", ephemeral=True)
     before = jobs.load(session, ticket.id)
 
-    assert job_work.run_onward(context, ticket) == (None, 0)
+    assert run(context, ticket, job_work.WORKS) == (None, 0)
 
     assert jobs.load(session, ticket.id) == before
     session.ask(session.zk.delete_async, lock)
@@ -103,7 +104,7 @@ def test_a_job_whose_collection_is_on_hold_is_held_under_its_lock(
     ticket = planted(session, source)
     holds.place(session, Hold(by="ann"), "demo")
 
-    assert job_work.run_onward(context, ticket) == (None, 0)
+    assert run(context, ticket, job_work.WORKS) == (None, 0)
 
     stops_before(JobState.HELD, session, ticket)
 
@@ -114,7 +115,7 @@ def test_a_state_of_another_workers_queue_gets_a_ticket(
     context.serve(Queue.DOWNLOAD, served=False)
     ticket = planted(session, source)
 
-    following, carried = job_work.run_onward(context, ticket)
+    following, carried = run(context, ticket, job_work.WORKS)
 
     assert following == record.ticket(jobs.load(session, ticket.id))
     assert carried == 2
@@ -127,7 +128,7 @@ def test_a_stopping_worker_begins_no_further_state(
     context.ask_to_stop(Stop.ONWARD)
     ticket = planted(session, source)
 
-    following, carried = job_work.run_onward(context, ticket)
+    following, carried = run(context, ticket, job_work.WORKS)
 
     assert (following and following.state, carried) == (JobState.ESTIMATING, 0)
     stops_before(JobState.ESTIMATING, session, ticket)
@@ -139,7 +140,7 @@ def test_no_state_is_begun_without_a_message_during_an_outage(
     ticket = planted(session, source)
     begin_outage(session, ServiceDown(Service.INVENTORY, "the inventory does not answer"))
 
-    following, carried = job_work.run_onward(context, ticket)
+    following, carried = run(context, ticket, job_work.WORKS)
 
     assert (following and following.state, carried) == (JobState.ESTIMATING, 0)
 
@@ -151,7 +152,7 @@ def test_a_more_urgent_message_goes_before_a_long_state(
     urgent = planting.one_job(session)
     dispatch_job(context.app, record.ticket(urgent), urgent.status.priority)
 
-    following, carried = job_work.run_onward(context, ticket)
+    following, carried = run(context, ticket, job_work.WORKS)
 
     assert (following and following.state, carried) == (JobState.DOWNLOADING, 2)
 
@@ -163,7 +164,7 @@ def test_a_message_as_urgent_as_the_job_does_not_stop_it(
     other = planting.one_job(session)
     dispatch_job(context.app, record.ticket(other), 50)
 
-    assert job_work.run_onward(context, ticket) == (None, STATES - 1)
+    assert run(context, ticket, job_work.WORKS) == (None, STATES - 1)
 
 
 def test_a_job_that_has_to_wait_is_handed_back_with_its_lock(
@@ -172,7 +173,7 @@ def test_a_job_that_has_to_wait_is_handed_back_with_its_lock(
     ticket = planted(session, source)
     source.put("/a.txt", b"content", status=503)
 
-    assert job_work.run_onward(context, ticket)[0] is None
+    assert run(context, ticket, job_work.WORKS)[0] is None
 
     status = jobs.load(session, ticket.id).status
     assert (status.status, status.tries) == (JobState.DOWNLOADING, 1)
@@ -220,7 +221,7 @@ def test_a_batch_ends_with_its_last_job_carried(
 ) -> None:
     ticket = planted(session, source)
 
-    job_work.run_onward(context, ticket)
+    run(context, ticket, job_work.WORKS)
 
     bid = jobs.load(session, ticket.id).bid
     assert batches.load(session, bid).status.status.value == "reporting"
@@ -247,7 +248,7 @@ def test_fail_ends_a_carried_attempt_whatever_it_waits_for(
     child = os.fork()
     if not child:
         try:
-            job_work.run_onward(context, ticket)
+            run(context, ticket, job_work.WORKS)
         finally:
             os._exit(1)
     os.read(began, 1)
@@ -273,7 +274,7 @@ def test_a_mistake_in_a_carried_attempt_counts_as_a_try(
     monkeypatch.setitem(job_work.STEPS, JobState.RECORDING, mistaken_step)
     ticket = planted(session, source)
 
-    assert job_work.run_onward(context, ticket)[0] is None
+    assert run(context, ticket, job_work.WORKS)[0] is None
 
     status = jobs.load(session, ticket.id).status
     assert (status.status, status.tries, status.redispatches) == (JobState.RECORDING, 1, 0)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, JobState
@@ -11,6 +12,7 @@ from tasks.app import make_context
 from tasks.broker import read_queues
 from tasks.worker_context import WorkerContext
 from tests.support import planting
+from zkstate import jobs, record
 from zkstate.session import Session
 
 TASKS = {task.name for task in (*JOB.tasks(), *BATCH.tasks())}
@@ -59,3 +61,30 @@ def test_a_callback_of_a_failure_that_did_not_happen_changes_nothing(
             context.app.tasks["callback.failed"](name, epoch)
 
     assert planting.tree(session) == before
+
+
+@pytest.mark.parametrize("wait", [*WaitKind, None])
+def test_a_ticket_of_a_job_that_waits_changes_nothing(
+    session: Session, context: WorkerContext, wait: WaitKind | None
+) -> None:
+    """Each try would count, and the last one fails the job."""
+    held = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
+    waits_for = None if wait is None else WaitsFor(kind=wait, name="x")
+    waiting = record.hand_back(session, held, "w", delay=60, waits_for=waits_for)
+    before = planting.tree(session)
+
+    context.app.tasks["job.downloading"](record.ticket(waiting).model_dump())
+
+    assert planting.tree(session) == before
+
+
+def test_a_ticket_of_a_job_that_was_not_fed_starts_the_work_that_is_due(
+    session: Session, context: WorkerContext
+) -> None:
+    job = planting.one_job(session)
+
+    following = context.app.tasks["job.pending"](record.ticket(job).model_dump())
+
+    begun = jobs.load(session, job.jid)
+    assert begun.status.status is JobState.ESTIMATING
+    assert following == record.ticket(begun).model_dump()

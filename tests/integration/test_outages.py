@@ -16,9 +16,10 @@ from pipeline.settings import Settings
 from pipeline.states import JOB, Event, JobState
 from tasks.app import make_context
 from tasks.outages import this_host
-from tasks.run import Locked, StateWork, run
+from tasks.run import Attempt, StateWork
 from tasks.worker_context import WorkerContext
 from tests.support import planting
+from tests.support.attempts import work_on
 from tests.support.operators import ANN
 from zkstate import holds, jobs, outages, paths, queue, record, recovery
 from zkstate.audit import audit
@@ -42,14 +43,14 @@ def context(settings: Settings) -> Iterator[WorkerContext]:
 def working_on(error: Exception | None, needs: Collection[str] = (INVENTORY,)) -> StateWork[Job]:
     """Work of a state that needs these services: it meets `error`, or succeeds."""
 
-    def do(locked: Locked[Job]) -> Job | None:
+    def do(attempt: Attempt[Job]) -> Job | None:
         if error is not None:
             raise error
-        return jobs.move(locked.session, locked.record, jobs.JobMove(Event.SUCCEED, "worker"))
+        return jobs.move(attempt.session, attempt.record, jobs.JobMove(Event.SUCCEED, "worker"))
 
-    def fail(locked: Locked[Job], failure: Exception) -> Job:
+    def fail(attempt: Attempt[Job], failure: Exception) -> Job:
         request = jobs.JobMove(Event.FAIL, "worker", message=str(failure))
-        return jobs.move(locked.session, locked.record, request)
+        return jobs.move(attempt.session, attempt.record, request)
 
     return StateWork(jobs.load, do, fail, lambda _context, _job: needs)
 
@@ -61,7 +62,7 @@ def attempt(
     needs: Collection[str] = (INVENTORY,),
 ) -> None:
     ticket = job if isinstance(job, Ticket) else record.ticket(job)
-    run(context, ticket, working_on(error, needs))
+    work_on(context, ticket, working_on(error, needs))
 
 
 def recording(session: Session) -> Job:

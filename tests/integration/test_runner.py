@@ -25,9 +25,10 @@ from pipeline.working_storage.capacity import SPACE_WAIT, no_room
 from tasks.app import make_context
 from tasks.logs import log
 from tasks.meanings import MEANINGS, Meaning, meaning_of
-from tasks.run import BACKOFF_LIMIT, Locked, StateWork, run
+from tasks.run import BACKOFF_LIMIT, Attempt, StateWork
 from tasks.worker_context import WorkerContext
 from tests.support import planting
+from tests.support.attempts import work_on
 from tests.support.fleet import wait_for
 from tests.support.log_entries import log_entries
 from zkstate import batches, jobs, paths, record
@@ -80,15 +81,15 @@ def ticket(session: Session) -> Ticket:
 
 
 def raising(error: BaseException) -> StateWork[Batch]:
-    def do(_: Locked[Batch]) -> Batch | None:
+    def do(_: Attempt[Batch]) -> Batch | None:
         raise error
 
     return StateWork(batches.load, do, _fail)
 
 
-def _fail(locked: Locked[Batch], failure: StepFailed) -> Batch:
+def _fail(attempt: Attempt[Batch], failure: StepFailed) -> Batch:
     request = BatchMove(Event.FAIL, "worker", message=failure.message, kind=failure.kind)
-    return batches.move(locked.session, locked.record, request)
+    return batches.move(attempt.session, attempt.record, request)
 
 
 def locked_by(session: Session, bid: str) -> bool:
@@ -101,7 +102,7 @@ def test_a_record_is_handed_back_with_what_the_exception_asks_for(
 ) -> None:
     used = context.session()
 
-    assert run(context, ticket, raising(error)) is None
+    assert work_on(context, ticket, raising(error)) is None
 
     status = batches.load(session, ticket.id).status
     waits_for = status.waits_for.kind if status.waits_for else None
@@ -117,7 +118,7 @@ def test_an_attempt_that_may_have_lost_its_lock_leaves_the_record_and_drops_its_
 ) -> None:
     used = context.session()
 
-    assert run(context, ticket, raising(error)) is None
+    assert work_on(context, ticket, raising(error)) is None
 
     lock = paths.batch_lock(ticket.id)
     wait_for(session, lock, lambda: session.exists(lock) is None, 10, lambda: "the lock is still there")
@@ -128,7 +129,7 @@ def test_an_attempt_that_may_have_lost_its_lock_leaves_the_record_and_drops_its_
 def test_a_fault_that_is_not_transient_fails_the_record(
     session: Session, context: WorkerContext, ticket: Ticket
 ) -> None:
-    run(context, ticket, raising(content("damaged")))
+    work_on(context, ticket, raising(content("damaged")))
 
     failed = batches.load(session, ticket.id)
     assert (failed.status.status, failed.status.message) == (BatchState.FAILED, "damaged")
@@ -138,7 +139,7 @@ def test_a_fault_that_is_not_transient_fails_the_record(
 def test_what_the_record_cannot_keep_fails_at_once(
     session: Session, context: WorkerContext, ticket: Ticket
 ) -> None:
-    run(context, ticket, raising(TooBig("a transaction of 2,000,000 bytes")))
+    work_on(context, ticket, raising(TooBig("a transaction of 2,000,000 bytes")))
 
     failed = batches.load(session, ticket.id)
     assert (failed.status.status, failed.status.tries) == (BatchState.FAILED, 0)
@@ -148,7 +149,7 @@ def test_what_the_record_cannot_keep_fails_at_once(
 def test_what_the_servers_refuse_for_its_size_fails_at_once_and_is_no_fault_of_the_content(
     session: Session, context: WorkerContext, ticket: Ticket
 ) -> None:
-    run(context, ticket, raising(ServerLimit("start every server with -Djute.maxbuffer=1048575")))
+    work_on(context, ticket, raising(ServerLimit("start every server with -Djute.maxbuffer=1048575")))
 
     failed = batches.load(session, ticket.id)
     assert (failed.status.status, failed.status.tries) == (BatchState.FAILED, 0)
@@ -160,7 +161,7 @@ def test_a_transient_fault_that_lasts_fails_the_record(
     session: Session, context: WorkerContext, ticket: Ticket
 ) -> None:
     for _ in range(3):
-        run(context, record.ticket(batches.load(session, ticket.id)), raising(transient("503")))
+        work_on(context, record.ticket(batches.load(session, ticket.id)), raising(transient("503")))
 
     ended = batches.load(session, ticket.id)
     assert ended.status.status is BatchState.FAILED
@@ -171,7 +172,7 @@ def test_a_worker_that_is_told_to_exit_hands_its_record_back_first(
     session: Session, context: WorkerContext, ticket: Ticket
 ) -> None:
     with pytest.raises(SystemExit):
-        run(context, ticket, raising(SystemExit(0)))
+        work_on(context, ticket, raising(SystemExit(0)))
 
     assert batches.load(session, ticket.id).status.epoch == ticket.epoch + 1
     assert not locked_by(session, ticket.id)
@@ -180,7 +181,7 @@ def test_a_worker_that_is_told_to_exit_hands_its_record_back_first(
 def test_a_void_ticket_keeps_the_session(session: Session, context: WorkerContext, ticket: Ticket) -> None:
     used = context.session()
 
-    assert run(context, planting.void(ticket), raising(ValueError("is never run"))) is None
+    assert work_on(context, planting.void(ticket), raising(ValueError("is never run"))) is None
 
     assert context.session() is used
     assert batches.load(session, ticket.id).status.epoch == ticket.epoch
@@ -198,7 +199,8 @@ def test_an_attempt_never_uses_the_version_of_the_next_owner(
 ) -> None:
     """A batch is split for minutes: whoever takes it over meanwhile keeps it."""
     own = context.session()
-    zombie = Locked(context, own, AttemptGuard(own), batches.acquire(own, ticket, "zombie"))
+    taken = batches.acquire(own, ticket, "zombie")
+    zombie = Attempt(context, own, AttemptGuard(own), taken, raising(Stale()))
     session.zk.delete(paths.batch_lock(ticket.id))
     fresh = record.redispatch(session, batches.load(session, ticket.id), lost=True)
     owner = batches.acquire(session, fresh, "owner")
@@ -217,12 +219,12 @@ def test_a_batch_that_is_split_hands_back_the_version_after_its_last_jobs(
     bid = batches.submit(session, planting.submission())
     first = record.ticket(batches.load(session, bid))
 
-    def do(locked: Locked[Batch]) -> Batch | None:
+    def do(attempt: Attempt[Batch]) -> Batch | None:
         start = BatchMove(Event.ACQUIRE, "worker", lock=Lock.KEEP)
-        locked.record = batches.move(locked.session, locked.record, start)
+        attempt.record = batches.move(attempt.session, attempt.record, start)
         raise Stopping("the worker is stopping")
 
-    run(context, first, StateWork(batches.load, do, _fail))
+    work_on(context, first, StateWork(batches.load, do, _fail))
 
     batch = batches.load(session, bid)
     assert (batch.status.status, batch.status.message) == (BatchState.PROCESSING, "the worker is stopping")
@@ -236,12 +238,12 @@ def test_the_log_lines_of_a_job_have_the_id_of_its_trace_where_traces_are_sent(
     context = make_context(settings.model_copy(update={"otlp_endpoint": endpoint}))
     job = planting.one_job(session)
 
-    def do(locked: Locked[Job]) -> Job | None:
+    def do(attempt: Attempt[Job]) -> Job | None:
         log().info("a step")
-        locked.hand_back("the worker is stopping")
+        attempt.hand_back("the worker is stopping")
         return None
 
-    run(context, record.ticket(job), StateWork(jobs.load, do, lambda locked, _: locked.record))
+    work_on(context, record.ticket(job), StateWork(jobs.load, do, lambda attempt, _: attempt.record))
 
     context.drop_session()
     [line] = [line for line in worker_log if line["event"] == "a step"]

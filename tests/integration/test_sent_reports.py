@@ -26,10 +26,10 @@ from pipeline.steps.context import Clients
 from tasks import retention
 from tasks.app import make_context
 from tasks.batch import REPORT
-from tasks.run import run
 from tasks.worker_context import WorkerContext
 from tests.integration.test_retention import later
 from tests.support import planting
+from tests.support.attempts import work_on
 from tests.support.operators import ANN, ann
 from zkstate import batches, jobs, record
 from zkstate.session import Session
@@ -52,7 +52,7 @@ def reported_batch(session: Session, context: WorkerContext) -> Batch:
         jobs.clean_up(session, planting.complete(session, jobs.load(session, jid)))
     reporting = batches.finish_if_ended(session, bid, "test")
     assert reporting is not None
-    run(context, record.ticket(reporting), REPORT)
+    work_on(context, record.ticket(reporting), REPORT)
     return batches.load(session, bid)
 
 
@@ -84,7 +84,7 @@ class FaultyContext(WorkerContext):
 
 def killed_at_the_mail(context: WorkerContext, batch: Batch, *, sends: bool) -> None:
     with pytest.raises(Killed):
-        run(FaultyContext(context, Killed(), sends=sends), record.ticket(batch), REPORT)
+        work_on(FaultyContext(context, Killed(), sends=sends), record.ticket(batch), REPORT)
 
 
 def a_batch_to_report(session: Session, context: WorkerContext) -> tuple[Batch, str]:
@@ -107,7 +107,7 @@ def test_a_report_whose_worker_was_killed_before_or_after_the_mail_is_sent_and_k
     assert len(mailed(settings)) == sends
     (kept,) = sent_reports(context.clients().inventory, batch.bid)
 
-    run(context, record.ticket(batches.load(session, batch.bid)), REPORT)
+    work_on(context, record.ticket(batches.load(session, batch.bid)), REPORT)
 
     assert mailed(settings) == [kept.text]
     assert sent_reports(context.clients().inventory, batch.bid) == (kept,)
@@ -123,12 +123,12 @@ def test_a_job_that_changes_after_its_report_was_sent_changes_no_report_and_is_i
     (first,) = mailed(settings)
     act(ann(session, context.settings), failed, Event.DELETE)
 
-    run(context, record.ticket(batches.load(session, batch.bid)), REPORT)
+    work_on(context, record.ticket(batches.load(session, batch.bid)), REPORT)
     told = batches.load(session, batch.bid)
     assert mailed(settings) == [first]
     assert told.status.status is BatchState.FAILED
     updating = planting.apply_batch_event(session, told, Event.UPDATE_REPORT)
-    run(context, record.ticket(updating), REPORT)
+    work_on(context, record.ticket(updating), REPORT)
 
     first_again, update = mailed(settings)
     assert first_again == first
@@ -148,7 +148,7 @@ def test_a_report_that_an_operator_ended_after_its_mail_keeps_its_number(
 
     stopped = batches.load(session, batch.bid)
     updating = planting.apply_batch_event(session, stopped, Event.UPDATE_REPORT)
-    run(context, record.ticket(updating), REPORT)
+    work_on(context, record.ticket(updating), REPORT)
 
     assert mailed(settings)[0] == first
     assert len(mailed(settings)) == 2
@@ -175,7 +175,7 @@ def test_a_report_that_the_mail_server_refused_is_sent_by_update_report(
 ) -> None:
     batch, _ = a_batch_to_report(session, context)
     refusing = FaultyContext(context, system("550 no such mailbox"), sends=False)
-    run(refusing, record.ticket(batch), REPORT)
+    work_on(refusing, record.ticket(batch), REPORT)
     refusing.drop_session()
     refused = batches.load(session, batch.bid)
     assert refused.status.status is BatchState.FAILED
@@ -185,7 +185,7 @@ def test_a_report_that_the_mail_server_refused_is_sent_by_update_report(
     assert Action.UPDATE_REPORT in {remedy.action for remedy in (*advice.remedies, *advice.afterwards)}
 
     updating = planting.apply_batch_event(session, refused, Event.UPDATE_REPORT)
-    run(context, record.ticket(updating), REPORT)
+    work_on(context, record.ticket(updating), REPORT)
 
     (mail,) = mailed(settings)
     assert "1 of 2 objects completed, 1 failed" in mail
@@ -233,12 +233,12 @@ def test_an_update_without_changes_is_neither_sent_nor_kept(
     planting.apply_event(session, jobs.load(session, jid), Event.FAIL)
     reporting = batches.finish_if_ended(session, bid, "test")
     assert reporting is not None
-    run(context, record.ticket(reporting), REPORT)
+    work_on(context, record.ticket(reporting), REPORT)
     batch = batches.load(session, bid)
     kept = sent_reports(context.clients().inventory, batch.bid)
 
     updating = planting.apply_batch_event(session, batch, Event.UPDATE_REPORT)
-    run(context, record.ticket(updating), REPORT)
+    work_on(context, record.ticket(updating), REPORT)
 
     assert sent_reports(context.clients().inventory, batch.bid) == kept
     assert len(mailed(settings)) == len(kept) == 1

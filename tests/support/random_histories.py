@@ -19,10 +19,10 @@ from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, Event, FailureKind, JobState
 from tasks.batch import REPORT, SPLIT
 from tasks.outages import begin_outage, notify_operator
-from tasks.run import run
 from tasks.worker_context import WorkerContext
 from tests.servers.receiver import Receiver
 from tests.support import planting
+from tests.support.attempts import work_on
 from tests.support.operators import ann
 from tests.support.record_facts import Moment, Record
 from tests.support.waits import RETRY
@@ -180,7 +180,7 @@ class Walk:
                     act(ann(self.session, self.settings), bid, Event.UPDATE_REPORT, feeding=False)
                 batch = batches.load(self.session, bid)
             if BATCH.facts[batch.status.status].reports:
-                run(self.context, record.ticket(batch), REPORT)
+                work_on(self.context, record.ticket(batch), REPORT)
 
     def update(self) -> None:
         """Of four objects three fail; then one of them completes, one is deleted, one is as it was."""
@@ -193,12 +193,12 @@ class Walk:
             planting.apply_event(self.session, started, Event.FAIL)
         reporting = batches.finish_if_ended(self.session, self.updated, "test")
         assert reporting is not None
-        run(self.context, record.ticket(reporting), REPORT)
+        work_on(self.context, record.ticket(reporting), REPORT)
         self.first_report = Record.now(self.settings, self.deleted, Moment(self.began, now()))
         self.finish(resumed)
         self._delete(jobs.load(self.session, deleted))
         act(ann(self.session, self.settings), self.updated, Event.UPDATE_REPORT, feeding=False)
-        run(self.context, record.ticket(batches.load(self.session, self.updated)), REPORT)
+        work_on(self.context, record.ticket(batches.load(self.session, self.updated)), REPORT)
 
     def receive(self) -> None:
         """A worker splits a submission, which is confirmed."""
@@ -207,7 +207,7 @@ class Walk:
         )
         bid = batches.submit(self.session, given)
         self.bids.append(bid)
-        run(self.context, record.ticket(batches.load(self.session, bid)), SPLIT)
+        work_on(self.context, record.ticket(batches.load(self.session, bid)), SPLIT)
 
     def break_down(self) -> None:
         """The operator is notified of two outages, and of the end of one."""

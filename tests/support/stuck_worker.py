@@ -17,6 +17,7 @@ from pipeline.states import JobState, Queue
 from pipeline.steps.context import StepContext
 from tasks import job as path_of_a_job
 from tasks.app import make_context
+from tasks.run import run
 from zkstate import jobs, record
 
 
@@ -39,7 +40,7 @@ def main() -> None:
     context = make_context(Settings())
     for queue in Queue:
         context.serve(queue)
-    path_of_a_job.run_onward(context, record.ticket(jobs.load(context.session(), jid)))
+    run(context, record.ticket(jobs.load(context.session(), jid)), path_of_a_job.WORKS)
 
 
 if __name__ == "__main__":
