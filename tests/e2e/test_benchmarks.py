@@ -49,6 +49,14 @@ def test_both_sides_of_a_benchmark_of_the_fleet_are_measured(name: str) -> None:
     assert {"zookeeper", "celery (Python)"} <= set(figures["versions"])
 
 
+def test_the_same_jobs_are_measured_with_tls_and_without() -> None:
+    figures = run("tls", jobs=4, workers=1)["figures"]
+
+    assert figures["plain_cpu_ms_a_job_by_process"]["zookeeper"] > 0
+    assert figures["tls_cpu_ms_a_job_by_process"]["zookeeper"] > 0
+    assert figures["tls_packets_a_job"] > 1
+
+
 def test_deposits_on_an_idle_stack_are_timed_beside_the_work_by_hand() -> None:
     figures = run("latency", jobs=2)["figures"]
 

@@ -1,0 +1,113 @@
+"""What TLS to ZooKeeper and Redis costs: the jobs of `ingest` with and without, in turns, on two cores.
+
+Both fleets use the same servers: ZooKeeper by either of its ports, and Redis directly or by a process that
+speaks TLS for it, which is not counted: the Valkey of the tests is built without TLS.
+`ratio` divides the CPU for a job with TLS by that without.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from benchmarks import _source
+from benchmarks._batches import complete_files
+from benchmarks._costs import Costs, figures, measured
+from benchmarks._machine import host, use_two_cores
+from benchmarks._options import ROUNDS, option
+from benchmarks._output import report
+from benchmarks._stack import PROFILES
+from pipeline.settings import Settings
+from tests.servers import redis, zookeeper
+from tests.support.certificates import Certificate, authority
+from tests.support.fleet import Fleet, fleet
+from zkstate.session import Session, connect
+
+JOBS = option("JOBS", 200)
+WORKERS = option("WORKERS", 2)
+PROCESSES = 2
+GOAL = 1.15
+WARM_UP = 2
+"""Rounds of each side before the first that counts."""
+
+PROXY = """
+import sys, threading
+from pathlib import Path
+from tests.servers.tls_proxy import encrypting
+from tests.support.certificates import Certificate
+with encrypting(int(sys.argv[1]), Certificate(Path(sys.argv[2]), Path(sys.argv[3]))) as port:
+    print(port, flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def speaking_tls(port: int, own: Certificate) -> Iterator[int]:
+    """The port of a process with TLS that leads to the port."""
+    command = [sys.executable, "-c", PROXY, str(port), str(own.certificate), str(own.key)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield int(process.stdout.readline())
+        process.terminate()
+
+
+def side(opened: ExitStack, name: str, common: dict[str, object]) -> tuple[Settings, Session, Fleet]:
+    own = {"zk_root": f"/{name}", "broker_prefix": f"{name}:", "allow_networks": "127.0.0.0/8"}
+    settings = Settings.model_validate({"profiles": PROFILES, **own, **common})
+    session = opened.enter_context(connect(settings))
+    return settings, session, opened.enter_context(fleet(settings))
+
+
+def main() -> None:
+    use_two_cores()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process compiles what it imports
+    rounds: dict[str, list[Costs]] = {"plain": [], "tls": []}
+    with ExitStack() as opened:
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        ours = authority(folder / "authority")
+        client = ours.issue("client")
+        server, secure = opened.enter_context(
+            zookeeper.running_with_both(
+                folder / "zookeeper",
+                ours.issue("zookeeper"),
+                ours.certificate,
+                ask_for_certificates=True,
+                tick=1000,
+                quick_start=False,
+            )
+        )
+        broker = opened.enter_context(redis.running(folder / "redis"))
+        port = opened.enter_context(speaking_tls(broker.port, ours.issue("redis")))
+        source = opened.enter_context(_source.serving(folder))
+        url = f"rediss://127.0.0.1:{port}/0?ssl_cert_reqs=required&ssl_ca_certs={ours.certificate}"
+        files = {"zk_tls_certificate": client.certificate, "zk_tls_key": client.key}
+        trust = {"zk_hosts": secure, "zk_tls_ca": ours.certificate, "broker_url": url, **files}
+        given: dict[str, dict[str, object]] = {
+            "plain": {"zk_hosts": server.hosts, "broker_url": broker.url},
+            "tls": trust,
+        }
+        work = {}
+        for name, common in given.items():
+            settings, session, own = side(opened, name, common | {"home": folder / name})
+            processes = {f"worker_{n}": own.worker(f"{name}{n}", PROCESSES) for n in range(WORKERS)}
+            processes["beat"] = own.beat()
+            servers = {"zookeeper": server.process, "redis": broker.process}
+            pids = {label: process.pid for label, process in (servers | processes).items()}
+            done = partial(complete_files, session, settings, source, folder)
+            work[name] = partial(measured, session, pids, JOBS, partial(done, JOBS))
+            done(max(2 * WORKERS * PROCESSES, WARM_UP * JOBS))
+        for _ in range(ROUNDS):
+            for name, measure in work.items():
+                rounds[name].append(measure())
+    ratios = [tls.cpu_ms / plain.cpu_ms for plain, tls in zip(rounds["plain"], rounds["tls"], strict=True)]
+    sides = {**figures("plain", rounds["plain"]), **figures("tls", rounds["tls"])}
+    report("tls", ratios, GOAL, median(ratios) <= GOAL, {**sides, **host()})
+
+
+if __name__ == "__main__":
+    main()
