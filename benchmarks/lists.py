@@ -12,7 +12,9 @@ from statistics import median
 from benchmarks._output import tell
 from benchmarks._spent import seconds
 from operations.batch_view import batch_view
-from operations.job_list import JobFilter, list_jobs
+from operations.board.board import Board
+from operations.board.values import EVERYTHING, JobPage, JobSearch
+from operations.job_list import as_recorded
 from operations.overview import overview
 from operations.site import Site
 from pipeline.settings import Settings
@@ -31,6 +33,7 @@ PIECE = 400
 
 JOBS = int(os.environ.get("ARKLINE_BENCH_JOBS", "10000"))
 ROUNDS = 5
+FILL_SECONDS = 600.0
 PAGE = 50
 
 
@@ -53,15 +56,18 @@ def build(session: Session, count: int) -> str:
     return bid
 
 
-def measure(session: Session, settings: Settings, bid: str) -> dict[str, float]:
-    pending = JobFilter(state=JobState.PENDING)
-    cursor = list_jobs(session, pending, PAGE).next
+def measure(session: Session, settings: Settings, board: Board, bid: str) -> dict[str, float]:
+    def page(after: str | None = None, **conditions: object) -> JobPage:
+        search = JobSearch.model_validate(conditions)
+        return as_recorded(session, board.jobs(EVERYTHING, search, PAGE, after))
+
+    cursor = page(state=JobState.PENDING).next
     sample = listings.all_jobs(session)[:WHOLE]
     return {
-        "jobs_by_state": seconds(lambda: list_jobs(session, pending, PAGE)),
-        "next_page": seconds(lambda: list_jobs(session, pending, PAGE, cursor)),
-        "jobs_of_batch": seconds(lambda: list_jobs(session, JobFilter(bid=bid), PAGE)),
-        "completed_jobs": seconds(lambda: list_jobs(session, JobFilter(state=JobState.COMPLETED), PAGE)),
+        "jobs_by_state": seconds(lambda: page(state=JobState.PENDING)),
+        "next_page": seconds(lambda: page(cursor, state=JobState.PENDING)),
+        "jobs_of_batch": seconds(lambda: page(bid=bid)),
+        "completed_jobs": seconds(lambda: page(state=JobState.COMPLETED)),
         "status_of_batch": seconds(lambda: batch_view(Site(settings, session), ANN, bid)),
         "overview": seconds(lambda: overview(Site(settings, session), ANN)),
         "every_job": JOBS / len(sample) * seconds(lambda: list(views.job_rows(session, sample))),
@@ -77,7 +83,9 @@ def main() -> None:
         with connect(settings) as session:
             bid = build(session, JOBS)
             planting.apply_event(session, jobs.load(session, "jid0000000001"), Event.ACQUIRE)
-            rounds = [measure(session, settings, bid) for _ in range(ROUNDS)]
+            board = Board.on_demand(session, FILL_SECONDS)
+            rounds = [measure(session, settings, board, bid) for _ in range(ROUNDS)]
+            board.close()
     figures = {f"seconds_{name}": round(median(r[name] for r in rounds), 3) for name in rounds[0]}
     ratio = median(r["every_job"] / r["jobs_by_state"] for r in rounds)
     tell({"rounds": ROUNDS, "jobs": JOBS, **figures, "ratio": round(ratio, 1)})

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from operations.allowed_verbs import allowed_verbs, check_seen
-from operations.job_list import JobFilter, find
 from operations.operator import Operator, Stopped, VerbResult
 from operations.repair import WAS, repair
 from operations.verbs import act, stop_batch, stop_job
@@ -12,7 +11,7 @@ from operations.visibility import recorded_batch
 from pipeline.errors import ArklineError, ServiceUnreachable
 from pipeline.records import Batch, Record
 from pipeline.states import BatchState, Bucket, Event, IllegalTransition, JobState
-from zkstate import batches
+from zkstate import batches, listings, views
 from zkstate.errors import Ambiguous, Corrupt
 from zkstate.session import Session
 
@@ -35,13 +34,10 @@ class Outcome(Record):
     """The service that did not answer; empty if the caller stopped the verb."""
 
 
-def select(session: Session, filtered: JobFilter, event: Event) -> list[str]:
-    """The jobs that a filter matches; without a state in it, those to which the event may happen."""
-    return [
-        row.jid
-        for row in find(session, filtered)
-        if filtered.state is not None or event in allowed_verbs(row)
-    ]
+def failed_of(session: Session, bid: str) -> list[str]:
+    """The jobs of the batch that may be resumed."""
+    rows = views.readable(views.job_rows(session, listings.of_batch(session, bid)))
+    return [row.jid for row in rows if Event.RESUME in allowed_verbs(row)]
 
 
 def act_on_many(
@@ -86,7 +82,7 @@ def resume_batch(
     batch = recorded_batch(operator.site, operator.principal, bid)
     operator.require(f"resume {bid}", batch.profile_name)
     check_seen(batch, version)
-    names = select(operator.session, JobFilter(bid=bid), Event.RESUME)
+    names = failed_of(operator.session, bid)
     return act_on_many(operator, Event.RESUME, names, to=to, dry_run=dry_run)
 
 

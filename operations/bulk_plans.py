@@ -17,7 +17,7 @@ from operations.verbs import act
 from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable, UsageRefused
 from pipeline.principal import Principal
 from pipeline.records import Record
-from pipeline.states import Event
+from pipeline.states import Event, JobState
 from zkstate.errors import Ambiguous
 
 PLAN_SECONDS = 900.0
@@ -66,6 +66,7 @@ class _Sealed(Record):
     owner: str
     until: float
     """Seconds since the epoch."""
+    to: JobState | None = None
     jobs: tuple[tuple[int, int], ...]
     """The number of a job, and the version of its status."""
 
@@ -77,9 +78,11 @@ class Planned:
     verb: Event
     jobs: tuple[tuple[str, int], ...]
     """The id of a job, and the version that the dry run saw."""
+    to: JobState | None = None
+    """The state in which the jobs are to be resumed."""
 
 
-def make_plan(operator: Operator, event: Event, names: Sequence[str]) -> BulkPlan:
+def make_plan(operator: Operator, event: Event, names: Sequence[str], to: JobState | None = None) -> BulkPlan:
     """UsageRefused for more jobs than JOBS_OF_A_PLAN; Stopped."""
     if len(names) > JOBS_OF_A_PLAN:
         raise UsageRefused(
@@ -91,7 +94,7 @@ def make_plan(operator: Operator, event: Event, names: Sequence[str]) -> BulkPla
     for name in names:
         operator.run.check(f"the dry run of {event} was stopped: nothing was changed")
         try:
-            expected.append(act(operator, name, event, dry_run=True))
+            expected.append(act(operator, name, event, to=to, dry_run=True))
         except (ServiceUnreachable, Ambiguous):
             raise
         except ArklineError as error:
@@ -100,6 +103,7 @@ def make_plan(operator: Operator, event: Event, names: Sequence[str]) -> BulkPla
         verb=event,
         owner=operator.principal.identity,
         until=time.time() + PLAN_SECONDS,
+        to=to,
         jobs=tuple((int(one.id.removeprefix("jid")), one.version or 0) for one in expected),
     )
     return BulkPlan(
@@ -118,7 +122,8 @@ def read_plan(principal: Principal, event: Event, token: str) -> Planned:
         raise NoSuchPlan(f"this is no token of your dry run of {event}: make the dry run again")
     if sealed.until < time.time():
         raise NoSuchPlan(f"the dry run is older than {PLAN_SECONDS / 60:.0f} minutes: make it again")
-    return Planned(event, tuple((f"jid{number:010d}", version) for number, version in sealed.jobs))
+    jobs = tuple((f"jid{number:010d}", version) for number, version in sealed.jobs)
+    return Planned(event, jobs, sealed.to)
 
 
 def _opened(token: str) -> _Sealed:
@@ -146,7 +151,7 @@ def carry_out(operator: Operator, plan: Planned) -> Receipt:
         if operator.run.should_stop():
             break
         try:
-            done.append(act(operator, jid, plan.verb, version=version, feeding=False))
+            done.append(act(operator, jid, plan.verb, version=version, to=plan.to, feeding=False))
         except Moved as error:
             moved.append(Refusal(id=jid, message=str(error)))
         except (ServiceUnreachable, Ambiguous) as error:
@@ -154,6 +159,7 @@ def carry_out(operator: Operator, plan: Planned) -> Receipt:
             break
         except ArklineError as error:
             refused.append(Refusal(id=jid, message=str(error)))
+        operator.run.on_progress(len(done) + len(moved) + len(refused), len(plan.jobs))
     if done and not stopped:
         operator.site.feed()
     return Receipt(

@@ -1,8 +1,7 @@
 """Holds on collections and the pause of the queue, with the journal of both."""
 
 from operations.bulk import Outcome, act_on_many
-from operations.job_list import JobFilter, find
-from operations.operator import Operator
+from operations.operator import Operator, VerbResult
 from operations.site import Site
 from operations.visibility import recorded_batch
 from pipeline.principal import Principal, Role
@@ -42,26 +41,42 @@ class BatchHistory(Record):
     renewals: tuple[Renewal, ...]
 
 
-def hold_collection(operator: Operator, name: str) -> HoldResult:
+def hold_collection(operator: Operator, name: str, *, dry_run: bool = False) -> HoldResult:
     """Hold what is submitted to a collection; jobs that have started continue."""
     operator.require(f"hold collection {name}", name)
     operator.site.profiles.get(name)
+    if dry_run:
+        hold = holds.collection_hold(operator.session, name)
+        return HoldResult(collection=name, hold=hold, changed=hold is None)
     changed = holds.place(operator.session, operator.hold, name)
     hold = holds.collection_hold(operator.session, name)
     return HoldResult(collection=name, hold=hold, changed=changed)
 
 
-def release_collection(operator: Operator, name: str, *, keep_held: bool = False) -> HoldResult:
+def release_collection(
+    operator: Operator, name: str, *, keep_held: bool = False, dry_run: bool = False
+) -> HoldResult:
     """End a hold and release the held batches and jobs of the collection, unless `keep_held`.
 
     After an interruption the same call releases the rest.
     """
     operator.require(f"release collection {name}", name)
-    changed = holds.end(operator.session, operator.stamp, name)
+    changed = (
+        holds.collection_hold(operator.session, name) is not None
+        if dry_run
+        else holds.end(operator.session, operator.stamp, name)
+    )
     released = None
     if not keep_held:
-        released = act_on_many(operator, Event.RELEASE, held_in(operator.session, name))
+        held = held_in(operator.session, name)
+        released = _expected(held) if dry_run else act_on_many(operator, Event.RELEASE, held)
     return HoldResult(collection=name, changed=changed, released=released)
+
+
+def _expected(held: list[str]) -> Outcome:
+    """What the release does once the hold has ended."""
+    done = (VerbResult(id=name, was=JobState.HELD, now=JobState.PENDING) for name in held)
+    return Outcome(verb=Event.RELEASE, dry_run=True, done=tuple(done))
 
 
 def held_in(session: Session, name: str) -> list[str]:
@@ -71,7 +86,9 @@ def held_in(session: Session, name: str) -> list[str]:
         for row in views.readable(views.batch_rows(session, listings.all_batches(session)))
         if row.status is BatchState.HELD and row.profile == name
     ]
-    return held_batches + [row.jid for row in find(session, JobFilter(state=JobState.HELD, profile=name))]
+    queued = listings.in_queue(session, JobState.HELD)
+    held_jobs = views.readable(views.job_rows(session, [entry.rpartition("-")[2] for entry in queued]))
+    return held_batches + [row.jid for row in held_jobs if row.profile == name]
 
 
 def pause(operator: Operator) -> HoldResult:

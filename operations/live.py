@@ -3,24 +3,16 @@
 Redis' client is imported where it is asked, because a command that asks nothing should start fast.
 """
 
-from collections.abc import Iterable
-from itertools import islice
-
 from operations.site import Site
 from operations.visibility import visible_job
 from pipeline.attempt import Progress
 from pipeline.principal import Principal
 from pipeline.records import Job
 from pipeline.settings import Settings
-from pipeline.states import Bucket, JobState
-from zkstate import batches
-from zkstate.session import Session
+from pipeline.states import JobState
 
 SHOWN = 3
 """Downloads of a batch that are shown at a time."""
-
-EXAMINED = 6
-"""Jobs of a batch that may be downloading: those that were created first."""
 
 
 def progress(site: Site, principal: Principal, jid: str) -> Progress | None:
@@ -36,14 +28,3 @@ def progress_of(settings: Settings, jid: str, state: JobState) -> Progress | Non
     from tasks.progress import read
 
     return read(settings, jid)
-
-
-def candidates(session: Session, bid: str) -> tuple[str, ...]:
-    """Jobs of a batch that may be downloading; read again when the batch has changed."""
-    return tuple(batches.jobs_in(session, bid, Bucket.PROCESSING)[:EXAMINED])
-
-
-def downloads_of(settings: Settings, jids: Iterable[str]) -> dict[str, Progress]:
-    """JID -> progress of some of these jobs, those that are downloading."""
-    reports = ((jid, progress_of(settings, jid, JobState.DOWNLOADING)) for jid in jids)
-    return dict(islice(((jid, report) for jid, report in reports if report), SHOWN))

@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from entrypoints.cli import completion, sites
+from entrypoints.cli import api, completion
 from entrypoints.cli import console as screen
-from entrypoints.cli import context as opened
-from entrypoints.cli import operator_context as common
 from entrypoints.cli.console import Column
 from entrypoints.cli.options import Json, SharedOptions, command, read_jid
-from entrypoints.cli.remote import maintenance as remote_maintenance
 from entrypoints.cli.render import humanize
 from operations import callbacks
 
@@ -25,11 +22,8 @@ PAGE = 500
 @command("arkline callback list")
 def callback_list(json: Json = False) -> None:
     """List the callbacks of failed jobs that were not delivered yet."""
-    if (remote := sites.client()) is not None:
-        page = remote_maintenance.owed_callbacks(remote, PAGE)
-    else:
-        with opened.site() as site:
-            page = callbacks.owed_page(site, common.principal(), PAGE)
+    with api.site() as site:
+        page = site.get("/v1/callbacks", callbacks.OwedPage, limit=PAGE)
     if json:
         screen.emit(page)
         return
@@ -60,11 +54,9 @@ def callback_deliver(
 
     One request is sent, over the API from the site. Exit 1 if the receiver did not take it.
     """
-    if (remote := sites.client()) is not None:
-        answer = remote_maintenance.deliver_callback(remote, jid, options.reason)
-    else:
-        with common.operator(options) as operator:
-            answer = callbacks.deliver(operator, jid)
+    with api.site(options.by) as site:
+        body = {"reason": options.reason}
+        answer = site.post(f"/v1/callbacks/{jid}/deliver", callbacks.CallbackAnswer, body)
     _show(answer, as_json=options.json)
 
 
@@ -80,11 +72,9 @@ def callback_test(
     One request is sent, over the API from the site; its jobStatus is TEST. Exit 1 if the receiver did not
     take it.
     """
-    if (remote := sites.client()) is not None:
-        answer = remote_maintenance.send_test_callback(remote, name)
-    else:
-        with common.operator(options) as operator:
-            answer = callbacks.send_test(operator, name)
+    with api.site(options.by) as site:
+        path = f"/v1/collections/{api.quoted(name)}/test-callback"
+        answer = site.post(path, callbacks.CallbackAnswer, {})
     _show(answer, as_json=options.json)
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from entrypoints.cli import api, counting, exit_codes
 from entrypoints.cli import console as screen
-from entrypoints.cli import counting, exit_codes, sites
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Json, SharedOptions, command
 from entrypoints.cli.render import check as drawn
@@ -80,7 +80,7 @@ def reconcile(options: SharedOptions, repair: Repair = False) -> None:
 
 
 def _check(options: SharedOptions, scope: Scope, *, content: bool = False, repair: bool = False) -> CheckView:
-    if (remote := sites.client()) is not None:
+    if (remote := api.client()) is not None:
         if not repair:
             return remote.get("/v1/check", checking.CheckView, scope=scope, content=content)
         return remote.post("/v1/check", checking.CheckView, {"reason": options.reason, "content": content})

@@ -4,15 +4,9 @@ A command's module is imported when the command is run or asked for its own help
 is loaded when the command uses it. `tests/unit/test_cli.py` compares the table with the modules.
 """
 
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
-from importlib.util import LazyLoader
 from itertools import groupby
-from types import ModuleType
 from typing import Any
 
 import typer
@@ -20,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from entrypoints.cli import reach
+from entrypoints.cli.lazy_modules import deferring
 
 
 @dataclass(frozen=True)
@@ -115,21 +110,6 @@ ENTRIES = (
     ),
 )
 _BY_NAME = {entry.name: entry for entry in ENTRIES}
-_DEFERRED = ("entrypoints", "kombu", "operations", "pipeline", "rich", "tasks", "zkstate")
-
-
-class _DeferringFinder(MetaPathFinder):
-    """Finds the modules of these packages as usual, and lets them load when one of their names is used."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if path is None or fullname.partition(".")[0] not in _DEFERRED:
-            return None
-        spec = PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = LazyLoader(spec.loader)
-        return spec
 
 
 def load(name: str) -> Any:
@@ -145,16 +125,12 @@ def load(name: str) -> Any:
     )
     app.callback()(_no_options)  # a group, also when the module has one command only
     prefix = f"{name}_" if entry.commands else ""
-    finder = _DeferringFinder()
-    sys.meta_path.insert(0, finder)
-    try:
+    with deferring():
         module = import_module(f"{__package__}.{entry.module}")
         for command in entry.commands or (name,):
             function = getattr(module, f"{prefix}{command}".replace("-", "_"))
             path = f"{name} {command}" if entry.commands else name
             app.command(command, epilog=f"Example: {function.example}")(reach.checked(path, function))
-    finally:
-        sys.meta_path.remove(finder)
     group = get_group(app)
     return group if entry.commands else group.commands[name]
 

@@ -2,14 +2,13 @@
 
 from typing import Annotated
 
+import pydantic
 import typer
 
+from entrypoints.cli import api, context, exit_codes, object_command
 from entrypoints.cli import console as screen
-from entrypoints.cli import context as opened
-from entrypoints.cli import exit_codes, object_command, sites
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Json, SharedOptions, command
-from entrypoints.cli.remote import maintenance as remote_maintenance
 from entrypoints.cli.render import fixity as drawn
 from operations import fixity
 from pipeline.errors import UsageRefused
@@ -21,11 +20,12 @@ def fixity_report(json: Json = False) -> None:
 
     Exit 4 if there is damage.
     """
-    if (remote := sites.client()) is not None:
-        report = remote_maintenance.fixity_report(remote)
+    if (remote := api.client()) is not None:
+        answer = remote.request("GET", "/v1/fixity").content
+        report = pydantic.TypeAdapter(fixity.FixityReport).validate_json(answer)
     else:
-        settings = opened.settings()
-        report = fixity.fixity_report(opened.existing_inventory(settings), settings)
+        settings = context.settings()
+        report = fixity.fixity_report(context.existing_inventory(settings), settings)
     screen.emit(report) if json else drawn.report(report)
     raise typer.Exit(exit_codes.BROKEN_CUSTODY if report.counts.damaged else 0)
 
@@ -51,7 +51,7 @@ def fixity_check(
         screen.interruptible() as interrupted,
         object_command.reading_progress(None) as on_read,
     ):
-        opened.existing_inventory(operator.settings)
+        context.existing_inventory(operator.settings)
         run = fixity.check_fixity(
             operator,
             arks or (),

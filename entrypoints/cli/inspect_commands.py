@@ -6,15 +6,14 @@ from typing import Annotated
 
 import typer
 
-from entrypoints.cli import completion, exit_codes, sites
+from entrypoints.cli import api, completion, exit_codes, selection
 from entrypoints.cli import console as screen
-from entrypoints.cli import context as opened
-from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Json, SharedOptions, command, read_id, read_jid
 from entrypoints.cli.render import overview as drawn_overview
 from entrypoints.cli.render import views as drawn
 from entrypoints.cli.render import why as drawn_why
-from operations import health
+from operations import batch_view, facts, health, job_view, overview
+from pipeline import attempt
 
 
 @command("arkline status bid0000000001")
@@ -34,18 +33,18 @@ def status(
 
     Exit 1 if the batch or job failed, or if no job can move.
     """
-    with sites.site() as site:
+    with api.site() as site:
         if name is None:
-            opened.quiet_logs()
-            whole = site.overview()
+            whole = site.get("/v1/queue", overview.Overview)
             screen.emit(whole) if json else drawn_overview.show(whole)
             raise typer.Exit(exit_codes.FAILED if whole.health.status is health.Health.STOPPED else 0)
         if name.startswith("bid"):
-            batch = site.batch(name)
+            batch = site.get(f"/v1/batches/{name}", batch_view.BatchView)
             screen.emit(batch) if json else drawn.batch(batch)
             raise typer.Exit(exit_codes.of_state(batch.status))
-        job = site.job(name)
-        progress = site.progress(job)
+        job = site.get(f"/v1/jobs/{name}", job_view.JobView)
+        reported = site.request("GET", f"/v1/jobs/{name}/progress").json()
+        progress = reported and attempt.Progress(**reported)
         if json:
             screen.emit({**job.model_dump(mode="json"), "progress": progress})
         else:
@@ -68,8 +67,8 @@ def jobs(
 
     Jobs of a batch come in their order, active jobs of a state in the queue's order, others newest first.
     """
-    with sites.site() as site:
-        page = site.jobs(common.filter_of(options), limit, after)
+    with api.site() as site:
+        page = selection.jobs(site, options, limit, after)
     screen.emit(page) if options.json else drawn.job_list(page)
 
 
@@ -87,8 +86,8 @@ def timeline(
     json: Json = False,
 ) -> None:
     """Show every step of a job, and how long it took."""
-    with sites.site() as site:
-        history = site.timeline(jid)
+    with api.site() as site:
+        history = site.get(f"/v1/jobs/{jid}/timeline", job_view.Timeline)
     screen.emit(history) if json else drawn.timeline(history)
 
 
@@ -106,7 +105,6 @@ def why(
 
     Prints one paragraph with the state, its start and the cause of the wait, then the commands that help.
     """
-    opened.quiet_logs()
-    with sites.site() as site:
-        facts = site.why(name)
-    screen.emit(drawn_why.document(facts)) if json else screen.say(drawn_why.text(facts))
+    with api.site() as site:
+        explained = site.get(f"{api.path_of(name)}/why", facts.Explanation)
+    screen.emit(drawn_why.document(explained)) if json else screen.say(drawn_why.text(explained))

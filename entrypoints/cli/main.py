@@ -55,7 +55,7 @@ def _quiet(debug: bool) -> None:
     if debug:
         logging.basicConfig(level=logging.DEBUG)
         return
-    for name in ("kazoo", "celery", "kombu"):
+    for name in ("arkline.session", "celery", "kazoo", "kombu"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 

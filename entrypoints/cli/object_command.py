@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich import progress as bars
 
+from entrypoints.cli import api, exit_codes, reach
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
-from entrypoints.cli import exit_codes, reach, sites
 from entrypoints.cli.options import Json, command
 from entrypoints.cli.remote import objects as remote_objects
 from entrypoints.cli.render import object as drawn_object
@@ -57,8 +57,10 @@ def object(
     """
     if all_versions and version is not None:
         raise UsageRefused("--version and --all-versions cannot be combined")
-    beside = "--premis" if premis is not None else "reading files" if verify and reach.is_own_stack() else ""
-    if (remote := sites.client(beside)) is not None:
+    if premis is not None:
+        reach.refuse_over_api("--premis")
+    here = premis is not None or (verify and reach.is_own_stack())
+    if not here and (remote := api.client()) is not None:
         recorded = remote_objects.object_view(remote, ark, version, every=all_versions)
         if verify:
             screen.note("over the API the records are compared: no byte is read from storage")

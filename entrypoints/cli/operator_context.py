@@ -10,7 +10,6 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -23,8 +22,8 @@ from pipeline.errors import UsageRefused
 from pipeline.principal import Interface, Principal, Role
 
 if TYPE_CHECKING:
+    from entrypoints.cli.api import Client
     from operations.bulk import Outcome
-    from operations.job_list import JobFilter
     from operations.operator import Operator
 
 QUEUED_LATER = (
@@ -50,8 +49,14 @@ def operator(options: SharedOptions) -> Iterator[Operator]:
 
 
 @contextmanager
-def long_run(operator: Operator) -> Iterator[Operator]:
-    """The operator, with a progress bar on a terminal; Ctrl-C stops before the next job."""
+def acting(site: Client) -> Iterator[None]:
+    """A verb on many jobs: a progress bar on a terminal, and Ctrl-C stops before the next job.
+
+    Of a verb in this process; a site that is asked over the network stops it once the caller has left.
+    """
+    if site.here is None:
+        yield
+        return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     from operations.operator import Run
@@ -64,7 +69,11 @@ def long_run(operator: Operator) -> Iterator[Operator]:
         def on_progress(done: float, total: int) -> None:
             bars.update(task, completed=done, total=total)
 
-        yield replace(operator, run=Run(on_progress, interrupted))
+        site.here.acting = Run(on_progress, interrupted)
+        try:
+            yield
+        finally:
+            site.here.acting = Run()
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -75,33 +84,6 @@ def confirm(question: str, yes: bool) -> None:
         raise UsageRefused(f"{question} Not a terminal: add --yes to confirm")
     if not typer.confirm(question, err=True):
         raise typer.Exit(exit_codes.REFUSED)
-
-
-def filter_of(options: SharedOptions) -> JobFilter:
-    from operations.job_list import JobFilter
-    from pipeline.states import JobState
-
-    of_cause = JobState.FAILED if options.cause else None
-    return JobFilter(
-        bid=options.batch,
-        profile=options.profile,
-        state=options.state or of_cause,
-        cause=options.cause,
-        older_than=options.older_than,
-    )
-
-
-def are_named(options: SharedOptions) -> bool:
-    """True if ids are given, False if a filter is; UsageRefused if neither is, or both are."""
-    from operations.job_list import JobFilter
-
-    filtered = filter_of(options) != JobFilter()
-    if bool(options.ids) == filtered:
-        raise UsageRefused(
-            "specify ids of jobs or batches, or select jobs by --batch, --profile, --state, --cause or "
-            "--older-than"
-        )
-    return bool(options.ids)
 
 
 def show(outcome: Outcome, *, as_json: bool, single: bool) -> None:

@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from entrypoints.cli import completion, reach, sites
+from entrypoints.cli import api, completion, context, reach
 from entrypoints.cli import console as screen
-from entrypoints.cli import context as opened
-from entrypoints.cli import operator_context as common
 from entrypoints.cli.console import Column
 from entrypoints.cli.options import Bid, Json, SharedOptions, command
-from entrypoints.cli.remote import verbs as remote_verbs
 from entrypoints.cli.render import findings, humanize
 from operations import profile_renewal, profile_view, validation
 from pipeline.profiles import profile as profiles
 from pipeline.profiles import template as profile_file
 
 if TYPE_CHECKING:
-    from operations.profile_renewal import ProfileRenewal
     from operations.validation import CheckResult
 
 
@@ -45,7 +41,7 @@ def profile_check(
         results: tuple[CheckResult, ...] = (validation.check_profile_file(Path(which)),)
     else:
         reach.refuse_over_api("`arkline profile check` without a file")
-        results = validation.check_profiles(profiles.Profiles(opened.settings().profiles), which)
+        results = validation.check_profiles(profiles.Profiles(context.settings().profiles), which)
     screen.emit({"profiles": results}) if json else findings.show(results)
     raise typer.Exit(int(not all(result.good for result in results)))
 
@@ -56,12 +52,8 @@ def profile_list(json: Json = False) -> None:
 
     Exit 1 if a profile cannot be used.
     """
-    if (remote := sites.client()) is not None:
-        from entrypoints.cli.remote.site import RemoteSite
-
-        lines = RemoteSite(remote).profiles()
-    else:
-        lines = profile_view.listed(profiles.Profiles(opened.settings().profiles))
+    with api.site(record=False) as site:
+        lines = site.get("/v1/profiles", profile_view.ProfileLines).profiles
     if json:
         screen.emit({"profiles": lines})
     else:
@@ -83,12 +75,8 @@ def profile_show(
     json: Json = False,
 ) -> None:
     """Show all values of a profile, also those that its file leaves out. No secret is shown."""
-    if (remote := sites.client()) is not None:
-        from entrypoints.cli.remote.site import RemoteSite
-
-        view = RemoteSite(remote).profile(name)
-    else:
-        view = profile_view.shown(profiles.Profiles(opened.settings().profiles), name)
+    with api.site(record=False) as site:
+        view = site.get(f"/v1/collections/{api.quoted(name)}/profile", profile_view.ProfileView)
     if json:
         screen.emit(view)
         return
@@ -138,19 +126,10 @@ def profile_renew(options: SharedOptions, bid: Bid) -> None:
     A batch keeps the profile that it started with. After a mistake in the profile is corrected, renew the
     profile of the batch, then resume its failed jobs.
     """
-    if (remote := sites.client(reach.DRY_RUN if options.dry_run else "")) is not None:
-        renewed = remote_verbs.renew_profile(remote, bid, options.reason, options.version)
-    else:
-        renewed = _renew(options, bid)
-    _show_renewed(renewed, options)
-
-
-def _renew(options: SharedOptions, bid: str) -> ProfileRenewal:
-    with common.operator(options) as operator:
-        return profile_renewal.renew(operator, bid, version=options.version, dry_run=options.dry_run)
-
-
-def _show_renewed(renewed: ProfileRenewal, options: SharedOptions) -> None:
+    path = f"/v1/batches/{bid}/renew-profile{'/dry-run' if options.dry_run else ''}"
+    body = {"reason": options.reason}
+    with api.site(options.by) as site:
+        renewed = site.post(path, profile_renewal.ProfileRenewal, body, **api.if_match(options.version))
     if options.json:
         screen.emit(renewed)
         return

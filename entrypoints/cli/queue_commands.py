@@ -1,28 +1,17 @@
 """Commands on the whole fleet: pause, unpause, history, drain, space, cleanup, report."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from entrypoints.cli import api, exit_codes
 from entrypoints.cli import console as screen
-from entrypoints.cli import context as opened
-from entrypoints.cli import exit_codes, sites
-from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import ID, Bid, Json, SharedOptions, command, read_duration
-from entrypoints.cli.remote import maintenance as remote_maintenance
-from entrypoints.cli.remote import verbs as remote_verbs
 from entrypoints.cli.render import actions
 from entrypoints.cli.render import fleet as drawn_fleet
 from operations import holds, working_storage
 from operations import workers as fleet_workers
-from pipeline.notify.report import text
-from pipeline.notify.report import text as report_text
-
-if TYPE_CHECKING:
-    from operations.holds import HoldResult
-    from operations.operator import Operator
-    from operations.workers import Workers
+from pipeline.notify.report import compose
 
 
 @command("arkline report bid0000000001")
@@ -40,13 +29,13 @@ def report(
     """
     if csv and json:
         raise typer.BadParameter("give --csv or --json, not both", param_hint="--csv")
-    with sites.site() as site:
-        view = site.report(bid)
-        sent = () if json or csv else site.sent_texts(bid)
-    if json:
-        screen.emit(view)
-    else:
-        typer.echo(text.as_csv(view) if csv else "\n".join(sent) or report_text.as_text(view), nl=False)
+    with api.site() as site:
+        path = f"/v1/batches/{bid}/report"
+        if json:
+            screen.emit(site.get(path, compose.BatchReport))
+            return
+        text = site.request("GET", path, query={"form": "csv" if csv else "text"}).content.decode()
+    typer.echo(text, nl=False)
 
 
 @command("arkline pause --reason 'inventory maintenance'", "reason", "by", "json")
@@ -55,22 +44,17 @@ def pause(options: SharedOptions) -> None:
 
     Running jobs continue, and submissions are still accepted.
     """
-    result = _on_queue(options, "pause", holds.pause)
+    with api.site(options.by) as site:
+        result = site.post("/v1/queue/pause", holds.HoldResult, {"reason": options.reason})
     screen.emit(result) if options.json else actions.held(result)
 
 
 @command("arkline unpause", "reason", "by", "json")
 def unpause(options: SharedOptions) -> None:
     """Start new jobs again."""
-    result = _on_queue(options, "unpause", holds.unpause)
+    with api.site(options.by) as site:
+        result = site.post("/v1/queue/unpause", holds.HoldResult, {"reason": options.reason})
     screen.emit(result) if options.json else actions.held(result)
-
-
-def _on_queue(options: SharedOptions, verb: str, act: "Callable[[Operator], HoldResult]") -> "HoldResult":
-    if (remote := sites.client()) is not None:
-        return remote_verbs.hold(remote, f"/v1/queue/{verb}", options.reason)
-    with common.operator(options) as operator:
-        return act(operator)
 
 
 @command("arkline history demo")
@@ -86,12 +70,13 @@ def history(
     The history of the fleet has pauses, drains and clean-ups. The last 200 moves of a batch are kept, and the
     last 100 actions on the fleet and on a collection. `arkline timeline` has the history of a job.
     """
-    with sites.site() as site:
+    with api.site() as site:
         if subject is not None and ID["bid"].fullmatch(subject):
-            batch = site.batch_history(subject)
+            batch = site.get(f"/v1/batches/{subject}/history", holds.BatchHistory)
             screen.emit(batch) if json else actions.batch_history(batch)
             return
-        view = site.actions(subject)
+        path = "/v1/actions" if subject is None else f"/v1/collections/{api.quoted(subject)}/actions"
+        view = site.get(path, holds.ActionHistory)
     screen.emit(view) if json else actions.history(view)
 
 
@@ -109,31 +94,22 @@ def drain(
     It finishes the jobs it has, and can then be stopped. Restarted, it stays drained until --undo. The exit
     code is 1 if the worker still takes jobs, or does not answer, after 15 seconds.
     """
-    remote = sites.client()
-    if worker is None:
-        fleet = remote_verbs.workers(remote) if remote else _workers()
-        screen.emit(fleet.taking) if options.json else drawn_fleet.workers(fleet)
-        return
-    if remote is not None:
-        done = remote_verbs.drain(remote, worker, options.reason, undo=undo)
-    else:
-        with common.operator(options) as operator:
-            done = fleet_workers.drain(operator, worker, undo=undo)
+    with api.site(options.by) as site:
+        if worker is None:
+            fleet = site.get("/v1/workers", fleet_workers.Workers)
+            screen.emit(fleet.taking) if options.json else drawn_fleet.workers(fleet)
+            return
+        path = f"/v1/workers/{worker}/{'undrain' if undo else 'drain'}"
+        done = site.post(path, fleet_workers.Drained, {"reason": options.reason})
     screen.emit(done) if options.json else drawn_fleet.drained(done)
     raise typer.Exit(0 if undo or done.followed else exit_codes.FAILED)
-
-
-def _workers() -> "Workers":
-    opened.quiet_logs()
-    with opened.site() as site:
-        return fleet_workers.listed(site, common.principal())
 
 
 @command("arkline space --json")
 def space(json: Json = False) -> None:
     """Show working storage and the jobs that reserve it."""
-    with sites.site() as site:
-        view = site.space()
+    with api.site() as site:
+        view = site.get("/v1/space", working_storage.SpaceView)
     screen.emit(view) if json else drawn_fleet.space(view)
 
 
@@ -155,9 +131,7 @@ def cleanup(
     a collection's profile applies in any case. Beat does the same regularly. Working directories without a
     job that needs them are removed.
     """
-    if (remote := sites.client()) is not None:
-        result = remote_maintenance.clean_up(remote, older_than, options.reason, dry_run=options.dry_run)
-    else:
-        with common.operator(options) as operator:
-            result = working_storage.clean_up(operator, older_than=older_than, dry_run=options.dry_run)
+    body = {"reason": options.reason, "older_than": older_than, "dry_run": options.dry_run}
+    with api.site(options.by) as site:
+        result = site.post("/v1/space/clean-up", working_storage.CleanUp, body)
     screen.emit(result) if options.json else drawn_fleet.cleaned(result)

@@ -1,6 +1,7 @@
-"""How a command reaches its site: whether it works over the API when ARKLINE_URL and ARKLINE_TOKEN are set.
+"""What only a host of the stack can do, in one list: every other command asks the site over its API.
 
-Every command of the table has its row here; none ignores the variables.
+These commands need the settings, the processes or the disks of that host. In a shell with the stack's file
+`run/environment` they work on that stack; where ARKLINE_URL names another site, they refuse.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Any
 
 from pipeline.errors import UsageRefused
@@ -18,78 +18,41 @@ URL, TOKEN = "ARKLINE_URL", "ARKLINE_TOKEN"
 STACK_URL = "ARKLINE_STACK_URL"
 """The API of the stack whose settings the environment has too, as its file `run/environment` sets them."""
 
+HOST_ONLY = frozenset(
+    {
+        "export",
+        "fixity check",
+        "init",
+        "backup",
+        "restore",
+        "token create",
+        "token list",
+        "token revoke",
+        "exporter",
+        "web",
+        "reconcile",
+        "worker",
+        "beat",
+        "flower",
+    }
+)
 
-class Reach(StrEnum):
-    API = "api"
-    """Over the API, with the same output and exit codes as beside the stack."""
-    BESIDE = "beside the stack"
-    """Only with the stack's settings: the API has no route for it."""
-    FILES = "files of this machine"
-    """It asks neither a site nor the stack that the variables name."""
-
-
-DRY_RUN = "--dry-run of this verb"
-"""Of a verb that the API only carries out."""
-
-REACH: dict[str, Reach] = {
-    "submit": Reach.API,
-    "watch": Reach.API,
-    "report": Reach.API,
-    "manifest check": Reach.FILES,
-    "manifest from-csv": Reach.FILES,
-    "profile list": Reach.API,
-    "profile show": Reach.API,
-    "profile template": Reach.FILES,
-    "profile check": Reach.FILES,
-    "profile renew": Reach.API,
-    "status": Reach.API,
-    "top": Reach.API,
-    "jobs": Reach.API,
-    "timeline": Reach.API,
-    "why": Reach.API,
-    "object": Reach.API,
-    "export": Reach.BESIDE,
-    "fixity report": Reach.API,
-    "fixity check": Reach.BESIDE,
-    "space": Reach.API,
-    "check": Reach.API,
-    "audit": Reach.API,
-    "hold": Reach.API,
-    "release": Reach.API,
-    "resume": Reach.API,
-    "fail": Reach.API,
-    "delete": Reach.API,
-    "cancel": Reach.API,
-    "repair": Reach.API,
-    "update-report": Reach.API,
-    "pause": Reach.API,
-    "unpause": Reach.API,
-    "history": Reach.API,
-    "drain": Reach.API,
-    "cleanup": Reach.API,
-    "init": Reach.BESIDE,
-    "backup": Reach.BESIDE,
-    "restore": Reach.BESIDE,
-    "callback list": Reach.API,
-    "callback deliver": Reach.API,
-    "callback test": Reach.API,
-    "token create": Reach.BESIDE,
-    "token list": Reach.BESIDE,
-    "token revoke": Reach.BESIDE,
-    "exporter": Reach.BESIDE,
-    "web": Reach.BESIDE,
-    "reconcile": Reach.BESIDE,
-    "worker": Reach.BESIDE,
-    "beat": Reach.BESIDE,
-    "flower": Reach.BESIDE,
-    "standalone start": Reach.FILES,
-    "standalone stop": Reach.FILES,
-}
+FILES = frozenset(
+    {
+        "manifest check",
+        "manifest from-csv",
+        "profile template",
+        "profile check",
+        "standalone start",
+        "standalone stop",
+    }
+)
+"""Commands on files of this machine, which ask no site."""
 
 
 def checked(name: str, function: Callable[..., None]) -> Callable[..., None]:
     """The command, which is refused where it would work on another site than ARKLINE_URL says."""
-    if REACH[name] is not Reach.BESIDE:
+    if name not in HOST_ONLY:
         return function
 
     @functools.wraps(function)
@@ -106,7 +69,7 @@ def is_own_stack() -> bool:
 
 
 def refuse_over_api(what: str) -> None:
-    """UsageRefused if the variables name another site: `what` is for the stack beside this process."""
+    """UsageRefused if the variables name another site: `what` is for the host of a stack."""
     if is_own_stack():
         return
     if given := [name for name in (URL, TOKEN) if os.environ.get(name)]:

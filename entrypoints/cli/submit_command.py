@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from entrypoints.cli import completion, local_files, sites, watch_command
+from entrypoints.cli import api, completion, local_files, watch_command
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import operator_context as common
@@ -35,7 +35,7 @@ from pipeline.description import local_ids
 from pipeline.profiles import profile as profiles
 
 if TYPE_CHECKING:
-    from entrypoints.cli.remote.client import Client
+    from entrypoints.cli.api import Client
     from operations.local_deposit import LocalDeposit, Uploader
     from pipeline.records import Submission
 
@@ -215,7 +215,7 @@ def _submit_over_api(
     if wait and not as_json:
         screen.say(done.bid)
     if wait:
-        raise typer.Exit(watch_command.wait_remote(remote, done.bid, as_json=as_json))
+        raise typer.Exit(watch_command.wait_for(remote, done.bid, as_json=as_json))
     screen.emit(done) if as_json else screen.say(done.bid)
 
 
@@ -236,7 +236,7 @@ def _uploaded(submission: Submission, deposit: LocalDeposit, uploader: Uploader)
 def _dry_run(submission: Submission, deposit: LocalDeposit | None, limit: int, *, as_json: bool) -> NoReturn:
     if deposit is not None:
         local_files.remark(deposits.with_container_read(deposit, opened.settings()))
-    if (remote := sites.client()) is not None:
+    if (remote := api.client()) is not None:
         over_api = (
             remote_deposits.dry_run(remote, submission)
             if deposit is None
@@ -256,7 +256,7 @@ def _dry_run(submission: Submission, deposit: LocalDeposit | None, limit: int, *
 
 def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool, as_json: bool) -> None:
     opened.quiet_logs()
-    if (remote := sites.client()) is not None:
+    if (remote := api.client()) is not None:
         _submit_over_api(remote, submission, deposit, wait=wait, as_json=as_json)
         return
     profile = profiles.Profiles(opened.settings().profiles).get(submission.profile_name)
@@ -278,4 +278,5 @@ def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool,
             return
         if not as_json:
             screen.say(done.bid)
+    with api.site() as site:
         raise typer.Exit(watch_command.wait_for(site, done.bid, as_json=as_json))

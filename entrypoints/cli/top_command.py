@@ -8,13 +8,13 @@ import typer
 from rich import console as rich_console
 from rich import live as rich_live
 
-from entrypoints.cli import boards
+from entrypoints.cli import api, following
 from entrypoints.cli import console as screen
 from entrypoints.cli.options import Json, command
 from entrypoints.cli.render import top as drawn
 
 if TYPE_CHECKING:
-    from entrypoints.cli.boards import LiveBoard
+    from entrypoints.cli.following import LiveBoard
     from operations.top import LiveView
 
 REDRAW = 1.0
@@ -32,10 +32,11 @@ def top(
     """
     if json and not once:
         raise typer.BadParameter("--json needs --once: the board never ends", param_hint="--json")
-    with boards.live_board() as board:
+    with api.site() as site:
         if once:
-            _show_once(board.read(), as_json=json)
-        else:
+            _show_once(following.live_view(site), as_json=json)
+            return
+        with following.live_board(site) as board:
             _follow(board)
 
 

@@ -1,23 +1,24 @@
 """Commands on jobs and batches: hold, release, resume, fail, delete, cancel, update-report."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from entrypoints.cli import completion, reach, sites
+from entrypoints.cli import api, completion, selection
 from entrypoints.cli import console as screen
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Bid, SharedOptions, command
-from entrypoints.cli.remote import verbs as remote_verbs
 from entrypoints.cli.render import actions
 from entrypoints.cli.render import humanize as words
-from operations import bulk, holds, job_list
-from pipeline.errors import UsageRefused
-from pipeline.profiles import profile as profiles
-from pipeline.states import JOB, Event, JobState
+from operations import bulk, bulk_plans, holds, operator, verbs
+from pipeline.errors import ArklineError, ServiceUnreachable, UsageRefused
+from pipeline.states import JOB, Event, JobState, Raiser
 
 if TYPE_CHECKING:
-    from entrypoints.cli.remote.client import Client
+    from entrypoints.cli.api import Client
+    from operations.bulk import Outcome
     from operations.holds import HoldResult
 
 _SELECT = ("ids", "profile", "batch", "older_than")
@@ -31,71 +32,156 @@ def _act(options: SharedOptions, event: Event, question: str = "", to: JobState 
 
     `to`: the state in which jobs are to be resumed.
     """
-    named = common.are_named(options)
-    if (remote := sites.client()) is not None:
-        _act_over_api(remote, options, event, question, to)
-        return
-    with common.operator(options) as operator:
-        names = (
-            options.ids
-            if named and options.ids
-            else bulk.select(operator.session, common.filter_of(options), event)
-        )
-        single = named and len(names) == 1
-        whole_batch = _resumes_a_batch(event, names)
-        if options.version is not None and not single:
-            raise UsageRefused("--if-version is for one job or batch: name it")
-
-        def act(dry_run: bool) -> bulk.Outcome:
-            with common.long_run(operator) as running:
-                if whole_batch:
-                    return bulk.resume_batch(
-                        running, names[0], version=options.version, to=to, dry_run=dry_run
-                    )
-                if single:
-                    return bulk.act_on_one(
-                        running, event, names[0], version=options.version, to=to, dry_run=dry_run
-                    )
-                return bulk.act_on_many(running, event, names, to=to, dry_run=dry_run)
-
-        if question and not options.dry_run and not options.yes and (planned := act(True).done):
-            common.confirm(question.format(_count_or_name([result.id for result in planned])), options.yes)
-        outcome = act(options.dry_run)
-    common.show(outcome, as_json=options.json, single=single and not whole_batch)
-
-
-def _act_over_api(
-    remote: "Client", options: SharedOptions, event: Event, question: str, to: JobState | None
-) -> None:
+    named = selection.are_named(options)
     names = options.ids or []
-    single = len(names) == 1
+    single = named and len(names) == 1
     if options.version is not None and not single:
         raise UsageRefused("--if-version is for one job or batch: name it")
-    if single and not options.dry_run:
-        if question:
-            common.confirm(question.format(names[0]), options.yes)
-        outcome = remote_verbs.act_on_one(
-            remote, event, names[0], options.reason, version=options.version, to=to
-        )
-    elif single and names[0].startswith("bid") and to is None:
-        outcome = remote_verbs.dry_run_of_batch(remote, event, names[0], options.version)
-    else:
-        if to is not None:
-            raise UsageRefused("over the API, --from is for one job: name it")
-        planned = remote_verbs.plan(remote, event, names, common.filter_of(options))
-        outcome = remote_verbs.as_outcome(planned)
-        if not options.dry_run:
-            if question and planned.expected:
-                common.confirm(
-                    question.format(_count_or_name([result.id for result in planned.expected])), options.yes
-                )
-            outcome = remote_verbs.carry_out(remote, planned, options.reason)
-    common.show(outcome, as_json=options.json, single=single and not _resumes_a_batch(event, names))
+    with api.site(options.by) as site:
+        if single:
+            outcome = _on_one(site, options, event, names[0], question, to)
+        elif any(name.startswith("bid") for name in names):
+            outcome = _on_each(site, options, event, names, question, to)
+        else:
+            outcome = _on_many(site, options, event, names, question, to)
+    common.show(outcome, as_json=options.json, single=single and not _resumes_a_batch(event, names[0]))
 
 
-def _resumes_a_batch(event: Event, names: list[str]) -> bool:
-    """Whether one batch is named, whose failed jobs are resumed: the result is a list of jobs."""
-    return event is Event.RESUME and len(names) == 1 and names[0].startswith("bid")
+def _on_one(
+    site: Client, options: SharedOptions, event: Event, name: str, question: str, to: JobState | None
+) -> Outcome:
+    """The outcome of the verb, or of its dry run; raises what refuses it."""
+    if options.dry_run:
+        return _raise(site, options, event, name, to, dry_run=True)
+    if question and not options.yes:
+        _raise(site, options, event, name, to, dry_run=True)
+        common.confirm(question.format(name), options.yes)
+    return _raise(site, options, event, name, to)
+
+
+def _raise(
+    site: Client,
+    options: SharedOptions,
+    event: Event,
+    name: str,
+    to: JobState | None,
+    *,
+    dry_run: bool = False,
+) -> Outcome:
+    whole = _resumes_a_batch(event, name)
+    if not whole:
+        verbs.check_kind(name, event)
+    path = f"{api.path_of(name)}/{event}"
+    body: dict[str, object] = {"reason": options.reason}
+    if to is not None:
+        body["to"] = to
+    condition = api.if_match(options.version)
+    with common.acting(site):
+        if dry_run:
+            return site.post(f"{path}/dry-run", bulk.Outcome, body, **condition)
+        if whole:
+            return site.post(path, bulk.Outcome, body, **condition)
+        return bulk.Outcome(verb=event, done=(site.post(path, operator.VerbResult, body, **condition),))
+
+
+def _on_each(
+    site: Client, options: SharedOptions, event: Event, names: list[str], question: str, to: JobState | None
+) -> Outcome:
+    """One after the other: a refusal of one job or batch does not stop the others."""
+    if question and not options.dry_run and not options.yes:
+        planned = _each(site, options, event, names, to, dry_run=True).done
+        if planned:
+            common.confirm(question.format(_count_or_name([one.id for one in planned])), options.yes)
+    return _each(site, options, event, names, to, dry_run=options.dry_run)
+
+
+def _each(
+    site: Client,
+    options: SharedOptions,
+    event: Event,
+    names: list[str],
+    to: JobState | None,
+    *,
+    dry_run: bool,
+) -> Outcome:
+    parts: list[Outcome] = []
+    for number, name in enumerate(names):
+        try:
+            parts.append(_raise(site, options, event, name, to, dry_run=dry_run))
+        except ServiceUnreachable as error:
+            parts.append(bulk.Outcome(verb=event, untried=len(names) - number, stopped=str(error)))
+            break
+        except ArklineError as error:
+            parts.append(bulk.Outcome(verb=event, refused=(bulk.Refusal(id=name, message=str(error)),)))
+    return _whole(event, parts, dry_run=dry_run)
+
+
+def _on_many(
+    site: Client, options: SharedOptions, event: Event, names: list[str], question: str, to: JobState | None
+) -> Outcome:
+    """A dry run, and then exactly what it showed; of the jobs of a filter without a state, only those to
+    which the event may happen."""
+    chosen = names or _selected(site, options, event)
+    size = bulk_plans.JOBS_OF_A_PLAN
+    plans = []
+    for start in range(0, len(chosen), size):
+        body = {"select": {"ids": chosen[start : start + size]}, "to": to}
+        with common.acting(site):
+            plans.append(site.post(f"/v1/bulk/{event}/dry-run", bulk_plans.BulkPlan, body))
+    if not names and options.state is None and not options.cause:
+        plans = [plan.model_copy(update={"refused": ()}) for plan in plans]
+    expected = [result for plan in plans for result in plan.expected]
+    if options.dry_run:
+        parts = [bulk.Outcome(verb=event, done=plan.expected, refused=plan.refused) for plan in plans]
+        return _whole(event, parts, dry_run=True)
+    if question and expected:
+        common.confirm(question.format(_count_or_name([result.id for result in expected])), options.yes)
+    parts = []
+    for number, plan in enumerate(plans):
+        parts.append(_carried_out(site, plan, options.reason))
+        if parts[-1].untried:
+            untried = sum(plan.jobs for plan in plans[number + 1 :])
+            parts.append(bulk.Outcome(verb=event, untried=untried, stopped=parts[-1].stopped))
+            break
+    return _whole(event, parts)
+
+
+def _selected(site: Client, options: SharedOptions, event: Event) -> list[str]:
+    """The jobs of the filter; without a state in it, those in a state in which the event may happen."""
+    possible = {row.source for row in JOB.table if row.event is event and Raiser.OPERATOR in row.by}
+    by_state = options.state is not None or options.cause
+    return [row.jid for row in selection.every_job(site, options) if by_state or row.state in possible]
+
+
+def _carried_out(site: Client, plan: bulk_plans.BulkPlan, reason: str) -> Outcome:
+    if not plan.jobs:
+        return bulk.Outcome(verb=plan.verb, refused=plan.refused)
+    with common.acting(site):
+        body = {"token": plan.token, "reason": reason}
+        receipt = site.post(f"/v1/bulk/{plan.verb}", bulk_plans.Receipt, body)
+    return bulk.Outcome(
+        verb=plan.verb,
+        done=receipt.done,
+        refused=(*plan.refused, *receipt.refused, *receipt.moved),
+        untried=receipt.untried,
+        stopped=receipt.stopped,
+    )
+
+
+def _whole(event: Event, parts: list[Outcome], *, dry_run: bool = False) -> Outcome:
+    return bulk.Outcome(
+        verb=event,
+        dry_run=dry_run,
+        done=tuple(result for part in parts for result in part.done),
+        refused=tuple(refusal for part in parts for refusal in part.refused),
+        untried=sum(part.untried for part in parts),
+        stopped=next((part.stopped for part in parts if part.stopped), ""),
+    )
+
+
+def _resumes_a_batch(event: Event, name: str) -> bool:
+    """Whether a batch is named, whose failed jobs are resumed: the result is a list of jobs."""
+    return event is Event.RESUME and name.startswith("bid")
 
 
 def _count_or_name(names: list[str]) -> str:
@@ -122,22 +208,18 @@ def hold(
         _act(options, Event.HOLD)
         return
     _check_alone(options)
-    if (remote := sites.client(reach.DRY_RUN if options.dry_run else "")) is not None:
-        held = remote_verbs.hold(remote, f"/v1/collections/{collection}/hold", options.reason)
-        screen.emit(held) if options.json else actions.held(held)
-        return
-    with common.operator(options) as operator:
-        collections = profiles.Profiles(operator.settings.profiles)
-        collections.get(collection)
+    path, body = f"/v1/collections/{api.quoted(collection)}/hold", {"reason": options.reason}
+    with api.site(options.by) as site:
         if options.dry_run:
+            site.post(f"{path}/dry-run", holds.HoldResult, {})
             screen.say(f"collection {collection} would be put on hold")
             return
-        result = holds.hold_collection(operator, collection)
+        result = site.post(path, holds.HoldResult, body)
     screen.emit(result) if options.json else actions.held(result)
 
 
 def _check_alone(options: SharedOptions) -> None:
-    if options.ids or common.filter_of(options) != job_list.JobFilter() or options.version is not None:
+    if options.ids or selection.is_filtered(options) or options.version is not None:
         raise UsageRefused("--collection means the whole collection: leave out ids, filters and --if-version")
 
 
@@ -169,23 +251,20 @@ def release(
         _act(options, Event.RELEASE)
         return
     _check_alone(options)
-    beside = "--keep-held" if keep_held else reach.DRY_RUN if options.dry_run else ""
-    if (remote := sites.client(beside)) is not None:
-        ended = remote_verbs.hold(remote, f"/v1/collections/{collection}/release", options.reason)
-        _show_released(ended, as_json=options.json)
-        return
-    with common.operator(options) as operator:
+    path = f"/v1/collections/{api.quoted(collection)}/release"
+    query = "?keep_held=true" if keep_held else ""
+    with api.site(options.by) as site, common.acting(site):
         if options.dry_run:
-            names = [] if keep_held else holds.held_in(operator.session, collection)
+            planned = site.post(f"{path}/dry-run{query}", holds.HoldResult, {}).released
+            names = planned.done if planned else ()
             held = words.counted(len(names), "held job or batch", "held jobs and batches")
             screen.say(f"collection {collection} would be released, and {held} with it")
             return
-        with common.long_run(operator) as running:
-            result = holds.release_collection(running, collection, keep_held=keep_held)
+        result = site.post(f"{path}{query}", holds.HoldResult, {"reason": options.reason})
     _show_released(result, as_json=options.json)
 
 
-def _show_released(result: "HoldResult", *, as_json: bool) -> None:
+def _show_released(result: HoldResult, *, as_json: bool) -> None:
     if as_json:
         screen.emit(result)
         return
@@ -258,22 +337,18 @@ def cancel(options: SharedOptions, bid: Bid) -> None:
     Its split or its report ends. Jobs that have not ended fail, held jobs are deleted, and the batch is
     reported.
     """
-    if (remote := sites.client()) is not None:
+    path, body = f"/v1/batches/{bid}/cancel", {"reason": options.reason}
+    with api.site(options.by) as site:
+        if options.dry_run or not options.yes:
+            plan = site.post(f"{path}/dry-run", bulk.Outcome, {})
         if options.dry_run:
-            cancelled = remote_verbs.dry_run_of_batch(remote, "cancel", bid)
-        else:
-            common.confirm(f"Stop {bid}?", options.yes)
-            cancelled = remote_verbs.cancel(remote, bid, options.reason)
-        common.show(cancelled, as_json=options.json, single=False)
-        return
-    with common.operator(options) as operator:
-        if not options.dry_run:
-            plan = bulk.cancel(operator, bid, dry_run=True)
+            common.show(plan, as_json=options.json, single=False)
+        if not options.yes:
             jobs = sum(result.id != bid for result in plan.done)
             named = f"{words.counted(jobs, 'job')} of {bid}" if jobs else bid
             common.confirm(f"Stop {named}?", options.yes)
-        with common.long_run(operator) as running:
-            outcome = bulk.cancel(running, bid, dry_run=options.dry_run)
+        with common.acting(site):
+            outcome = site.post(path, bulk.Outcome, body)
     common.show(outcome, as_json=options.json, single=False)
 
 
@@ -283,18 +358,6 @@ def update_report(options: SharedOptions, bid: Bid) -> None:
 
     No mail is sent if nothing changed.
     """
-    if (remote := sites.client()) is not None:
-        sent = (
-            remote_verbs.dry_run_of_batch(remote, Event.UPDATE_REPORT, bid, options.version)
-            if options.dry_run
-            else remote_verbs.act_on_one(
-                remote, Event.UPDATE_REPORT, bid, options.reason, version=options.version
-            )
-        )
-        common.show(sent, as_json=options.json, single=True)
-        return
-    with common.operator(options) as operator:
-        outcome = bulk.act_on_one(
-            operator, Event.UPDATE_REPORT, bid, version=options.version, dry_run=options.dry_run
-        )
+    with api.site(options.by) as site:
+        outcome = _on_one(site, options, Event.UPDATE_REPORT, bid, "", None)
     common.show(outcome, as_json=options.json, single=True)

@@ -13,27 +13,24 @@ from rich import live as rich_live
 from rich import markup
 from rich import progress as bars
 
-from entrypoints.cli import boards, completion, exit_codes, sites
+from entrypoints.cli import api, completion, exit_codes, following
 from entrypoints.cli import console as screen
-from entrypoints.cli import context as opened
-from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Json, command, read_bid
 from entrypoints.cli.render import humanize
 from entrypoints.cli.render import top as drawn_top
 from entrypoints.cli.render import views as drawn
-from operations import batch_view, live, progress, reports
+from operations import batch_view, live, reports
+from operations.board import values
+from pipeline import attempt
 from pipeline.errors import ServiceUnreachable
-from pipeline.states import Bucket
-from zkstate import errors
+from pipeline.notify.report import compose
+from pipeline.states import Bucket, JobState
 
 if TYPE_CHECKING:
-    from entrypoints.cli.remote.client import Client
+    from entrypoints.cli.api import Client
     from operations.batch_view import BatchView
-    from operations.site import Site
     from operations.top import LiveView
     from pipeline.attempt import Progress
-    from pipeline.settings import Settings
-    from zkstate.session import Session
 
 Downloads: TypeAlias = "Callable[[BatchView], Mapping[str, Progress]]"
 """JID -> progress of the jobs of the batch that are downloading."""
@@ -61,31 +58,21 @@ def watch(
     """
     if bid is None and json:
         raise typer.BadParameter("--json needs a BID: the whole queue never ends", param_hint="--json")
-    if bid is None:
-        _watch_all()
-    if (remote := sites.client()) is not None:
-        raise typer.Exit(wait_remote(remote, bid, as_json=json))
-    with opened.site() as site:
+    with api.site() as site:
+        if bid is None:
+            _watch_all(site)
         raise typer.Exit(wait_for(site, bid, as_json=json))
 
 
-def wait_for(site: Site, bid: str, *, as_json: bool) -> int:
-    """Show a batch's progress until it has ended; the exit code that says how."""
-    principal = common.principal()
-    with progress.outages_reported(site.session, _report_outage):
-        views = progress.follow(site, principal, bid, tick=_tick())
-        last = _show_until_ended(views, bid, _downloads(site.session, site.settings))
-    return _finished(reports.with_objects(site, principal, last), as_json=as_json)
+def wait_for(site: Client, bid: str, *, as_json: bool) -> int:
+    """Show a batch's progress until it has ended; the exit code that says how.
 
-
-def wait_remote(client: Client, bid: str, *, as_json: bool) -> int:
-    """As `wait_for`, over the API; a site that does not answer for a while does not end it."""
-    from entrypoints.cli.remote.following import follow
-    from entrypoints.cli.remote.site import RemoteSite
-
-    last = _show_until_ended(follow(client, bid, _report_site, tick=_tick()), bid, lambda _: {})
+    A site that does not answer for a while does not end it.
+    """
+    views = following.follow(site, bid, _report_site, tick=_tick())
+    last = _show_until_ended(views, bid, _downloads(site))
     if (last.total or 0) <= batch_view.LISTED:
-        last = reports.with_objects_of(last, RemoteSite(client).report(bid))
+        last = reports.with_objects_of(last, site.get(f"/v1/batches/{bid}/report", compose.BatchReport))
     return _finished(last, as_json=as_json)
 
 
@@ -116,29 +103,26 @@ def _finished(view: BatchView, *, as_json: bool) -> int:
     return exit_codes.of_state(view.status)
 
 
-def _downloads(session: Session, settings: Settings) -> Downloads:
-    """The downloads of a batch; its jobs are listed again only when the batch has changed."""
-    shown: BatchView | None = None
-    jids: tuple[str, ...] = ()
+def _downloads(site: Client) -> Downloads:
+    """The first downloads of a batch."""
 
     def read(view: BatchView) -> Mapping[str, Progress]:
-        nonlocal shown, jids
-        if view is not shown:
-            try:
-                shown, jids = view, live.candidates(session, view.bid)
-            except errors.Unreachable:
-                return {}
-        return live.downloads_of(settings, jids)
+        if not view.jobs.get(JobState.DOWNLOADING):
+            return {}
+        try:
+            page = site.get(
+                "/v1/jobs", values.JobPage, batch=view.bid, state=JobState.DOWNLOADING, limit=live.SHOWN
+            )
+            asked = {row.jid: site.request("GET", f"/v1/jobs/{row.jid}/progress").json() for row in page.rows}
+        except ServiceUnreachable:
+            return {}
+        return {jid: attempt.Progress(**reported) for jid, reported in asked.items() if reported}
 
     return read
 
 
 def _report_site(error: ServiceUnreachable | None) -> None:
     screen.note("the site answers again" if error is None else f"{error}; still trying")
-
-
-def _report_outage(away: bool) -> None:
-    screen.note("ZooKeeper does not answer, still trying" if away else "ZooKeeper answers again")
 
 
 def _on_change(write: Callable[[str], None]) -> Callable[[str], None]:
@@ -195,8 +179,8 @@ def ended(view: BatchView) -> str:
     )
 
 
-def _watch_all() -> NoReturn:
-    with boards.live_board() as board, _queue() as draw:
+def _watch_all(site: Client) -> NoReturn:
+    with following.live_board(site) as board, _queue() as draw:
         while True:
             draw(board.read())
             board.wait_change(REDRAW)

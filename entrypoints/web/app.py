@@ -14,8 +14,6 @@ from entrypoints.web.document_examples import with_examples
 from entrypoints.web.document_links import with_links
 from entrypoints.web.headers import RequestIds, SecurityHeaders
 from entrypoints.web.in_progress import RequestsInProgress
-from entrypoints.web.pages import install as pages
-from entrypoints.web.pages.install import live_pages
 from entrypoints.web.problem_document import with_problems
 from entrypoints.web.routes import (
     batches,
@@ -87,12 +85,19 @@ class Api(FastAPI):
         return self.document
 
 
-def create_app(context: WebContext | None, flower: str = "", hosts: str = "") -> FastAPI:
-    """The application of one process; without a context, only for its document.
+def create_app(
+    context: WebContext | None, flower: str = "", hosts: str = "", *, pages: bool = True
+) -> FastAPI:
+    """The application of one process; without a context, only for its document; without pages, only the API.
 
     `flower`: the address of Flower, for the link on the pages. `hosts`: the names of this server, with
     commas; empty: a request may name any.
     """
+    lifespan = None
+    if context is not None and pages:
+        from entrypoints.web.pages import install  # a command that needs no page does not wait for them
+
+        lifespan = install.live_pages
     app = Api(
         title="arkline",
         version=API_VERSION,
@@ -101,15 +106,15 @@ def create_app(context: WebContext | None, flower: str = "", hosts: str = "") ->
         redoc_url=None,
         openapi_url="/openapi.json",
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
-        lifespan=live_pages if context else None,
+        lifespan=lifespan,
         responses={"default": {"model": problems.Problem, "description": "A problem, as RFC 9457 has it."}},
     )
     app.state.context = context
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)
-    if context is not None:
-        pages.install(app, context, flower)
+    if context is not None and pages:
+        install.install(app, context, flower)
     app.add_middleware(BodyLimit)
     if context is not None:
         app.add_middleware(RequestsInProgress, in_progress=context.in_progress)

@@ -17,6 +17,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from entrypoints.web.context import context_of
+from entrypoints.web.rate_limit import LOCAL
 from operations.logins import LOGIN_SECONDS
 from operations.tokens import InvalidToken
 from pipeline.errors import ArklineError, ErrorKind
@@ -152,7 +153,11 @@ def _authenticated(request: Request) -> Principal:
 
 def counted(request: Request) -> Principal:
     """The principal of the request; TooManyRequests if this request is one too many."""
-    return count(request, authenticate(request))
+    local: Principal | None = getattr(request.state, LOCAL, None)
+    if local is None:
+        return count(request, authenticate(request))
+    request.state.find_again = lambda: local
+    return local
 
 
 def count(request: Request, caller: Principal) -> Principal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,8 @@ class WebContext:
 
     site: Site
     board: Board
+    run: Run = field(default_factory=Run)
+    """How a verb reports its progress, and learns that it should stop, to whom is in this process."""
 
     @property
     def settings(self) -> Settings:
@@ -144,13 +146,14 @@ class WebContext:
 
     def operator(self, principal: Principal, reason: str = "", attempt: Attempt = UNATTENDED) -> Operator:
         """The principal of a request, with what a verb needs; a verb stops once the attempt is over."""
-        return Operator(self.site, principal, reason, Run(should_stop=lambda: is_over(attempt)))
+        run = replace(self.run, should_stop=lambda: is_over(attempt) or self.run.should_stop())
+        return Operator(self.site, principal, reason, run)
 
 
 @contextmanager
-def open_context(site: Site, board: Board) -> Iterator[WebContext]:
+def open_context(site: Site, board: Board, run: Run | None = None) -> Iterator[WebContext]:
     """The context of one process, until the block ends."""
-    context = WebContext(site, board)
+    context = WebContext(site, board, run or Run())
     try:
         yield context
     finally:

@@ -27,6 +27,10 @@ _IPV6_SITE = 64
 """Bits of an IPv6 address that name a network of one client, which has all addresses in it."""
 
 
+LOCAL = "local_principal"
+"""Who calls the application in its own process, in the state of a request: no limit holds there."""
+
+
 class TooMany(ArklineError):
     """A limit of requests or logins; `retry_after`: seconds until the next one is accepted."""
 

@@ -1,5 +1,6 @@
 """The board of one process: it follows the record on a thread of its own and answers from memory."""
 
+import threading
 from collections.abc import Callable
 from datetime import datetime
 
@@ -43,6 +44,15 @@ class Board:
         self._currency = Currency()
         writer = Writer(session, self._table, self._ring, self._tally)
         self._follower = Follower(session, writer, self._currency)
+        self._fill_timeout = 0.0
+        self._starting = threading.Lock()
+
+    @classmethod
+    def on_demand(cls, session: Session, seconds: float) -> "Board":
+        """A board that reads the record at the first question, which waits for that `seconds` at most."""
+        board = cls(session)
+        board._fill_timeout = seconds
+        return board
 
     @classmethod
     def open(cls, session: Session, settings: Settings) -> "Board":
@@ -60,8 +70,16 @@ class Board:
         """False until the whole record was read for the first time."""
         return self._follower.filled.is_set()
 
+    def _ask(self) -> None:
+        """At the first question of a board on demand: start, and wait until it is filled."""
+        with self._starting:
+            if self._fill_timeout and not self._follower.started:
+                self._follower.start()
+                self.wait_filled(self._fill_timeout)
+
     @property
     def _rows(self) -> Table:
+        self._ask()
         if self.known:
             return self._table
         if not self._session.connected:
@@ -75,6 +93,7 @@ class Board:
             self._table.close()
 
     def freshness(self) -> Freshness:
+        self._ask()
         return self._currency.read()
 
     def counts(self, scope: Scope) -> dict[JobState, int]:
@@ -123,6 +142,7 @@ class Board:
 
     def changes_since(self, event_id: str | None, scope: Scope = EVERYTHING) -> Changes:
         """The changes after this id; `reset` if some of them are forgotten."""
+        self._ask()
         return self._ring.since(event_id, scope)
 
     def wait_change(self, event_id: str, seconds: float) -> bool:

@@ -60,8 +60,14 @@ class Follower:
     def start(self) -> None:
         self._thread.start()
 
+    @property
+    def started(self) -> bool:
+        return self._thread.ident is not None
+
     def stop(self) -> bool:
         """False if the thread still waits for an answer of ZooKeeper."""
+        if not self.started:
+            return True
         self._stopping = True
         self._news.set()
         self._thread.join(STOP_TIMEOUT)

@@ -8,7 +8,8 @@ from pydantic import Field
 from pipeline.outcome import WaitKind
 from pipeline.principal import Interface, Principal, Role
 from pipeline.records import Record
-from pipeline.states import BatchState, FailureKind, JobState
+from pipeline.states import BatchState, FailureKind, JobState, Room
+from zkstate.views import Unreadable
 
 Owner = Literal["depositor", "operator", "wait"]
 
@@ -95,6 +96,11 @@ class BoardJob(Record):
     """What it waits for in a working state: a WaitKind, or empty."""
     usual: float | None = None
     """Given if the job is slow: 95 % of the jobs that left its state lately were there for fewer seconds."""
+    retry_count: int | None = None
+    """This and what follows stands in the record alone; null where that was not read."""
+    last_successful_status: JobState | None = None
+    local_id: tuple[str, ...] | None = None
+    room: Room | None = None
 
 
 class JobPage(Record):
@@ -103,6 +109,8 @@ class JobPage(Record):
     """The cursor of the next page; None on the last page."""
     total: int
     """Jobs on all pages."""
+    unreadable: tuple[Unreadable, ...] = ()
+    """Jobs of this page whose record is damaged."""
 
 
 class BoardBatch(Record):

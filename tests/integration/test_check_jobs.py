@@ -162,7 +162,7 @@ def test_commands_refuse_a_storage_root_or_an_inventory_of_another_deployment(
         (wrong_root, ("fixity", "check", "--all")),
         (wrong_root, ("check",)),
         (wrong_inventory, ("fixity", "check", "--all")),
-        (wrong_inventory, ("delete", failed.jid, "--yes")),
+        (wrong_inventory, ("delete", failed.jid, "--yes", "--reason", "x")),
         (wrong_inventory, ("check",)),
     ):
         done = cli.run(settings, *command)

@@ -10,7 +10,6 @@ from operations.callbacks import owed_page
 from operations.checks.check import Scope, check
 from operations.holds import history
 from operations.hosts import known_hosts, waiting_hosts
-from operations.job_list import JobFilter, list_jobs
 from operations.job_view import timeline
 from operations.measures import measure
 from operations.overview import overview
@@ -25,6 +24,7 @@ from tasks.app import make_context
 from tasks.beat import WORK
 from tests.integration.test_sweep import later
 from tests.support import planting
+from tests.support.boards import job_page
 from tests.support.operators import ANN, ann, downloading_job
 from zkstate import fixity, holds, host_back_off, journal, outages, paths, process_shares
 from zkstate.holds import Hold
@@ -106,9 +106,9 @@ def readers(session: Session, settings: Settings, whole: Job) -> Iterator[Reader
 
     def listed() -> object:
         for state in (None, JobState.DOWNLOADING):
-            page = list_jobs(session, JobFilter(state=state), 100)
-            assert whole.jid in {row.jid for row in page.jobs}
-        return list_jobs(session, JobFilter(state=JobState.FAILED), 100)
+            page = job_page(session, state=state)
+            assert whole.jid in {row.jid for row in page.rows}
+        return job_page(session, state=JobState.FAILED)
 
     def measured() -> object:
         measures = measure(Site(settings, session))

@@ -1,32 +1,35 @@
 """A list is read page by page; a count reads no job; a damaged job spoils neither."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from operations.batch_view import batch_view
-from operations.job_list import JobFilter, JobList, list_jobs
+from operations.board.cause import cause_of
+from operations.board.values import JobPage
 from operations.overview import overview
 from operations.site import Site
 from pipeline.errors import UsageRefused
 from pipeline.settings import Settings
-from pipeline.states import Event, JobState
+from pipeline.states import Event, FailureKind, JobState
 from tests.support import planting
+from tests.support.boards import job_page
 from tests.support.operators import ANN
 from zkstate import jobs, listings, paths, views
 from zkstate.session import Session
 
 
-def pages(session: Session, wanted: JobFilter, limit: int = 2) -> list[JobList]:
+def pages(session: Session, limit: int = 2, **wanted: Any) -> list[JobPage]:
     """Every page of the list, each begun at the cursor of the page before."""
-    found = [list_jobs(session, wanted, limit)]
+    found = [job_page(session, limit, **wanted)]
     while found[-1].next is not None:
-        found.append(list_jobs(session, wanted, limit, found[-1].next))
+        found.append(job_page(session, limit, found[-1].next, **wanted))
     return found
 
 
-def ids(found: list[JobList]) -> list[str]:
-    return [row.jid for page in found for row in page.jobs]
+def ids(found: list[JobPage]) -> list[str]:
+    return [row.jid for page in found for row in page.rows]
 
 
 @pytest.fixture
@@ -46,25 +49,25 @@ def test_the_pages_of_a_list_have_every_job_once(
     session: Session, state: JobState | None, of_batch: bool
 ) -> None:
     bid, jids = planting.split_batch(session, 5)
-    found = pages(session, JobFilter(bid=bid if of_batch else None, state=state))
+    found = pages(session, bid=bid if of_batch else None, state=state)
 
     newest_first = not of_batch and state is None
     assert ids(found) == (jids[::-1] if newest_first else jids)
-    assert [len(page.jobs) for page in found] == [2, 2, 1]
+    assert [len(page.rows) for page in found] == [2, 2, 1]
     assert {page.total for page in found} == {5}
 
 
 def test_the_last_page_has_no_cursor_when_it_is_full(session: Session) -> None:
     planting.split_batch(session, 4)
 
-    assert [page.next is None for page in pages(session, JobFilter(state=JobState.PENDING))] == [False, True]
+    assert [page.next is None for page in pages(session, state=JobState.PENDING)] == [False, True]
 
 
 def test_a_state_is_listed_in_the_order_of_the_queue_across_pages(session: Session) -> None:
     _, late = planting.split_batch(session, 3)
     _, urgent = planting.split_batch(session, 2, priority=1)
 
-    assert ids(pages(session, JobFilter(state=JobState.PENDING))) == [*urgent, *late]
+    assert ids(pages(session, state=JobState.PENDING)) == [*urgent, *late]
 
 
 def test_the_jobs_of_a_batch_in_one_state_are_listed(session: Session) -> None:
@@ -73,9 +76,9 @@ def test_the_jobs_of_a_batch_in_one_state_are_listed(session: Session) -> None:
     planting.apply_event(session, jobs.load(session, jids[1]), Event.FAIL)
     planting.apply_event(session, jobs.load(session, jids[2]), Event.ACQUIRE)
 
-    assert ids(pages(session, JobFilter(bid=bid, state=JobState.PENDING))) == [jids[0], jids[3]]
-    assert ids(pages(session, JobFilter(bid=bid, state=JobState.FAILED))) == [jids[1]]
-    assert ids(pages(session, JobFilter(bid=bid, state=JobState.ESTIMATING))) == [jids[2]]
+    assert ids(pages(session, bid=bid, state=JobState.PENDING)) == [jids[0], jids[3]]
+    assert ids(pages(session, bid=bid, state=JobState.FAILED)) == [jids[1]]
+    assert ids(pages(session, bid=bid, state=JobState.ESTIMATING)) == [jids[2]]
 
 
 def test_completed_jobs_are_listed_before_and_after_they_are_cleaned_up(session: Session) -> None:
@@ -84,32 +87,45 @@ def test_completed_jobs_are_listed_before_and_after_they_are_cleaned_up(session:
     fresh = planting.job_in(session, JobState.COMPLETED, JobState.NOTIFY)
     jobs.clean_up(session, cleaned)
 
-    assert ids(pages(session, JobFilter(state=JobState.COMPLETED), 1)) == [fresh.jid, cleaned.jid]
+    assert ids(pages(session, 1, state=JobState.COMPLETED)) == [fresh.jid, cleaned.jid]
 
 
-def test_a_filter_that_has_to_read_jobs_stops_at_a_full_page_and_says_no_total(session: Session) -> None:
+def test_jobs_are_listed_by_collection_age_and_cause(session: Session) -> None:
     _, jids = planting.split_batch(session, 3)
+    failed = planting.apply_event(session, jobs.load(session, jids[0]), Event.FAIL, FailureKind.CONTENT)
+    planting.apply_event(session, jobs.load(session, jids[1]), Event.FAIL, FailureKind.SYSTEM)
+    cause = cause_of(FailureKind.CONTENT, failed.status.message).id
 
-    page = list_jobs(session, JobFilter(state=JobState.PENDING, profile="demo"), 2)
+    assert ids(pages(session, state=JobState.FAILED, collection="demo")) == [jids[1], jids[0]]
+    assert job_page(session, collection="other").total == 0
+    assert job_page(session, older_than=3600).total == 0
+    assert ids(pages(session, cause=cause)) == [jids[0]]
 
-    assert ([row.jid for row in page.jobs], page.total) == (jids[:2], None)
-    assert ids(pages(session, JobFilter(state=JobState.PENDING, profile="demo"))) == jids
-    assert list_jobs(session, JobFilter(profile="other"), 2).total == 0
+
+def test_every_field_of_a_row_is_that_of_the_record(session: Session) -> None:
+    completed = planting.job_in(session, JobState.COMPLETED, JobState.NOTIFY)
+    failed = planting.job_in(session, JobState.FAILED, JobState.PROVISIONING)
+    pending = planting.one_job(session, priority=7)
+
+    rows = {row.jid: row for row in job_page(session).rows}
+
+    for recorded in views.readable(views.job_rows(session, [completed.jid, failed.jid, pending.jid])):
+        fields = recorded.model_dump(exclude={"profile"}) | {"collection": recorded.profile}
+        assert rows[recorded.jid].model_dump(include=set(fields)) == fields
 
 
 @pytest.mark.parametrize("cursor", ["", "jid", "05-jid0000000001x/..", "bid0000000001"])
 def test_a_cursor_of_another_list_is_refused(session: Session, cursor: str) -> None:
-    wanted = JobFilter() if cursor.startswith("05") else JobFilter(state=JobState.PENDING)
+    state = None if cursor.startswith("05") else JobState.PENDING
 
-    with pytest.raises(UsageRefused, match="is not a cursor of this list"):
-        list_jobs(session, wanted, 2, cursor)
+    with pytest.raises(UsageRefused, match="cursor"):
+        job_page(session, 2, cursor, state=state)
 
 
 def test_a_damaged_job_is_reported_beside_the_others(session: Session, damaged_job: str) -> None:
-    (page,) = pages(session, JobFilter(state=JobState.PENDING), 10)
+    (page,) = pages(session, 10, state=JobState.PENDING)
 
-    assert damaged_job not in [row.jid for row in page.jobs]
-    assert len(page.jobs) == 2
+    assert len(page.rows) == 3
     assert [found.id for found in page.unreadable] == [damaged_job]
     assert paths.job_status(damaged_job) in page.unreadable[0].problem
 
@@ -125,10 +141,10 @@ def test_a_job_without_one_of_its_znodes_is_reported(session: Session, damaged_j
 def test_a_page_and_the_counts_read_no_job_beyond_the_page(
     session: Session, settings: Settings, damaged_job: str
 ) -> None:
-    page = list_jobs(session, JobFilter(state=JobState.PENDING), 2)
+    page = job_page(session, 2, state=JobState.PENDING)
 
-    assert (len(page.jobs), page.unreadable, page.total) == (2, (), 3)
-    assert batch_view(Site(settings, session), ANN, page.jobs[0].bid).jobs == {JobState.PENDING: 3}
+    assert (len(page.rows), page.unreadable, page.total) == (2, (), 3)
+    assert batch_view(Site(settings, session), ANN, page.rows[0].bid).jobs == {JobState.PENDING: 3}
     assert overview(Site(settings, session), ANN).jobs[JobState.PENDING] == 3
 
 

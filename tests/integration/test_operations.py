@@ -3,11 +3,8 @@
 import pytest
 
 from entrypoints.cli.render.why import text
-from operations import bulk
 from operations.batch_view import batch_view
-from operations.board.cause import cause_of
 from operations.facts import Reason
-from operations.job_list import JobFilter, list_jobs
 from operations.job_view import job_view, timeline
 from operations.site import Site
 from operations.submission import submit
@@ -201,36 +198,6 @@ def test_a_job_says_what_an_operator_may_do_with_it(session: Session, site: Site
 
     assert job_view(site, ANN, beyond.jid).verbs == (Event.RESUME, Event.DELETE)
     assert job_view(site, ANN, rejected.jid).verbs == (Event.DELETE,)
-
-
-def test_jobs_are_listed_by_what_is_asked_for(session: Session) -> None:
-    bid, jids = planting.split_batch(session, 3)
-    other, _ = planting.split_batch(session, 1)
-    planting.apply_event(session, jobs.load(session, jids[2]), Event.FAIL)
-
-    assert [row.jid for row in list_jobs(session, JobFilter(bid=bid), 10).jobs] == jids
-    assert [row.jid for row in list_jobs(session, JobFilter(state=JobState.FAILED), 10).jobs] == [jids[2]]
-    assert list_jobs(session, JobFilter(profile="other"), 10).total == 0
-    assert list_jobs(session, JobFilter(older_than=3600), 10).total == 0
-    newest = list_jobs(session, JobFilter(), 1)
-    assert (newest.jobs[0].bid, newest.total) == (other, 4)
-
-
-def test_failed_jobs_of_one_cause_are_listed(session: Session) -> None:
-    _, jids = planting.split_batch(session, 3)
-    planting.apply_event(session, jobs.load(session, jids[0]), Event.FAIL, FailureKind.CONTENT)
-    planting.apply_event(session, jobs.load(session, jids[1]), Event.FAIL, FailureKind.SYSTEM)
-    cause = cause_of(FailureKind.SYSTEM, jobs.load(session, jids[1]).status.message).id
-
-    page = list_jobs(session, JobFilter(cause=cause), 10)
-
-    assert [row.jid for row in page.jobs] == [jids[1]]
-    assert bulk.select(session, JobFilter(cause=cause), Event.RESUME) == [jids[1]]
-
-
-def test_a_filter_by_an_unknown_batch_is_refused(session: Session) -> None:
-    with pytest.raises(Missing, match="bid0000000099"):
-        list_jobs(session, JobFilter(bid="bid0000000099"), 1)
 
 
 def test_what_has_left_zookeeper_is_answered_from_the_archive(session: Session, settings: Settings) -> None:

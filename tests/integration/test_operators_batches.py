@@ -8,9 +8,8 @@ import pytest
 
 from operations.allowed_verbs import Moved
 from operations.batch_view import batch_view
-from operations.bulk import act_on_many, cancel, select
+from operations.bulk import act_on_many, cancel, failed_of
 from operations.bulk_plans import Planned, carry_out, make_plan
-from operations.job_list import JobFilter
 from operations.operator import Operator, Run, Stopped
 from operations.site import Site
 from operations.verbs import act
@@ -378,12 +377,10 @@ def test_one_refusal_among_many_stops_none_of_the_others(session: Session, opera
     assert outcome.untried == 0
 
 
-def test_a_filter_chooses_the_jobs_to_which_the_event_may_happen(session: Session) -> None:
+def test_a_batch_is_resumed_where_its_jobs_may_be(session: Session) -> None:
     bid, jids = planting.split_batch(session, 3)
     planting.split_batch(session, 1)
     planting.apply_event(session, jobs.load(session, jids[1]), Event.FAIL)
     planting.apply_event(session, jobs.load(session, jids[2]), Event.FAIL, FailureKind.CONTENT)
 
-    assert select(session, JobFilter(bid=bid), Event.RESUME) == [jids[1]]
-    assert select(session, JobFilter(bid=bid), Event.FAIL) == [jids[0]]
-    assert select(session, JobFilter(bid=bid, older_than=3600), Event.FAIL) == []
+    assert failed_of(session, bid) == [jids[1]]

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from operations.job_list import JobFilter, list_jobs
 from pipeline.settings import Settings
 from pipeline.states import Bucket, JobState
 from tests.integration.test_damage_spoils_no_list import Readers, faults, readers, whole
 from tests.support import planting
+from tests.support.boards import job_page
 from zkstate import audit, callbacks, listings, paths, queue
 from zkstate.feed import tree
 from zkstate.session import Session
@@ -60,9 +60,9 @@ def test_a_pending_job_is_fed_beside_stray_nodes(
 def test_a_list_by_priority_has_jobs_only(session: Session, strays: list[str]) -> None:
     job = planting.one_job(session)
 
-    listed = list_jobs(session, JobFilter(state=JobState.PENDING), 100)
+    listed = job_page(session, state=JobState.PENDING)
 
-    assert job.jid in {row.jid for row in listed.jobs}
+    assert job.jid in {row.jid for row in listed.rows}
     assert not listed.unreadable
 
 

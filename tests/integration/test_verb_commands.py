@@ -91,7 +91,7 @@ def test_a_verb_with_an_older_version_is_refused(session: Session, settings: Set
         settings,
         (
             ("hold", job.jid, "--if-version", version, "--by", "ann"),
-            ("delete", job.jid, "--if-version", version, "--yes"),
+            ("delete", job.jid, "--if-version", version, "--yes", "--reason", "x"),
             ("resume", "--batch", job.bid, "--if-version", version),
         ),
     )
@@ -108,13 +108,13 @@ def test_an_interrupted_verb_stops_before_the_next_job_and_says_how_many_are_lef
 ) -> None:
     bid, jids = planting.split_batch(session, 200)
 
-    with arkline.start(settings, "cancel", bid, "--yes") as process:
+    with arkline.start(settings, "cancel", bid, "--yes", "--reason", "x") as process:
         deadline = time.monotonic() + 60
         while jobs.load(session, jids[0]).status.status is not JobState.FAILED:
             assert time.monotonic() < deadline
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-    finished = arkline.run(settings, "cancel", bid, "--yes")
+    finished = arkline.run(settings, "cancel", bid, "--yes", "--reason", "x")
 
     stopped = len(out.splitlines())
     assert process.returncode == 1

@@ -21,6 +21,7 @@ from tests.support.web import OWN_FORM, Caller, Web, serving_board
 POOLS = ("slow_work", "record_work", "fleet_work", "form_work", "provider_work")
 
 _BOARD = "a page of at most 500 rows, or sums, of the board in memory; 100,000 jobs are counted in 0.1 s"
+_ROWS = "a page of at most 500 rows of the board, and three nodes of each"
 _NODES = "some nodes of one job or batch, each of at most 1 MB"
 _VERB = "one transaction on one job, one batch or one stop"
 _STREAM = "the event loop writes; a limit of streams; parts are rendered in threads apart"
@@ -37,13 +38,13 @@ BOUNDED = {
     "GET /v1/errors": _TEMPLATE,
     "GET /v1/errors/{code}": _TEMPLATE,
     "GET /v1/board": _BOARD,
-    "GET /v1/jobs": _BOARD,
+    "GET /v1/jobs": _ROWS,
     "GET /v1/batches": _BOARD,
     "GET /v1/failures": _BOARD,
     "GET /v1/collections": _BOARD,
     "GET /v1/collections/{name}": _BOARD,
     "GET /v1/stops": _BOARD,
-    "GET /v1/batches/{bid}/jobs": _BOARD,
+    "GET /v1/batches/{bid}/jobs": _ROWS,
     "GET /v1/batches/{bid}/history": _NODES,
     "GET /v1/jobs/{jid}": _NODES,
     "GET /v1/jobs/{jid}/timeline": _NODES,
@@ -55,10 +56,13 @@ BOUNDED = {
     "POST /v1/jobs/{jid}/resume": _VERB,
     "POST /v1/jobs/{jid}/hold": _VERB,
     "POST /v1/jobs/{jid}/release": _VERB,
+    "POST /v1/jobs/{jid}/{verb}/dry-run": _VERB,
     "POST /v1/batches/{bid}/renew-profile": _VERB,
+    "POST /v1/batches/{bid}/renew-profile/dry-run": _VERB,
     "POST /v1/queue/pause": _VERB,
     "POST /v1/queue/unpause": _VERB,
     "POST /v1/collections/{name}/hold": _VERB,
+    "POST /v1/collections/{name}/hold/dry-run": _VERB,
     "GET /v1/callbacks": "a page of at most 500 entries",
     "GET /v1/hosts": "two nodes for each of at most 200 hosts",
     "GET /v1/actions": _JOURNAL,

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 
 from operations.board.board import Board
+from operations.board.values import EVERYTHING, JobPage, JobSearch
+from operations.job_list import as_recorded
 from zkstate.session import Session
 
 
@@ -15,6 +17,16 @@ def until(board: Board, condition: Callable[[], bool]) -> None:
         assert time.monotonic() < deadline, "the board does not show it within 20 s"
         board.wait_change(last, 0.2)
         last = board.changes_since(None).last
+
+
+def job_page(session: Session, limit: int = 100, after: str | None = None, **conditions: object) -> JobPage:
+    """A page of the list of jobs, as the record is now."""
+    board = Board.on_demand(session, 30)
+    try:
+        search = JobSearch.model_validate(conditions)
+        return as_recorded(session, board.jobs(EVERYTHING, search, limit, after))
+    finally:
+        board.close()
 
 
 def requests_of(session: Session) -> int:

@@ -77,33 +77,11 @@ def run(settings: Settings, *arguments: str, **more: str) -> Finished:
     return Finished(process.returncode, out, err)
 
 
-_IN_ONE_PROCESS = """
-import contextlib, io, json, sys
-from entrypoints.cli.main import app
-done = []
-for command in json.loads(sys.argv[1]):
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = app(command, standalone_mode=False)
-    done.append((code or 0, out.getvalue(), err.getvalue()))
-json.dump(done, sys.stdout)
-"""
-
-
 def run_all(
     settings: Settings, commands: Sequence[Sequence[str]], *more: str, **environment: str
 ) -> list[Finished]:
-    """Run many commands, each with `more` at its end, one after another in one process."""
-    words = [[*command, *more] for command in commands]
-    done = subprocess.run(
-        [sys.executable, "-c", _IN_ONE_PROCESS, json.dumps(words)],
-        env=variables(settings, **environment),
-        cwd=_folder(settings),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return [Finished(*each) for each in json.loads(done.stdout)]
+    """Run many commands, each with `more` at its end, one after another."""
+    return [run(settings, *command, *more, **environment) for command in commands]
 
 
 def _folder(settings: Settings) -> Path:

@@ -22,6 +22,7 @@ from typing import NoReturn
 PROJECT = Path(__file__).parents[2]
 
 LIBRARIES = (
+    "entrypoints.web.in_process",
     "kombu.transport.redis",
     "pipeline.inventory.sql",
     "pipeline.storage.factory",

@@ -88,7 +88,7 @@ def _cancelled(world: World) -> None:
         job = world.planted()
         planting.complete(world.session, job)
         assert batches.finish_if_ended(world.session, job.bid, "test") is not None
-        world.arkline("cancel", job.bid, "--yes")
+        world.arkline("cancel", job.bid, "--yes", "--reason", "stopped by the test")
         found = world.remedied(job.bid, Reason.REPORT_MISSING)
         assert "cancelled by" in found.message
         world.completed(job.bid)

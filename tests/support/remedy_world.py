@@ -213,7 +213,7 @@ class World:
     def failed_by_operator(self) -> Held:
         """A batch whose only job was stopped by an operator; its report says so."""
         held = self.held()
-        self.arkline("fail", held.jid)
+        self.arkline("fail", held.jid, "--reason", "stopped by the test")
         assert batch_ended(self.session, held.bid, LIMIT).status.status is BatchState.FAILED
         return held
 

@@ -7,11 +7,8 @@ from entrypoints.cli import options
 from entrypoints.cli.render import humanize
 from operations import submission as submitting
 from operations import visibility
-from operations.job_list import JobFilter
 from pipeline.errors import UsageRefused
 from pipeline.records import SubmissionType
-from pipeline.states import JobState
-from zkstate.views import JobRow
 
 
 @pytest.mark.parametrize(
@@ -78,21 +75,3 @@ def test_only_web_addresses_are_content(url: str) -> None:
 def test_an_id_of_neither_a_job_nor_a_batch_is_refused() -> None:
     with pytest.raises(UsageRefused, match="neither a batch"):
         visibility.kind_of("ark:/99999/fk4")
-
-
-def test_a_filter_admits_jobs_that_meet_every_condition() -> None:
-    row = JobRow(
-        jid="jid0000000001",
-        bid="bid0000000001",
-        profile="demo",
-        name="a.txt",
-        state=JobState.FAILED,
-        since=datetime.now(UTC) - timedelta(hours=2),
-        priority=5,
-    )
-
-    assert JobFilter().admits(row)
-    assert JobFilter(profile="demo", state=JobState.FAILED, older_than=3600).admits(row)
-    assert not JobFilter(profile="demo", state=JobState.HELD).admits(row)
-    assert not JobFilter(older_than=3 * 3600).admits(row)
-    assert not JobFilter(bid="bid0000000002").admits(row)

@@ -1,4 +1,4 @@
-"""Every command over the table of commands: with ARKLINE_URL set it asks that site, or refuses."""
+"""Every command of the table asks the API, or stands in the list of what only a host can do."""
 
 import json
 import threading
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from entrypoints.cli import sites
+from entrypoints.cli import api
 from entrypoints.cli.command_table import ENTRIES, load
 from entrypoints.cli.main import app
-from entrypoints.cli.reach import REACH, Reach, refuse_over_api
+from entrypoints.cli.reach import FILES, HOST_ONLY, refuse_over_api
 from pipeline.errors import UsageRefused
 
 runner = CliRunner()
@@ -52,7 +52,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "cleanup": (),
     "fixity report": (),
 }
-"""Arguments for every command that works over the API."""
+"""Arguments for every command that asks the API."""
 
 
 class _Refusing(BaseHTTPRequestHandler):
@@ -81,18 +81,14 @@ def site() -> Iterator[dict[str, str]]:
         server.shutdown()
 
 
-def commands(reach: Reach) -> list[str]:
-    return sorted(name for name, row in REACH.items() if row is reach)
-
-
-def test_the_table_has_every_command() -> None:
+def test_a_command_asks_the_api_or_is_in_a_list() -> None:
     names = {f"{entry.name} {name}".strip() for entry in ENTRIES for name in entry.commands or ("",)}
 
-    assert set(REACH) == names
-    assert set(ARGUMENTS) == set(commands(Reach.API)), "give arguments for the command above"
+    assert names == {*ARGUMENTS, *HOST_ONLY, *FILES}, "give arguments for the command above"
+    assert not HOST_ONLY & FILES & set(ARGUMENTS)
 
 
-@pytest.mark.parametrize("name", commands(Reach.API))
+@pytest.mark.parametrize("name", sorted(ARGUMENTS))
 def test_a_command_over_the_api_asks_the_site_with_the_token(name: str, site: dict[str, str]) -> None:
     done = runner.invoke(app, [*name.split(), *ARGUMENTS[name]], env=site)
 
@@ -100,7 +96,7 @@ def test_a_command_over_the_api_asks_the_site_with_the_token(name: str, site: di
     assert "error: ann asked " in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("name", commands(Reach.BESIDE))
+@pytest.mark.parametrize("name", sorted(HOST_ONLY))
 def test_a_command_without_a_route_refuses_and_names_the_remedy(
     name: str, site: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,8 +122,7 @@ def test_in_the_shell_of_a_stack_what_has_no_route_works_beside_it(
     monkeypatch.setenv("ARKLINE_STACK_URL", site["ARKLINE_URL"])
 
     refuse_over_api("`arkline export`")
-    assert sites.client("--keep-held") is None
-    assert sites.client() is not None
+    assert api.client() is not None
 
     monkeypatch.setenv("ARKLINE_URL", "https://ingest.example.org")
     with pytest.raises(UsageRefused):
@@ -145,8 +140,6 @@ def test_half_of_the_variables_is_refused_too(site: dict[str, str]) -> None:
     [
         ("object", "ark:/99999/fk4abc", "--premis", "x.xml"),
         ("profile", "check", "demo"),
-        ("profile", "renew", BID, "--dry-run"),
-        ("release", "--collection", "demo", "--keep-held"),
     ],
     ids=" ".join,
 )

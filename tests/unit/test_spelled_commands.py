@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from entrypoints.cli import exit_codes
 from entrypoints.cli.main import app
-from entrypoints.cli.reach import REACH, Reach
+from entrypoints.cli.reach import FILES, HOST_ONLY
 from entrypoints.cli.render import remedies
 from entrypoints.web.app import create_app
 from entrypoints.web.pages import acts, spelling
@@ -71,8 +71,8 @@ def tried(words: list[str], *, name_only: bool = False) -> str | None:
     return None if None in said else said[0]
 
 
-def reach_of(words: list[str]) -> Reach:
-    return REACH.get(words[0]) or REACH[" ".join(words[:2])]
+def is_among(names: frozenset[str], words: list[str]) -> bool:
+    return not names.isdisjoint({words[0], " ".join(words[:2])})
 
 
 def test_the_command_line_takes_every_command_that_a_text_spells() -> None:
@@ -89,7 +89,7 @@ def test_a_text_that_may_be_read_elsewhere_says_which_commands_run_beside_the_st
         if each.place.startswith(("entrypoints/", "operations/", "tasks/", "zkstate/", "pipeline/"))
         and each.place.rpartition("/")[2].partition(":")[0] not in SEEN_BESIDE
         and each.line != each.text  # an example of the command's own help, or a row of a table
-        and reach_of(each.words) is Reach.BESIDE
+        and is_among(HOST_ONLY, each.words)
         and BESIDE not in each.text
     ]
 
@@ -99,7 +99,7 @@ def test_a_text_that_may_be_read_elsewhere_says_which_commands_run_beside_the_st
 def test_a_remedy_that_runs_beside_the_stack_says_so() -> None:
     commands = {action: remedies.command(Remedy(action, "demo")) for action in Action}
     words = {action: Spelled("", line, line).words for action, line in commands.items() if line}
-    beside = {action for action, spelled in words.items() if reach_of(spelled) is Reach.BESIDE}
+    beside = {action for action, spelled in words.items() if is_among(HOST_ONLY, spelled)}
 
     assert {action for action in beside if BESIDE not in action.doc} == set()
 
@@ -107,7 +107,7 @@ def test_a_remedy_that_runs_beside_the_stack_says_so() -> None:
 def over_the_api() -> Iterator[Spelled]:
     """The commands of the tables and texts that somebody with a token can run."""
     for each in told():
-        if reach_of(each.words) is Reach.API:
+        if not is_among(HOST_ONLY | FILES, each.words):
             yield each
     for act in acts.ACTS.values():
         line = acts.Button(act, "{}").cli

@@ -1,6 +1,6 @@
 """Submitting over the API."""
 
-from entrypoints.cli.remote.client import Client
+from entrypoints.cli.api import Client
 from operations.dry_run_result import DryRunResult, Trouble
 from operations.local_deposit import LocalDeposit
 from operations.submission import Submitted

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter
 
-from entrypoints.cli.remote.client import Client
+from entrypoints.cli.api import Client
 from operations.objects import ObjectView
 from pipeline.preservation.custody import Custody
 from pipeline.records import Record

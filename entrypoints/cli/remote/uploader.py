@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from entrypoints.cli.remote.client import Client
+from entrypoints.cli.api import Client
 from pipeline.records import Record
 from pipeline.uploads.layout import UploadedFile
 

@@ -17,6 +17,7 @@ from operations.batch_view import BatchView
 from operations.board.values import JobPage, JobSearch, scope_of
 from operations.facts import Explanation
 from operations.holds import BatchHistory
+from operations.job_list import as_recorded
 from operations.visibility import visible_batch
 from pipeline.notify.report import html, text
 from pipeline.notify.report.compose import BatchReport
@@ -28,6 +29,8 @@ class ReportForm(StrEnum):
     JSON = "json"
     HTML = "html"
     CSV = "csv"
+    TEXT = "text"
+    """Of an archived batch, its reports as they were mailed."""
 
 
 @router.get("", summary="One batch", response_model=BatchView, responses={304: {"description": "Unchanged."}})
@@ -50,7 +53,7 @@ def jobs_of_batch(
     context = context_of(request)
     visible_batch(context.site, caller, bid)
     page = context.board.jobs(scope_of(caller), JobSearch(bid=bid), limit, decode_cursor(cursor))
-    return linked(request, response, page)
+    return linked(request, response, as_recorded(context.session, page))
 
 
 @router.get("/why", summary="Why the batch is where it is")
@@ -69,7 +72,7 @@ def history(request: Request, caller: Caller, bid: Bid) -> BatchHistory:
     "/report",
     summary="The report: each object with its ARK, or why it failed and what to do",
     response_model=BatchReport,
-    responses={200: {"content": {"text/html": {}, "text/csv": {}}}},
+    responses={200: {"content": {"text/html": {}, "text/csv": {}, "text/plain": {}}}},
 )
 @slow("record_work")
 def report(
@@ -78,8 +81,13 @@ def report(
     bid: Bid,
     form: Annotated[ReportForm | None, Query(description="Instead of the header `Accept`.")] = None,
 ) -> Response:
-    view = reports.report(site_of(request), caller, bid)
-    match form or _accepted(request):
+    site, asked = site_of(request), form or _accepted(request)
+    if asked is ReportForm.TEXT and (sent := reports.sent_texts(site, caller, bid)):
+        return Response("\n".join(sent), media_type="text/plain; charset=utf-8")
+    view = reports.report(site, caller, bid)
+    match asked:
+        case ReportForm.TEXT:
+            return Response(text.as_text(view), media_type="text/plain; charset=utf-8")
         case ReportForm.HTML:
             return Response(html.as_html(view), media_type="text/html; charset=utf-8")
         case ReportForm.CSV:

@@ -21,6 +21,7 @@ from operations.board.values import (
     Stops,
     scope_of,
 )
+from operations.job_list import as_recorded
 from pipeline.records import Record
 from pipeline.states import JobState
 
@@ -58,8 +59,9 @@ def list_jobs(
     cursor: Cursor = None,
 ) -> JobPage:
     """Jobs of a batch come in their order, jobs of a state in the queue's order, others newest first."""
-    page = context_of(request).board.jobs(scope_of(caller), search, limit, decode_cursor(cursor))
-    return linked(request, response, page)
+    context = context_of(request)
+    page = context.board.jobs(scope_of(caller), search, limit, decode_cursor(cursor))
+    return linked(request, response, as_recorded(context.session, page))
 
 
 @router.get("/batches", summary="Batches, newest first")

@@ -1,6 +1,5 @@
 """A verb for many jobs: a dry run, and then exactly what the dry run showed."""
 
-from enum import StrEnum
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request
@@ -9,7 +8,7 @@ from pydantic import Field
 from entrypoints.web.authentication import OperatorCaller
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.parameters import REASON_LIMIT
-from entrypoints.web.routes.verbs import JOB_EVENTS, WITH_REASON
+from entrypoints.web.routes.verbs import WITH_REASON, Verb
 from entrypoints.web.slow_work import LONG, slow
 from operations.board.values import JobSearch, scope_of
 from operations.bulk_plans import (
@@ -26,13 +25,12 @@ from pipeline.attempt import Attempt
 from pipeline.errors import UsageRefused
 from pipeline.principal import Principal
 from pipeline.records import Record
-from pipeline.states import Event
+from pipeline.states import Event, JobState
 
 router = APIRouter(prefix="/v1/bulk", tags=["verbs"])
 
 PAGE = 500
 
-Verb = StrEnum("Verb", {event.name: event.value for event in JOB_EVENTS})  # type: ignore[misc]
 Identifier = Annotated[str, Field(pattern=r"^jid[0-9]{10,20}$")]
 
 
@@ -45,6 +43,9 @@ class Selection(Record):
 
 class PlanRequest(Record):
     select: Selection
+    to: JobState | None = Field(
+        None, description="The state to resume in; null: after the last success of each job."
+    )
 
 
 class PlanToken(Record):
@@ -64,7 +65,7 @@ def plan(
     """The token carries it out, within a quarter of an hour."""
     context = context_of(request)
     names = _selected(context, caller, body.select, attempt)
-    return make_plan(context.operator(caller, attempt=attempt), Event(verb.value), names)
+    return make_plan(context.operator(caller, attempt=attempt), Event(verb.value), names, body.to)
 
 
 @router.post("/{verb}", summary="Do exactly what the dry run showed")

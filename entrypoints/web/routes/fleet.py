@@ -22,6 +22,7 @@ from operations.visibility import require_fleet
 from operations.workers import Workers
 from operations.working_storage import SpaceView
 from pipeline.attempt import Attempt
+from pipeline.profiles.profile import UnknownProfile
 from pipeline.records import Record
 from zkstate.errors import Missing
 
@@ -125,5 +126,7 @@ def profile(request: Request, caller: OperatorCaller, name: Collection) -> Profi
 
 
 def _check_known(request: Request, name: str) -> None:
-    if name not in site_of(request).profiles.names():
-        raise Missing(f"there is no collection {name}")
+    try:
+        site_of(request).profiles.file(name)
+    except UnknownProfile as error:
+        raise Missing(str(error)) from error

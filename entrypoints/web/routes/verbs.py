@@ -7,13 +7,21 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, Path, Request
+from fastapi import APIRouter, Body, Depends, Path, Query, Request
 from pydantic import Field
 
 from entrypoints.web.authentication import OperatorCaller
 from entrypoints.web.context import context_of
 from entrypoints.web.etags import expected_version
-from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Collection, Given, Jid, RequiredReason
+from entrypoints.web.parameters import (
+    NO_REASON,
+    REASON_LIMIT,
+    Bid,
+    Collection,
+    Given,
+    Jid,
+    RequiredReason,
+)
 from entrypoints.web.slow_work import LONG, slow
 from operations import bulk, holds, profile_renewal
 from operations import workers as fleet_workers
@@ -42,6 +50,7 @@ BATCH_EVENTS = tuple(
 """Without the failure of a batch, which is a part of `cancel`."""
 
 CANCEL = "cancel"
+Verb = StrEnum("Verb", {event.name: event.value for event in JOB_EVENTS})  # type: ignore[misc]
 BatchVerb = StrEnum(  # type: ignore[misc]
     "BatchVerb",
     {event.name: event.value for event in (*BATCH_EVENTS, Event.RESUME)} | {CANCEL.upper(): CANCEL},
@@ -49,6 +58,7 @@ BatchVerb = StrEnum(  # type: ignore[misc]
 
 Version = Annotated[int | None, Depends(expected_version)]
 Required = Annotated[RequiredReason, Body()]
+KeepHeld = Annotated[bool, Query(description="Only end the hold: held batches and jobs stay held.")]
 WorkerName = Annotated[str, Path(min_length=1, max_length=255, examples=["worker1@host"])]
 
 
@@ -176,15 +186,38 @@ def resume_batch(
     return bulk.resume_batch(operator, bid, version=version, to=body.to)
 
 
+@router.post("/jobs/{jid}/{verb}/dry-run", summary="What the verb would do to the job")
+def dry_run_of_job(
+    request: Request,
+    caller: OperatorCaller,
+    jid: Jid,
+    verb: Verb,
+    version: Version,
+    body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
+) -> Outcome:
+    """Nothing is changed; what would be refused is refused."""
+    operator = context_of(request).operator(caller)
+    return bulk.act_on_one(operator, Event(verb.value), jid, version=version, to=body.to, dry_run=True)
+
+
+@router.post("/batches/{bid}/renew-profile/dry-run", summary="What a renewal of the profile would change")
+def dry_run_of_renewal(
+    request: Request, caller: OperatorCaller, bid: Bid, version: Version
+) -> ProfileRenewal:
+    operator = context_of(request).operator(caller)
+    return profile_renewal.renew(operator, bid, version=version, dry_run=True)
+
+
 @router.post("/batches/{bid}/{verb}/dry-run", summary="What the verb would do to the batch")
 @slow("slow_work", LONG)
-def dry_run_of_batch(
+def dry_run_of_batch(  # noqa: PLR0913 - the conditions of one verb
     request: Request,
     caller: OperatorCaller,
     bid: Bid,
     verb: BatchVerb,
     version: Version,
     attempt: Attempt,
+    body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
 ) -> Outcome:
     """Nothing is changed; what would be refused is refused."""
     operator = context_of(request).operator(caller, attempt=attempt)
@@ -192,7 +225,7 @@ def dry_run_of_batch(
         return bulk.cancel(operator, bid, version=version, dry_run=True)
     event = Event(verb.value)
     if event is Event.RESUME:
-        return bulk.resume_batch(operator, bid, version=version, dry_run=True)
+        return bulk.resume_batch(operator, bid, version=version, to=body.to, dry_run=True)
     return bulk.act_on_one(operator, event, bid, version=version, dry_run=True)
 
 
@@ -221,15 +254,52 @@ def hold_collection(
     return holds.hold_collection(context_of(request).operator(caller, body.reason), name)
 
 
+@router.post("/collections/{name}/hold/dry-run", summary="What a hold of the collection would change")
+def dry_run_of_hold(request: Request, caller: OperatorCaller, name: Collection) -> HoldResult:
+    context = context_of(request)
+    return holds.hold_collection(context.operator(caller), name, dry_run=True)
+
+
 @router.post("/collections/{name}/release", summary="End the hold, and release what it held")
 @slow("slow_work", LONG)
 def release_collection(
-    request: Request, caller: OperatorCaller, name: Collection, attempt: Attempt, body: Given = NO_REASON
+    request: Request,
+    caller: OperatorCaller,
+    name: Collection,
+    attempt: Attempt,
+    keep_held: KeepHeld = False,
+    body: Given = NO_REASON,
+) -> HoldResult:
+    return _release(request, caller, name, keep_held, attempt, body.reason)
+
+
+@router.post("/collections/{name}/release/dry-run", summary="What the end of the hold would release")
+@slow("slow_work", LONG)
+def dry_run_of_release(
+    request: Request,
+    caller: OperatorCaller,
+    name: Collection,
+    attempt: Attempt,
+    keep_held: KeepHeld = False,
+) -> HoldResult:
+    return _release(request, caller, name, keep_held, attempt, dry_run=True)
+
+
+def _release(  # noqa: PLR0913 - the conditions of one verb
+    request: Request,
+    caller: Principal,
+    name: str,
+    keep_held: bool,
+    attempt: Attempt,
+    reason: str = "",
+    *,
+    dry_run: bool = False,
 ) -> HoldResult:
     context = context_of(request)
     caller.require(caller.role, f"release collection {name}", name)
     context.site.profiles.get(name)
-    return holds.release_collection(context.operator(caller, body.reason, attempt), name)
+    operator = context.operator(caller, reason, attempt)
+    return holds.release_collection(operator, name, keep_held=keep_held, dry_run=dry_run)
 
 
 @router.post("/workers/{worker}/drain", summary="Have a worker take no further jobs, also after a restart")

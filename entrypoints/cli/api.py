@@ -1,21 +1,35 @@
-"""Requests to the API of a site, and its problems as the errors that the command line shows."""
+"""The API of a site: what every command asks, and its problems as the errors that the command line shows.
+
+It is asked over the network where ARKLINE_URL and ARKLINE_TOKEN name a web process. Where none is named, and
+where that of the stack on this machine does not answer, the same application is called in this process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+import os
+import socket
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
+from entrypoints.cli.lazy_modules import deferring, load_all
+from entrypoints.cli.reach import TOKEN, URL, is_own_stack
 from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, ServiceUnreachable, UsageRefused
 from pipeline.records import Record
 
 if TYPE_CHECKING:
     import requests
 
+    from entrypoints.web.in_process import InProcess
+
 R = TypeVar("R", bound=Record)
 
 CONNECT_TIMEOUT = 10.0
+PROBE_TIMEOUT = 2.0
+"""Seconds to wait for the web process of the stack on this machine to take a connection."""
+
 ANSWER_TIMEOUT = 300.0
 """Seconds to wait for an answer: the end of an upload is synced to the disk before it is answered."""
 
@@ -30,11 +44,17 @@ class RemoteDamage(ArklineError):
     error_kind = ErrorKind.DAMAGED
 
 
+class RemoteInterruption(ArklineError):
+    """The caller stopped the work; the message says what was done."""
+
+    error_kind = ErrorKind.INTERRUPTED
+
+
 _CLASSES: dict[ErrorKind, type[ArklineError]] = {
     ErrorKind.REFUSED: UsageRefused,
     ErrorKind.UNREACHABLE: ServiceUnreachable,
     ErrorKind.DAMAGED: RemoteDamage,
-    ErrorKind.INTERRUPTED: RemoteFault,
+    ErrorKind.INTERRUPTED: RemoteInterruption,
     ErrorKind.OTHER: RemoteFault,
 }
 
@@ -49,15 +69,24 @@ def path_of(name: str) -> str:
     return f"/v1/{'batches' if name.startswith('bid') else 'jobs'}/{name}"
 
 
+def if_match(version: int | None) -> dict[str, str]:
+    """The header of a verb that must not meet a later state than its caller saw."""
+    return {} if version is None else {"If-Match": f'"{version}"'}
+
+
 @dataclass(frozen=True)
 class Client:
-    """`url` without a slash at its end."""
+    """`url` without a slash at its end. `here`: the application in this process, instead of a host."""
 
     url: str
     token: str
+    here: InProcess | None = None
 
     def get(self, path: str, kind: type[R], **query: object) -> R:
         return kind.model_validate_json(self.request("GET", path, query=query).content)
+
+    def get_list(self, path: str, kind: type[R]) -> tuple[R, ...]:
+        return tuple(map(kind.model_validate, self.request("GET", path).json()))
 
     def post(self, path: str, kind: type[R], body: Mapping[str, object], **headers: str) -> R:
         return kind.model_validate_json(self.request("POST", path, json=body, headers=headers).content)
@@ -118,8 +147,9 @@ class Client:
             answer = service.request(
                 method,
                 f"{self.url}{path}",
-                headers={"Authorization": f"Bearer {self.token}", **headers},
+                headers={**({"Authorization": f"Bearer {self.token}"} if self.token else {}), **headers},
                 timeout=timeout,
+                adapter=self.here,
                 **options,
             )
         except requests.RequestException as error:
@@ -132,6 +162,56 @@ class Client:
         return ServiceUnreachable(
             f"{self.url} does not answer ({type(error).__name__}): check ARKLINE_URL and the network"
         )
+
+
+@contextmanager
+def site(by: str = "", *, record: bool = True) -> Iterator[Client]:
+    """The site that the command asks; `by`: the person who acts, where the site is called in this process.
+
+    `record`: False for a command that is answered without ZooKeeper.
+    """
+    named = client()
+    if named is not None and not (is_own_stack() and not _takes_connections(named.url)):
+        with deferring():
+            yield named
+        return
+    from entrypoints.cli import context, operator_context
+    from entrypoints.web.in_process import in_process  # FastAPI and all routes take more than a second
+
+    load_all()
+    context.quiet_logs()
+    settings = context.settings()
+    with in_process(settings, operator_context.principal(by), record=record) as here:
+        yield Client("http://arkline", "", here)
+
+
+def client() -> Client | None:
+    """The client of the web process in ARKLINE_URL; None if none is named."""
+    url, token = os.environ.get(URL, ""), os.environ.get(TOKEN, "")
+    if not url and not token:
+        return None
+    if not url or not token:
+        lacking, given = (URL, TOKEN) if token else (TOKEN, URL)
+        raise UsageRefused(f"{given} is set without {lacking}: set both to use a site's API, or none")
+    from pipeline.http import urls
+
+    if problem := urls.web_problem(url):
+        raise UsageRefused(f"{URL}: {problem}")
+    if urls.has_password(url):
+        raise UsageRefused(f"{URL} has a user or a password: a site is asked with {TOKEN} alone")
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise UsageRefused(f"{TOKEN} has a space or a sign that no token has: copy the token again")
+    return Client(url.rstrip("/"), token)
+
+
+def _takes_connections(url: str) -> bool:
+    address = urlsplit(url)
+    port = address.port or (443 if address.scheme == "https" else 80)
+    try:
+        socket.create_connection((address.hostname or "", port), PROBE_TIMEOUT).close()
+    except OSError:
+        return False
+    return True
 
 
 def _error_of(answer: requests.Response) -> ArklineError:

@@ -1,0 +1,93 @@
+"""The jobs that the options of a command select, as the API lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from entrypoints.cli.options import SharedOptions
+from operations import job_list
+from operations.board import values
+from pipeline.errors import UsageRefused
+from pipeline.states import JobState
+from zkstate import views
+
+if TYPE_CHECKING:
+    from entrypoints.cli.api import Client
+    from operations.job_list import JobList
+
+PAGE = 500
+"""Rows of a page at most."""
+
+
+def are_named(options: SharedOptions) -> bool:
+    """True if ids are given, False if a filter is; UsageRefused if neither is, or both are."""
+    if bool(options.ids) == is_filtered(options):
+        raise UsageRefused(
+            "specify ids of jobs or batches, or select jobs by --batch, --profile, --state, --cause or "
+            "--older-than"
+        )
+    return bool(options.ids)
+
+
+def is_filtered(options: SharedOptions) -> bool:
+    return any(value is not None for value in _query(options).values())
+
+
+def jobs(site: Client, options: SharedOptions, limit: int, after: str | None) -> JobList:
+    """One page of the jobs that the options admit."""
+    rows: list[values.BoardJob] = []
+    damaged: list[views.Unreadable] = []
+    while True:
+        more = min(limit - len(rows), PAGE)
+        page = site.get("/v1/jobs", values.JobPage, **_query(options), limit=more, cursor=after)
+        rows += page.rows
+        damaged += page.unreadable
+        after = page.next
+        if after is None or len(rows) >= limit:
+            break
+    unreadable = {one.id for one in damaged}
+    return job_list.JobList(
+        jobs=tuple(_row(row) for row in rows if row.jid not in unreadable),
+        unreadable=tuple(damaged),
+        total=page.total,
+        next=after,
+    )
+
+
+def every_job(site: Client, options: SharedOptions) -> Iterator[values.BoardJob]:
+    after = None
+    while True:
+        page = site.get("/v1/jobs", values.JobPage, **_query(options), limit=PAGE, cursor=after)
+        yield from page.rows
+        if (after := page.next) is None:
+            return
+
+
+def _query(options: SharedOptions) -> dict[str, object]:
+    return {
+        "state": options.state or (JobState.FAILED if options.cause else None),
+        "batch": options.batch,
+        "collection": options.profile,
+        "cause": options.cause,
+        "older_than": options.older_than,
+    }
+
+
+def _row(row: values.BoardJob) -> views.JobRow:
+    return views.JobRow(
+        jid=row.jid,
+        bid=row.bid,
+        profile=row.collection,
+        name=row.name,
+        state=row.state,
+        since=row.since,
+        priority=row.priority,
+        kind=row.kind,
+        message=row.message,
+        last_successful_status=row.last_successful_status,
+        ark=row.ark,
+        local_id=row.local_id or (),
+        retry_count=row.retry_count or 0,
+        room=row.room,
+    )

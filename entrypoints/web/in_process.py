@@ -1,0 +1,198 @@
+"""The application called in this process, without a socket: ASGI where a server would be HTTP.
+
+The commands of `arkline` use it where no web process answers. Every request is the principal's whom the
+caller names; no request of a network can be that, because its scope is made by the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import requests
+from anyio.from_thread import start_blocking_portal
+from requests.adapters import BaseAdapter
+from requests.structures import CaseInsensitiveDict
+
+from entrypoints.web.app import create_app
+from entrypoints.web.context import open_context
+from entrypoints.web.rate_limit import LOCAL
+from operations.board.board import Board
+from operations.operator import Run
+from operations.site import Site
+from pipeline.principal import Principal
+from pipeline.settings import Settings
+from zkstate.session import connect
+
+if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
+    from starlette.types import ASGIApp, Message, Scope
+
+CONNECT_TIMEOUT = 3.0
+"""Seconds to wait for the first answer of ZooKeeper."""
+
+FILL_TIMEOUT = 60.0
+"""Seconds that the first question about many jobs waits until the record was read."""
+
+PARTS = 16
+"""Parts of an answer that wait for their reader."""
+
+FULL_INTERVAL = 0.01
+"""Seconds between two looks whether the reader has taken a part."""
+
+
+@contextmanager
+def in_process(settings: Settings, principal: Principal, *, record: bool) -> Iterator[InProcess]:
+    """The application on these settings, until the block ends; Unreachable without ZooKeeper.
+
+    `record`: False if what is asked needs no ZooKeeper, so that nothing waits for it.
+    """
+    adapter = InProcess(principal)
+    timeout = CONNECT_TIMEOUT if record else 0.0
+    with connect(settings, timeout, create=record, required=record) as session:
+        board = Board.on_demand(session, FILL_TIMEOUT)
+        with (
+            open_context(Site(settings, session), board, adapter.run) as context,
+            start_blocking_portal() as portal,
+        ):
+            adapter.open(create_app(context, pages=False), portal)
+            try:
+                yield adapter
+            finally:
+                portal.call(portal.stop, True)
+                board.close()
+
+
+class InProcess(BaseAdapter):
+    """Sends requests to the application instead of a host; `acting` is how the verb now reports and stops."""
+
+    def __init__(self, principal: Principal) -> None:
+        super().__init__()
+        self._principal = principal
+        self.acting = Run()
+        self.run = Run(
+            lambda done, total: self.acting.on_progress(done, total), lambda: self.acting.should_stop()
+        )
+
+    def open(self, app: ASGIApp, portal: BlockingPortal) -> None:
+        self._app, self._portal = app, portal
+
+    def send(
+        self,
+        request: requests.PreparedRequest,
+        stream: bool = False,
+        timeout: Any = None,
+        verify: Any = True,
+        cert: Any = None,
+        proxies: Mapping[str, str] | None = None,
+    ) -> requests.Response:
+        """The answer once it has begun; an error that the application does not answer is raised here."""
+        del stream, timeout, verify, cert, proxies
+        exchange = _Exchange(self._portal, request)
+        scope = self._scope(request)
+        done: Future[Any] = self._portal.start_task_soon(self._app, scope, exchange.receive, exchange.send)
+        done.add_done_callback(exchange.ended)
+        start = exchange.next()
+        answer = requests.Response()
+        answer.status_code = start["status"]
+        answer.reason = HTTPStatus(start["status"]).phrase
+        answer.url = request.url or ""
+        answer.request = request
+        names = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"])
+        answer.headers = CaseInsensitiveDict(names)
+        answer.encoding = requests.utils.get_encoding_from_headers(answer.headers)
+        answer.raw = exchange
+        return answer
+
+    def close(self) -> None:
+        """Nothing: the application is open until the block ends."""
+
+    def _scope(self, request: requests.PreparedRequest) -> Scope:
+        address = urlsplit(request.url or "")
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "method": request.method,
+            "scheme": address.scheme,
+            "path": unquote(address.path),
+            "raw_path": address.path.encode(),
+            "query_string": address.query.encode(),
+            "root_path": "",
+            "headers": [
+                (b"host", address.netloc.encode()),
+                *((name.lower().encode(), _bytes(value)) for name, value in request.headers.items()),
+            ],
+            "client": None,
+            "server": (address.hostname, None),
+            "state": {LOCAL: self._principal},
+        }
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()
+
+
+class _Exchange:
+    """One request and its answer: what the application is given and gives, and a body for `requests`."""
+
+    def __init__(self, portal: BlockingPortal, request: requests.PreparedRequest) -> None:
+        self._portal = portal
+        self._body = _parts(request.body)
+        self._sent = False
+        self._left = asyncio.Event()
+        self._parts: queue.SimpleQueue[Message | BaseException | None] = queue.SimpleQueue()
+
+    async def receive(self) -> Message:
+        if self._sent:
+            await self._left.wait()
+            return {"type": "http.disconnect"}
+        part = await asyncio.to_thread(next, self._body, None)
+        self._sent = part is None
+        return {"type": "http.request", "body": part or b"", "more_body": not self._sent}
+
+    async def send(self, message: Message) -> None:
+        while self._parts.qsize() >= PARTS and not self._left.is_set():
+            await asyncio.sleep(FULL_INTERVAL)
+        self._parts.put(message)
+
+    def ended(self, done: Future[Any]) -> None:
+        self._parts.put(None if done.cancelled() else done.exception())
+
+    def next(self) -> Any:
+        """What the application gives next, None at the end; raises what the application raised."""
+        try:
+            part = self._parts.get()
+        except BaseException:  # Ctrl-C: the work ends as that of a client who has left
+            self.close()
+            raise
+        if isinstance(part, BaseException):
+            raise part
+        return part
+
+    def stream(self, _size: int | None, **_options: Any) -> Iterator[bytes]:
+        while (message := self.next()) is not None:
+            if body := message.get("body"):
+                yield body
+
+    def close(self) -> None:
+        """The client has left."""
+        self._portal.start_task_soon(self._left.set)
+
+    def release_conn(self) -> None:
+        """Nothing: there is no connection."""
+
+
+def _parts(body: Any) -> Iterator[bytes]:
+    if body is None:
+        return iter(())
+    if isinstance(body, str | bytes):
+        return iter((_bytes(body),))
+    given: Iterable[bytes] = body
+    return iter(given)
