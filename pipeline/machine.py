@@ -112,6 +112,10 @@ class StateFacts:
     """Bytes of working storage are reserved for a job here."""
     reads_content: bool = False
     """The work reads what was downloaded: the job goes back if that is gone."""
+    stored: bool = False
+    """The version of a job here is in storage."""
+    recorded: bool = False
+    """The version of a job here is in the inventory."""
     ended: bool = False
     """Nothing more happens by itself."""
     queued: bool = True

@@ -95,9 +95,13 @@ _FACTS: dict[JobState, StateFacts] = {
     _J.PROCESSING: StateFacts(
         _work(_J.PROCESSING, Queue.PROCESS), occupies_place=True, holds_space=True, reads_content=True
     ),
-    _J.RECORDING: StateFacts(_work(_J.RECORDING, Queue.IO), occupies_place=True, holds_space=True),
-    _J.NOTIFY: StateFacts(_work(_J.NOTIFY, Queue.IO), occupies_place=True, holds_space=True),
-    _J.COMPLETED: StateFacts(ended=True, bucket=Bucket.COMPLETED),
+    _J.RECORDING: StateFacts(
+        _work(_J.RECORDING, Queue.IO), occupies_place=True, holds_space=True, stored=True
+    ),
+    _J.NOTIFY: StateFacts(
+        _work(_J.NOTIFY, Queue.IO), occupies_place=True, holds_space=True, stored=True, recorded=True
+    ),
+    _J.COMPLETED: StateFacts(stored=True, recorded=True, ended=True, bucket=Bucket.COMPLETED),
     _J.FAILED: StateFacts(ended=True, bucket=Bucket.FAILED),
     _J.DELETED: StateFacts(ended=True, bucket=Bucket.DELETED, queued=False),
 }

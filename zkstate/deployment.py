@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 
 from pipeline.deployment import Deployment
 from pipeline.outcome import Service
-from pipeline.states import JOB, Bucket, JobState
+from pipeline.states import JOB, Bucket
 from zkstate import codec, counters, listings, paths
 from zkstate.errors import Contended
 from zkstate.session import Session
 from zkstate.transaction import Put, Role, commit
 
-_AFTER_STORING = (*JOB.after(JobState.PROCESSING), JobState.COMPLETED)
+_STORED = JOB.where(lambda facts: facts.stored)
 
 
 class RecordDeployment:
@@ -48,7 +48,7 @@ class RecordDeployment:
     def has_stored_jobs(self) -> bool:
         session = self._session
         buckets = [paths.bucket(bid, Bucket.COMPLETED) for bid in listings.all_batches(session)]
-        queues = [paths.queue(state) for state in _AFTER_STORING]
+        queues = [paths.queue(state) for state in _STORED]
         return any(stat is not None and stat.numChildren for stat in session.exists_many(queues + buckets))
 
 

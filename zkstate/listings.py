@@ -58,7 +58,7 @@ def completed_jobs(session: Session) -> list[str]:
 
 def recorded_jobs(session: Session) -> list[str]:
     """The ids of the jobs whose version is in the inventory: in a step after recording, or completed."""
-    later = (_ids_in_queue(session, state) for state in JOB.after(JobState.RECORDING))
+    later = (_ids_in_queue(session, state) for state in JOB.working() if JOB.facts[state].recorded)
     return sorted({*completed_jobs(session), *chain.from_iterable(later)})
 
 

@@ -4,14 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pipeline.states import Bucket, JobState
+from pipeline.states import JOB, Bucket, JobState
 from zkstate.feed.changes import BucketChange, QueueChange
 
-_STATE_OF_BUCKET = {
-    Bucket.COMPLETED: JobState.COMPLETED,
-    Bucket.FAILED: JobState.FAILED,
-    Bucket.DELETED: JobState.DELETED,
-}
+_STATE_OF_BUCKET = {JOB.facts[state].bucket: state for state in JOB.where(lambda facts: facts.ended)}
 """The state of a job that has left the queue: a completed job leaves it when it is cleaned up."""
 
 

@@ -20,11 +20,11 @@ from operations.board.values import (
 from pipeline.errors import UsageRefused
 from pipeline.names import NotAnArk, canonical_ark
 from pipeline.records import now
-from pipeline.states import BatchState, FailureKind, JobState
+from pipeline.states import JOB, BatchState, FailureKind, JobState
 
 _HELD = "(state = 'held' OR (state = 'pending' AND collection IN (SELECT collection FROM hold)))"
 _HELD_BATCH = "(status = 'held' OR (status = 'pending' AND collection IN (SELECT collection FROM hold)))"
-_BY_PRIORITY = frozenset(JobState) - {JobState.COMPLETED, JobState.FAILED, JobState.DELETED}
+_BY_PRIORITY = frozenset(JOB.where(lambda facts: not facts.ended))
 """The states whose jobs are listed in the order of the queue; others newest first."""
 
 

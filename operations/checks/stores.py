@@ -106,7 +106,7 @@ def _in_flight(job: Job) -> bool:
     status = job.status
     if status.status is JobState.FAILED:
         return status.last_successful_status not in _RECORDED
-    return status.status not in (*JOB.after(JobState.RECORDING), JobState.COMPLETED)
+    return not JOB.facts[status.status].recorded
 
 
 def _entry_of(search: Search, version: VersionEntry, *, job_failed: bool = False) -> Iterator[Comparison]:
@@ -277,7 +277,7 @@ def _of_job(
 ) -> Iterator[Comparison]:
     state, ark = job.status.status, job.identifiers.primary_id or ""
     failed = state is JobState.FAILED
-    if not failed and state not in (*JOB.after(JobState.RECORDING), JobState.COMPLETED):
+    if not failed and not JOB.facts[state].recorded:
         return
     if entry is not None and not failed:
         if entry.ark != ark or not same_key(entry.key, job.configuration.key):

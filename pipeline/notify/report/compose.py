@@ -27,7 +27,7 @@ from pipeline.records import (
     SubmissionType,
     now,
 )
-from pipeline.states import BATCH, BatchState, Event, FailureKind, JobState
+from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState
 from pipeline.upload_url import is_upload
 
 
@@ -140,7 +140,7 @@ SECTION_ADVICE = {
 
 
 NO_JOBS = ReportedJobs()
-_ENDED = (JobState.COMPLETED, JobState.FAILED, JobState.DELETED)
+_ENDED = JOB.where(lambda facts: facts.ended)
 
 
 class Counts(Record):
