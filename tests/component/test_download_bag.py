@@ -263,10 +263,14 @@ def test_bytes_count_for_the_limits_whatever_the_list_states(settings: Settings,
     assert "200,000 bytes" in told
 
 
-def test_a_list_has_no_more_files_than_a_manifest_may_have(source: HttpSource, tmp_path: Path) -> None:
-    settings = local_settings(tmp_path, object_files=2)
+def test_a_list_has_no_more_files_than_a_manifest_may_have(
+    source: HttpSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = local_settings(tmp_path, object_files=6)  # the container has fewer
+    for number in range(4):
+        monkeypatch.setitem(ABSENT, f"data/further/{number}", b"x")
 
-    assert "lists more than 2 files" in refused(settings, source, bag(served(source)))
+    assert "lists more than 6 files" in refused(settings, source, bag(served(source)))
 
 
 @pytest.mark.parametrize("url", ["", "s3://bucket/b", "ftp://x.example/b"])

@@ -137,14 +137,6 @@ def test_a_manifest_of_more_files_than_allowed_is_refused(source: HttpSource, tm
         pending.work(pending_job(settings, source.put("/m.checkm", MANIFEST)), services(settings))
 
 
-def test_an_object_manifest_may_be_larger_than_a_batch_manifest(source: HttpSource, tmp_path: Path) -> None:
-    settings = local_settings(tmp_path, manifest_limit=10)
-
-    done = pending.work(pending_job(settings, source.put("/m.checkm", MANIFEST)), services(settings))
-
-    assert isinstance(done, Done)
-
-
 def test_a_missing_manifest_is_refused_and_a_source_that_is_down_is_waited_for(
     settings: Settings, source: HttpSource
 ) -> None:
