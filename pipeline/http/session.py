@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from importlib.metadata import version
 from ipaddress import ip_address
 from queue import Empty, SimpleQueue
@@ -294,9 +295,13 @@ def _keeps_password(before: Url, target: Url) -> bool:
 def _parts(url: str) -> Url:
     """The parts of a URL: those that name a server as they are compared, path and query as they are sent."""
     server, path, query = _split(url)
-    return parse_url(server)._replace(
+    return _server_of(server)._replace(
         path=as_sent(path, path=True), query=None if query is None else as_sent(query)
     )
+
+
+_server_of = lru_cache(maxsize=128)(parse_url)
+"""The parts that name a server: those of the files of an object are mostly the same."""
 
 
 def _split(url: str) -> tuple[str, str, str | None]:

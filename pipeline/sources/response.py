@@ -128,10 +128,10 @@ def offered_name(response: Response) -> str:
     """The file name of Content-Disposition (RFC 6266), without its folders and signs that no name has; '' if
     there is none that can be used.
     """
-    stated = {
-        name.lower(): value
-        for name, value in _PARAMETER.findall(f";{response.headers.get('Content-Disposition', '')}")
-    }
+    if "Content-Disposition" not in response.headers:
+        return ""
+    parameters = _PARAMETER.findall(f";{response.headers['Content-Disposition']}")
+    stated = {name.lower(): value for name, value in parameters}
     for name in (_extended(stated.get("filename*", "")), _quoted(stated.get("filename", ""))):
         last = re.split(r"[/\\]", name)[-1]
         with suppress(UnsafeName):
