@@ -151,6 +151,8 @@ class Head:
     status: int
     reason: str
     headers: Headers
+    ends_after: int | None = None
+    """Bytes of a body whose length libcurl ignores, because a coding is stated that is none (`identity`)."""
 
     @classmethod
     def of(cls, lines: Sequence[bytes]) -> Self:
@@ -162,7 +164,10 @@ class Head:
         if len(length.lstrip("0")) > _DIGITS and length.isdigit():  # libcurl reads on as if there were none
             raise _odd(f"it states {quote_name(length, 60)} as its length")
         status, reason = status_line.groups("")
-        return cls(int(status), reason.strip(), headers)
+        if headers.get("transfer-encoding", "").lower() != "identity" or not length.isdigit():
+            return cls(int(status), reason.strip(), headers)
+        left = Headers((name, value) for name, value in headers.items() if name != "transfer-encoding")
+        return cls(int(status), reason.strip(), left, int(length))
 
     @property
     def is_interim(self) -> bool:
@@ -211,6 +216,8 @@ class Channel:
         self._head: Head | None = None
         self._ended = False
         self._fault: ConnectionFault | None = None
+        self._left: int | None = None
+        """Bytes of the body, where we count them."""
         self._easy.setopt(pycurl.URL, f"{server}/")
         self._easy.setopt(pycurl.CONNECT_TO, [f"::[{address}]:" if ":" in address else f"::{address}:"])
         self._easy.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(connect_timeout * 1000)))
@@ -229,6 +236,8 @@ class Channel:
             self._easy.setopt(pycurl.POSTFIELDS, body)
         self._advance(lambda: self._head is not None or bool(self._pieces))
         if self._head is not None:
+            self._left = self._head.ends_after
+            self._ended = self._ended or self._left == 0
             return self._head
         if self._pieces:
             raise _no_http(b"".join(self._pieces))
@@ -253,6 +262,18 @@ class Channel:
         del self._pieces[:_PIECES]
         if not data and self._fault is not None:
             raise self._fault
+        return data if self._left is None else self._counted(data)
+
+    def _counted(self, data: bytes) -> bytes:
+        """As much of `data` as belongs to the body, which we end ourselves."""
+        assert self._left is not None
+        if self._left and not data:
+            raise ConnectionFault("the connection ended early")
+        data = data[: self._left]
+        self._left -= len(data)
+        if not self._left:
+            self._ended = True
+            self._pieces.clear()
         return data
 
     def end(self) -> bool:

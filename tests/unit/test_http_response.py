@@ -113,6 +113,8 @@ def test_a_body_that_is_read_to_its_stated_end_leaves_the_connection_open(
         OK + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
         OK + b"Content-Length: 5\r\nConnection: Close\r\n\r\nhello",
         b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        OK + b"Content-Length: 5\r\nTransfer-Encoding: identity\r\n\r\nhello",
+        OK + b"Content-Length: 5\r\nTransfer-Encoding: Identity\r\n\r\nhello, and more",
         LENGTH_5 + b"hello, and more",
         LENGTH_5 + b"hello" + LENGTH_5 + b"other",
     ],
@@ -132,7 +134,6 @@ def test_a_connection_is_closed_where_its_end_is_in_doubt_or_more_follows(
         OK + b"\r\nhello",
         OK + b"Connection: keep-alive\r\n\r\nhello",
         OK + b"Transfer-Encoding: identity\r\n\r\nhello",
-        OK + b"Content-Length: 5\r\nTransfer-Encoding: identity\r\n\r\nhello",
         CHUNKED + b"5\r\nhello\r\n0\r\n\r\nmore",
     ],
 )
@@ -149,6 +150,7 @@ def test_a_body_without_a_stated_end_ends_with_its_connection(
     "sent",
     [
         LENGTH_5 + b"hell",
+        OK + b"Content-Length: 5\r\nTransfer-Encoding: identity\r\n\r\nhell",
         CHUNKED + b"5\r\nhell",
         CHUNKED + b"5\r\nhello\r\n",
         CHUNKED + b"5\r\nhello\r\n0\r\n",
@@ -202,6 +204,14 @@ def test_a_response_may_arrive_byte_by_byte(peer: Peer, session: ContentSession,
     peer.sent, peer.singly = sent, True
 
     assert fetch(session, peer.url) == b"hello"
+
+
+def test_a_body_of_no_bytes_ends_though_a_coding_that_is_none_is_stated(
+    peer: Peer, session: ContentSession
+) -> None:
+    peer.sent, peer.closes = OK + b"Content-Length: 0\r\nTransfer-Encoding: identity\r\n\r\n", False
+
+    assert fetch(session, peer.url) == b""
 
 
 def test_a_response_that_is_left_unread_closes_its_connection(peer: Peer, session: ContentSession) -> None:
