@@ -39,7 +39,9 @@ def visible_batch(site: Site, principal: Principal, bid: str) -> Batch | Archive
     try:
         batch = load_batch(site, bid)
     except Missing as error:
-        raise _missing(principal, error, f"there is no batch {bid}") from error
+        if sees_fleet(principal):  # who learns which znode a damaged batch lacks
+            raise
+        raise Missing(f"there is no batch {bid}").with_remedies(*error.remedies) from error
     if in_sight(principal, batch.submission.profile_name, batch.submission.owner):
         return batch
     raise Missing(f"there is no batch {bid}")
@@ -50,7 +52,9 @@ def visible_job(site: Site, principal: Principal, jid: str) -> Job | ArchivedJob
     try:
         job = load_job(site, jid)
     except Missing as error:
-        raise _missing(principal, error, f"there is no job {jid}") from error
+        if sees_fleet(principal):
+            raise
+        raise Missing(f"there is no job {jid}").with_remedies(*error.remedies) from error
     collection = job.profile_name if isinstance(job, Job) else job.profile
     owner = ""
     if principal.role is Role.DEPOSITOR:
@@ -61,18 +65,11 @@ def visible_job(site: Site, principal: Principal, jid: str) -> Job | ArchivedJob
     raise Missing(f"there is no job {jid}")
 
 
-def _missing(principal: Principal, error: Missing, message: str) -> Missing:
-    """Which znode a damaged job lacks is for those who see every collection."""
-    return error if sees_fleet(principal) else Missing(message).with_remedies(*error.remedies)
-
-
 def recorded(site: Site, principal: Principal, name: str) -> Job | Batch:
     """The job or batch in ZooKeeper, on which verbs act; Missing, too, once it has left."""
-    return (
-        recorded_batch(site, principal, name)
-        if kind_of(name) == "batch"
-        else recorded_job(site, principal, name)
-    )
+    if kind_of(name) == "batch":
+        return recorded_batch(site, principal, name)
+    return recorded_job(site, principal, name)
 
 
 def recorded_batch(site: Site, principal: Principal, bid: str) -> Batch:

@@ -61,14 +61,18 @@ def _explanation(fleet: Fleet, record: Job | Batch | ArchivedJob | ArchivedBatch
             return _damaged(record.id, damage)
     from pipeline.inventory.archive import ArchivedJob  # the archive has loaded SQLAlchemy before
 
-    is_job, gone = isinstance(record, ArchivedJob), record.disposition
+    if isinstance(record, ArchivedJob):
+        name, since = record.jid, record.since
+    else:
+        name, since = record.bid, archived_since(fleet.site, record)
+    gone = record.disposition
     return Explanation(
-        id=record.jid if isinstance(record, ArchivedJob) else record.bid,
-        kind="job" if is_job else "batch",
+        id=name,
+        kind=kind_of(name),
         name=record.name,
         profile=record.profile,
         state=record.state,
-        since=record.since if isinstance(record, ArchivedJob) else archived_since(fleet.site, record),
+        since=since,
         reason=Reason.ARCHIVED,
         holder=gone.who,
         holder_since=gone.at,

@@ -31,7 +31,7 @@ from tests.support.operators import ann
 from tests.support.recordings import recording
 from tests.support.waits import HOST
 from tests.support.web import MAIN_PAGES, OWN_FORM, Web
-from zkstate import batches, holds, host_connections, jobs, record
+from zkstate import batches, holds, host_connections, jobs, paths, record
 from zkstate.session import Session
 
 
@@ -601,3 +601,13 @@ def test_an_open_page_gets_the_new_state_as_a_part(web: Web, session: Session, o
         for line in lines:
             if "is-pending" in line:
                 break
+
+
+def test_a_damaged_job_is_repaired_by_the_button_of_its_page(operator: Browser, session: Session) -> None:
+    jid = planting.one_job(session).jid
+    session.zk.set(paths.job_status(jid), b"{")
+
+    assert "Repair the record" in operator.open(f"/jobs/{jid}", 500)
+    operator.act("repair", jid, reason="a disk lost it")
+
+    assert jobs.load(session, jid).status.status is JobState.FAILED

@@ -504,6 +504,21 @@ def test_an_object_that_does_not_exist_is_answered_404(operator: Caller) -> None
     assert operator.get("/v1/objects/ark:/99999/fk4nothing").status_code == 404
 
 
+def test_why_names_the_damaged_znode_to_who_sees_every_collection(
+    web: Web, operator: Caller, record: Session
+) -> None:
+    jid = planted_job(record)
+    status = record.get(paths.job_status(jid))[0]
+    record.zk.set(paths.job_status(jid), b"{")
+
+    told = operator.get(f"/v1/jobs/{jid}/why").json()
+    refused = web.caller(Role.OPERATOR, ["demo"], name="why-of-demo").get(f"/v1/jobs/{jid}/why")
+
+    assert (told["reason"], told["remedies"][0]["action"]) == ("record-damaged", "repair")
+    assert refused.status_code == 500
+    record.zk.set(paths.job_status(jid), status)
+
+
 def test_a_damaged_job_is_repaired_by_an_operator_of_all_collections(
     web: Web, operator: Caller, record: Session
 ) -> None:

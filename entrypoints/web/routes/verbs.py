@@ -31,7 +31,7 @@ from operations.operator import VerbResult
 from operations.profile_renewal import ProfileRenewal
 from operations.verbs import act
 from operations.workers import Drained
-from pipeline.attempt import UNATTENDED, Attempt
+from pipeline.attempt import Attempt
 from pipeline.principal import Principal
 from pipeline.records import Record
 from pipeline.states import BATCH, JOB, Event, JobState, Raiser
@@ -69,32 +69,17 @@ class Resume(Record):
     to: JobState | None = Field(None, description="The state to resume in; null: after its last success.")
 
 
-def _raise(  # noqa: PLR0913 - the conditions of one verb
-    request: Request,
-    caller: Principal,
-    name: str,
-    event: Event,
-    *,
-    reason: str,
-    version: int | None,
-    to: JobState | None = None,
-    attempt: Attempt = UNATTENDED,
-) -> VerbResult:
-    operator = context_of(request).operator(caller, reason, attempt)
-    return act(operator, name, event, version=version, to=to)
-
-
 def _on_job(event: Event) -> Callable[..., VerbResult | Awaitable[VerbResult]]:
     def verb(
         request: Request, caller: OperatorCaller, jid: Jid, version: Version, body: Given = NO_REASON
     ) -> VerbResult:
-        return _raise(request, caller, jid, event, reason=body.reason, version=version)
+        return act(context_of(request).operator(caller, body.reason), jid, event, version=version)
 
     @slow("record_work")  # a deletion removes the job's folder, which may have very many files
     def verb_with_reason(
         request: Request, caller: OperatorCaller, jid: Jid, version: Version, body: Required
     ) -> VerbResult:
-        return _raise(request, caller, jid, event, reason=body.reason, version=version)
+        return act(context_of(request).operator(caller, body.reason), jid, event, version=version)
 
     return verb_with_reason if event in WITH_REASON else verb
 
@@ -109,7 +94,7 @@ def _on_batch(event: Event) -> Callable[..., Awaitable[VerbResult]]:
         attempt: Attempt,
         body: Given = NO_REASON,
     ) -> VerbResult:
-        return _raise(request, caller, bid, event, reason=body.reason, version=version, attempt=attempt)
+        return act(context_of(request).operator(caller, body.reason, attempt), bid, event, version=version)
 
     @slow("slow_work", LONG)
     def verb_with_reason(
@@ -120,7 +105,7 @@ def _on_batch(event: Event) -> Callable[..., Awaitable[VerbResult]]:
         body: Required,
         attempt: Attempt,
     ) -> VerbResult:
-        return _raise(request, caller, bid, event, reason=body.reason, version=version, attempt=attempt)
+        return act(context_of(request).operator(caller, body.reason, attempt), bid, event, version=version)
 
     return verb_with_reason if event in WITH_REASON else verb
 
@@ -133,7 +118,8 @@ def resume(
     version: Version,
     body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
 ) -> VerbResult:
-    return _raise(request, caller, jid, Event.RESUME, reason=body.reason, version=version, to=body.to)
+    operator = context_of(request).operator(caller, body.reason)
+    return act(operator, jid, Event.RESUME, version=version, to=body.to)
 
 
 for _event in JOB_EVENTS:
