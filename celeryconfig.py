@@ -32,7 +32,9 @@ task_default_queue = Queue.IO.value
 task_create_missing_queues = False  # a mistyped queue name is an error, not a queue without a worker
 task_routes = {
     **{task.name: {"queue": task.queue.value} for task in (*JOB.tasks(), *BATCH.tasks())},
-    "beat.fixity": {"queue": Queue.PROCESS.value},  # long: scheduled work of seconds must not wait for it
+    # long: scheduled work of seconds must not wait for them
+    "beat.fixity": {"queue": Queue.PROCESS.value},
+    "beat.proofs": {"queue": Queue.PROCESS.value},
     "beat.*": {"queue": Queue.CONTROL.value},
     "callback.*": {"queue": Queue.IO.value},
 }
@@ -69,5 +71,6 @@ beat_schedule = {
         "clean_up_jobs": 30.0,
         "clean_up_batches": 600.0,
         "fixity": 60.0,
+        "proofs": 60.0,
     }.items()
 }

@@ -7,7 +7,7 @@ from math import inf
 from pipeline.outcome import Service, ServiceDown
 from pipeline.states import BATCH, JOB, Event, FailureKind, JobState
 from pipeline.working_storage import capacity, mount
-from tasks import fixity, job, reclaim, retention, uploads
+from tasks import fixity, job, proofs, reclaim, retention, uploads
 from tasks.after_move import after_move, clean_up_completed, feed, remove_folder
 from tasks.broker import read_queues
 from tasks.dispatch import dispatch_batch, dispatch_failure_callback, dispatch_job
@@ -216,6 +216,7 @@ WORK: dict[str, Callable[[WorkerContext, Session, ServerClock], None]] = {
     "clean_up_jobs": _clean_up_jobs,
     "clean_up_batches": _clean_up_batches,
     fixity.LOCK: fixity.run,
+    proofs.WORK: proofs.run,
 }
 
 

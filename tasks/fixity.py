@@ -56,7 +56,7 @@ def run(context: WorkerContext, session: Session, clock: ServerClock) -> None:
 
 
 def _check_due(context: WorkerContext, session: Session, clock: ServerClock, schedule: Schedule) -> None:
-    turn = _Turn(context.settings, AttemptGuard(session, context.stopping))
+    turn = Turn(context.settings, AttemptGuard(session, context.stopping))
     outcomes = []
     for outcome in schedule.run(Pace(context.settings.fixity_rate, turn.over), lambda: _time(clock)):
         log_outcome(outcome)
@@ -119,7 +119,7 @@ def send_notices(clients: Clients) -> None:
 
 
 @dataclass
-class _Turn:
+class Turn:
     """Whether this run has to end."""
 
     settings: Settings
@@ -131,6 +131,10 @@ class _Turn:
         self._over = False
 
     def over(self) -> bool:
+        return self.must_yield() or self.clock() - self._began > RUN_SECONDS
+
+    def must_yield(self) -> bool:
+        """Whether the worker stops, or jobs wait for its process and the run had its share."""
         try:
             self.guard.check()
         except AttemptOver:
@@ -139,7 +143,7 @@ class _Turn:
         if elapsed > SHARE_SECONDS and self.clock() - self._asked > ASK_INTERVAL:
             self._asked = self.clock()
             self._over = self._jobs_wait()
-        return self._over or elapsed > RUN_SECONDS
+        return self._over
 
     def _jobs_wait(self) -> bool:
         try:

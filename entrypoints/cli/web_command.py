@@ -60,11 +60,10 @@ def web(
     configure(settings.log_level)
     with following(settings) as (site, board):
         from entrypoints.web.app import create_app
-        from entrypoints.web.context import open_context
+        from entrypoints.web.context import WebContext
         from entrypoints.web.server import server
 
-        with open_context(site, board) as context:
-            served = server(create_app(context, flower, hosts), host, port, announce, proxies)
-            served.run()
+        served = server(create_app(WebContext(site, board), flower, hosts), host, port, announce, proxies)
+        served.run()
         if not served.started:
             raise ServiceUnreachable(f"nothing is served: {host} port {port} cannot be listened on")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,11 +14,9 @@ from entrypoints.web.request_metrics import RequestMetrics
 from entrypoints.web.slow_work import LONG, SlowWork
 from entrypoints.web.streams import Streams
 from operations.board.board import Board
-from operations.custody_proofs import CustodyProofs
 from operations.logins import Logins
 from operations.oidc import values as oidc_values
 from operations.operator import Operator, Run
-from operations.shared_proofs import SharedProofs
 from operations.site import Site
 from operations.tokens import Authenticator, InvalidToken
 from pipeline.attempt import UNATTENDED, Attempt, is_over
@@ -136,10 +132,6 @@ class WebContext:
         return SlowWork(of_one=2)
 
     @cached_property
-    def custody_proofs(self) -> CustodyProofs:
-        return CustodyProofs(self.site.storage, shared=SharedProofs(self.settings))
-
-    @cached_property
     def metrics(self) -> ArklineCollector:
         """One for all scrapes: it remembers for some seconds what workers and disks answered."""
         return ArklineCollector(self.board, self.site)
@@ -148,16 +140,6 @@ class WebContext:
         """The principal of a request, with what a verb needs; a verb stops once the attempt is over."""
         run = replace(self.run, should_stop=lambda: is_over(attempt) or self.run.should_stop())
         return Operator(self.site, principal, reason, run)
-
-
-@contextmanager
-def open_context(site: Site, board: Board, run: Run | None = None) -> Iterator[WebContext]:
-    """The context of one process, until the block ends."""
-    context = WebContext(site, board, run or Run())
-    try:
-        yield context
-    finally:
-        context.custody_proofs.close()
 
 
 def site_of(request: HTTPConnection) -> Site:

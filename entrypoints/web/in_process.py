@@ -21,7 +21,7 @@ from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
 
 from entrypoints.web.app import create_app
-from entrypoints.web.context import open_context
+from entrypoints.web.context import WebContext
 from entrypoints.web.rate_limit import LOCAL
 from operations.board.board import Board
 from operations.operator import Run
@@ -57,10 +57,8 @@ def in_process(settings: Settings, principal: Principal, *, record: bool) -> Ite
     timeout = CONNECT_TIMEOUT if record else 0.0
     with connect(settings, timeout, create=record, required=record) as session:
         board = Board.on_demand(session, FILL_TIMEOUT)
-        with (
-            open_context(Site(settings, session), board, adapter.run) as context,
-            start_blocking_portal() as portal,
-        ):
+        context = WebContext(Site(settings, session), board, adapter.run)
+        with start_blocking_portal() as portal:
             adapter.open(create_app(context, pages=False), portal)
             try:
                 yield adapter

@@ -20,10 +20,10 @@ from entrypoints.web.slow_work import AlreadyWorking, NoThreadFree, TookTooLong
 from entrypoints.web.streams import TooManyStreams
 from operations.allowed_verbs import Moved
 from operations.bulk_plans import NoSuchPlan
-from operations.custody_proofs import TooManyProofs
 from operations.submission import RecordFull
 from operations.tokens import InvalidToken, NoSuchToken
 from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable, UsageRefused
+from pipeline.inventory.proofs import TooManyProofs
 from pipeline.names import NotAnArk
 from pipeline.outcome import DamagedObject, StepFailed
 from pipeline.principal import Forbidden

@@ -42,7 +42,7 @@ from pipeline.outcome import Service, ServiceDown, StepFailed, content, fault_of
 
 T = TypeVar("T")
 
-SCHEMA = "0009"
+SCHEMA = "0010"
 """The schema of this release, and of 0.2.1; 0.2.0 had 0002 and 0.1.0 had 0001. A change of it counts up."""
 
 _REVISIONS = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))

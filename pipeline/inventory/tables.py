@@ -260,6 +260,24 @@ fixity_reads = Table(
     prose_column("problem"),
 )
 
+# fixity checks that somebody asked for now, with the result; of those that ended the last of each version
+proofs = Table(
+    "inv_proofs",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    of_column("inv_objects", index=True),
+    Column("version", Integer, nullable=False),
+    prose_column("asked_by"),
+    time_column("asked"),
+    Column("began", Utc, nullable=True),
+    Column("ended", Utc, nullable=True, index=True),
+    Column("bytes_read", BigInteger, nullable=False),
+    Column("bytes_total", BigInteger, nullable=False),
+    prose_column("message"),
+    # as JSON; NULL if the check could not be done
+    Column("custody", Text, nullable=True),
+)
+
 # events in the life of a stored object, as PREMIS has them, except those that are columns of inv_ingests:
 # downloaded, stored, read back, entered
 events = Table(

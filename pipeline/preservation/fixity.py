@@ -61,20 +61,23 @@ KEEP_INTERVAL = 60.0
 _REMEDY = "restore the object from a copy of the storage, then check it again"
 
 
-def check_object(
+def prove_object(
     inventory: SqlInventory, storage: Storage, ark: str, pace: Pace, agent: str, on_read: OnRead = ignore
-) -> FixityCheck | None:
+) -> tuple[FixityCheck, Custody | None] | None:
     """Read every version of an object; None if `pace` is over first: the next call continues the reading.
 
-    StepFailed or UsageRefused if storage cannot be read; then nothing is entered.
+    With the custody of all versions; without it if the files cannot be listed. StepFailed or UsageRefused if
+    storage cannot be read; then nothing is entered.
     """
     known = inventory.describe_object(ark)
     if known is None or not known.versions:
         return None
-    check = _Check(inventory, storage, known, pace, on_read).run()
-    if check is not None:
-        fixity.complete(inventory, check, agent)
-    return check
+    reading = _Check(inventory, storage, known, pace, on_read)
+    check = reading.run()
+    if check is None:
+        return None
+    fixity.complete(inventory, check, agent)
+    return check, reading.custody
 
 
 class _Check:
@@ -92,6 +95,7 @@ class _Check:
         self._reads = fixity.reads_of(inventory, known.ark)
         self._unkept: list[ReadBackFile] = []
         self._kept_at = time.monotonic()
+        self.custody: Custody | None = None
 
     def run(self) -> FixityCheck | None:
         try:
@@ -124,9 +128,10 @@ class _Check:
         numbers = tuple(version.number for version in known.versions)
         try:
             reading = Reading(self._on_piece, self._pace.over, self._reads, self._on_file)
-            custody = prove(known, numbers, self._storage, reading)
+            custody = self.custody = prove(known, numbers, self._storage, reading)
             described = self._storage.problems_of(known.ark, known.versions[-1].storage_url)
         except DamagedObject as damage:
+            self.custody = None
             return [(DamagedFile(0, "", damage.message, _REMEDY), "")]
         if not custody.complete:
             return None
@@ -230,7 +235,14 @@ class Schedule:
 
     def check(self, ark: str, pace: Pace, on_read: OnRead = ignore) -> FixityCheck | Unreadable | None:
         """Check one object now; None if `pace` was over first."""
+        proved = self.prove(ark, pace, on_read)
+        return proved[0] if isinstance(proved, tuple) else proved
+
+    def prove(
+        self, ark: str, pace: Pace, on_read: OnRead = ignore
+    ) -> tuple[FixityCheck, Custody | None] | Unreadable | None:
+        """As `check`, with the custody of all versions."""
         try:
-            return check_object(self.inventory, self.storage, ark, pace, self.agent, on_read)
+            return prove_object(self.inventory, self.storage, ark, pace, self.agent, on_read)
         except ArklineError as error:
             return Unreadable(ark, str(error))

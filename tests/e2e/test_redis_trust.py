@@ -11,9 +11,6 @@ import redis
 from kombu.exceptions import OperationalError
 from pydantic import SecretStr
 
-from operations.custody_proof import CustodyProof
-from operations.shared_proofs import SharedProofs
-from pipeline.records import now
 from pipeline.settings import Settings
 from tasks import callback_counts
 from tasks.broker import read_queues
@@ -82,15 +79,12 @@ def test_a_fleet_works_over_tls_with_the_rights_of_the_documentation(
     assert [(entry["object"], entry["reason"]) for entry in site.admin.acl_log()] == []
 
 
-def test_counts_of_callbacks_and_shared_proofs_need_no_further_right(site: Site) -> None:
+def test_counts_of_callbacks_need_no_further_right(site: Site) -> None:
     settings = site.having(site.url())
     callback_counts.count(settings, Delivery.DELIVERED)
     callback_counts.count(settings, Delivery.DELIVERED)
-    proof = CustodyProof(id="0" * 16, ark="ark:/99999/fk4abc", version=1, asked=now(), bytes_total=1)
-    SharedProofs(settings).publish(proof)
 
     assert callback_counts.read(settings) == {Delivery.DELIVERED: 2, Delivery.FAILED: 0}
-    assert SharedProofs(settings).latest(proof.ark, 1) == proof
     assert site.admin.acl_log() == []
 
 

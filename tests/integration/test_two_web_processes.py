@@ -1,31 +1,22 @@
 """Two web processes behind one address: what one has begun, the other one finishes."""
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
 import requests
-from pydantic import SecretStr
 
 from operations.bulk_plans import NoSuchPlan, make_plan, read_plan
-from operations.custody_proof import CustodyProof, ProofState
-from operations.custody_proofs import CustodyProofs
-from operations.shared_proofs import SharedProofs
 from operations.tokens import hash_of
 from pipeline.inventory.tokens import LOGINS_OF_ONE, LoginEntry, insert_login, login_with_hash
 from pipeline.principal import Role
 from pipeline.records import now
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
-from pipeline.storage.base import Storage
 from tests.support import planting
 from tests.support.operators import ann
-from tests.support.repository import Repository
 from tests.support.web import OWN_FORM, Caller, Web, serving_board
 from zkstate import jobs
-from zkstate.errors import Missing
 from zkstate.session import Session
 
 
@@ -131,87 +122,6 @@ def test_a_notice_that_is_none_is_not_shown(first: Web, cookie: str) -> None:
     browser = requests.Session()
     answer = browser.get(f"{first.url}/login", cookies={"notice": cookie}, timeout=30)
     assert answer.status_code == 200
-
-
-class Held:
-    """A storage that is opened when the test says so."""
-
-    def __init__(self, repository: Repository) -> None:
-        self._repository = repository
-        self.opened = threading.Event()
-
-    def storage(self) -> Storage:
-        assert self.opened.wait(30)
-        return self._repository.storage
-
-
-def sharing(settings: Settings, storage: Callable[[], Storage]) -> CustodyProofs:
-    """The proofs of one web process of the site."""
-    return CustodyProofs(storage, shared=SharedProofs(settings))
-
-
-def test_the_other_process_answers_for_a_proof_that_runs_and_for_its_result(
-    repository: Repository, module_settings: Settings
-) -> None:
-    known = repository.described(repository.recorded(repository.job(1)).ark)
-    held = Held(repository)
-    one, other = sharing(module_settings, held.storage), sharing(module_settings, held.storage)
-
-    proof = one.start(known, None, "token:ann")
-
-    assert other.get(proof.id, known).state is ProofState.RUNNING
-    assert other.start(known, None, "token:bob").id == proof.id
-    assert other.latest(known) == proof
-    held.opened.set()
-    assert one.wait_ended(proof.id, known, 30).ended is not None
-    deadline = time.monotonic() + 30
-    while (result := other.get(proof.id, known)).ended is None:
-        assert time.monotonic() < deadline, "the other process does not learn that the proof has ended"
-    assert (result, other.latest(known)) == (one.get(proof.id, known), result)
-    assert result.custody is not None
-    assert result.custody.agrees
-    assert other.start(known, None, "token:bob").id != proof.id
-
-
-def test_a_proof_is_known_for_its_object_only_by_every_process(
-    repository: Repository, module_settings: Settings
-) -> None:
-    known, foreign = (
-        repository.described(repository.recorded(repository.job(number)).ark) for number in (2, 3)
-    )
-    one, other = (sharing(module_settings, lambda: repository.storage) for _ in range(2))
-    proof = one.start(known, None, "token:ann")
-
-    assert other.get(proof.id, known).id == proof.id
-    with pytest.raises(Missing, match="start a new one"):
-        other.get(proof.id, foreign)
-
-
-def test_nobody_without_the_key_of_the_site_says_that_an_object_is_intact(
-    repository: Repository, module_settings: Settings
-) -> None:
-    known = repository.described(repository.recorded(repository.job(4)).ark)
-    signed = module_settings.model_copy(update={"message_key": SecretStr("k" * 40)})
-    forger, reader = SharedProofs(module_settings), SharedProofs(signed)
-    proof = CustodyProof(id="0" * 16, ark=known.ark, version=1, asked=now(), bytes_total=1)
-
-    forger.publish(proof)
-    assert (reader.find(proof.id), reader.latest(known.ark, 1)) == (None, None)
-
-    SharedProofs(signed).publish(proof)
-    assert reader.latest(known.ark, 1) == proof
-
-
-def test_without_redis_a_process_answers_for_its_own_proofs(
-    repository: Repository, module_settings: Settings
-) -> None:
-    known = repository.described(repository.recorded(repository.job(5)).ark)
-    alone = module_settings.model_copy(update={"broker_url": "redis://127.0.0.1:1/0"})
-    proofs = sharing(alone, lambda: repository.storage)
-
-    proof = proofs.start(known, None, "token:ann")
-
-    assert proofs.wait_ended(proof.id, known, 30).state is ProofState.DONE
 
 
 def logged_in(web: Web, token: str) -> requests.Session:

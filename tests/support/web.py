@@ -9,7 +9,7 @@ from typing import Any
 import requests
 
 from entrypoints.web.app import create_app
-from entrypoints.web.context import WebContext, open_context
+from entrypoints.web.context import WebContext
 from entrypoints.web.following import following
 from entrypoints.web.server import server
 from operations.tokens import create_token
@@ -93,7 +93,8 @@ def serving(settings: Settings, flower: str = "", proxies: str = "", hosts: str 
         ports.append(port)
         ready.set()
 
-    with following(settings) as (site, board), open_context(site, board) as context:
+    with following(settings) as (site, board):
+        context = WebContext(site, board)
         served = server(create_app(context, flower, hosts), "127.0.0.1", 0, on_ready, proxies)
         thread = threading.Thread(target=served.run)
         thread.start()

@@ -1,6 +1,6 @@
 """The page of a stored object: its versions, its files, and the proof of custody, made again on demand.
 
-A proof of any version and any size is read in the background; the page follows it.
+A worker reads a proof of any version and any size, and the page follows it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.streaming import View, streaming
 from entrypoints.web.pages.templating import page, render
 from entrypoints.web.slow_work import slow
-from operations import objects
-from operations.custody_proof import CustodyProof, ProofState
+from operations import objects, proofs
+from operations.proofs import CustodyProof, ProofState
 from pipeline.inventory.base import InventoryObject
 from pipeline.preservation.custody import Custody
 from pipeline.preservation.proof import size_of
@@ -65,7 +65,7 @@ def prove(
     """Start a proof, and show the page that follows it."""
     web = context_of(request)
     known = objects.visible_object(web.site, caller, ark)
-    proof = web.custody_proofs.start(known, version, caller.identity)
+    proof = proofs.start(web.site, known, version, caller.identity)
     return RedirectResponse(f"/objects/{quote(known.ark)}?version={proof.version}", status_code=303)
 
 
@@ -86,7 +86,7 @@ async def live_proof(request: Request, caller: PageCaller, ark: str, version: in
 def _values(web: WebContext, known: InventoryObject, version: int | None) -> dict[str, Any]:
     """What `object_live.html` shows: the latest proof of this version, or else what is recorded."""
     (number,) = objects.versions_to_prove(known, version, every=False)
-    proof = web.custody_proofs.latest(known, number)
+    proof = proofs.latest(web.site.inventory(), known, number)
     recorded = objects.object_view(known, (), (number,), None, lambda _: None, lambda: False).custody
     custody = proof.custody if proof and proof.custody else recorded
     return {
@@ -105,8 +105,6 @@ def _unproved(proof: CustodyProof) -> Verdict:
         return Verdict(f"The proof could not be made: {proof.message}.", "bad")
     if proof.state is ProofState.WAITING:
         return Verdict(f"The proof begins when {proof.ahead} others that wait have begun.", "")
-    if proof.state is ProofState.DONE:
-        return Verdict(f"The proof was made, but it is not shown here: {proof.message}.", "")
     return Verdict(f"{in_units(proof.bytes_read)} of {in_units(proof.bytes_total)} are read.", "")
 
 

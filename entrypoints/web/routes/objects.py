@@ -8,10 +8,10 @@ from fastapi import APIRouter, Body, Path, Query, Request, Response
 from pydantic import Field
 
 from entrypoints.web.authentication import Caller
-from entrypoints.web.context import context_of, site_of
+from entrypoints.web.context import site_of
 from entrypoints.web.slow_work import slow
-from operations import objects
-from operations.custody_proof import CustodyProof
+from operations import objects, proofs
+from operations.proofs import CustodyProof
 from pipeline.records import Record
 
 router = APIRouter(prefix="/v1/objects", tags=["objects"])
@@ -46,13 +46,13 @@ def start_proof(
     ark: Ark,
     body: Annotated[ProofRequest, Body()] = ProofRequest(version=None),  # noqa: B008 - frozen
 ) -> CustodyProof:
-    """The proof is done in the background, at the address in `Location`.
+    """A worker checks the object now; the progress and the result are at the address in `Location`.
 
-    While a proof of the same version has not ended, the answer is that proof. Every web process of the site
-    answers for it, until an hour after its end.
+    While a proof of the same version has not ended, the answer is that proof. The last one of each version is
+    kept.
     """
     known = objects.visible_object(site_of(request), caller, ark)
-    proof = context_of(request).custody_proofs.start(known, body.version, caller.identity)
+    proof = proofs.start(site_of(request), known, body.version, caller.identity)
     response.headers["Location"] = f"{router.prefix}/{quote(known.ark, safe='/:')}/proofs/{proof.id}"
     return proof
 
@@ -62,7 +62,7 @@ def start_proof(
 def show_proof(request: Request, caller: Caller, ark: Ark, proof: ProofId) -> CustodyProof:
     """`custody.agrees` of a proof that is done says whether every file is as it was deposited."""
     known = objects.visible_object(site_of(request), caller, ark)
-    return context_of(request).custody_proofs.get(proof, known)
+    return proofs.get(site_of(request).inventory(), proof, known)
 
 
 @router.get("/{ark:path}", summary="One object: versions, files, custody, events")
