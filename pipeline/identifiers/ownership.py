@@ -14,7 +14,7 @@ from pipeline.profiles.profile import Profile
 from pipeline.records import JobConfiguration, Submission
 
 if TYPE_CHECKING:  # loads SQLAlchemy, which a command that submits does not need
-    from pipeline.inventory.placement import Placement
+    from pipeline.inventory.ownership import Placement
 
 
 def problem(ark: str, profile: Profile, placement: Placement | None, *, given: bool = True) -> str | None:

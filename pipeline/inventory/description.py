@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
 
-from pipeline.inventory import localids
+from pipeline.inventory import ownership
 from pipeline.inventory.base import (
     DamagedFile,
     FixityProof,
@@ -46,7 +46,7 @@ def describe(connection: Connection, ark: str) -> InventoryObject | None:
         ark=row.ark,
         owner=row.owner,
         collections=_collections(connection, row.id),
-        local_id=localids.of_object(connection, ark),
+        local_id=ownership.local_ids_of(connection, ark),
         object_type=row.object_type,
         object_role=row.role,
         aggregate_role=row.aggregate_role,

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Table, bindparam, select, union, update
 
-from pipeline.inventory import localids
+from pipeline.inventory import ownership
 from pipeline.inventory.base import Provenance, Recording
 from pipeline.inventory.statements import insert_if_new, insert_new, portions
 from pipeline.inventory.tables import (
@@ -66,7 +66,7 @@ def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") ->
     object_id = _object(connection, recording)
     if object_id is None:
         return
-    localids.reserve(connection, recording.owner, recording.version.ark, recording.local_id)
+    ownership.reserve_local_ids(connection, recording.owner, recording.version.ark, recording.local_id)
     _collections(connection, recording, object_id)
     version_id = _version(connection, recording, object_id)
     own = {"inv_object_id": object_id, "inv_version_id": version_id}

@@ -14,7 +14,7 @@ from functools import partial
 
 from pipeline.identifiers import ownership
 from pipeline.identifiers.minter import Known, none_known
-from pipeline.inventory.placement import Placement
+from pipeline.inventory.ownership import Placement
 from pipeline.names import NotAnArk, spellings
 from pipeline.outcome import content
 from pipeline.profiles.profile import Profile
