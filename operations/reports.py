@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from operations.archive import archived_report
-from operations.batch_view import LISTED, BatchView
+from operations.batch_view import BatchView
 from operations.site import Site
 from operations.visibility import visible_batch
 from pipeline.errors import Action, Remedy, UsageRefused
@@ -35,13 +35,6 @@ def report(site: Site, principal: Principal, bid: str) -> BatchReport:
         refused = UsageRefused(f"{bid} was archived without a report")
         raise refused.with_remedies(Remedy(Action.SHOW_STATUS, bid))
     return archived
-
-
-def with_objects(site: Site, principal: Principal, view: BatchView) -> BatchView:
-    """The view of a batch that has ended, with its objects and their ARKs unless there are very many."""
-    if (view.total or 0) > LISTED:
-        return view
-    return with_objects_of(view, report(site, principal, view.bid))
 
 
 def with_objects_of(view: BatchView, reported: BatchReport) -> BatchView:

@@ -4,11 +4,8 @@ Rule: a node that cannot be read spoils no list; its id and the fault stand besi
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeVar
-
-from kazoo.protocol.states import KazooState
 
 from pipeline.records import (
     Batch,
@@ -101,20 +98,6 @@ def activity(session: Session, record: Job | Batch) -> Activity:
         since = max(lock[1].ctime / 1000, moved)
         holder = Holder(name=name or "an unnamed worker", since=since)
     return Activity(holder=holder, status_written=status[1].mtime / 1000 if status else None)
-
-
-@contextmanager
-def connection_watched(session: Session, on_change: Callable[[bool], None]) -> Iterator[None]:
-    """Within this block `on_change(connected)` is called, on the connection's thread, with every change."""
-
-    def listener(state: str) -> None:
-        on_change(state == KazooState.CONNECTED)
-
-    session.zk.add_listener(listener)
-    try:
-        yield
-    finally:
-        session.zk.remove_listener(listener)
 
 
 def job_rows(session: Session, jids: Sequence[str], page: int = READ_PAGE) -> Iterator[JobRow | Unreadable]:
