@@ -68,17 +68,17 @@ def ask_broker(site: Site) -> Broker:
     import redis
     from kombu.exceptions import OperationalError
 
-    from tasks import broker, broker_claim
+    from tasks import broker, start_gate
 
     session, settings, at = site.session, site.settings, datetime.now(UTC)
     address = broker_address(settings)
     try:
         broker.try_write(settings)
-        owner = broker_claim.owner(settings)
+        owner = start_gate.owner(settings)
         recorded = deployment.read(session) if session.connected else None
-        ours = recorded is None or owner in ("", recorded.id) or broker_claim.is_ours(settings, recorded)
+        ours = recorded is None or owner in ("", recorded.id) or start_gate.is_ours(settings, recorded)
         if recorded is not None and not ours:
-            message = broker_claim.claimed_by_other(settings, owner, recorded.id)
+            message = start_gate.claimed_by_other(settings, owner, recorded.id)
             return Broker(
                 None, Obstacle(reason=Reason.BROKER_FOREIGN, waits_for=address, message=message), at
             )

@@ -19,10 +19,8 @@ from pipeline.states import JOB, BatchState, FailureKind, JobState
 from pipeline.steps.clients import open_clients
 from pipeline.working_storage.capacity import holders, occupancy_now
 from tasks.after_move import clean_up_completed, remove_folder
-from tasks.orphan_folders import orphans
-from tasks.retention import remove_old_batches, retention_of
+from tasks.retention import orphans, remove_old_batches, remove_unneeded_uploads, retention_of
 from tasks.stores import expected_of
-from tasks.uploads import remove_unneeded
 from zkstate import holds, listings, locks, queue, space, views
 from zkstate.journal import JournalAction
 from zkstate.session import Session
@@ -189,5 +187,5 @@ def _remove_batches(operator: Operator, retention: float, attempt: Attempt) -> t
             return (), True
         remove_old_batches(session, clock, clients, operator.stamp, attempt)
         attempt.check()
-        remove_unneeded(session, operator.settings)
+        remove_unneeded_uploads(session, operator.settings)
     return tuple(sorted(before - set(listings.all_batches(session)))), False

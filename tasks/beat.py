@@ -7,26 +7,65 @@ from math import inf
 from pipeline.outcome import Service, ServiceDown
 from pipeline.states import BATCH, JOB, Event, FailureKind, JobState
 from pipeline.working_storage import capacity, mount
-from tasks import fixity, job, proofs, reclaim, retention, uploads
-from tasks.after_move import after_move, clean_up_completed, feed, remove_folder
+from tasks import fixity, job, proofs, reclaim, retention
+from tasks.after_move import after_move, clean_up_completed, feed, remove_folder, request_feed, take_requests
 from tasks.broker import read_queues
-from tasks.dispatch import dispatch_batch, dispatch_failure_callback, dispatch_job
-from tasks.feeding import request_feed, take_requests
+from tasks.dispatch import dispatch_batch, dispatch_failure_callback, dispatch_job, dispatch_job_in_turn
 from tasks.logs import log
-from tasks.orphan_folders import ended_jobs, orphans
 from tasks.outages import begin_outage, end_outage, notify_operator, this_host
+from tasks.retention import ended_jobs, orphans
 from tasks.run import giving_up, run
-from tasks.shares import give_turn
 from tasks.stores import count_up
 from tasks.worker_context import WorkerContext
-from zkstate import batches, callbacks, host_back_off, jobs, outages, queue, record, recovery, space
+from zkstate import (
+    batches,
+    callbacks,
+    host_back_off,
+    jobs,
+    outages,
+    process_shares,
+    queue,
+    record,
+    recovery,
+    space,
+)
 from zkstate.batches import BatchMove
 from zkstate.errors import Corrupt, Missing
 from zkstate.jobs import JobMove
 from zkstate.locks import ServerClock, single_flight
 from zkstate.record import Lock
+from zkstate.recovery import Live
 from zkstate.session import Session
 from zkstate.sweep_record import Sweep
+
+SHARE = 75
+"""Percent of the busy processes that one submitter or collection keeps while jobs of others wait for one."""
+
+
+def give_turn(context: WorkerContext, session: Session, live: Live, clock: ServerClock) -> None:
+    """Send the tickets of those whose turn it is before all others; ask one attempt to yield to them.
+
+    One attempt in each sweep: the next sweep sees what that changed.
+    """
+    turn = process_shares.next_turn(session, live, clock, SHARE)
+    if turn is None:
+        return
+    for name in turn.names:
+        with giving_up(context, locks=False, name=name):
+            _dispatch_in_turn(context, session, name)
+    if turn.yielding is not None:
+        process_shares.ask_to_yield(session, turn.yielding, anew=turn.anew)
+    log().info("goes before work of others", names=turn.names, yielding=turn.yielding, anew=turn.anew)
+
+
+def _dispatch_in_turn(context: WorkerContext, session: Session, name: str) -> None:
+    if process_shares.is_job(name):
+        ticket = record.redispatch(session, jobs.load(session, name), lost=False)
+        dispatch_job_in_turn(context.app, ticket)
+    else:
+        ticket = record.redispatch(session, batches.load(session, name), lost=False)
+        dispatch_batch(context.app, ticket, in_turn=True)
+
 
 SWEEP = "sweep"
 """The name under which the sweep moves jobs and batches."""
@@ -187,7 +226,7 @@ def _clean_up_batches(context: WorkerContext, session: Session, clock: ServerClo
         log().warning("removed an entry of a job that does not wait", jid=jid)
     for jid in clients.storage.tidy(ended_jobs(session)):
         log().warning("removed files staged for storage", jid=jid)
-    uploads.remove_unneeded(session, context.settings)
+    retention.remove_unneeded_uploads(session, context.settings)
 
 
 def _check_stores(context: WorkerContext, session: Session, clock: ServerClock) -> None:

@@ -8,7 +8,8 @@ from pipeline.steps.context import Clients
 from tasks.logs import log
 from tasks.outages import begin_outage, end_outage, this_host
 from tasks.profiles import profile_of
-from tasks.run import delay_before_retry, giving_up
+from tasks.retry import delay_before_retry
+from tasks.run import giving_up
 from tasks.worker_context import WorkerContext
 from zkstate import callbacks, jobs, outages
 from zkstate.callbacks import Owed

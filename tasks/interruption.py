@@ -1,4 +1,4 @@
-"""Ends a process whose step continues although its attempt is over.
+"""Ends a process whose step continues although its attempt is over, or whose interpreter has stopped.
 
 Steps check their attempt between two pieces of work, and requests to sources ask it while they wait. The
 clients of EZID, S3, mail and SQL have timeouts of their own, of up to a minute; a mount that hangs has none.
@@ -7,6 +7,7 @@ together. Every step is made for the end of its process: the next attempt finds 
 """
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -97,3 +98,28 @@ def _end(over: AttemptOver, release: Release) -> None:
     releasing.start()
     releasing.join(RELEASE_TIME)
     os._exit(EXIT_OVERDUE)
+
+
+POSTPONE_INTERVAL = 1.0
+"""Seconds between two postponements."""
+
+
+def start_hang_guard(seconds: float) -> None:
+    """End this process once it has used `seconds` of processor time without running a thread of Python.
+
+    Processor time, because a process that was frozen, or that a busy machine does not run, is not to blame.
+    The processor time of every thread counts, and those that compute digests run without the lock: more
+    processors, more seconds.
+
+    A function of a library that keeps the interpreter's lock stops every thread: heartbeats, checks and
+    signal handlers. The session expires and the sweep gives the job to another process, which may hang like
+    the first. The kernel needs no interpreter: it ends the process unless a thread postpones that in time.
+    """
+    limit = max(seconds, 2 * POSTPONE_INTERVAL * (os.cpu_count() or 1))
+    threading.Thread(target=_postpone, args=(limit,), name="hang-guard", daemon=True).start()
+
+
+def _postpone(limit: float) -> None:
+    while True:
+        signal.setitimer(signal.ITIMER_PROF, limit)
+        time.sleep(POSTPONE_INTERVAL)

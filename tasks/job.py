@@ -17,11 +17,12 @@ from pipeline.steps import download, estimate, notify, pending, process, provisi
 from pipeline.steps.context import StepContext
 from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import working_storage_faults
-from tasks import needs
 from tasks.meanings import mistakes_as
+from tasks.outages import needs_of_job
 from tasks.profiles import host_limit, profile_of
 from tasks.progress import ReportingAttempt
-from tasks.run import Attempt, StateWork, hosts_given_up_after, run
+from tasks.retry import hosts_given_up_after
+from tasks.run import Attempt, StateWork, run
 from tasks.worker_context import WorkerContext
 from zkstate import jobs
 from zkstate.errors import Outdated
@@ -112,7 +113,7 @@ def _work_of(state: JobState) -> StateWork[Job]:
         jobs.load_to_begin if pending else jobs.load,
         _work,
         _fail,
-        needs.of_job,
+        needs_of_job,
         needs_lock=_needs_lock if pending else lambda _job: True,
         fetches=JOB.facts[state].fetches,
     )

@@ -8,7 +8,6 @@ a shared service is unavailable, and before a long state where a more urgent mes
 that has to wait (for space, its next try, a host) is handed back by its step, as ever.
 """
 
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,14 +30,14 @@ from pipeline.outcome import (
     system,
     transient,
 )
-from pipeline.records import Batch, Job, Ticket, now, trace_id
-from pipeline.settings import Settings
+from pipeline.records import Job, Ticket, trace_id
 from pipeline.states import JOB, JobState, Queue
 from tasks.after_move import after_move
 from tasks.broker import more_urgent
 from tasks.logs import log
 from tasks.meanings import Meaning, meaning_of
 from tasks.outages import begin_outage, check_start, end_outage, is_own_fault
+from tasks.retry import BACKOFF_LIMIT, delay_before_retry
 from tasks.worker_context import WorkerContext
 from zkstate import outages, record
 from zkstate.errors import Stale, TooBig
@@ -46,9 +45,6 @@ from zkstate.locks import AttemptGuard
 from zkstate.outage import FIRST_PROBE, name_of
 from zkstate.record import Lock, R
 from zkstate.session import Session
-
-BACKOFF_LIMIT = 1800.0
-"""Maximum seconds between two tries."""
 
 LONG = frozenset(state for state in JOB.working() if JOB.task(state).queue in (Queue.DOWNLOAD, Queue.PROCESS))
 """States whose work may take hours; the others end in less time than a look into Redis is worth."""
@@ -284,28 +280,6 @@ def _retry_or_fail(attempt: Attempt[R], failure: StepFailed) -> R | None:
     attempt.hand_back(failure.message, delay=delay, waits_for=WaitsFor(kind=WaitKind.RETRY))
     log().warning("retry scheduled", message=failure.message, seconds=delay)
     return None
-
-
-def delay_before_retry(failure: StepFailed, tries: int, settings: Settings) -> float | None:
-    """Seconds until the next try, if `tries` tries failed before this one; None if there is no next try.
-
-    At least the time that the other service asked for. ZooKeeper's clock measures the delay.
-    """
-    if not failure.is_tried_again or tries + 1 >= settings.max_tries:
-        return None
-    delay: float = min(settings.backoff * 2**tries, BACKOFF_LIMIT)
-    return max(delay, failure.retry_after or 0)
-
-
-def hosts_given_up_after(record: Job | Batch, settings: Settings) -> float:
-    """Seconds after which the record gives up a host that answers nobody: as its own tries would last.
-
-    Infinite while it has not been in its state as long: others' faults cost it nothing before.
-    """
-    tries = range(settings.max_tries - 1)
-    lasting: float = sum(min(settings.backoff * 2**number, BACKOFF_LIMIT) for number in tries)
-    waited = (now() - record.status.since).total_seconds()
-    return lasting if waited >= lasting else math.inf
 
 
 @contextmanager

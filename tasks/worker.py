@@ -17,7 +17,7 @@ from celery.signals import (
 )
 
 from pipeline.errors import UsageRefused
-from tasks import draining, hang_guard, logs, remote_control, watchdog
+from tasks import draining, interruption, logs, remote_control, watchdog
 from tasks.start_gate import await_claim, confirmed_id, keep_claim
 from tasks.worker_context import Stop, WorkerContext
 from zkstate.session import connect
@@ -78,7 +78,7 @@ def connect_signals(context: WorkerContext) -> None:
     celeryd_init.connect(await_record, weak=False)
     setup_logging.connect(set_up_logging, weak=False)
     # after that time the process has lost its session, and its attempt is over
-    end_if_hung = partial(hang_guard.start, settings.zk_session_timeout)
+    end_if_hung = partial(interruption.start_hang_guard, settings.zk_session_timeout)
     worker_process_init.connect(lambda **_: end_if_hung(), weak=False)
     worker_process_init.connect(_collect_less_garbage, weak=False)
     worker_process_shutdown.connect(close_session, weak=False)

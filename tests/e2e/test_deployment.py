@@ -16,7 +16,7 @@ from pipeline.inventory.sql import open_inventory
 from pipeline.outcome import Service
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
-from tasks.broker_claim import claim
+from tasks.start_gate import claim
 from tests.e2e.collection import deposit
 from tests.e2e.test_pipeline import rows
 from tests.servers import zookeeper as zookeeper_servers

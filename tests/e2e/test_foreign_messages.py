@@ -13,10 +13,10 @@ from pipeline.records import SubmissionType, Ticket
 from pipeline.settings import Settings
 from pipeline.states import BatchState
 from tasks.broker import Queued, read_queues
-from tasks.broker_claim import claim_key
 from tasks.dispatch import dispatch_job
 from tasks.publisher import configured, publisher
 from tasks.queue_lists import list_of, step_of
+from tasks.start_gate import claim_key
 from tests.e2e.collection import body_of, submit
 from tests.e2e.test_deployment import await_true
 from tests.e2e.test_remote_control import answered

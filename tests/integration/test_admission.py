@@ -20,8 +20,8 @@ from pipeline.records import BatchStatus, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind
 from tasks import batch as batch_work
-from tasks.admission import check_room
 from tasks.app import make_context
+from tasks.batch import check_room
 from tasks.worker_context import WorkerContext
 from tests.servers import zookeeper
 from tests.servers.http_source import HttpSource

@@ -17,9 +17,9 @@ from pipeline.records import Job, now
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.transfer import Download
-from tasks import run
+from tasks import retry
 from tasks.meanings import Meaning, meaning_of
-from tasks.run import hosts_given_up_after
+from tasks.retry import hosts_given_up_after
 from tests.servers.http_source import HttpSource
 from tests.support.records import a_job
 from zkstate import codec, host_back_off, paths
@@ -162,7 +162,7 @@ def test_a_job_gives_a_host_up_after_the_time_that_its_own_tries_would_last(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = settings.model_copy(update={"max_tries": 4, "backoff": 10.0})
-    monkeypatch.setattr(run, "BACKOFF_LIMIT", 30.0)
+    monkeypatch.setattr(retry, "BACKOFF_LIMIT", 30.0)
     job = a_job()
 
     def waiting(seconds: int) -> Job:

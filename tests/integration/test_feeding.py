@@ -7,9 +7,9 @@ import pytest
 from pipeline.settings import Settings
 from pipeline.states import JobState
 from tasks import after_move
+from tasks.after_move import ENOUGH, request_feed, take_requests
 from tasks.app import make_context
 from tasks.broker import live_tickets, waiting_messages
-from tasks.feeding import ENOUGH, request_feed, take_requests
 from tasks.worker_context import WorkerContext
 from tests.support import planting
 from zkstate import jobs

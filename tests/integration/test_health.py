@@ -19,9 +19,9 @@ from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from tasks.beat_leader import OnceLogged
-from tasks.broker_claim import claim_key, note_ours
 from tasks.publisher import configured
 from tasks.redis_client import client
+from tasks.start_gate import claim_key, note_ours
 from tests.servers import redis as redis_servers
 from tests.support import planting
 from tests.support.fleet import fleet

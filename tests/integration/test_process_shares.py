@@ -11,12 +11,12 @@ from pipeline.outcome import AttemptOver
 from pipeline.records import Batch, Job
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
-from tasks import shares
+from tasks import beat
 from tasks.app import make_context
+from tasks.beat import give_turn
 from tasks.broker import more_urgent, read_queues
 from tasks.dispatch import dispatch_batch
 from tasks.run import giving_up
-from tasks.shares import give_turn
 from tests.integration.test_sweep import later
 from tests.support import planting
 from zkstate import batches, jobs, paths, process_shares, queue, record
@@ -113,7 +113,7 @@ def test_an_old_ticket_in_redis_ends_no_sweep(
     live = waiting(session, ended, other)
     no = JobMove(Event.FAIL, "operator", message="no", lock=Lock.FREE)
     jobs.move(session, jobs.load(session, ended.jid), no)
-    monkeypatch.setattr(shares, "SHARE", 50)
+    monkeypatch.setattr(beat, "SHARE", 50)
     context = make_context(settings)
     own = context.session()
     try:
@@ -249,7 +249,7 @@ def test_the_ticket_goes_before_all_others_and_the_download_is_asked_to_yield(
     live = waiting(session, other)
     guard = AttemptGuard(session)
     guard.watch_lock(record.lock_path(held[0]))
-    monkeypatch.setattr(shares, "SHARE", 50)
+    monkeypatch.setattr(beat, "SHARE", 50)
     context = make_context(settings)
 
     give_turn(context, session, live, later(session, LONG))

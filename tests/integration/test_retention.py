@@ -17,7 +17,7 @@ from pipeline.steps.clients import open_clients
 from pipeline.storage.ocfl.storage import OcflStorage
 from tasks import beat, retention
 from tasks.app import make_context
-from tasks.orphan_folders import ended_jobs, orphans
+from tasks.retention import ended_jobs, orphans
 from tests.support import planting
 from tests.support.operators import ANN
 from zkstate import batches, deletion, jobs, paths

@@ -25,7 +25,8 @@ from pipeline.working_storage.capacity import SPACE_WAIT, no_room
 from tasks.app import make_context
 from tasks.logs import log
 from tasks.meanings import MEANINGS, Meaning, meaning_of
-from tasks.run import BACKOFF_LIMIT, Attempt, StateWork
+from tasks.retry import BACKOFF_LIMIT
+from tasks.run import Attempt, StateWork
 from tasks.worker_context import WorkerContext
 from tests.support import planting
 from tests.support.attempts import work_on

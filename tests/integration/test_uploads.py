@@ -17,7 +17,7 @@ from pipeline.states import Event
 from pipeline.upload_url import UploadAddress
 from pipeline.uploads import layout
 from pipeline.uploads.layout import Declared, UploadMissing
-from tasks.uploads import DAY, remove_unneeded
+from tasks.retention import DAY, remove_unneeded_uploads
 from tests.support import cli
 from zkstate import batches
 from zkstate.batches import BatchMove
@@ -93,7 +93,7 @@ def test_an_upload_stays_for_an_unfinished_batch_and_leaves_once_the_batch_is_de
     bid = submitted(session, settings, url)
     _older(settings)
 
-    remove_unneeded(session, days)
+    remove_unneeded_uploads(session, days)
     assert uploads.resolved_url(Site(settings, session), ADA, url) == url
     with pytest.raises(UploadMissing):
         uploads.resolved_url(Site(settings, session), ADA, unused)
@@ -102,7 +102,7 @@ def test_an_upload_stays_for_an_unfinished_batch_and_leaves_once_the_batch_is_de
         assert uploads.resolved_url(Site(settings, session), ADA, url) == url
         move = BatchMove(event, "ada", message="", lock=Lock.FREE)
         batches.move(session, batches.load(session, bid), move)
-    remove_unneeded(session, days)
+    remove_unneeded_uploads(session, days)
     with pytest.raises(UploadMissing):
         uploads.resolved_url(Site(settings, session), ADA, url)
     assert layout.is_marked(settings.uploads_folder)

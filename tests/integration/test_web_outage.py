@@ -12,8 +12,8 @@ from pipeline.outcome import Service, ServiceDown, WaitKind, WaitsFor
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
-from tasks.broker_claim import claim_key
 from tasks.redis_client import client
+from tasks.start_gate import claim_key
 from tests.servers.proxy import Proxy
 from tests.support import planting
 from tests.support.remedy_world import write_profiles

@@ -11,8 +11,8 @@ from pipeline.outcome import Service
 from pipeline.records import SubmissionType
 from pipeline.states import BatchState
 from tasks.broker import waiting_messages
-from tasks.broker_claim import claim_key
 from tasks.redis_client import client
+from tasks.start_gate import claim_key
 from tests.support import planting
 from tests.support.fleet import batch_ended
 from tests.support.operators import ANN, ann

@@ -21,8 +21,8 @@ from pipeline.errors import Action, Remedy
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
-from tasks.broker_claim import claim_key
 from tasks.redis_client import client
+from tasks.start_gate import claim_key
 from tests.servers.http_source import HttpSource
 from tests.servers.redis import Server as RedisServer
 from tests.servers.zookeeper import Server as ZooKeeperServer

@@ -4,7 +4,10 @@ import signal
 import subprocess
 import sys
 
-BEGIN = "import hashlib, re, threading, time; from tasks import hang_guard; hang_guard.start(2); "
+BEGIN = (
+    "import hashlib, re, threading, time; from tasks.interruption import start_hang_guard; "
+    "start_hang_guard(2); "
+)
 
 
 def run(program: str) -> int:

@@ -7,7 +7,7 @@ from pipeline.errors import ArklineError
 from pipeline.records import Batch, Job
 from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, JobState
-from tasks.orphan_folders import orphans
+from tasks.retention import orphans
 from tools.chaos.background import SecondBeat, Submitter
 from tools.chaos.operator import OperatorThread
 from zkstate import batches, jobs, paths
