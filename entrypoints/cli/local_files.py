@@ -13,10 +13,8 @@ from pipeline import names
 from pipeline.working_storage import capacity
 
 if TYPE_CHECKING:
-    from operations.known_objects import KnownObjects, Named
+    from operations.dry_run_result import DryRunResult
     from operations.local_deposit import LocalDeposit, Payload, Uploader
-    from pipeline.profiles.profile import Profile
-    from pipeline.records import Submission
 
 HIDDEN_NAMED = 3
 """Hidden files that a remark names."""
@@ -64,12 +62,10 @@ def _first(paths: Sequence[str]) -> str:
     return ", ".join(map(names.quote_name, paths[:HIDDEN_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
-def known(objects: KnownObjects, submission: Submission, profile: Profile, named: Sequence[Named]) -> None:
+def known(judged: DryRunResult) -> None:
     """Say which objects are here already, and whether they get a version."""
-    refused = dict(objects.refusals(submission, profile, named))
-    for number, one in enumerate(named, 1):
-        for identifier, ark in objects.of(one).items():
-            consequence = "this deposit becomes its next version"
-            if number in refused:
-                consequence = "this deposit will be refused, because --new-version was not given"
-            screen.note(f"'{identifier}' is {ark} already: {consequence}")
+    for identifier, ark in judged.known.items():
+        consequence = "this deposit becomes its next version"
+        if any(ark in trouble.message for trouble in judged.failures):
+            consequence = "this deposit will be refused, because --new-version was not given"
+        screen.note(f"'{identifier}' is {ark} already: {consequence}")

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich import progress as bars
 
-from entrypoints.cli import api, exit_codes, reach
+from entrypoints.cli import api, exit_codes, reach, recorded_objects
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli.options import Json, command
-from entrypoints.cli.remote import objects as remote_objects
 from entrypoints.cli.render import object as drawn_object
 from operations import objects, site
 from pipeline.errors import UsageRefused
@@ -61,7 +60,7 @@ def object(
         reach.refuse_over_api("--premis")
     here = premis is not None or (verify and reach.is_own_stack())
     if not here and (remote := api.client()) is not None:
-        recorded = remote_objects.object_view(remote, ark, version, every=all_versions)
+        recorded = recorded_objects.object_view(remote, ark, version, every=all_versions)
         if verify:
             screen.note("over the API the records are compared: no byte is read from storage")
         _show(recorded, as_json=json)

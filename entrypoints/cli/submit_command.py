@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from entrypoints.cli import api, completion, local_files, watch_command
+from entrypoints.cli import api, completion, context, deposits, local_files, watch_command
 from entrypoints.cli import console as screen
-from entrypoints.cli import context as opened
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Json, command
-from entrypoints.cli.remote import deposits as remote_deposits
-from entrypoints.cli.remote import uploader as remote_uploader
 from entrypoints.cli.render import dry_run as drawn
 from entrypoints.cli.submission_options import (
     DIGEST,
@@ -25,18 +22,14 @@ from entrypoints.cli.submission_options import (
     read_type,
     submission_of,
 )
-from operations import dry_run as dry_runs
-from operations import known_objects as known
-from operations import local_deposit as deposits
-from operations import local_dry_run, uploads
+from operations import local_deposit
 from operations import submission as submissions
 from pipeline import records, upload_url
 from pipeline.description import local_ids
-from pipeline.profiles import profile as profiles
 
 if TYPE_CHECKING:
     from entrypoints.cli.api import Client
-    from operations.local_deposit import LocalDeposit, Uploader
+    from operations.local_deposit import LocalDeposit
     from pipeline.records import Submission
 
 
@@ -193,7 +186,7 @@ def _local(
     *,
     object_per_file: bool,
 ) -> LocalDeposit:
-    deposit = deposits.plan_deposit(path, kind, object_per_file=object_per_file)
+    deposit = local_deposit.plan_deposit(path, kind, object_per_file=object_per_file)
     if digest and deposit.rows:
         raise typer.BadParameter(
             "a digest is for one file: the digests of a folder or a table are computed here",
@@ -202,27 +195,10 @@ def _local(
     return deposit
 
 
-def _submit_over_api(
-    remote: Client, submission: Submission, deposit: LocalDeposit | None, *, wait: bool, as_json: bool
-) -> None:
-    if deposit is not None:
-        submission = _uploaded(submission, deposit, remote_uploader.RemoteUploader(remote))
-    done = remote_deposits.submit(remote, submission)
-    if done.again:
-        screen.note(f"{done.bid} was submitted under this key before; no new batch was made")
-    if not done.sent:
-        screen.note(common.QUEUED_LATER)
-    if wait and not as_json:
-        screen.say(done.bid)
-    if wait:
-        raise typer.Exit(watch_command.wait_for(remote, done.bid, as_json=as_json))
-    screen.emit(done) if as_json else screen.say(done.bid)
-
-
-def _uploaded(submission: Submission, deposit: LocalDeposit, uploader: Uploader) -> Submission:
+def _uploaded(site: Client, submission: Submission, deposit: LocalDeposit) -> Submission:
     """The submission of what was uploaded."""
     local_files.describe(deposit)
-    payload = local_files.upload(deposit, uploader, submission.idempotency_key or "")
+    payload = local_files.upload(deposit, deposits.Uploader(site), submission.idempotency_key or "")
     return submission.model_copy(
         update={
             "payload_url": payload.url,
@@ -233,50 +209,32 @@ def _uploaded(submission: Submission, deposit: LocalDeposit, uploader: Uploader)
     )
 
 
-def _dry_run(submission: Submission, deposit: LocalDeposit | None, limit: int, *, as_json: bool) -> NoReturn:
+def _dry_run(submission: Submission, deposit: LocalDeposit | None, ask: int, *, as_json: bool) -> NoReturn:
     if deposit is not None:
-        local_files.remark(deposits.with_container_read(deposit, opened.settings()))
-    if (remote := api.client()) is not None:
-        over_api = (
-            remote_deposits.dry_run(remote, submission)
+        local_files.remark(local_deposit.with_container_read(deposit, context.settings()))
+    with api.site() as site:
+        result = (
+            deposits.dry_run(site, submission, ask)
             if deposit is None
-            else remote_deposits.dry_run_local(submission, deposit)
+            else deposits.dry_run_of_files(site, submission, deposit)
         )
-        screen.emit(over_api) if as_json else drawn.dry_run(over_api)
-        raise typer.Exit(int(not over_api.good))
-    principal = common.principal()
-    with opened.site() as site:
-        if deposit is None:
-            result = dry_runs.perform_dry_run(site, principal, submission, limit)
-        else:
-            result = local_dry_run.dry_run_local(site, principal, submission, deposit)
     screen.emit(result) if as_json else drawn.dry_run(result)
     raise typer.Exit(int(not result.good))
 
 
 def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool, as_json: bool) -> None:
-    opened.quiet_logs()
-    if (remote := api.client()) is not None:
-        _submit_over_api(remote, submission, deposit, wait=wait, as_json=as_json)
-        return
-    profile = profiles.Profiles(opened.settings().profiles).get(submission.profile_name)
-    with opened.site() as site:
-        named = deposit.named(submission) if deposit else (submission,)
-        objects = known.known_objects(site, profile, named)
-        local_files.known(objects, submission, profile, named)
+    with api.site() as site:
+        if deposit is not None or submission.local_id or submission.primary_id:
+            local_files.known(deposits.dry_run_of_files(site, submission, deposit))
         if deposit is not None:
-            submissions.owned(submission, common.principal())
-            uploader = uploads.SiteUploader(site, common.principal())
-            submission = _uploaded(submission, deposit, uploader)
-        done = submissions.submit(site, common.principal(), submission)
+            submission = _uploaded(site, submission, deposit)
+        done = deposits.submit(site, submission)
         if done.again:
             screen.note(f"{done.bid} was submitted under this key before; no new batch was made")
         if not done.sent:
             screen.note(common.QUEUED_LATER)
-        if not wait:
-            screen.emit(done) if as_json else screen.say(done.bid)
-            return
-        if not as_json:
+        if wait and not as_json:
             screen.say(done.bid)
-    with api.site() as site:
-        raise typer.Exit(watch_command.wait_for(site, done.bid, as_json=as_json))
+        if wait:
+            raise typer.Exit(watch_command.wait_for(site, done.bid, as_json=as_json))
+    screen.emit(done) if as_json else screen.say(done.bid)

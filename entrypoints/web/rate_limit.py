@@ -31,6 +31,11 @@ LOCAL = "local_principal"
 """Who calls the application in its own process, in the state of a request: no limit holds there."""
 
 
+def is_local(request: Request) -> bool:
+    """Whether the caller is in this process."""
+    return hasattr(request.state, LOCAL)
+
+
 class TooMany(ArklineError):
     """A limit of requests or logins; `retry_after`: seconds until the next one is accepted."""
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from entrypoints.web.rate_limit import LOCAL, TooMany
+from entrypoints.web.rate_limit import TooMany, is_local
 from operations.tokens import InvalidToken
 from pipeline.attempt import Attempt, CheckedAttempt
 from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable
@@ -119,7 +119,7 @@ class SlowWork:
         InvalidToken, if `work` has nothing to tell of what it did. A thread that does not notice keeps its
         place until it ends.
         """
-        within = math.inf if hasattr(request.state, LOCAL) else self._seconds if seconds is None else seconds
+        within = math.inf if is_local(request) else self._seconds if seconds is None else seconds
         end = await self._place(request, caller, within)
         over = threading.Event()
         rights = _Rights(getattr(request.state, "check_again", None))

@@ -18,7 +18,7 @@ from tests.servers.proxy import Proxy
 from tests.support import cli as arkline
 from tests.support import planting
 from tests.support.recordings import ARK, recording
-from tests.support.web import serving_board
+from tests.support.web import serving, serving_board
 from zkstate import batches, jobs, paths
 from zkstate.session import Session, connect
 from zkstate.transaction import Delete, commit
@@ -379,12 +379,14 @@ def test_over_the_api_a_command_loads_no_package_of_workers_stores_and_web(
             assert done.stdout.splitlines()[-1] == "loaded:", arguments
 
 
-def test_a_submission_loads_no_store_no_web_and_no_reader_of_manifests(
+def test_a_submission_over_the_api_loads_no_store_no_web_and_no_reader_of_manifests(
     session: Session, settings: Settings
 ) -> None:
-    packages = ("celery", "fastapi", "kombu", "requests", "rich.console", "sqlalchemy", "structlog")
+    packages = ("celery", "fastapi", "kombu", "rich.console", "sqlalchemy", "structlog")
     slow = (*packages, "pipeline.manifests.checkm")
 
-    done = _loading(settings, slow, "submit", "--profile", "demo", URL)
+    with serving(settings) as web:
+        site = {"ARKLINE_URL": web.url, "ARKLINE_TOKEN": web.caller(Role.DEPOSITOR).token}
+        done = _loading(settings, slow, "submit", "--profile", "demo", URL, **site)
 
     assert done.stdout.splitlines() == ["bid0000000001", "loaded:"]

@@ -12,7 +12,7 @@ import pytest
 from operations.dry_run import perform_dry_run
 from operations.dry_run_result import DryRunResult, Fit, SpaceNeed
 from operations.local_deposit import plan_deposit
-from operations.local_dry_run import dry_run_local
+from operations.local_dry_run import dry_run_local, plans
 from operations.site import Site
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Forbidden, Role
@@ -222,7 +222,8 @@ def test_a_row_of_a_local_table_that_names_an_object_would_fail(
         "URL,ARK,Call Number\nhttps://x.edu/a.jpg,,new\nhttps://x.edu/b.jpg,ark:99999/fk4-kept,\n"
     )
 
-    found = dry_run_local(Site(settings, session), ANN, planting.submission(), plan_deposit(table))
+    submission = planting.submission()
+    found = dry_run_local(Site(settings, session), ANN, submission, *plans(submission, plan_deposit(table)))
 
     assert (found.jobs, found.failing, [number for number, _ in messages(found)]) == (2, 1, [2])
     assert found.known == {"ark:99999/fk4-kept": "ark:/99999/fk4kept"}

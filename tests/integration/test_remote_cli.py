@@ -54,8 +54,8 @@ def test_a_depositor_uploads_a_folder_and_follows_the_batch(
     assert (refused.code, "this needs the role operator" in refused.err) == (2, True)
 
 
-def test_a_dry_run_over_the_api_says_that_identifiers_of_local_files_were_not_asked_for(
-    web: Web, alone: Settings, tmp_path: Path
+def test_a_dry_run_of_local_files_is_judged_by_the_site(
+    web: Web, alone: Settings, settings: Settings, tmp_path: Path
 ) -> None:
     ada = web.caller(Role.DEPOSITOR, ["demo"], name="ada-dry")
     (tmp_path / "a.jpg").write_bytes(b"light")
@@ -70,10 +70,12 @@ def test_a_dry_run_over_the_api_says_that_identifiers_of_local_files_were_not_as
         "--json",
     )
 
-    unsure, allowed = run(alone, ada, *asked).json(), run(alone, ada, *asked, "--new-version").json()
+    here, there = cli.run(settings, *asked), run(alone, ada, *asked)
+    unknown = run(alone, ada, *(word.replace("demo", "none") for word in asked))
 
-    assert (unsure["doubtful"], allowed["doubtful"]) == (1, 0)
-    assert "refused without --new-version" in unsure["doubts"][0]["message"]
+    assert (there.code, there.json()) == (here.code, here.json())
+    assert (there.json()["jobs"], there.json()["files"], there.json()["bytes"]) == (1, 1, 5)
+    assert unknown.code == 2
 
 
 def test_an_operator_reads_and_acts_with_the_same_result(

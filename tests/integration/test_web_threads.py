@@ -130,6 +130,12 @@ VALUES = {
 }
 BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/bulk/{verb}/dry-run": {"select": {"ids": ["jid0000000001"]}},
+    "POST /v1/batches/files/dry-run": {
+        "profile": "demo",
+        "source": "a.txt",
+        "type": "file",
+        "plan": {"objects": 1, "files": 1, "bytes": 1},
+    },
     "POST /v1/bulk/{verb}": {"token": "t", "reason": "why"},
     "POST /v1/objects/{ark:path}/proofs": {},
     "POST /v1/space/clean-up": {"reason": "why"},

@@ -9,9 +9,12 @@ from starlette.concurrency import run_in_threadpool
 
 from entrypoints.web.authentication import DepositorCaller
 from entrypoints.web.context import context_of
+from entrypoints.web.rate_limit import is_local
+from entrypoints.web.slow_work import slow
 from operations import dry_run as dry_runs
 from operations import submission as submissions
 from operations.dry_run_result import DryRunResult
+from operations.local_dry_run import LocalPlan, dry_run_local
 from pipeline.errors import UsageRefused
 from pipeline.fixity import Digest
 from pipeline.principal import Principal
@@ -71,6 +74,18 @@ class Deposit(Record):
     note: Text = ""
 
 
+class FilesDeposit(Record):
+    """A deposit of files that are not uploaded yet."""
+
+    profile: Name = Field(description="The collection's profile.", examples=["demo"])
+    source: str = Field(max_length=8192, description="What is deposited, as the answer names it.")
+    type: SubmissionType
+    mode: SubmissionMode = SubmissionMode.ADD
+    new_version: bool = False
+    priority: Priority | None = None
+    plan: LocalPlan
+
+
 class Submitted(Record):
     bid: str
     replayed: bool = Field(description="An earlier request with this Idempotency-Key made the batch.")
@@ -96,13 +111,16 @@ IdempotencyKey = Annotated[
         200: {"model": Submitted | DryRunResult, "description": "Submitted before, or a dry run."},
     },
 )
-async def submit(
+async def submit(  # noqa: PLR0913 - a query and headers beside the body
     request: Request,
     response: Response,
     caller: DepositorCaller,
     deposit: Annotated[Deposit, Body()],
     idempotency_key: IdempotencyKey = None,
     dry_run: Annotated[bool, Query(description="Show what would happen; change nothing.")] = False,
+    ask: Annotated[
+        int, Query(ge=0, le=1_000_000, description="Manifests and files that a dry run asks for at most.")
+    ] = MANIFESTS_OF_A_DRY_RUN,
 ) -> Submitted | DryRunResult:
     """201 with the batch's `Location`; 200 with `Idempotency-Replayed: true` if the key was used before."""
     context = context_of(request)
@@ -114,8 +132,8 @@ async def submit(
             context.site,
             caller,
             submission,
-            MANIFESTS_OF_A_DRY_RUN,
-            LINES_OF_A_DRY_RUN,
+            ask if is_local(request) else min(ask, MANIFESTS_OF_A_DRY_RUN),
+            None if is_local(request) else LINES_OF_A_DRY_RUN,
         )
         return await context.slow_work.run(request, caller.name, perform)
     done = await run_in_threadpool(submissions.submit, context.site, caller, submission)
@@ -125,6 +143,30 @@ async def submit(
         response.headers["Idempotency-Replayed"] = "true"
     note = "" if done.sent else "Redis does not answer: nothing is lost, and the work starts once it is back"
     return Submitted(bid=done.bid, replayed=done.again, note=note)
+
+
+@router.post("/batches/files/dry-run", summary="What a deposit of files would do that are not uploaded yet")
+@slow("record_work")
+def dry_run_of_files(
+    request: Request,
+    caller: DepositorCaller,
+    deposit: Annotated[FilesDeposit, Body()],
+    idempotency_key: IdempotencyKey = None,
+) -> DryRunResult:
+    """Which of its objects are here already, and what would be refused; no file is sent."""
+    submission = Submission(
+        profile_name=deposit.profile,
+        payload_url=deposit.source,
+        payload_filename="",
+        type=deposit.type,
+        submitter=caller.name,
+        submission_mode=deposit.mode,
+        new_version=deposit.new_version,
+        priority=deposit.priority,
+        idempotency_key=idempotency_key,
+        owner=caller.identity,
+    )
+    return dry_run_local(context_of(request).site, caller, submission, deposit.plan)
 
 
 def submission_of(deposit: Deposit, caller: Principal, idempotency_key: str | None) -> Submission:
