@@ -23,7 +23,7 @@ OPERATORS_READ = {
 READ_BY_POST = {"/v1/objects/{ark:path}/proofs"}
 """What changes nothing, although it is asked for by POST."""
 
-DEPOSITS = ("/v1/batches", "/v1/uploads", "/poster")
+DEPOSITS = ("/v1/batches", "/v1/batches/files/", "/v1/uploads", "/poster")
 
 ROUTES = [
     route
