@@ -14,7 +14,7 @@ VOLUMES = ("fleet", "beat", "exporter", "flower", "redis", "postgresql", "grafan
 """The volumes in FOLDER, one for each kind of process."""
 
 COPIES = {
-    "beat": ("arkline_zk_password", "arkline_broker_url", "arkline_message_key"),
+    "beat": ("arkline_zk_password", "arkline_broker_url"),
     "exporter": ("arkline_zk_password", "arkline_broker_url"),
 }
 """Volume -> the secrets of the fleet that it has too."""
@@ -34,7 +34,6 @@ def generate(folder: Path) -> None:
     """The files of the fleet are read as settings (ARKLINE_SECRETS), that of Flower as its configuration."""
     fleet, flower, redis, postgresql, grafana = (folder / name for name in VOLUMES if name not in COPIES)
     _keep(fleet / "arkline_zk_password", lambda: secrets.token_hex(24))
-    _keep(fleet / "arkline_message_key", lambda: secrets.token_hex(32))
     users = ["user default off"]
     for user, own in (("arkline", fleet), ("flower", flower)):
         url = _keep(own / "arkline_broker_url", lambda user=user: _broker_url(user))  # type: ignore[misc]

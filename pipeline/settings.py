@@ -61,9 +61,6 @@ def ignored_settings() -> tuple[str, ...]:
 SECRETS = "ARKLINE_SECRETS"
 """Variable with a folder of settings that are secret: the file arkline_zk_password has that setting."""
 
-MIN_KEY = 16
-"""Characters of a key; a shorter one can be guessed."""
-
 
 _ISSUER = re.compile(r"https://.+|http://(127\.0\.0\.1|localhost)([:/].*)?")
 
@@ -114,11 +111,6 @@ class Settings(BaseSettings):
     zk_tls_key: Path | None = Field(None, description="File with the key (PEM) of zk_tls_certificate.")
     broker_url: str = Field("redis://127.0.0.1:6379/0", description="Redis or Valkey, for Celery's messages.")
     broker_prefix: str = Field("arkline:", description="Prefix of every key in Redis.")
-    message_key: SecretStr = Field(
-        SecretStr(""),
-        description="Keys that sign the proofs of custody in Redis, at least 16 characters each, comma "
-        "separated: the first signs, all are accepted; empty: nothing is signed.",
-    )
 
     home: Path = Field(Path("var"), description="Parent folder of all data folders that have no setting.")
     working_storage: Path | None = Field(
@@ -351,10 +343,6 @@ class Settings(BaseSettings):
         files = (SecretsSettingsSource(settings_cls, folder),) if folder else ()
         return (named["init_settings"], named["env_settings"], *files)
 
-    @property
-    def message_keys(self) -> tuple[str, ...]:
-        return tuple(key.strip() for key in self.message_key.get_secret_value().split(",") if key.strip())
-
     @field_validator("broker_url")
     @classmethod
     def _is_of_redis(cls, value: str) -> str:
@@ -366,13 +354,6 @@ class Settings(BaseSettings):
         raise ValueError(
             "write redis://:PASSWORD@HOST:PORT/NUMBER; in the password '/' is %2F, '@' %40, '#' %23"
         )
-
-    @field_validator("message_key")
-    @classmethod
-    def _keys_are_long(cls, value: SecretStr) -> SecretStr:
-        if any(0 < len(key.strip()) < MIN_KEY for key in value.get_secret_value().split(",")):
-            raise ValueError(f"a key is shorter than {MIN_KEY} characters: `openssl rand -hex 32` makes one")
-        return value
 
     @model_validator(mode="after")
     def _tls_is_complete(self) -> Self:

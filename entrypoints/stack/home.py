@@ -2,7 +2,6 @@
 
 import json
 import os
-import secrets
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -120,13 +119,6 @@ def open_private(path: Path) -> IO[bytes]:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
-
-
-def kept_secret(path: Path) -> str:
-    """The secret in this file, made at the first start: messages of the previous run must stay valid."""
-    if not path.exists():
-        write_private(path, secrets.token_urlsafe(32) + "\n")
-    return path.read_text().strip()
 
 
 def read_info(home: Path) -> StackInfo | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from entrypoints import programs
 from entrypoints.stack import java, redis, zookeeper
 from entrypoints.stack.child import Command
-from entrypoints.stack.home import kept_secret
 from entrypoints.stack.ports import HOST, ask, free_ports
 from entrypoints.stack.supervisor import Service
 from pipeline.errors import UsageRefused
@@ -67,8 +66,6 @@ class Servers:
     zk_hosts: str
     broker_url: str
     services: tuple[Service, ...]
-    secrets: Mapping[str, str] = field(default_factory=dict)
-    """Variables with what was generated for a server of this stack."""
 
 
 def servers(config: StackConfig) -> Servers:
@@ -88,14 +85,12 @@ def servers(config: StackConfig) -> Servers:
         serves = partial(zookeeper.serves, zk_port)
         services.append(Service(command, ready=serves, answers=serves))
     broker_url = environment.get("ARKLINE_BROKER_URL", "")
-    secrets: dict[str, str] = {}
     if not broker_url:
-        secrets["ARKLINE_MESSAGE_KEY"] = kept_secret(config.home / "message.key")
         (port,) = free_ports(1)
         command = redis.prepare(config.home / "redis", port, log_folder=config.home / "log")
         broker_url = redis.url(port)
         services.append(Service(command, ready=lambda: redis.serves(port)))
-    return Servers(zk_hosts, broker_url, tuple(services), secrets)
+    return Servers(zk_hosts, broker_url, tuple(services))
 
 
 def _java_environment(config: StackConfig, environment: Mapping[str, str]) -> Mapping[str, str]:
@@ -118,7 +113,7 @@ def child_environment(config: StackConfig, servers: Servers) -> dict[str, str]:
         if name.startswith("ARKLINE_") and name not in CLIENT_VARIABLES
     }
     defaults = {"ARKLINE_ZK_SESSION_TIMEOUT": "10", "ARKLINE_PROFILES": str(config.home / "profiles")}
-    variables = {**defaults, **servers.secrets, **given, **config.environment}
+    variables = {**defaults, **given, **config.environment}
     for name in PATH_SETTINGS:
         if variables.get(name):
             variables[name] = str(Path(variables[name]).absolute())

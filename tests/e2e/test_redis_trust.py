@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import redis
 from kombu.exceptions import OperationalError
-from pydantic import SecretStr
 
 from pipeline.settings import Settings
 from tasks import callback_counts
@@ -53,10 +52,11 @@ def site(settings: Settings, tmp_path: Path) -> Iterator[Site]:
     users = users.replace("~arkline:*", f"~{settings.broker_prefix}*")
     admin = f"user admin on #{_digest('admin')} ~* &* +@all"
     ours = authority(tmp_path / "tls")
-    with running_with_users(tmp_path / "redis", f"{users}\n{admin}\n", ours.issue("redis")) as (port, secure):
-        signing = settings.model_copy(update={"message_key": SecretStr("a key of this site")})
-        with redis.Redis(port=port, username="admin", password="admin") as client:
-            yield Site(signing, secure, ours.certificate, client)
+    with (
+        running_with_users(tmp_path / "redis", f"{users}\n{admin}\n", ours.issue("redis")) as (port, secure),
+        redis.Redis(port=port, username="admin", password="admin") as client,
+    ):
+        yield Site(settings, secure, ours.certificate, client)
 
 
 def _digest(password: str) -> str:

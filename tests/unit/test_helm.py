@@ -172,7 +172,7 @@ def test_a_secret_is_in_no_argument_and_no_config_map(manifests: list[dict[str, 
         for manifest in manifests
         if manifest["kind"] == "Secret"
         for key, value in manifest["stringData"].items()
-        if key in {"arkline_zk_password", "arkline_message_key", "redis-password", "password"}
+        if key in {"arkline_zk_password", "redis-password", "password"}
     }
     others = yaml.safe_dump([manifest for manifest in manifests if manifest["kind"] != "Secret"])
 

@@ -353,24 +353,6 @@ def test_a_shell_that_names_the_servers_of_the_previous_run_gets_new_ones(
     assert servers(StackConfig(home=tmp_path / "other")).zk_hosts == "127.0.0.1:1"
 
 
-def test_a_stack_with_its_own_redis_makes_a_key_for_messages_and_keeps_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ARKLINE_ZK_HOSTS", "127.0.0.1:1")
-    config = StackConfig(home=tmp_path)
-
-    first, again = (child_environment(config, servers(config)) for _ in range(2))
-
-    assert len(first["ARKLINE_MESSAGE_KEY"]) >= 32
-    assert again["ARKLINE_MESSAGE_KEY"] == first["ARKLINE_MESSAGE_KEY"]
-    assert (tmp_path / "message.key").stat().st_mode & 0o777 == 0o600
-    monkeypatch.setenv("ARKLINE_MESSAGE_KEY", "a key of the caller's own")
-    assert child_environment(config, servers(config))["ARKLINE_MESSAGE_KEY"] == "a key of the caller's own"
-    monkeypatch.delenv("ARKLINE_MESSAGE_KEY")
-    monkeypatch.setenv("ARKLINE_BROKER_URL", "redis://127.0.0.1:2/0")
-    assert "ARKLINE_MESSAGE_KEY" not in child_environment(config, servers(config))
-
-
 def test_folders_in_the_settings_are_those_of_the_caller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,7 +115,7 @@ volumes:
       defaultMode: 0440
       optional: true # what the site does not use is not there
       items:
-        {{- range concat (list "zk_password" "broker_url" "message_key") $more }}
+        {{- range concat (list "zk_password" "broker_url") $more }}
         - {key: arkline_{{ . }}, path: arkline_{{ . }}}
         {{- end }}
   - name: profiles
