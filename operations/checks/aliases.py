@@ -1,5 +1,9 @@
 """The documents of `audit` and `reconcile`, which release 0.3 keeps as other names of `check`."""
 
+from collections import Counter
+
+from pydantic import Field
+
 from operations.checks.check import CheckView
 from operations.checks.differences import StoreProblem
 from pipeline.records import Record
@@ -7,6 +11,7 @@ from zkstate.audit import Finding
 
 _WITHOUT_ENTRY = (StoreProblem.LOST, StoreProblem.UNDESCRIBED)
 """To an audit, other reasons why the inventory lacks a version."""
+_NOT_BROKEN = (StoreProblem.NOT_ENTERED, StoreProblem.INCONSISTENT)
 
 
 class StoreFinding(Record):
@@ -23,7 +28,9 @@ class AuditView(Record):
     findings: tuple[Finding, ...]
     """Inconsistencies of the record."""
     stores: tuple[StoreFinding, ...] = ()
-    """Jobs whose version is not in storage and inventory as the record says."""
+    """Jobs whose version is not in storage and inventory as the record says; LISTED with the findings."""
+    counts: dict[StoreProblem, int] = Field(default_factory=dict)
+    """Of all, also of those that are not listed."""
     compared: int = 0
     """Completed jobs that were compared with storage and inventory."""
     unreachable: str = ""
@@ -33,7 +40,7 @@ class AuditView(Record):
 
     @property
     def broken(self) -> bool:
-        return any(finding.problem is not StoreProblem.NOT_ENTERED for finding in self.stores)
+        return any(gap not in _NOT_BROKEN for gap, count in self.counts.items() if count)
 
 
 class ReconcileView(CheckView):
@@ -43,7 +50,11 @@ class ReconcileView(CheckView):
 def audit_view(view: CheckView) -> AuditView:
     """`view`: a check of the jobs, or of the record alone."""
     inconsistent = [finding for finding in view.differences if finding.gap is StoreProblem.INCONSISTENT]
+    counts = Counter[StoreProblem]()
+    for gap, count in view.counts.items():
+        counts[StoreProblem.NOT_ENTERED if gap in _WITHOUT_ENTRY else gap] += count
     return AuditView(
+        counts=counts,
         findings=tuple(Finding(path=finding.path, problem=finding.reason) for finding in inconsistent),
         stores=tuple(
             StoreFinding(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from operations.checks.aliases import audit_view
 from operations.checks.check import CheckView, Scope, check
 from operations.checks.differences import Difference, StoreProblem
 from operations.deployment import initialize
@@ -232,3 +233,25 @@ def test_the_older_names_print_their_documents_with_their_exit_codes(session: Se
     assert (stored["jid"], stored["problem"], audited.json()["compared"]) == (job.jid, "not-entered", 1)
     assert (reconciled.code, reconciled.json()["counts"]) == (4, {"lost": 1})
     assert [found["jid"] for found in reconciled.json()["differences"]] == [job.jid]
+
+
+def test_an_audit_is_broken_by_damage_that_it_does_not_list() -> None:
+    counts = {StoreProblem.LOST: 1_000, StoreProblem.DAMAGED: 1}
+    listed = Difference(gap=StoreProblem.LOST, jid="jid0000000001", reason="")
+    view = CheckView(
+        repair=False,
+        compared=1_001,
+        counts=counts,
+        repaired={},
+        differences=(listed,),
+        listed=True,
+        not_compared=(),
+        complete=True,
+    )
+
+    audited = audit_view(view)
+
+    assert (audited.broken, audited.counts) == (
+        True,
+        {StoreProblem.NOT_ENTERED: 1_000, StoreProblem.DAMAGED: 1},
+    )
