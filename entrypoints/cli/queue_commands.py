@@ -20,21 +20,26 @@ def report(
     csv: Annotated[
         bool, typer.Option("--csv", help="Print a table with the ARK of each object, for spreadsheets.")
     ] = False,
+    sent: Annotated[
+        bool, typer.Option("--sent", help="Print the reports of an archived batch as they were mailed.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Print a batch's current report.
 
-    For a failed job the report says why it failed and what to do. Once the batch is archived, its reports are
-    printed as they were mailed; --json and --csv print the last state.
+    For a failed job the report says why it failed and what to do; of an archived batch it says how each job
+    ended, and whether staff deleted the job.
     """
-    if csv and json:
-        raise typer.BadParameter("give --csv or --json, not both", param_hint="--csv")
+    if csv + sent + json > 1:
+        raise typer.BadParameter("give one of --csv, --sent and --json", param_hint="--csv")
     with api.site() as site:
         path = f"/v1/batches/{bid}/report"
         if json:
             screen.emit(site.get(path, compose.BatchReport))
             return
-        text = site.request("GET", path, query={"form": "csv" if csv else "text"}).content.decode()
+        text = site.request(
+            "GET", path, query={"form": "csv" if csv else "sent" if sent else "text"}
+        ).content.decode()
     typer.echo(text, nl=False)
 
 

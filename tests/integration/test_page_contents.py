@@ -137,12 +137,16 @@ def test_flower_is_linked_from_the_board(web: Web, olga: requests.Session) -> No
     assert f'<a href="{FLOWER}">Flower</a>' in page(web, olga, "/")
 
 
-def test_lists_counts_and_streams_cost_zookeeper_nothing_whatever_the_number_of_clients(
+REQUESTS_OF_A_ROW = 3
+"""To ZooKeeper: status, configuration and identifiers of the job; those of all rows are one flight."""
+
+
+def test_lists_but_those_of_jobs_counts_and_streams_cost_zookeeper_nothing_whatever_the_number_of_clients(
     web: Web, session: Session
 ) -> None:
     planting.apply_event(session, planting.one_job(session), Event.FAIL)
     clients = [web.caller(Role.VIEWER, name=f"viewer-{number}") for number in range(3)]
-    lists = ("/v1/jobs", "/v1/jobs?state=failed", "/v1/batches", "/v1/failures", "/v1/stops")
+    lists = ("/v1/batches", "/v1/failures", "/v1/stops")
 
     def sent_by(rounds: int) -> int:
         before = requests_of(session)
@@ -154,3 +158,22 @@ def test_lists_counts_and_streams_cost_zookeeper_nothing_whatever_the_number_of_
 
     # the board reads now and then what it shows, and compares itself with the record each minute
     assert min(sent_by(rounds=2) for _ in range(5)) == 0
+
+
+def test_a_list_of_jobs_reads_the_rows_that_it_shows_and_no_others(web: Web, session: Session) -> None:
+    for _ in range(5):
+        planting.one_job(session)
+    olga = web.caller(Role.VIEWER)
+
+    def rows(limit: int) -> int:
+        return len(olga.get(f"/v1/jobs?limit={limit}").json()["rows"])
+
+    def sent_by(limit: int) -> int:
+        before = requests_of(session)
+        assert rows(limit) == limit
+        return requests_of(session) - before
+
+    until(web.context.board, lambda: rows(5) == 5)
+    # the board reads now and then what it shows
+    assert min(sent_by(1) for _ in range(5)) == REQUESTS_OF_A_ROW
+    assert min(sent_by(5) for _ in range(5)) == 5 * REQUESTS_OF_A_ROW

@@ -412,9 +412,10 @@ class Surfaces:
                 assert done.out, (command, done.err)  # the exit code of status says how it ended
                 self._command(f"{first}arkline {command[0]} {way}", command, done.json())
         reports = [("report", bid) for bid in self.so.batches]
-        texts = {"over the API": cli.run_all(self.alone, reports, **token)}
-        if not first:  # what was archived is printed there as it was mailed
-            texts["beside the stack"] = cli.run_all(self.settings, reports)
+        texts = {
+            "over the API": cli.run_all(self.alone, reports, **token),
+            "beside the stack": cli.run_all(self.settings, reports),
+        }
         for way, answers in texts.items():
             for (_, bid), done in zip(reports, answers, strict=True):
                 self._document(f"{first}arkline report, as text, {way}", documents.report_text(done.out), bid)

@@ -13,6 +13,7 @@ from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page
 from entrypoints.web.slow_work import slow
 from operations.board.values import BatchSearch, FailureGroup, JobSearch, scope_of
+from operations.job_list import as_recorded
 from pipeline.errors import UsageRefused
 from pipeline.notify.report import text
 from pipeline.outcome import WaitKind
@@ -70,7 +71,7 @@ def jobs(request: Request, caller: PageCaller, after: str | None = None) -> HTML
         request,
         "jobs.html",
         caller=caller,
-        page=board.jobs(scope, search, ROWS, after),
+        page=as_recorded(context_of(request).session, board.jobs(scope, search, ROWS, after)),
         search=search,
         states=list(JobState),
         kinds=list(FailureKind),
@@ -99,7 +100,9 @@ def failure_list(request: Request, caller: PageCaller, cause: str) -> Response:
     rows: list[tuple[str, ...]] = []
     after: str | None = None
     while True:
-        part = board.jobs(scope, JobSearch(cause=group.id), 1000, after)
+        part = as_recorded(
+            context_of(request).session, board.jobs(scope, JobSearch(cause=group.id), 1000, after)
+        )
         rows += (
             (row.jid, row.bid, row.collection, row.name, row.kind or "", row.message) for row in part.rows
         )
@@ -115,12 +118,13 @@ def failure_list(request: Request, caller: PageCaller, cause: str) -> Response:
 def failure(request: Request, caller: PageCaller, cause: str, after: str | None = None) -> HTMLResponse:
     board = context_of(request).board
     group = _group(request, caller, cause)
+    rows = board.jobs(scope_of(caller), JobSearch(cause=group.id), ROWS, after)
     return page(
         request,
         "failure.html",
         caller=caller,
         group=group,
-        page=board.jobs(scope_of(caller), JobSearch(cause=group.id), ROWS, after),
+        page=as_recorded(context_of(request).session, rows),
     )
 
 

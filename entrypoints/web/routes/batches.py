@@ -30,7 +30,8 @@ class ReportForm(StrEnum):
     HTML = "html"
     CSV = "csv"
     TEXT = "text"
-    """Of an archived batch, its reports as they were mailed."""
+    SENT = "sent"
+    """The reports of an archived batch as they were mailed."""
 
 
 @router.get("", summary="One batch", response_model=BatchView, responses={304: {"description": "Unchanged."}})
@@ -82,8 +83,9 @@ def report(
     form: Annotated[ReportForm | None, Query(description="Instead of the header `Accept`.")] = None,
 ) -> Response:
     site, asked = site_of(request), form or _accepted(request)
-    if asked is ReportForm.TEXT and (sent := reports.sent_texts(site, caller, bid)):
-        return Response("\n".join(sent), media_type="text/plain; charset=utf-8")
+    if asked is ReportForm.SENT:
+        sent = "\n".join(reports.sent_texts(site, caller, bid))
+        return Response(sent, media_type="text/plain; charset=utf-8")
     view = reports.report(site, caller, bid)
     match asked:
         case ReportForm.TEXT:

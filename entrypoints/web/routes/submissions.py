@@ -1,7 +1,7 @@
 """POST /v1/batches: a deposit that arkline fetches from a URL."""
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Query, Request, Response
 from pydantic import Field, ValidationError
@@ -154,7 +154,7 @@ def dry_run_of_files(
     idempotency_key: IdempotencyKey = None,
 ) -> DryRunResult:
     """Which of its objects are here already, and what would be refused; no file is sent."""
-    submission = Submission(
+    submission = _submission(
         profile_name=deposit.profile,
         payload_url=deposit.source,
         payload_filename="",
@@ -172,31 +172,36 @@ def dry_run_of_files(
 def submission_of(deposit: Deposit, caller: Principal, idempotency_key: str | None) -> Submission:
     """The submission, as the caller's; UsageRefused names what is wrong."""
     submissions.check_url(deposit.payload_url)
+    return _submission(
+        profile_name=deposit.profile,
+        payload_url=deposit.payload_url,
+        payload_filename=submissions.given_name(deposit.payload_url, deposit.name),
+        type=submissions.submission_type(deposit.payload_url, deposit.type, deposit.name),
+        submitter=deposit.submitter or caller.name,
+        submission_mode=deposit.mode,
+        new_version=deposit.new_version,
+        erc_who=deposit.who,
+        erc_what=deposit.what,
+        erc_when=deposit.when,
+        erc_where=deposit.where,
+        dublin_core=deposit.dublin_core,
+        local_id=deposit.local_id,
+        primary_id=deposit.primary_id,
+        digest=deposit.digest,
+        size=deposit.size,
+        notification=deposit.notification,
+        response_type=deposit.response_type,
+        priority=deposit.priority,
+        note=deposit.note,
+        idempotency_key=idempotency_key,
+        owner=caller.identity,
+    )
+
+
+def _submission(**values: Any) -> Submission:
+    """UsageRefused names what is wrong."""
     try:
-        return Submission(
-            profile_name=deposit.profile,
-            payload_url=deposit.payload_url,
-            payload_filename=submissions.given_name(deposit.payload_url, deposit.name),
-            type=submissions.submission_type(deposit.payload_url, deposit.type, deposit.name),
-            submitter=deposit.submitter or caller.name,
-            submission_mode=deposit.mode,
-            new_version=deposit.new_version,
-            erc_who=deposit.who,
-            erc_what=deposit.what,
-            erc_when=deposit.when,
-            erc_where=deposit.where,
-            dublin_core=deposit.dublin_core,
-            local_id=deposit.local_id,
-            primary_id=deposit.primary_id,
-            digest=deposit.digest,
-            size=deposit.size,
-            notification=deposit.notification,
-            response_type=deposit.response_type,
-            priority=deposit.priority,
-            note=deposit.note,
-            idempotency_key=idempotency_key,
-            owner=caller.identity,
-        )
+        return Submission(**values)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise UsageRefused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
