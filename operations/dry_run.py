@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache, partial
 
 from operations.dry_run_result import (
+    LIST_LIMIT,
     Contradiction,
     DryRunResult,
     Estimate,
@@ -35,9 +36,6 @@ from zkstate import batches, holds, queue, space
 
 PROBE_LIMIT = 1000
 """Default limit of manifests that are read, and of files whose sources are probed."""
-
-LIST_LIMIT = 50
-"""Failures, doubts, repeated values and known local ids that are listed; all of them are counted."""
 
 
 def perform_dry_run(

@@ -7,6 +7,9 @@ from pydantic import Field
 from pipeline.records import Record, SubmissionType
 from zkstate.holds import Hold
 
+LIST_LIMIT = 50
+"""Failures, doubts, repeated values and known local ids that are listed; all of them are counted."""
+
 
 class Trouble(Record):
     """Why one object would fail, or may fail."""

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from operations.dry_run import LIST_LIMIT
-from operations.dry_run_result import DryRunResult, Trouble
+from operations.dry_run_result import LIST_LIMIT, DryRunResult, Trouble
 from operations.known_objects import known_objects
 from operations.local_deposit import LocalDeposit
 from operations.site import Site
