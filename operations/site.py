@@ -62,7 +62,7 @@ class Site:
         return storage_of(self.settings, self.inventory())
 
     def feed(self) -> None:
-        """Dispatch as many pending jobs as there is room for."""
+        """Dispatch pending jobs until the limit of active jobs is reached."""
         from tasks import after_move
         from tasks.publisher import publisher
 

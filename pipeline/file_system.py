@@ -108,7 +108,7 @@ def _sync_together(descriptors: Sequence[int]) -> None:
 
 
 def start_writing(descriptor: int) -> None:
-    """Let the system begin to write what is in memory of a file, so that a later sync waits for less."""
+    """Start writing the file's cached pages to disk, so that a later sync takes less time."""
     if hasattr(_C, "sync_file_range"):
         _C.sync_file_range(descriptor, _FROM_THE_START, _TO_THE_END, _START_WRITING)
 

@@ -109,7 +109,7 @@ class ObjectDescription(BaseModel):
 
 
 class Deposited(BaseModel):
-    """What deposits added to storage; a version has no bytes of its own for a file that did not change."""
+    """Files and bytes that deposits added to storage; an unchanged file adds no bytes to a new version."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
     files: int = Field(0, ge=0, le=2**53)

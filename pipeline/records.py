@@ -401,7 +401,7 @@ def derived(job: Job, *parts: str) -> bytes:
 
 
 def trace_id(job: Job) -> int:
-    """The same for the job's whole life; another job of this number, in a new record, has another one."""
+    """Constant for the job's whole life; a job with the same number in a new record has another trace id."""
     return int.from_bytes(derived(job)[:16])
 
 

@@ -75,7 +75,7 @@ def _actor(moved: Job | Batch) -> str:
 
 
 def feed(app: Celery, session: Session, settings: Settings) -> bool:
-    """Dispatch as many pending jobs as there is room for; False if Redis did not take a message."""
+    """Dispatch pending jobs until the limit of active jobs is reached; False if Redis refused a message."""
     fed = queue.feed(session, settings.in_flight, site_limits(settings))
     note_feed(settings, complete=fed.complete)
     return dispatch_jobs(app, [(ticket, ticket.priority) for ticket in fed.tickets])
@@ -161,7 +161,7 @@ def take_requests(settings: Settings) -> bool:
     try:
         return bool(client(settings).delete(_requested(settings)))
     except redis.RedisError as error:
-        log().debug("requests of a feed not read: Redis does not answer", error=str(error))
+        log().debug("feed requests were not read: Redis does not answer", error=str(error))
         return False
 
 

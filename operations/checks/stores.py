@@ -93,7 +93,7 @@ def _missing(search: Search, versions: Sequence[VersionEntry]) -> Iterator[Compa
 
 
 def _job_of(search: Search, version: VersionEntry) -> Job | None:
-    """The job of a version; None if the record has none with this number and key."""
+    """The job that stored the version; None if the record has no job with this number and key."""
     try:
         job = jobs.load(search.session, version.jid) if version.jid else None
     except (Missing, Corrupt):

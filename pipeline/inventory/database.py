@@ -101,7 +101,7 @@ def _enable_write_ahead_log(engine: Engine) -> None:
 
 
 def _upgrade(connection: Connection, name: str) -> None:
-    """Add the tables, columns and indexes that the database lacks: a schema only grows (decision 102)."""
+    """Add the missing tables, columns and indexes; a schema only grows (decision 102)."""
     before = revision(connection)
     if before is not None and before > SCHEMA:
         raise system(

@@ -12,14 +12,14 @@ from pipeline.inventory.sql import SqlInventory
 from pipeline.inventory.tables import objects, proofs
 
 WAITING = 50
-"""Proofs that may wait."""
+"""Maximum waiting proofs."""
 
 OF_ONE = 5
-"""Proofs of one principal that have not ended."""
+"""Maximum unfinished proofs of one principal."""
 
 
 class TooManyProofs(ArklineError):
-    """As many proofs wait as the server or the caller may have; the same request may succeed later."""
+    """The limit of waiting proofs, of the site or of the caller, is reached; a retry may succeed later."""
 
     error_kind = ErrorKind.UNREACHABLE
 

@@ -70,7 +70,7 @@ class Pace:
             )
 
     def check_turn(self, attempt: Attempt) -> None:
-        """Stopping after the turn of the attempt: the job is handed back, and continues later."""
+        """Raise Stopping once the attempt has used its time: the job is released, and continues later."""
         if attempt.yields():
             raise Stopping(
                 "the download gives its process to a job of another submitter or collection; "

@@ -1,6 +1,6 @@
 """A client of ZooKeeper on kazoo, whose threads send their own requests and read their own answers.
 
-All private names of kazoo that this project uses are used here. The package imports nothing of the project.
+Only this package uses private names of kazoo. It imports nothing else from the project.
 """
 
 from zkstate.direct.client import Client
