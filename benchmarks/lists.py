@@ -11,10 +11,10 @@ from statistics import median
 
 from benchmarks._output import tell
 from benchmarks._spent import seconds
+from operations import job_list
 from operations.batch_view import batch_view
 from operations.board.board import Board
 from operations.board.values import EVERYTHING, JobPage, JobSearch
-from operations.job_list import as_recorded
 from operations.overview import overview
 from operations.site import Site
 from pipeline.settings import Settings
@@ -59,7 +59,7 @@ def build(session: Session, count: int) -> str:
 def measure(session: Session, settings: Settings, board: Board, bid: str) -> dict[str, float]:
     def page(after: str | None = None, **conditions: object) -> JobPage:
         search = JobSearch.model_validate(conditions)
-        return as_recorded(session, board.jobs(EVERYTHING, search, PAGE, after))
+        return job_list.rows(session, board, EVERYTHING, search, PAGE, after)
 
     cursor = page(state=JobState.PENDING).next
     sample = listings.all_jobs(session)[:WHOLE]

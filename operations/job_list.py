@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from operations.board.cause import cause_of
-from operations.board.values import BoardJob, JobPage
+from operations.board.values import BoardJob, JobPage, JobSearch, Scope
 from pipeline.records import Record
 from pipeline.states import JobState
 from zkstate import views
 from zkstate.session import Session
 from zkstate.views import JobRow, Unreadable
+
+if TYPE_CHECKING:
+    from operations.board.board import Board
 
 
 class JobList(Record):
@@ -23,11 +28,14 @@ class JobList(Record):
     """The cursor of the next page; None on the last page."""
 
 
-def as_recorded(session: Session, page: JobPage) -> JobPage:
-    """The page with what the record says of its jobs.
+def rows(
+    session: Session, board: Board, scope: Scope, search: JobSearch, limit: int, after: str | None = None
+) -> JobPage:
+    """A page of the jobs that the board finds, with what the record says of the jobs.
 
     A job that is not in the record any more is as the board has it; while ZooKeeper is away, all of them are.
     """
+    page = board.jobs(scope, search, limit, after)
     if not session.connected:
         return page
     read = {
@@ -35,11 +43,11 @@ def as_recorded(session: Session, page: JobPage) -> JobPage:
         for row in views.job_rows(session, [row.jid for row in page.rows])
     }
     unreadable = tuple(row for row in read.values() if isinstance(row, Unreadable))
-    rows = (
+    shown = (
         _with_record(row, recorded) if isinstance(recorded := read.get(row.jid), JobRow) else row
         for row in page.rows
     )
-    return page.model_copy(update={"rows": tuple(rows), "unreadable": unreadable})
+    return page.model_copy(update={"rows": tuple(shown), "unreadable": unreadable})
 
 
 def _with_record(row: BoardJob, recorded: JobRow) -> BoardJob:

@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from pydantic import ValidationError
-
 from operations.site import Site
-from operations.submission import Submitted, owned, submit
+from operations.submission import Submitted, checked, owned, submit
 from operations.uploads import begin_upload, receive_file, remove_unless_submitted, write_file
 from pipeline.description import dublin_core, local_ids
 from pipeline.errors import UsageRefused
@@ -82,30 +80,27 @@ def _submission(form: Form, mode: SubmissionMode, principal: Principal) -> Submi
     """The submission; its payload is that of the only URL, or a placeholder until the files are here."""
     url = form.urls[0] if form.urls else "upload:pending"
     name = form.text("filename") or (name_in(url) if form.urls else form.files[0].name)
-    given = {
-        "profile_name": form.text("profile"),
-        "payload_url": url,
-        "payload_filename": name,
-        "type": _type(form, name),
-        "submitter": form.text("submitter") or principal.name,
-        "submission_mode": mode,
-        "erc_who": form.text("creator"),
-        "erc_what": form.text("title"),
-        "erc_when": form.text("date"),
-        "note": form.text("note"),
-        "local_id": local_ids.parse(form.text("localIdentifier")),
-        "primary_id": form.text("primaryIdentifier", "object") or None,
-        "digest": _digest(form),
-        "size": form.text("size") or None,
-        "notification": mail_addresses([form.text("notification")]),
-        "response_type": _response_type(form),
-        "dublin_core": _dublin_core(form),
-    }
-    try:
-        return Submission.model_validate(given)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise UsageRefused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    return checked(
+        {
+            "profile_name": form.text("profile"),
+            "payload_url": url,
+            "payload_filename": name,
+            "type": _type(form, name),
+            "submitter": form.text("submitter") or principal.name,
+            "submission_mode": mode,
+            "erc_who": form.text("creator"),
+            "erc_what": form.text("title"),
+            "erc_when": form.text("date"),
+            "note": form.text("note"),
+            "local_id": local_ids.parse(form.text("localIdentifier")),
+            "primary_id": form.text("primaryIdentifier", "object") or None,
+            "digest": _digest(form),
+            "size": form.text("size") or None,
+            "notification": mail_addresses([form.text("notification")]),
+            "response_type": _response_type(form),
+            "dublin_core": _dublin_core(form),
+        }
+    )
 
 
 def _type(form: Form, name: str) -> SubmissionType:

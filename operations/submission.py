@@ -1,5 +1,9 @@
 """Submitting: refuse what can be refused at once, record the submission, hand it to a worker."""
 
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+
 from operations.site import Site
 from operations.uploads import use_upload
 from pipeline import names
@@ -30,6 +34,15 @@ class Submitted(Record):
     again: bool = False
     sent: bool = True
     """False if Redis did not take the message; the sweep sends the message later."""
+
+
+def checked(values: Mapping[str, object]) -> Submission:
+    """The submission with these fields; UsageRefused names the first one that is wrong."""
+    try:
+        return Submission.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise UsageRefused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 def submission_type(url: str, given: SubmissionType | None, name: str = "") -> SubmissionType:

@@ -175,13 +175,14 @@ def site(by: str = "", *, record: bool = True) -> Iterator[Client]:
         with deferring():
             yield named
         return
-    from entrypoints.cli import context, operator_context
+    from entrypoints.cli import context
     from entrypoints.web.in_process import in_process  # FastAPI and all routes take more than a second
 
     load_all()
     context.quiet_logs()
     settings = context.settings()
-    with in_process(settings, operator_context.principal(by), record=record) as here:
+    timeout = context.CONNECT_TIMEOUT if record else None
+    with in_process(settings, context.principal(by), timeout) as here:
         yield Client("http://arkline", "", here)
 
 

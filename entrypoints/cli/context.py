@@ -6,7 +6,9 @@ needs them.
 
 from __future__ import annotations
 
+import getpass
 import logging
+import socket
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ from operations.site import Site, inventory_exists, inventory_file, opened
 from pipeline.deployment import check_marker
 from pipeline.errors import UsageRefused
 from pipeline.outcome import Service
+from pipeline.principal import Interface, Principal, Role
 from pipeline.settings import Settings
 from zkstate.deployment_reader import read_if_reachable
 from zkstate.errors import Unreachable
@@ -48,6 +51,12 @@ def _variable(name: int | str) -> str:
 def site() -> AbstractContextManager[Site]:
     """The site of the environment, until the block ends."""
     return opened(settings(), CONNECT_TIMEOUT)
+
+
+def principal(by: str = "") -> Principal:
+    """The person at this command line: an administrator, because the record itself is open to them."""
+    name = by or f"{getpass.getuser()}@{socket.gethostname()}"
+    return Principal(name=name, role=Role.ADMIN, interface=Interface.CLI)
 
 
 @contextmanager

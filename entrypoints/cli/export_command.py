@@ -7,7 +7,7 @@ import typer
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
-from entrypoints.cli import object_command, operator_context
+from entrypoints.cli import object_command
 from entrypoints.cli.options import Json, command
 from entrypoints.cli.render import humanize
 from operations import export as exporting
@@ -45,7 +45,7 @@ def export(
         screen.interruptible() as interrupted,
         object_command.reading_progress(proof.size_of(known, (number,))) as on_read,
     ):
-        request = exporting.ExportRequest(known, number, folder, operator_context.principal().name)
+        request = exporting.ExportRequest(known, number, folder, opened.principal().name)
         bag = exporting.export(request, inventory, site.storage_of(settings, inventory), on_read, interrupted)
     if bag.not_entered:
         screen.note(f"the bag is complete, but the inventory has no event of this export: {bag.not_entered}")

@@ -1,12 +1,10 @@
-"""What the operators' commands share: principal, session, selection, confirmation and result.
+"""What the operators' commands share: session, selection, confirmation and result.
 
 A submission uses this too: what only verbs need is imported where they need it.
 """
 
 from __future__ import annotations
 
-import getpass
-import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +17,6 @@ from entrypoints.cli import context as opened
 from entrypoints.cli import exit_codes
 from entrypoints.cli.options import SharedOptions
 from pipeline.errors import UsageRefused
-from pipeline.principal import Interface, Principal, Role
 
 if TYPE_CHECKING:
     from entrypoints.cli.api import Client
@@ -32,12 +29,6 @@ QUEUED_LATER = (
 )
 
 
-def principal(by: str = "") -> Principal:
-    """The person at this command line: an administrator, because the record itself is open to them."""
-    name = by or f"{getpass.getuser()}@{socket.gethostname()}"
-    return Principal(name=name, role=Role.ADMIN, interface=Interface.CLI)
-
-
 @contextmanager
 def operator(options: SharedOptions) -> Iterator[Operator]:
     """The person at this command line, with a session."""
@@ -45,7 +36,7 @@ def operator(options: SharedOptions) -> Iterator[Operator]:
 
     opened.quiet_logs()
     with opened.site() as site:
-        yield Operator(site, principal(options.by), options.reason)
+        yield Operator(site, opened.principal(options.by), options.reason)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -38,14 +39,10 @@ def jobs(site: Client, options: SharedOptions, limit: int, after: str | None) ->
     """One page of the jobs that the options admit."""
     rows: list[values.BoardJob] = []
     damaged: list[views.Unreadable] = []
-    while True:
-        more = min(limit - len(rows), PAGE)
-        page = site.get("/v1/jobs", values.JobPage, **_query(options), limit=more, cursor=after)
+    for page in _pages(site, options, limit, after):
         rows += page.rows
         damaged += page.unreadable
         after = page.next
-        if after is None or len(rows) >= limit:
-            break
     unreadable = {one.id for one in damaged}
     return job_list.JobList(
         jobs=tuple(_row(row) for row in rows if row.jid not in unreadable),
@@ -56,11 +53,20 @@ def jobs(site: Client, options: SharedOptions, limit: int, after: str | None) ->
 
 
 def every_job(site: Client, options: SharedOptions) -> Iterator[values.BoardJob]:
-    after = None
-    while True:
-        page = site.get("/v1/jobs", values.JobPage, **_query(options), limit=PAGE, cursor=after)
+    for page in _pages(site, options):
         yield from page.rows
-        if (after := page.next) is None:
+
+
+def _pages(
+    site: Client, options: SharedOptions, limit: float = math.inf, after: str | None = None
+) -> Iterator[values.JobPage]:
+    """The pages with the first `limit` rows after the cursor `after`."""
+    while True:
+        most = int(min(limit, PAGE))
+        page = site.get("/v1/jobs", values.JobPage, **_query(options), limit=most, cursor=after)
+        yield page
+        limit, after = limit - len(page.rows), page.next
+        if after is None or limit <= 0:
             return
 
 

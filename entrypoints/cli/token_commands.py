@@ -8,7 +8,6 @@ import typer
 
 from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
-from entrypoints.cli import operator_context as common
 from entrypoints.cli.console import Column
 from entrypoints.cli.options import Json, command
 from entrypoints.cli.render import humanize
@@ -36,7 +35,7 @@ def token_create(
     Only its SHA-256 is kept. Roles, each with the rights of those before it: viewer, depositor, operator,
     admin. A depositor sees its own batches only.
     """
-    created = tokens.create_token(_inventory(), common.principal(), name, role, collection or None)
+    created = tokens.create_token(_inventory(), opened.principal(), name, role, collection or None)
     if json:
         screen.emit({**created.entry.model_dump(mode="json"), "token": created.token})
         return
@@ -47,7 +46,7 @@ def token_create(
 @command("arkline token list")
 def token_list(json: Json = False) -> None:
     """List the tokens, without the tokens themselves."""
-    entries = tokens.list_tokens(_inventory(), common.principal())
+    entries = tokens.list_tokens(_inventory(), opened.principal())
     if json:
         screen.emit({"tokens": entries})
         return
@@ -65,7 +64,7 @@ def token_list(json: Json = False) -> None:
 @command("arkline token revoke harbour-scans")
 def token_revoke(name: Name, json: Json = False) -> None:
     """Revoke a token; it is refused everywhere within seconds."""
-    entry = tokens.revoke(_inventory(), common.principal(), name)
+    entry = tokens.revoke(_inventory(), opened.principal(), name)
     screen.emit(entry) if json else screen.say(f"The token of {name} is revoked.")
 
 

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
     from starlette.types import ASGIApp, Message, Scope
 
-CONNECT_TIMEOUT = 3.0
-"""Seconds to wait for the first answer of ZooKeeper."""
-
 FILL_TIMEOUT = 60.0
 """Seconds that the first question about many jobs waits until the record was read."""
 
@@ -48,14 +45,14 @@ FULL_INTERVAL = 0.01
 
 
 @contextmanager
-def in_process(settings: Settings, principal: Principal, *, record: bool) -> Iterator[InProcess]:
-    """The application on these settings, until the block ends; Unreachable without ZooKeeper.
+def in_process(settings: Settings, principal: Principal, timeout: float | None) -> Iterator[InProcess]:
+    """The application on these settings, until the block ends.
 
-    `record`: False if what is asked needs no ZooKeeper, so that nothing waits for it.
+    `timeout`: seconds to wait for ZooKeeper, then Unreachable; None if what is asked needs no ZooKeeper.
     """
     adapter = InProcess(principal)
-    timeout = CONNECT_TIMEOUT if record else 0.0
-    with connect(settings, timeout, create=record, required=record) as session:
+    record = timeout is not None
+    with connect(settings, timeout or 0.0, create=record, required=record) as session:
         board = Board.on_demand(session, FILL_TIMEOUT)
         context = WebContext(Site(settings, session), board, adapter.run)
         with start_blocking_portal() as portal:

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable
 
+from operations import job_list
 from operations.board.board import Board
 from operations.board.values import EVERYTHING, JobPage, JobSearch
-from operations.job_list import as_recorded
 from zkstate.session import Session
 
 
@@ -24,7 +24,7 @@ def job_page(session: Session, limit: int = 100, after: str | None = None, **con
     board = Board.on_demand(session, 30)
     try:
         search = JobSearch.model_validate(conditions)
-        return as_recorded(session, board.jobs(EVERYTHING, search, limit, after))
+        return job_list.rows(session, board, EVERYTHING, search, limit, after)
     finally:
         board.close()
 

@@ -1,4 +1,4 @@
-"""Pages of lists: batches, jobs, failures by cause. They read the board, never ZooKeeper."""
+"""Pages of lists: batches, jobs, failures by cause. Only the rows of jobs are read from ZooKeeper."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from entrypoints.web.context import context_of
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page
 from entrypoints.web.slow_work import slow
+from operations import job_list
 from operations.board.values import BatchSearch, FailureGroup, JobSearch, scope_of
-from operations.job_list import as_recorded
 from pipeline.errors import UsageRefused
 from pipeline.notify.report import text
 from pipeline.outcome import WaitKind
@@ -71,7 +71,7 @@ def jobs(request: Request, caller: PageCaller, after: str | None = None) -> HTML
         request,
         "jobs.html",
         caller=caller,
-        page=as_recorded(context_of(request).session, board.jobs(scope, search, ROWS, after)),
+        page=job_list.rows(context_of(request).session, board, scope, search, ROWS, after),
         search=search,
         states=list(JobState),
         kinds=list(FailureKind),
@@ -95,14 +95,13 @@ def failures(request: Request, caller: PageCaller) -> HTMLResponse:
 @router.get("/failures/{cause}.csv")
 @slow("record_work")
 def failure_list(request: Request, caller: PageCaller, cause: str) -> Response:
-    board, scope = context_of(request).board, scope_of(caller)
+    context, scope = context_of(request), scope_of(caller)
+    session, board = context.session, context.board
     group = _group(request, caller, cause)
     rows: list[tuple[str, ...]] = []
     after: str | None = None
     while True:
-        part = as_recorded(
-            context_of(request).session, board.jobs(scope, JobSearch(cause=group.id), 1000, after)
-        )
+        part = job_list.rows(session, board, scope, JobSearch(cause=group.id), 1000, after)
         rows += (
             (row.jid, row.bid, row.collection, row.name, row.kind or "", row.message) for row in part.rows
         )
@@ -116,15 +115,14 @@ def failure_list(request: Request, caller: PageCaller, cause: str) -> Response:
 
 @router.get("/failures/{cause}")
 def failure(request: Request, caller: PageCaller, cause: str, after: str | None = None) -> HTMLResponse:
-    board = context_of(request).board
-    group = _group(request, caller, cause)
-    rows = board.jobs(scope_of(caller), JobSearch(cause=group.id), ROWS, after)
+    context, group = context_of(request), _group(request, caller, cause)
+    search = JobSearch(cause=group.id)
     return page(
         request,
         "failure.html",
         caller=caller,
         group=group,
-        page=as_recorded(context_of(request).session, rows),
+        page=job_list.rows(context.session, context.board, scope_of(caller), search, ROWS, after),
     )
 
 

@@ -11,13 +11,12 @@ from entrypoints.web.etags import respond
 from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, linked
 from entrypoints.web.parameters import Bid
 from entrypoints.web.slow_work import slow
-from operations import batch_view, holds, reports
+from operations import batch_view, holds, job_list, reports
 from operations import why as explanations
 from operations.batch_view import BatchView
 from operations.board.values import JobPage, JobSearch, scope_of
 from operations.facts import Explanation
 from operations.holds import BatchHistory
-from operations.job_list import as_recorded
 from operations.visibility import visible_batch
 from pipeline.notify.report import html, text
 from pipeline.notify.report.compose import BatchReport
@@ -53,8 +52,11 @@ def jobs_of_batch(
     """Of a batch in ZooKeeper; the report has the objects of an archived batch."""
     context = context_of(request)
     visible_batch(context.site, caller, bid)
-    page = context.board.jobs(scope_of(caller), JobSearch(bid=bid), limit, decode_cursor(cursor))
-    return linked(request, response, as_recorded(context.session, page))
+    search = JobSearch(bid=bid)
+    page = job_list.rows(
+        context.session, context.board, scope_of(caller), search, limit, decode_cursor(cursor)
+    )
+    return linked(request, response, page)
 
 
 @router.get("/why", summary="Why the batch is where it is")

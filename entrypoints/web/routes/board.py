@@ -9,6 +9,7 @@ from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
 from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, linked
 from entrypoints.web.parameters import Collection, batch_search, job_search
+from operations import job_list
 from operations.board.collection import collection_counts
 from operations.board.values import (
     BatchPage,
@@ -21,7 +22,6 @@ from operations.board.values import (
     Stops,
     scope_of,
 )
-from operations.job_list import as_recorded
 from pipeline.records import Record
 from pipeline.states import JobState
 
@@ -60,8 +60,10 @@ def list_jobs(
 ) -> JobPage:
     """Jobs of a batch come in their order, jobs of a state in the queue's order, others newest first."""
     context = context_of(request)
-    page = context.board.jobs(scope_of(caller), search, limit, decode_cursor(cursor))
-    return linked(request, response, as_recorded(context.session, page))
+    page = job_list.rows(
+        context.session, context.board, scope_of(caller), search, limit, decode_cursor(cursor)
+    )
+    return linked(request, response, page)
 
 
 @router.get("/batches", summary="Batches, newest first")

@@ -1,10 +1,10 @@
 """POST /v1/batches: a deposit that arkline fetches from a URL."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Header, Query, Request, Response
-from pydantic import Field, ValidationError
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from entrypoints.web.authentication import DepositorCaller
@@ -15,7 +15,6 @@ from operations import dry_run as dry_runs
 from operations import submission as submissions
 from operations.dry_run_result import DryRunResult
 from operations.local_dry_run import LocalPlan, dry_run_local
-from pipeline.errors import UsageRefused
 from pipeline.fixity import Digest
 from pipeline.principal import Principal
 from pipeline.records import (
@@ -154,17 +153,19 @@ def dry_run_of_files(
     idempotency_key: IdempotencyKey = None,
 ) -> DryRunResult:
     """Which of its objects are here already, and what would be refused; no file is sent."""
-    submission = _submission(
-        profile_name=deposit.profile,
-        payload_url=deposit.source,
-        payload_filename="",
-        type=deposit.type,
-        submitter=caller.name,
-        submission_mode=deposit.mode,
-        new_version=deposit.new_version,
-        priority=deposit.priority,
-        idempotency_key=idempotency_key,
-        owner=caller.identity,
+    submission = submissions.checked(
+        {
+            "profile_name": deposit.profile,
+            "payload_url": deposit.source,
+            "payload_filename": "",
+            "type": deposit.type,
+            "submitter": caller.name,
+            "submission_mode": deposit.mode,
+            "new_version": deposit.new_version,
+            "priority": deposit.priority,
+            "idempotency_key": idempotency_key,
+            "owner": caller.identity,
+        }
     )
     return dry_run_local(context_of(request).site, caller, submission, deposit.plan)
 
@@ -172,36 +173,29 @@ def dry_run_of_files(
 def submission_of(deposit: Deposit, caller: Principal, idempotency_key: str | None) -> Submission:
     """The submission, as the caller's; UsageRefused names what is wrong."""
     submissions.check_url(deposit.payload_url)
-    return _submission(
-        profile_name=deposit.profile,
-        payload_url=deposit.payload_url,
-        payload_filename=submissions.given_name(deposit.payload_url, deposit.name),
-        type=submissions.submission_type(deposit.payload_url, deposit.type, deposit.name),
-        submitter=deposit.submitter or caller.name,
-        submission_mode=deposit.mode,
-        new_version=deposit.new_version,
-        erc_who=deposit.who,
-        erc_what=deposit.what,
-        erc_when=deposit.when,
-        erc_where=deposit.where,
-        dublin_core=deposit.dublin_core,
-        local_id=deposit.local_id,
-        primary_id=deposit.primary_id,
-        digest=deposit.digest,
-        size=deposit.size,
-        notification=deposit.notification,
-        response_type=deposit.response_type,
-        priority=deposit.priority,
-        note=deposit.note,
-        idempotency_key=idempotency_key,
-        owner=caller.identity,
+    return submissions.checked(
+        {
+            "profile_name": deposit.profile,
+            "payload_url": deposit.payload_url,
+            "payload_filename": submissions.given_name(deposit.payload_url, deposit.name),
+            "type": submissions.submission_type(deposit.payload_url, deposit.type, deposit.name),
+            "submitter": deposit.submitter or caller.name,
+            "submission_mode": deposit.mode,
+            "new_version": deposit.new_version,
+            "erc_who": deposit.who,
+            "erc_what": deposit.what,
+            "erc_when": deposit.when,
+            "erc_where": deposit.where,
+            "dublin_core": deposit.dublin_core,
+            "local_id": deposit.local_id,
+            "primary_id": deposit.primary_id,
+            "digest": deposit.digest,
+            "size": deposit.size,
+            "notification": deposit.notification,
+            "response_type": deposit.response_type,
+            "priority": deposit.priority,
+            "note": deposit.note,
+            "idempotency_key": idempotency_key,
+            "owner": caller.identity,
+        }
     )
-
-
-def _submission(**values: Any) -> Submission:
-    """UsageRefused names what is wrong."""
-    try:
-        return Submission(**values)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise UsageRefused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
