@@ -216,6 +216,9 @@ def test_a_source_that_is_down_stops_the_others_and_may_come_back(
     files = {str(number): b"x" * 100 for number in range(200)}
     listed = rows(source, files)
     source.change("/0", status=503, retry_after="3600")
+    others = [f"/{number}" for number in range(1, 200)]
+    for other in others:
+        source.change(other, delay=0.1)  # the threads would take seconds for all of them
 
     with pytest.raises(StepFailed) as failure:
         downloaded(job_of(settings, listed), settings)
@@ -223,6 +226,8 @@ def test_a_source_that_is_down_stops_the_others_and_may_come_back(
     assert (failure.value.kind, failure.value.retry_after) == (FailureKind.TRANSIENT, 3600)
     assert source.count() < 200
     source.change("/0", status=200)
+    for other in others:
+        source.change(other, delay=0)
     job = job_of(settings, listed, attempt=2)
     downloaded(job, settings)
     assert_downloaded(job, files)
