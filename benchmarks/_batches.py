@@ -16,8 +16,8 @@ from tasks.publisher import publisher
 from tests.e2e.collection import submit
 from tests.support import planting
 from tests.support.fleet import batch_ended, is_completed
-from zkstate import batches
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import batches
 
 SECONDS = option("SECONDS", 900)
 """Longest wait for the end of a batch."""

@@ -7,7 +7,7 @@ from statistics import median
 
 from benchmarks._packets import received
 from benchmarks._processes import cpu_by_process
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 
 @dataclass(frozen=True)

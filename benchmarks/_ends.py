@@ -5,10 +5,12 @@ from itertools import islice
 
 from pipeline.records import HistoryEntry, Job
 from pipeline.states import JOB, Bucket, Event, JobState
-from zkstate import codec, jobs, listings, paths, record
+from zkstate import codec, paths
+from zkstate.connection.session import Session
+from zkstate.connection.transaction import Create, Delete, Operation, Put, commit
 from zkstate.errors import Refused
-from zkstate.session import Session
-from zkstate.transaction import Create, Delete, Operation, Put, commit
+from zkstate.queue import listings
+from zkstate.record import jobs, record
 
 CHUNK = 20
 """Jobs in one transaction."""

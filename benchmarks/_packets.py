@@ -1,6 +1,6 @@
 """What ZooKeeper counts: the packets that it has received, its nodes, its version."""
 
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 
 def counters(session: Session) -> dict[str, str]:

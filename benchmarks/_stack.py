@@ -12,7 +12,7 @@ from pipeline.settings import Settings
 from tests.servers import redis, zookeeper
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, fleet
-from zkstate.session import Session, connect
+from zkstate.connection.session import Session, connect
 
 PROFILES = Path(__file__).parent.parent / "examples" / "profiles"
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from benchmarks._processes import megabytes, tree
 from pipeline.settings import Settings
 from pipeline.states import Bucket
-from zkstate import batches, listings
-from zkstate.session import Session, connect
+from zkstate.connection.session import Session, connect
+from zkstate.queue import listings
+from zkstate.record import batches
 
 PAUSE = 0.25
 """Seconds between two samples."""

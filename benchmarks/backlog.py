@@ -27,7 +27,9 @@ from benchmarks._watching import Sample, Watch, watching
 from entrypoints.stack.child import Process
 from pipeline.states import JobState
 from tests.support.fleet import wait_for
-from zkstate import batches, listings, paths, queue
+from zkstate import paths
+from zkstate.queue import listings, queue
+from zkstate.record import batches
 
 JOBS = option("JOBS", 100_000)
 CARRIED = option("CARRIED", JOBS)

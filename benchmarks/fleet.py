@@ -20,7 +20,7 @@ from benchmarks._stack import Stack, stack
 from entrypoints.stack.child import Process
 from tests.servers.proxy import Proxy
 from tests.support.fleet import Fleet, fleet
-from zkstate.session import Session, connect
+from zkstate.connection.session import Session, connect
 
 PROCESSES = options("PROCESSES", (1, 2, 4, 8))
 STEP_MS = option("STEP_MS", 100)

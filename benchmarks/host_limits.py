@@ -21,8 +21,8 @@ from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.transfer import Download
 from tests.servers import zookeeper
 from tests.servers.http_source import HttpSource
-from zkstate.hosts import FleetHostLimiter
-from zkstate.session import Session, connect
+from zkstate.connection.session import Session, connect
+from zkstate.fleet.hosts import FleetHostLimiter
 
 FILES = 50
 SIZE = 10_000

@@ -11,19 +11,21 @@ from statistics import median
 
 from benchmarks._output import tell
 from benchmarks._spent import seconds
-from operations import job_list
-from operations.batch_view import batch_view
 from operations.board.board import Board
 from operations.board.values import EVERYTHING, JobPage, JobSearch
-from operations.overview import overview
+from operations.fleet.overview import overview
+from operations.jobs import job_list
+from operations.jobs.batch_view import batch_view
 from operations.site import Site
 from pipeline.settings import Settings
 from pipeline.states import Bucket, Event, JobState
 from tests.servers import zookeeper
 from tests.support import planting
 from tests.support.operators import ANN
-from zkstate import jobs, listings, paths, views
-from zkstate.session import Session, connect
+from zkstate import paths
+from zkstate.connection.session import Session, connect
+from zkstate.queue import listings, views
+from zkstate.record import jobs
 
 WHOLE = 1000
 """Jobs with all their znodes; the others have only the names that lists count."""

@@ -18,9 +18,10 @@ from pipeline.settings import Settings
 from pipeline.states import JOB, Event, JobState
 from tests.servers import zookeeper
 from tests.support import planting
-from zkstate import jobs, paths, record
-from zkstate.jobs import JobMove
-from zkstate.session import Session, connect
+from zkstate import paths
+from zkstate.connection.session import Session, connect
+from zkstate.record import jobs, record
+from zkstate.record.jobs import JobMove
 
 JOBS = 40
 ROUNDS = 5

@@ -20,7 +20,8 @@ from pipeline.states import JOB, JobState
 from tests.e2e.collection import body_of
 from tests.support import planting
 from tests.support.fleet import assert_completed, batch_ended, wait_for
-from zkstate import jobs, paths
+from zkstate import paths
+from zkstate.record import jobs
 
 SESSION_TIMEOUT = option("SESSION_TIMEOUT", 20)
 """Seconds; 20 are shipped, and the server allows no fewer than 4."""

@@ -24,7 +24,7 @@ from pipeline.states import JOB
 from tasks import stores
 from tasks.app import make_context
 from tests.support import planting
-from zkstate import batches
+from zkstate.record import batches
 
 FEW = option("FEW", 1_000)
 JOBS = option("JOBS", 10_000)

@@ -26,7 +26,7 @@ from pipeline.settings import Settings
 from tests.servers import redis, zookeeper
 from tests.support.certificates import Certificate, authority
 from tests.support.fleet import Fleet, fleet
-from zkstate.session import Session, connect
+from zkstate.connection.session import Session, connect
 
 JOBS = option("JOBS", 200)
 WORKERS = option("WORKERS", 2)

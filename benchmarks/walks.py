@@ -21,8 +21,7 @@ from typing import Any
 import requests
 
 from benchmarks._output import tell
-from entrypoints.stack.child import Command, Process
-from entrypoints.stack.ports import HOST, free_ports
+from entrypoints.stack.child import HOST, Command, Process, free_ports
 from tests.servers import redis, zookeeper
 from tests.servers.http_source import HttpSource
 from tests.support.processes import await_ready

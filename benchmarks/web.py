@@ -21,15 +21,15 @@ from benchmarks._processes import cpu_seconds, peak_megabytes
 from benchmarks._spent import seconds
 from benchmarks._stack import Stack, stack
 from benchmarks._viewers import seconds_to_screens
-from entrypoints.stack.child import Process
-from entrypoints.stack.ports import free_ports
+from entrypoints.stack.child import Process, free_ports
 from pipeline.principal import Role
 from pipeline.states import Event
 from tests.e2e.collection import deposit
 from tests.support import planting
 from tests.support.fleet import batch_ended
 from tests.support.web import new_token
-from zkstate import jobs, listings
+from zkstate.queue import listings
+from zkstate.record import jobs
 
 ARKLINE = Path(sys.executable).parent / "arkline"
 JOBS = int(os.environ.get("ARKLINE_BENCH_JOBS", "100000"))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from operations.site import Site
 from pipeline.notify.report.compose import BatchReport
 from pipeline.records import Batch, Job, Record
-from zkstate import batches, jobs
 from zkstate.errors import Missing
+from zkstate.record import batches, jobs
 
 if TYPE_CHECKING:
     from pipeline.inventory.archive import ArchivedBatch, ArchivedJob, Disposition

@@ -14,10 +14,10 @@ from pipeline.settings import Settings
 from pipeline.working_storage import mount
 from pipeline.working_storage.workspace import folder_of
 from tasks import after_move
+from zkstate.connection.session import Session
 from zkstate.errors import Busy, Stale
-from zkstate.holds import Hold
-from zkstate.journal import Stamp
-from zkstate.session import Session
+from zkstate.fleet.holds import Hold
+from zkstate.record.journal import Stamp
 
 R = TypeVar("R")
 

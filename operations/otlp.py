@@ -15,8 +15,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from operations.trace_export import Sender
-from operations.traces import Span
+from operations.traces import Sender, Span
 
 PATH = "/v1/traces"
 TIMEOUT = 5.0

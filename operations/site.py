@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.outcome import Service
 from pipeline.settings import Settings
-from zkstate.session import Session, connect
+from zkstate.connection.session import Session, connect
 
 if TYPE_CHECKING:
     from pipeline.inventory.sql import SqlInventory

@@ -16,16 +16,15 @@ from pipeline.records import Batch, Job
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, BatchState, JobState
 from pipeline.working_storage.workspace import folder_of
-from tasks.broker import COUNT_ITEMS
-from tasks.dispatch import dispatch_batch, dispatch_failure_callback, dispatch_job, dispatch_jobs
+from tasks.broker import COUNT_ITEMS, dispatch_batch, dispatch_failure_callback, dispatch_job, dispatch_jobs
 from tasks.logs import log
-from tasks.queue_lists import lists_of
-from tasks.redis_client import client
-from zkstate import batches, jobs, queue, record
+from tasks.queue_lists import client, lists_of
+from zkstate.connection.session import Session
 from zkstate.errors import Corrupt, Missing
-from zkstate.fairness import site_limits
-from zkstate.job_places import is_done
-from zkstate.session import Session
+from zkstate.queue import queue
+from zkstate.queue.fairness import site_limits
+from zkstate.record import batches, jobs, record
+from zkstate.record.jobs import is_done
 
 
 def after_move(app: Celery, session: Session, settings: Settings, moved: Job | Batch) -> bool:

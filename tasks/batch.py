@@ -27,21 +27,14 @@ from tasks.retention import compose
 from tasks.retry import hosts_given_up_after
 from tasks.run import Attempt, StateWork, run
 from tasks.worker_context import WorkerContext
-from zkstate import (
-    batches,
-    creation,
-    fairness,
-    holds,
-    job_outcomes,
-    listings,
-    outages,
-    report_parts,
-    server_memory,
-)
-from zkstate.batches import BatchMove
-from zkstate.hosts import FleetHostLimiter
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate.connection import server_memory
+from zkstate.connection.session import Session
+from zkstate.fleet import holds, outages
+from zkstate.fleet.hosts import FleetHostLimiter
+from zkstate.queue import fairness, listings
+from zkstate.record import batches, creation, report_parts
+from zkstate.record.batches import BatchMove
+from zkstate.record.record import Lock
 
 RECORD_WAIT = 60.0
 """Seconds between two looks whether other batches have left."""
@@ -256,7 +249,7 @@ class _Deposits:
 def _compose(attempt: Attempt[Batch]) -> tuple[BatchReport, Deposited]:
     session, batch = attempt.session, attempt.record
     deposits = _Deposits()
-    members = deposits.adding(job_outcomes.of_batch(session, batch.bid))
+    members = deposits.adding(listings.outcomes_of_batch(session, batch.bid))
     report = compose(session, batch, members, attempt.context.clients().inventory)
     return report, deposits.total
 

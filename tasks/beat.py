@@ -7,36 +7,32 @@ from math import inf
 from pipeline.outcome import Service, ServiceDown
 from pipeline.states import BATCH, JOB, Event, FailureKind, JobState
 from pipeline.working_storage import capacity, mount
-from tasks import fixity, job, proofs, reclaim, retention
+from tasks import fixity, job, retention
 from tasks.after_move import after_move, clean_up_completed, feed, remove_folder, request_feed, take_requests
-from tasks.broker import read_queues
-from tasks.dispatch import dispatch_batch, dispatch_failure_callback, dispatch_job, dispatch_job_in_turn
+from tasks.broker import (
+    dispatch_batch,
+    dispatch_failure_callback,
+    dispatch_job,
+    dispatch_job_in_turn,
+    read_queues,
+)
 from tasks.logs import log
 from tasks.outages import begin_outage, end_outage, notify_operator, this_host
 from tasks.retention import ended_jobs, orphans
 from tasks.run import giving_up, run
 from tasks.stores import count_up
 from tasks.worker_context import WorkerContext
-from zkstate import (
-    batches,
-    callbacks,
-    host_back_off,
-    jobs,
-    outages,
-    process_shares,
-    queue,
-    record,
-    recovery,
-    space,
-)
-from zkstate.batches import BatchMove
+from zkstate.connection.locks import ServerClock, single_flight
+from zkstate.connection.session import Session
 from zkstate.errors import Corrupt, Missing
-from zkstate.jobs import JobMove
-from zkstate.locks import ServerClock, single_flight
-from zkstate.record import Lock
-from zkstate.recovery import Live
-from zkstate.session import Session
-from zkstate.sweep_record import Sweep
+from zkstate.fleet import hosts, outages
+from zkstate.fleet.sweep_record import Sweep
+from zkstate.queue import process_shares, queue, recovery
+from zkstate.queue.recovery import Live
+from zkstate.record import batches, callbacks, jobs, record, space
+from zkstate.record.batches import BatchMove
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock
 
 SHARE = 75
 """Percent of the busy processes that one submitter or collection keeps while jobs of others wait for one."""
@@ -99,7 +95,7 @@ def _recheck_provisioning(context: WorkerContext, session: Session, clock: Serve
         if waits and capacity.never_fits(needed, settings) is None:
             if needed >= beyond_help:
                 continue
-            if not reclaim.make_room(context, session, reserved, jid, needed):
+            if not retention.make_room(context, session, reserved, jid, needed):
                 beyond_help = needed
                 continue
             reserved = space.reservations(session)
@@ -213,7 +209,7 @@ def fail_exhausted_batch(context: WorkerContext, session: Session, bid: str) -> 
 
 def _clean_up_jobs(context: WorkerContext, session: Session, clock: ServerClock) -> None:
     clean_up_completed(session, context.settings.working)
-    host_back_off.remove_unused(session, clock)
+    hosts.remove_unused(session, clock)
     for folder in orphans(session, context.settings.working):
         remove_folder(folder)
         log().warning("removed an orphan folder", folder=str(folder))
@@ -255,7 +251,7 @@ WORK: dict[str, Callable[[WorkerContext, Session, ServerClock], None]] = {
     "clean_up_jobs": _clean_up_jobs,
     "clean_up_batches": _clean_up_batches,
     fixity.LOCK: fixity.run,
-    proofs.WORK: proofs.run,
+    fixity.WORK: fixity.run_proofs,
 }
 
 

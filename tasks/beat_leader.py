@@ -18,9 +18,9 @@ from pipeline.errors import ArklineError
 from pipeline.settings import Settings
 from tasks import logs
 from tasks.publisher import configured
-from tasks.start_gate import await_claim, recorded_id
-from zkstate.leadership import lead
-from zkstate.session import Session, connect
+from tasks.stores import await_claim, recorded_id
+from zkstate.connection.session import Session, connect
+from zkstate.fleet.leadership import lead
 
 
 def _stop(*_: object) -> NoReturn:
@@ -36,7 +36,7 @@ class OnceLogged(Scheduler):
         """As Celery's, which logs the stack of each try."""
         try:
             self.apply_async(entry, producer=producer, advance=False)
-        except Exception as error:  # noqa: BLE001 - as in Celery: the next tick tries again
+        except Exception as error:  # noqa: BLE001 - the caller raises the exception
             cause = str(error.__context__ or error).rpartition("caused error: ")[2]
             if cause != self.problem:
                 logs.log().error("scheduled work cannot be sent", task=entry.task, error=cause)

@@ -11,13 +11,14 @@ from tasks.profiles import profile_of
 from tasks.retry import delay_before_retry
 from tasks.run import giving_up
 from tasks.worker_context import WorkerContext
-from zkstate import callbacks, jobs, outages
-from zkstate.callbacks import Owed
+from zkstate.connection.locks import AttemptGuard, ServerClock, single_flight
+from zkstate.connection.session import Session
 from zkstate.errors import Missing
-from zkstate.journal import Stamp
-from zkstate.locks import AttemptGuard, ServerClock, single_flight
-from zkstate.outage import FIRST_PROBE, outage_name
-from zkstate.session import Session
+from zkstate.fleet import outages
+from zkstate.fleet.outages import FIRST_PROBE, outage_name
+from zkstate.record import callbacks, jobs
+from zkstate.record.callbacks import Owed
+from zkstate.record.journal import Stamp
 
 NOT_DELIVERED = "failure callback not delivered"
 """Prefix of the history entry of a failed job whose callback could not be delivered."""

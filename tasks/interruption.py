@@ -85,7 +85,7 @@ class Interruption:
             if watched is not None:
                 try:
                     over = watched.overdue()
-                except Exception:  # noqa: BLE001 - the next attempt has to be watched too
+                except Exception:  # noqa: BLE001 - whatever is wrong is said by the command itself
                     log().exception("an attempt could not be checked")
                 else:
                     if over is not None and self._watched is watched:

@@ -24,12 +24,12 @@ from tasks.progress import ReportingAttempt
 from tasks.retry import hosts_given_up_after
 from tasks.run import Attempt, StateWork, run
 from tasks.worker_context import WorkerContext
-from zkstate import jobs
 from zkstate.errors import Outdated
-from zkstate.hosts import FleetHostLimiter
-from zkstate.job_record import ZooKeeperJobRecord
-from zkstate.jobs import JobMove
-from zkstate.record import Lock
+from zkstate.fleet.hosts import FleetHostLimiter
+from zkstate.queue.job_record import ZooKeeperJobRecord
+from zkstate.record import jobs
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock
 
 Step = Callable[[Job, StepContext], Done | Wait]
 

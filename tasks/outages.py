@@ -14,10 +14,11 @@ from pipeline.upload_url import is_upload
 from tasks.logs import log
 from tasks.profiles import profile_of
 from tasks.worker_context import WorkerContext
-from zkstate import outages, record
-from zkstate.outage import FIRST_PROBE, Outage, name_of, outage_name
-from zkstate.record import R
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.fleet import outages
+from zkstate.fleet.outages import FIRST_PROBE, Outage, name_of, outage_name
+from zkstate.record import record
+from zkstate.record.record import R
 
 HOST_PAUSE = 2.0
 """Seconds that a process waits after a record that its host cannot work on: workers of hosts that can are to

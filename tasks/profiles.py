@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from pipeline.profiles.profile import Profile, ProfileError, Profiles
 from pipeline.profiles.snapshot import public_profile, with_secrets
-from zkstate import batch_profile
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import batch_profile
 
 
 def profile_of(session: Session, profiles: Profiles, bid: str, name: str) -> Profile:

@@ -1,6 +1,18 @@
-"""The lists in Redis that kombu keeps for a queue: one for each priority step."""
+"""Redis as kombu fills it, a list for each priority step of a queue; needs neither Celery nor kombu."""
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+import redis
+
+from pipeline.settings import Settings
+
+
+@lru_cache(maxsize=8)
+def client(settings: Settings, timeout: float = 5.0) -> redis.Redis:
+    """One for all commands of a process; `timeout`: seconds to wait for a connection or an answer."""
+    return redis.Redis.from_url(settings.broker_url, socket_timeout=timeout, socket_connect_timeout=timeout)
+
 
 PRIORITY_STEPS = range(10)
 """0 is the most urgent."""

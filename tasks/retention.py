@@ -1,32 +1,40 @@
 """What leaves the site when nobody needs it any more: completed batches, working directories, uploads.
 
 The archive keeps the records of the batches, each with its report.
+
+Makes room in working storage: failed jobs give up what a waiting job needs.
 """
 
 import os
-from collections.abc import Callable, Iterable
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.inventory.archive import archive_batch, archive_jobs, find_jobs
 from pipeline.inventory.sql import SqlInventory
 from pipeline.notify.report.compose import BatchReport, JobOutcome, compose_report
-from pipeline.outcome import ServiceDown
+from pipeline.outcome import AttemptOver, ServiceDown
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import Batch, Job, number_of
 from pipeline.settings import Settings
-from pipeline.states import JOB, BatchState, Bucket, Event, JobState
+from pipeline.states import JOB, BatchState, Bucket, Event, JobState, Room
 from pipeline.steps.context import Clients
 from pipeline.upload_url import NotAnUpload, is_upload, parse_upload_url
 from pipeline.uploads import removal
+from pipeline.working_storage import capacity
+from pipeline.working_storage.workspace import Holder, Workspace, plan
 from tasks.logs import log
-from zkstate import batches, counters, deletion, jobs, listings, queue, views
-from zkstate.batches import BatchMove
+from tasks.worker_context import WorkerContext
+from zkstate.connection.locks import AttemptGuard, ServerClock
+from zkstate.connection.session import Session
 from zkstate.errors import Busy, Corrupt, Missing, Stale
-from zkstate.journal import Stamp
-from zkstate.locks import ServerClock
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate.fleet import counters
+from zkstate.queue import listings, queue, views
+from zkstate.record import batches, deletion, jobs, room
+from zkstate.record.batches import BatchMove
+from zkstate.record.journal import Stamp
+from zkstate.record.record import Lock, lock_path
 
 
 def remove_old_batches(
@@ -189,3 +197,60 @@ def _needed_by(batch: Batch) -> str | None:
         return parse_upload_url(url).upload
     except NotAnUpload:
         return None
+
+
+BY = "provisioning"
+"""The name under which failed jobs lose their reservations and their content."""
+
+
+def make_room(
+    context: WorkerContext, session: Session, reservations: Mapping[str, int], jid: str, needed: int
+) -> bool:
+    """Have failed jobs give up as much as job `jid` lacks; False if they do not hold as much."""
+    occupied = capacity.occupancy(context.settings)
+    outstanding = occupied.outstanding(reservations, except_for=jid)
+    lacking = max(0, needed - occupied.on_disk.get(jid, 0))
+    limit = occupied.limit(context.settings.working_threshold)
+    holders = _holders(session, outstanding, dict(occupied.on_disk))
+    planned = plan(occupied.used + sum(outstanding.values()) + lacking - limit, list(holders))
+    if planned is None:
+        return False
+    for holder in planned.reservations:
+        _yield(session, holder)
+    for holder in planned.contents:
+        _empty(context, session, holder)
+    if planned.contents:
+        capacity.measure_again()
+    return True
+
+
+def _holders(session: Session, outstanding: dict[str, int], on_disk: dict[str, int]) -> Iterator[Holder]:
+    """The failed jobs that have something, the oldest failure first."""
+    names = sorted({*outstanding, *on_disk} - {capacity.OUTSIDE_OF_JOBS})
+    for jid, status in room.failed_jobs(session, names).items():
+        content = 0 if status.room is Room.EMPTY else on_disk.get(jid, 0)
+        yield Holder(jid, outstanding.get(jid, 0), content)
+
+
+def _yield(session: Session, jid: str) -> None:
+    try:
+        room.yield_reservation(session, jid, BY)
+    except (Stale, Busy, Missing, Corrupt):
+        return  # it was resumed or deleted meanwhile
+    log().warning("a failed job gave up its reservation", jid=jid)
+
+
+def _empty(context: WorkerContext, session: Session, jid: str) -> None:
+    guard = AttemptGuard(session, context.stopping)
+    try:
+        with room.emptying(session, jid, BY) as job:
+            guard.watch_lock(lock_path(job))
+            for folder in Workspace.of(job, context.settings.working).content:
+                guard.check()
+                shutil.rmtree(folder, ignore_errors=True)
+    except (Stale, Busy, Missing, Corrupt):
+        return  # it was resumed or deleted meanwhile
+    except AttemptOver:
+        context.drop_session()  # a lock must not outlive the work that it protects
+        raise
+    log().warning("removed the content of a failed job", jid=jid)

@@ -4,7 +4,7 @@
 |---|---|---|
 | of the job, transient | `ARKLINE_BACKOFF` s, doubled each time, to BACKOFF_LIMIT | `ARKLINE_MAX_TRIES` |
 | of a shared service | when the service works again: `tasks.outages` | none; an own fault counts as a try |
-| a lost worker | after `zkstate.recovery.GRACE`, doubled with each loss | `ARKLINE_MAX_REDISPATCHES` |
+| a lost worker | after `zkstate.queue.recovery.GRACE`, doubled with each loss | `ARKLINE_MAX_REDISPATCHES` |
 | a damaged znode | after BACKOFF_LIMIT | none |
 | of the content | none | the first |
 """

@@ -39,12 +39,13 @@ from tasks.meanings import Meaning, meaning_of
 from tasks.outages import begin_outage, check_start, end_outage, is_own_fault
 from tasks.retry import BACKOFF_LIMIT, delay_before_retry
 from tasks.worker_context import WorkerContext
-from zkstate import outages, record
+from zkstate.connection.locks import AttemptGuard
+from zkstate.connection.session import Session
 from zkstate.errors import Stale, TooBig
-from zkstate.locks import AttemptGuard
-from zkstate.outage import FIRST_PROBE, name_of
-from zkstate.record import Lock, R
-from zkstate.session import Session
+from zkstate.fleet import outages
+from zkstate.fleet.outages import FIRST_PROBE, name_of
+from zkstate.record import record
+from zkstate.record.record import Lock, R
 
 LONG = frozenset(state for state in JOB.working() if JOB.task(state).queue in (Queue.DOWNLOAD, Queue.PROCESS))
 """States whose work may take hours; the others end in less time than a look into Redis is worth."""
@@ -207,7 +208,7 @@ def _tried(attempt: Attempt[R]) -> R | None:
         try:
             with attempt.context.interruption().when_over(attempt.guard, partial(_release, attempt)):
                 moved = attempt.work.do(attempt)
-        except BaseException as error:  # noqa: BLE001 - raised again unless the record is handed back
+        except BaseException as error:  # noqa: BLE001 - raised where the request waits
             return _settle(attempt, error)
         if moved is not None:
             for name in attempt.probed:
@@ -290,7 +291,7 @@ def giving_up(context: WorkerContext, *, locks: bool = True, **facts: object) ->
     """
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - every kind is logged, as MEANINGS says
+    except Exception as error:  # noqa: BLE001 - the caller raises the exception
         match meaning_of(error):
             case Meaning.SUPERSEDED:
                 log().info("superseded", reason=str(error), **facts)

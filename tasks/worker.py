@@ -1,12 +1,28 @@
-"""A worker process besides its tasks: logs, readiness, watchdog, and the end of its session."""
+"""Ends a worker that runs but consumes no messages, so that its supervisor restarts the worker.
+
+Celery has had workers that stopped consuming after Redis came back, and that answered every other check
+(celery#8091, celery#10205). A running process proves nothing: waiting messages must be consumed.
+
+A worker consumes its own queues unless the record says that an operator drained it.
+
+Rule: what the record last said holds while ZooKeeper is away. Nothing is consumed before the record has been
+read once, and no message in Redis changes what is consumed.
+
+A worker process besides its tasks: logs, readiness, watchdog, and the end of its session.
+"""
 
 import gc
 import os
 import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import redis
+from celery import bootsteps
 from celery.signals import (
     celeryd_init,
     setup_logging,
@@ -15,12 +31,154 @@ from celery.signals import (
     worker_ready,
     worker_shutting_down,
 )
+from celery.worker import state
+from celery.worker.consumer.tasks import Tasks
 
-from pipeline.errors import UsageRefused
-from tasks import draining, interruption, logs, remote_control, watchdog
-from tasks.start_gate import await_claim, confirmed_id, keep_claim
+from pipeline.errors import ArklineError, UsageRefused
+from pipeline.settings import Settings
+from tasks import control, interruption, logs
+from tasks.broker import waiting_messages
+from tasks.logs import log
+from tasks.stores import await_claim, confirmed_id, keep_claim
 from tasks.worker_context import Stop, WorkerContext
-from zkstate.session import connect
+from zkstate.connection.session import Session, connect
+from zkstate.errors import Unreachable
+from zkstate.fleet import holds
+
+EXIT_STALLED = os.EX_TEMPFAIL
+"""A supervisor restarts the process."""
+
+
+SAMPLES = 4
+"""Samples in a row without a consumed message, after which a worker counts as stalled."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The worker and its queues at one moment."""
+
+    waiting: int
+    """Messages in the queues that this worker consumes; 0 if Redis does not answer."""
+    taken: int
+    """Messages that the worker has consumed since it started."""
+    idle: bool
+    """True if the worker has a free process."""
+
+
+def watch(
+    sample: Callable[[], Sample], end: Callable[[], None], limit: float, stopped: threading.Event
+) -> None:
+    """Until `stopped`: call `end` if nothing was consumed in SAMPLES samples, spread over `limit` seconds."""
+    before = sample()
+    stalled = 0
+    while not stopped.wait(limit / SAMPLES):
+        now = sample()
+        could_consume = before.idle and now.idle and before.waiting and now.waiting
+        stalled = stalled + 1 if could_consume and now.taken == before.taken else 0
+        before = now
+        if stalled >= SAMPLES:
+            end()
+            return
+
+
+def take_sample(settings: Settings, queues: Iterable[str], concurrency: int) -> Sample:
+    try:
+        waiting = waiting_messages(settings, queues)
+    except redis.RedisError:
+        waiting = 0
+    return Sample(waiting, sum(state.total_count.values()), len(state.active_requests) < concurrency)
+
+
+def end_stalled() -> None:
+    log().critical("consumer stalled with messages queued; exiting for restart")
+    os._exit(EXIT_STALLED)
+
+
+INTERVAL = 1.0
+"""Seconds between two looks at the record, and between two at what was read of it."""
+
+
+@dataclass
+class OwnDrain:
+    """What the record last said of this worker."""
+
+    serve: Callable[[str, bool], None]
+    """Called for each of the worker's queues: whether its messages are consumed."""
+    drained: bool = False
+    known: threading.Event = field(default_factory=threading.Event)
+    """Set once the record was read."""
+
+
+def follow_drains(settings: Settings, worker: str, own: OwnDrain, stopped: threading.Event) -> None:
+    """Read the record until `stopped`, on a thread of its own: a ZooKeeper that is away delays no message.
+
+    The session has no lock. It belongs to the worker's main process, whose children never use it.
+    """
+
+    def run() -> None:
+        logged = ""
+        while not stopped.is_set():
+            try:
+                with connect(settings) as session:
+                    _read(session, worker, own, stopped)
+            except ArklineError as error:
+                if logged != (logged := str(error)):
+                    log().error("not known whether this worker is drained", error=logged)
+                stopped.wait(INTERVAL)
+
+    threading.Thread(target=run, name="drain", daemon=True).start()
+
+
+def _read(session: Session, worker: str, own: OwnDrain, stopped: threading.Event) -> None:
+    """Until `stopped`, or until this session is refused for ever."""
+    while session.usable and not stopped.is_set():
+        with suppress(Unreachable):  # the session connects again by itself
+            own.drained = holds.is_drained(session, worker)
+            own.known.set()
+        stopped.wait(INTERVAL)
+
+
+def draining_step(own: OwnDrain) -> type[bootsteps.StartStopStep]:
+    """The part of Celery's consumer that keeps to `own`.
+
+    It starts with every connection to Redis, before the first message.
+    """
+
+    class KeepToDrain(bootsteps.StartStopStep):
+        requires = (Tasks,)
+
+        def __init__(self, consumer: Any, **options: Any) -> None:
+            super().__init__(consumer, **options)
+            self.queues = tuple(consumer.app.amqp.queues.consume_from)
+            """Those that the worker was started for (`-Q`)."""
+            self.entry: Any = None
+
+        def start(self, consumer: Any) -> None:
+            self.stop(consumer)
+            _keep(consumer, self.queues, own)
+            self.entry = consumer.timer.call_repeatedly(INTERVAL, _keep, (consumer, self.queues, own))
+
+        def stop(self, consumer: Any) -> None:
+            if self.entry is not None:
+                self.entry.cancel()
+
+    return KeepToDrain
+
+
+def _keep(consumer: Any, queues: Sequence[str], own: OwnDrain) -> None:
+    """Have Celery's consumer consume the queues or, if the worker is drained, none of them."""
+    if consumer.task_consumer is None:  # the worker stops
+        return
+    drained, consumed = own.drained, {queue.name for queue in consumer.task_consumer.queues}
+    for queue in queues:
+        if drained and queue in consumed:
+            consumer.cancel_task_queue(queue)
+        elif not drained and queue not in consumed:
+            consumer.add_task_queue(queue)
+        own.serve(queue, not drained)
+    if drained == bool(consumed):
+        log().info("drained: no queue is consumed" if drained else "not drained: queues are consumed")
+
 
 FETCH_GRACE = 3.0
 """Seconds that a stopping worker waits for a download, which the next attempt continues where it stopped."""
@@ -45,16 +203,16 @@ def connect_signals(context: WorkerContext) -> None:
             Path(ready).touch()
 
     def start_watchdog(sender: Any, **_: Any) -> None:
-        """See tasks.watchdog; a worker that is stopping consumes no messages on purpose."""
+        """See `watch`; a worker that is stopping consumes no messages on purpose."""
         queues, concurrency = sender.app.amqp.queues, sender.controller.concurrency
         stopped = threading.Event()
         worker_shutting_down.connect(lambda **_: stopped.set(), weak=False)
 
-        def sample() -> watchdog.Sample:
-            return watchdog.take_sample(settings, tuple(queues.consume_from), concurrency)
+        def sample() -> Sample:
+            return take_sample(settings, tuple(queues.consume_from), concurrency)
 
-        watch = partial(watchdog.watch, sample, watchdog.end, settings.stalled_after, stopped)
-        threading.Thread(target=watch, name="watchdog", daemon=True).start()
+        watching = partial(watch, sample, end_stalled, settings.stalled_after, stopped)
+        threading.Thread(target=watching, name="watchdog", daemon=True).start()
 
     def await_record(sender: str, **_: Any) -> None:
         """Before Celery connects and forks: nothing is consumed until the stores are confirmed.
@@ -69,12 +227,12 @@ def connect_signals(context: WorkerContext) -> None:
         stopped = threading.Event()
         worker_ready.connect(lambda **_: keep_claim(settings, own, stopped), weak=False)
         worker_shutting_down.connect(lambda **_: stopped.set(), weak=False)
-        draining.follow(settings, sender, own_drain, stopped)
+        follow_drains(settings, sender, own_drain, stopped)
         own_drain.known.wait()
 
-    own_drain = draining.OwnDrain(context.serve)
-    context.app.steps["consumer"].add(draining.step(own_drain))
-    celeryd_init.connect(lambda **_: remote_control.restrict(), weak=False)
+    own_drain = OwnDrain(context.serve)
+    context.app.steps["consumer"].add(draining_step(own_drain))
+    celeryd_init.connect(lambda **_: control.restrict(), weak=False)
     celeryd_init.connect(await_record, weak=False)
     setup_logging.connect(set_up_logging, weak=False)
     # after that time the process has lost its session, and its attempt is over

@@ -21,11 +21,10 @@ from pipeline.settings import Settings
 from pipeline.states import Queue
 from pipeline.steps.clients import open_clients
 from pipeline.steps.context import Clients
-from tasks.callback_counts import CountedCallback
 from tasks.interruption import Interruption
-from tasks.progress import ProgressReports
+from tasks.progress import CountedCallback, ProgressReports
 from tasks.stores import ConfirmedStores
-from zkstate.session import Session, connect
+from zkstate.connection.session import Session, connect
 
 T = TypeVar("T")
 

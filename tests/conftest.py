@@ -20,8 +20,8 @@ from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.proxy import Proxy
 from tests.support import folders
 from tests.support.requirements import unavailable
-from zkstate.audit import audit
-from zkstate.session import Session, connect
+from zkstate.care.audit import audit
+from zkstate.connection.session import Session, connect
 
 if TYPE_CHECKING:
     from tests.servers import postgresql, s3

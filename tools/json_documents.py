@@ -1,29 +1,27 @@
 """What each command prints with --json: the table behind docs/api/json.md, which tools.json_page writes."""
 
-from operations.backup import BackupView
-from operations.batch_view import BatchView
-from operations.bulk import Outcome
-from operations.callbacks import CallbackAnswer, OwedPage
+from operations.board.summary import BoardSummary
 from operations.checks.aliases import AuditView, ReconcileView
+from operations.checks.backup import BackupView, InventoryRestoreView, RestoreView
 from operations.checks.check import CheckView
-from operations.deployment import DeploymentView
-from operations.dry_run_result import DryRunResult
-from operations.export import Export
+from operations.checks.deployment import DeploymentView
+from operations.deposits.dry_run_result import DryRunResult
+from operations.deposits.submission import Submitted
+from operations.deposits.validation import CheckResult
 from operations.facts import Explanation
-from operations.fixity import FixityReport, FixityRun
-from operations.holds import ActionHistory, BatchHistory, HoldResult
-from operations.job_list import JobList
-from operations.job_view import JobView, Timeline
-from operations.objects import ObjectView
-from operations.overview import Overview
-from operations.profile_renewal import ProfileRenewal
-from operations.profile_view import ProfileLines, ProfileView
-from operations.restore import InventoryRestoreView, RestoreView
-from operations.submission import Submitted
-from operations.top import BoardSummary
-from operations.validation import CheckResult
-from operations.workers import Drained
-from operations.working_storage import CleanUp, SpaceView
+from operations.fleet.fleet import Drained
+from operations.fleet.overview import Overview
+from operations.fleet.working_storage import CleanUp, SpaceView
+from operations.jobs.batch_view import BatchView
+from operations.jobs.job_list import JobList
+from operations.jobs.job_view import JobView, Timeline
+from operations.objects.export import Export
+from operations.objects.fixity import FixityReport, FixityRun
+from operations.objects.objects import ObjectView
+from operations.verbs.bulk import Outcome
+from operations.verbs.callbacks import CallbackAnswer, OwedPage
+from operations.verbs.collection_profiles import ProfileLines, ProfileRenewal, ProfileView
+from operations.verbs.holds import ActionHistory, BatchHistory, HoldResult
 from pipeline.attempt import Progress
 from pipeline.inventory.tokens import TokenEntry
 from pipeline.notify.report.compose import BatchReport

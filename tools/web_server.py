@@ -7,7 +7,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from entrypoints.stack.ports import HOST
+from entrypoints.stack.child import HOST
 
 
 class _Quiet(SimpleHTTPRequestHandler):

@@ -2,21 +2,27 @@
 
 It is asked over the network where ARKLINE_URL and ARKLINE_TOKEN name a web process. Where none is named, and
 where that of the stack on this machine does not answer, the same application is called in this process.
+
+Objects over the API: their records and the recorded custody of their files.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
-from entrypoints.cli.lazy_modules import deferring, load_all
+from pydantic import TypeAdapter
+
+from entrypoints.cli.command_table import deferring, load_all
 from entrypoints.cli.reach import TOKEN, URL, is_own_stack
+from operations.objects.objects import ObjectView
 from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, ServiceUnreachable, UsageRefused
+from pipeline.preservation.custody import Custody
 from pipeline.records import Record
 
 if TYPE_CHECKING:
@@ -253,3 +259,41 @@ def _remedies(given: object) -> Iterable[Remedy]:
     for row in given if isinstance(given, list) else []:
         if isinstance(row, dict) and row.get("action") in set(Action):
             yield Remedy(Action(row["action"]), str(row.get("target", "")))
+
+
+_VIEW: TypeAdapter[ObjectView] = TypeAdapter(ObjectView)
+
+
+class _Answer(Record):
+    object: dict[str, Any]
+    custody: dict[str, Any]
+    timeline: tuple[dict[str, Any], ...]
+
+
+def object_view(client: Client, ark: str, version: int | None, *, every: bool) -> ObjectView:
+    """The object; its custody as recorded, of one version or of `every` version: no byte is read."""
+    first = _read(client, ark, version)
+    if not every:
+        return first
+    numbers = [held.number for held in first.versions]
+    custody = _whole([_read(client, ark, number).custody for number in numbers])
+    return ObjectView(**{**vars(first), "custody": custody})
+
+
+def _read(client: Client, ark: str, version: int | None) -> ObjectView:
+    answer = client.get(f"/v1/objects/{quote(ark, safe=':')}", _Answer, version=version)
+    facts = {**answer.object, "custody": answer.custody, "timeline": answer.timeline}
+    return _VIEW.validate_python(facts)
+
+
+def _whole(parts: Sequence[Custody]) -> Custody:
+    return Custody(
+        versions=tuple(number for part in parts for number in part.versions),
+        began=min(part.began for part in parts),
+        ended=max(part.ended for part in parts),
+        bytes_read=0,
+        read=False,
+        complete=all(part.complete for part in parts),
+        agrees=all(part.agrees for part in parts),
+        files=tuple(file for part in parts for file in part.files),
+    )

@@ -1,12 +1,21 @@
-"""The commands of `arkline` as data, so that `arkline --help` imports none of their modules.
+"""Modules that load when one of their names is used, so that a command waits only for what it needs.
+
+The commands of `arkline` as data, so that `arkline --help` imports none of their modules.
 
 A command's module is imported when the command is run or asked for its own help, and what that module imports
 is loaded when the command uses it. `tests/unit/test_cli.py` compares the table with the modules.
 """
 
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
 from itertools import groupby
+from types import ModuleType
 from typing import Any
 
 import typer
@@ -14,12 +23,52 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from entrypoints.cli import reach
-from entrypoints.cli.lazy_modules import deferring
+
+_DEFERRED = ("entrypoints", "kombu", "operations", "pipeline", "rich", "tasks", "zkstate")
+
+
+class _DeferringFinder(MetaPathFinder):
+    """Finds the modules of these packages as usual, and lets them load when one of their names is used."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if path is None or fullname.partition(".")[0] not in _DEFERRED:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
+
+
+_FINDER = _DeferringFinder()
+
+
+@contextmanager
+def deferring() -> Iterator[None]:
+    """Modules that are imported within the block load when they are used, until `load_all` is called."""
+    sys.meta_path.insert(0, _FINDER)
+    try:
+        yield
+    finally:
+        _end()
+
+
+def load_all() -> None:
+    """Load what is deferred, and defer no more: two threads that use a module at once would load it twice."""
+    _end()
+    for module in tuple(sys.modules.values()):
+        getattr(module, "__file__", None)
+
+
+def _end() -> None:
+    if _FINDER in sys.meta_path:
+        sys.meta_path.remove(_FINDER)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One command: a function of this name in `module`, a module of this package."""
+    """One command: a function of this name in `module`, a module of `commands`."""
 
     name: str
     module: str
@@ -43,7 +92,7 @@ ENTRIES = (
         _DEPOSIT,
         "Submit files of this machine or at a URL; prints the batch's id.",
     ),
-    Entry("watch", "watch_command", _DEPOSIT, "Show progress until a batch has ended."),
+    Entry("watch", "watch_commands", _DEPOSIT, "Show progress until a batch has ended."),
     Entry("report", "queue_commands", _DEPOSIT, "Print a batch's current report."),
     Entry("manifest", "manifest_commands", _DEPOSIT, "Checkm manifests.", ("check", "from-csv")),
     Entry(
@@ -54,16 +103,16 @@ ENTRIES = (
         ("list", "show", "template", "check", "renew"),
     ),
     Entry("status", "inspect_commands", _INSPECT, "Show a batch, a job, or the health of the whole fleet."),
-    Entry("top", "top_command", _INSPECT, "Show jobs, stops and failures by cause as they change."),
+    Entry("top", "watch_commands", _INSPECT, "Show jobs, stops and failures by cause as they change."),
     Entry("jobs", "inspect_commands", _INSPECT, "List jobs."),
     Entry("timeline", "inspect_commands", _INSPECT, "Show every step of a job, and how long it took."),
     Entry("why", "inspect_commands", _INSPECT, "Explain what a job or batch waits for."),
-    Entry("object", "object_command", _INSPECT, "Show an object and prove its custody."),
-    Entry("export", "export_command", _INSPECT, "Write an object as a BagIt bag."),
-    Entry("fixity", "fixity_commands", _INSPECT, "Fixity of the stored files.", ("report", "check")),
+    Entry("object", "object_commands", _INSPECT, "Show an object and prove its custody."),
+    Entry("export", "object_commands", _INSPECT, "Write an object as a BagIt bag."),
+    Entry("fixity", "object_commands", _INSPECT, "Fixity of the stored files.", ("report", "check")),
     Entry("space", "queue_commands", _INSPECT, "Show working storage and the jobs that reserve it."),
-    Entry("check", "check_command", _INSPECT, "Check that record, storage and inventory agree."),
-    Entry("audit", "check_command", _INSPECT, "The older name of `check --jobs`."),
+    Entry("check", "store_commands", _INSPECT, "Check that record, storage and inventory agree."),
+    Entry("audit", "store_commands", _INSPECT, "The older name of `check --jobs`."),
     Entry("hold", "verb_commands", _ACT, "Hold pending jobs or a whole collection."),
     Entry("release", "verb_commands", _ACT, "Release held jobs, batches or a collection."),
     Entry(
@@ -75,7 +124,7 @@ ENTRIES = (
     Entry("fail", "verb_commands", _ACT, "Stop jobs that have not ended."),
     Entry("delete", "verb_commands", _ACT, "Delete failed or held jobs and batches."),
     Entry("cancel", "verb_commands", _ACT, "Stop a batch."),
-    Entry("repair", "repair_command", _ACT, "Replace znodes of a job or batch that cannot be read."),
+    Entry("repair", "store_commands", _ACT, "Replace znodes of a job or batch that cannot be read."),
     Entry("update-report", "verb_commands", _ACT, "Send the depositor the changes since the last report."),
     Entry("pause", "queue_commands", _QUEUE, "Stop starting new jobs."),
     Entry("unpause", "queue_commands", _QUEUE, "Start new jobs again."),
@@ -83,15 +132,15 @@ ENTRIES = (
     Entry("drain", "queue_commands", _QUEUE, "Stop a worker from taking new jobs."),
     Entry(
         "callback",
-        "callback_commands",
+        "queue_commands",
         _QUEUE,
         "Callbacks to depositors' systems.",
         ("list", "deliver", "test"),
     ),
     Entry("cleanup", "queue_commands", _QUEUE, "Archive old batches and remove unused folders."),
-    Entry("init", "init_command", _MACHINE, "Give record, storage root and inventory one deployment id."),
-    Entry("backup", "backup_commands", _MACHINE, "Copy the record and the inventory into a folder."),
-    Entry("restore", "backup_commands", _MACHINE, "Restore a lost record from a backup."),
+    Entry("init", "store_commands", _MACHINE, "Give record, storage root and inventory one deployment id."),
+    Entry("backup", "store_commands", _MACHINE, "Copy the record and the inventory into a folder."),
+    Entry("restore", "store_commands", _MACHINE, "Restore a lost record from a backup."),
     Entry(
         "token",
         "token_commands",
@@ -99,12 +148,14 @@ ENTRIES = (
         "Tokens of the REST API and the pages.",
         ("create", "list", "revoke"),
     ),
-    Entry("exporter", "exporter_command", _MACHINE, "Serve the metrics for Prometheus."),
-    Entry("web", "web_command", _MACHINE, "Serve the REST API and the pages."),
-    Entry("reconcile", "check_command", _MACHINE, "The older name of `check`."),
-    Entry("worker", "fleet_commands", _MACHINE, "Run a worker until SIGTERM."),
-    Entry("beat", "fleet_commands", _MACHINE, "Run a scheduler until SIGTERM."),
-    Entry("flower", "fleet_commands", _MACHINE, "Run Flower, which shows the workers' tasks, until SIGTERM."),
+    Entry("exporter", "program_commands", _MACHINE, "Serve the metrics for Prometheus."),
+    Entry("web", "program_commands", _MACHINE, "Serve the REST API and the pages."),
+    Entry("reconcile", "store_commands", _MACHINE, "The older name of `check`."),
+    Entry("worker", "program_commands", _MACHINE, "Run a worker until SIGTERM."),
+    Entry("beat", "program_commands", _MACHINE, "Run a scheduler until SIGTERM."),
+    Entry(
+        "flower", "program_commands", _MACHINE, "Run Flower, which shows the workers' tasks, until SIGTERM."
+    ),
     Entry(
         "standalone", "standalone_command", _MACHINE, "Run a whole stack on this machine.", ("start", "stop")
     ),
@@ -126,7 +177,7 @@ def load(name: str) -> Any:
     app.callback()(_no_options)  # a group, also when the module has one command only
     prefix = f"{name}_" if entry.commands else ""
     with deferring():
-        module = import_module(f"{__package__}.{entry.module}")
+        module = import_module(f"{__package__}.commands.{entry.module}")
         for command in entry.commands or (name,):
             function = getattr(module, f"{prefix}{command}".replace("-", "_"))
             path = f"{name} {command}" if entry.commands else name

@@ -74,8 +74,8 @@ def _types() -> Iterable[str]:
 
 def _bids() -> Iterator[str]:
     from pipeline.settings import Settings
-    from zkstate import listings
-    from zkstate.session import connect
+    from zkstate.connection.session import connect
+    from zkstate.queue import listings
 
     with connect(Settings(), TIMEOUT, create=False, answer_timeout=TIMEOUT) as session:
         yield from sorted(listings.all_batches(session), reverse=True)
@@ -83,8 +83,8 @@ def _bids() -> Iterator[str]:
 
 def _jids() -> Iterator[str]:
     from pipeline.settings import Settings
-    from zkstate import queue
-    from zkstate.session import connect
+    from zkstate.connection.session import connect
+    from zkstate.queue import queue
 
     states = [state for state in JOB.where(lambda facts: facts.queued) if state not in _MANY]
     with connect(Settings(), TIMEOUT, create=False, answer_timeout=TIMEOUT) as session:

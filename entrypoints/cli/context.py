@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from entrypoints.cli import console as screen
+from entrypoints.render import console as screen
 from operations.site import Site, inventory_exists, inventory_file, opened
 from pipeline.deployment import check_marker
 from pipeline.errors import UsageRefused
 from pipeline.outcome import Service
 from pipeline.principal import Interface, Principal, Role
 from pipeline.settings import Settings
-from zkstate.deployment_reader import read_if_reachable
+from zkstate.care.deployment import read_if_reachable
+from zkstate.connection.session import Session
 from zkstate.errors import Unreachable
-from zkstate.session import Session
 
 if TYPE_CHECKING:
     from pipeline.inventory.sql import SqlInventory

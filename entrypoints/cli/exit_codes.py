@@ -10,7 +10,7 @@ from pipeline.states import BatchState, FailureKind, JobState
 if TYPE_CHECKING:
     from operations.checks.aliases import AuditView
     from operations.checks.check import CheckView
-    from operations.fixity import FixityRun
+    from operations.objects.fixity import FixityRun
     from pipeline.preservation.custody import Custody
 
 FAILED = 1

@@ -11,10 +11,10 @@ from datetime import datetime
 from queue import Empty, SimpleQueue
 
 from entrypoints.cli.api import Client
-from entrypoints.cli.lazy_modules import load_all
-from operations.batch_view import BatchView
+from entrypoints.cli.command_table import load_all
+from operations.board.summary import CAUSES, LATEST, BoardSummary, LiveView
 from operations.board.values import BatchPage, CollectionCounts, FailureGroup, Freshness, Stops
-from operations.top import CAUSES, LATEST, BoardSummary, LiveView
+from operations.jobs.batch_view import BatchView
 from pipeline.errors import ArklineError, ServiceUnreachable
 from pipeline.records import Record
 from pipeline.states import JobState

@@ -1,20 +1,34 @@
-"""Uploading files of this machine, with a progress bar on a terminal."""
+"""Uploading files of this machine, with a progress bar on a terminal.
+
+A deposit over the API: its judgement, the upload of its files, its submission.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
-from entrypoints.cli import console as screen
-from entrypoints.cli.render import humanize
-from operations import local_deposit as deposits
+from entrypoints.cli.api import Client
+from entrypoints.render import console as screen
+from entrypoints.render import humanize
+from operations.deposits import local_deposit as deposits
+from operations.deposits import local_dry_run
+from operations.deposits import submission as submissions
+from operations.deposits.dry_run_result import DryRunResult
 from pipeline import names
+from pipeline.records import Record, Submission
+from pipeline.uploads.layout import UploadedFile
 from pipeline.working_storage import capacity
 
 if TYPE_CHECKING:
-    from operations.dry_run_result import DryRunResult
-    from operations.local_deposit import LocalDeposit, Payload, Uploader
+    from operations.deposits.dry_run_result import DryRunResult
+    from operations.deposits.local_deposit import LocalDeposit, Payload, Uploader
+if TYPE_CHECKING:
+    from operations.deposits.local_deposit import LocalDeposit
+    from operations.deposits.submission import Submitted
 
 HIDDEN_NAMED = 3
 """Hidden files that a remark names."""
@@ -69,3 +83,105 @@ def known(judged: DryRunResult) -> None:
         if any(ark in trouble.message for trouble in judged.failures):
             consequence = "this deposit will be refused, because --new-version was not given"
         screen.note(f"'{identifier}' is {ark} already: {consequence}")
+
+
+class _Answer(Record):
+    bid: str
+    replayed: bool = False
+    note: str = ""
+
+
+def _deposit(submission: Submission) -> dict[str, object]:
+    """The submission as the body of `POST /v1/batches`."""
+    given = submission.model_dump(mode="json", exclude_none=True)
+    names = {
+        "profile_name": "profile",
+        "payload_filename": "name",
+        "submission_mode": "mode",
+        "erc_who": "who",
+        "erc_what": "what",
+        "erc_when": "when",
+        "erc_where": "where",
+    }
+    left_out = {"idempotency_key", "owner", "submitted_at"}
+    return {names.get(name, name): value for name, value in given.items() if name not in left_out}
+
+
+def _headers(submission: Submission) -> dict[str, str]:
+    key = submission.idempotency_key
+    return {"Idempotency-Key": key} if key else {}
+
+
+def submit(client: Client, submission: Submission) -> Submitted:
+    headers = _headers(submission)
+    answer = client.post("/v1/batches", _Answer, _deposit(submission), **headers)
+    return submissions.Submitted(bid=answer.bid, again=answer.replayed, sent=not answer.note)
+
+
+def dry_run(client: Client, submission: Submission, ask: int) -> DryRunResult:
+    """`ask`: manifests and files that are asked for at most; a web process has a limit of its own."""
+    path = f"/v1/batches?dry_run=true&ask={ask}"
+    return client.post(path, DryRunResult, _deposit(submission), **_headers(submission))
+
+
+def dry_run_of_files(client: Client, submission: Submission, deposit: LocalDeposit | None) -> DryRunResult:
+    """What the deposit of these files would do; without them, only whether the object is here already."""
+    body = {
+        "profile": submission.profile_name,
+        "source": submission.payload_url,
+        "type": submission.type,
+        "mode": submission.submission_mode,
+        "new_version": bool(submission.new_version),
+        "priority": submission.priority,
+    }
+    bodies = (
+        {**body, "plan": plan.model_dump(mode="json")} for plan in local_dry_run.plans(submission, deposit)
+    )
+    path, headers = "/v1/batches/files/dry-run", _headers(submission)
+    return local_dry_run.together([client.post(path, DryRunResult, one, **headers) for one in bodies])
+
+
+class _Begun(Record):
+    id: str
+
+
+class _Arrived(Record):
+    name: str
+    size: int
+    sha512: str
+
+
+@dataclass(frozen=True)
+class ApiUploader:
+    """An `operations.deposits.local_deposit.Uploader`."""
+
+    client: Client
+
+    def begin(self, key: str) -> str:
+        headers = {"Idempotency-Key": key} if key else {}
+        answer = self.client.request("POST", "/v1/uploads", headers=headers)
+        return _Begun.model_validate_json(answer.content).id
+
+    def put(self, upload: str, name: str, chunks: Iterable[bytes], size: int) -> UploadedFile:
+        answer = self.client.request(
+            "PUT",
+            f"/v1/uploads/{upload}/{quote(name, safe='/')}",
+            data=_Sized(chunks, size),
+            headers={"Content-Type": "application/octet-stream"},
+        )
+        arrived = _Arrived.model_validate_json(answer.content)
+        return UploadedFile(name=arrived.name, size=arrived.size, sha512=arrived.sha512)
+
+
+@dataclass(frozen=True)
+class _Sized:
+    """Chunks whose size is known: sent with Content-Length, so that the site refuses before it reads."""
+
+    chunks: Iterable[bytes]
+    size: int
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.chunks)
+
+    def __len__(self) -> int:
+        return self.size

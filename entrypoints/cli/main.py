@@ -18,7 +18,7 @@ from typer.exceptions import TyperException
 
 from entrypoints.cli import exit_codes
 from entrypoints.cli.command_table import LazyGroup
-from entrypoints.cli.render.remedies import hints
+from entrypoints.render.remedies import hints
 from pipeline.errors import ArklineError
 from pipeline.files import keep_private
 from pipeline.names import printable

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from entrypoints.cli import console as screen
 from entrypoints.cli import context as opened
 from entrypoints.cli import exit_codes
 from entrypoints.cli.options import SharedOptions
+from entrypoints.render import console as screen
 from pipeline.errors import UsageRefused
 
 if TYPE_CHECKING:
     from entrypoints.cli.api import Client
-    from operations.bulk import Outcome
     from operations.operator import Operator
+    from operations.verbs.bulk import Outcome
 
 QUEUED_LATER = (
     "Redis does not answer, so no worker was notified; nothing is lost: ZooKeeper has the change, and "

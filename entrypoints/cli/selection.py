@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from entrypoints.cli.options import SharedOptions
-from operations import job_list
 from operations.board import values
+from operations.jobs import job_list
 from pipeline.errors import UsageRefused
 from pipeline.states import JobState
-from zkstate import views
+from zkstate.queue import views
 
 if TYPE_CHECKING:
     from entrypoints.cli.api import Client
-    from operations.job_list import JobList
+    from operations.jobs.job_list import JobList
 
 PAGE = 500
 """Rows of a page at most."""

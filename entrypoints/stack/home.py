@@ -1,8 +1,20 @@
-"""The folder of a stack: a lock that admits one stack at a time, and a file with the servers' addresses."""
+"""A locked file beside the data that one process at a time may work on, with the number of that process.
 
+The kernel ends the lock with the last process that has the file open: a child that inherits it keeps it.
+
+The folder of a stack: a lock that admits one stack at a time, and a file with the servers' addresses.
+
+The login of a stack on one machine: an operator's token, kept in the stack's folder between two starts.
+"""
+
+import fcntl
+import getpass
 import json
 import os
+import secrets
 import shlex
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,8 +22,57 @@ from typing import IO, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from entrypoints.stack import lock_file
+from operations.tokens import Authenticator, InvalidToken, create_token
 from pipeline.errors import UsageRefused
+from pipeline.inventory.sql import SqlInventory, open_inventory
+from pipeline.principal import Interface, Principal, Role
+from pipeline.settings import Settings
+
+NUMBER_WAIT = 10.0
+"""Seconds to wait for the number, or the end, of the process that has locked a file."""
+
+
+def take(path: Path, wait: float = 0.5) -> IO[str] | None:
+    """The file, locked until it is closed everywhere; None if another process has it after `wait` seconds.
+
+    The number in it is this process's. Half a second outlasts `holder`, which locks the file for a moment.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.open("a+")
+    deadline = time.monotonic() + wait
+    while not _locks(lock, fcntl.LOCK_EX):
+        if time.monotonic() > deadline:
+            lock.close()
+            return None
+        time.sleep(0.05)
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
+    return lock
+
+
+def holder(path: Path) -> int | None:
+    """The process that locked the file, or None; the number is there from shortly after the lock on."""
+    deadline = time.monotonic() + NUMBER_WAIT
+    while time.monotonic() < deadline:
+        try:
+            with path.open("r+") as lock:
+                if _locks(lock, fcntl.LOCK_SH):
+                    return None
+                if text := lock.read().strip():
+                    return int(text)
+        except FileNotFoundError:
+            return None
+        time.sleep(0.01)
+    raise UsageRefused(f"{path} is locked by a process that did not write its number")
+
+
+def _locks(lock: IO[str], how: int) -> bool:
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class StackRunning(UsageRefused):
@@ -65,7 +126,7 @@ def lock_home(home: Path, stop_command: str) -> Iterator[None]:
     """Lock the folder for this process; the kernel releases the lock when the process ends in any way."""
     if (pid := running_pid(home)) is not None:
         raise StackRunning(home, pid, stop_command)
-    lock = lock_file.take(home / LOCK)
+    lock = take(home / LOCK)
     if lock is None:
         raise StackRunning(home, running_pid(home), stop_command)
     with lock:
@@ -80,9 +141,9 @@ def lock_home(home: Path, stop_command: str) -> Iterator[None]:
 def running_pid(home: Path) -> int | None:
     """The process that runs a stack in this folder, or None; also if files of it were deleted meanwhile."""
     for name in (LOCK, LOCK_OF_0_2_0):
-        if pid := lock_file.holder(home / name):
+        if pid := holder(home / name):
             return pid
-    stacks = (lock_file.holder(home / name) for name in SERVERS_LOCKS)
+    stacks = (holder(home / name) for name in SERVERS_LOCKS)
     return next((pid for pid in stacks if pid and _is_alive(pid)), None)
 
 
@@ -134,3 +195,24 @@ def read_info(home: Path) -> StackInfo | None:
 def _remove_info(home: Path) -> None:
     for path in (info_path(home), environment_path(home)):
         path.unlink(missing_ok=True)
+
+
+def kept_token(home: Path, settings: Settings) -> str:
+    """The token in this folder if the inventory knows it; else a new one."""
+    path, inventory = home / "token", open_inventory(settings.inventory)
+    if path.exists() and _is_valid(token := path.read_text().strip(), inventory):
+        return token
+    person = f"{getpass.getuser()}@{socket.gethostname()}"
+    creator = Principal(name=person, role=Role.ADMIN, interface=Interface.CLI)
+    # a name is never used twice
+    created = create_token(inventory, creator, f"stack-{secrets.token_hex(4)}", Role.OPERATOR)
+    write_private(path, created.token + "\n")
+    return created.token
+
+
+def _is_valid(token: str, inventory: SqlInventory) -> bool:
+    try:
+        Authenticator(lambda: inventory).authenticate(token, Interface.CLI)
+    except InvalidToken:
+        return False
+    return True

@@ -4,8 +4,7 @@ import importlib.util
 import shutil
 from pathlib import Path
 
-from entrypoints.stack.child import Command
-from entrypoints.stack.ports import HOST, ask
+from entrypoints.stack.child import HOST, Command, ask
 from entrypoints.stack.zookeeper import ServerMissing
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from entrypoints import programs
 from entrypoints.stack import java, redis, zookeeper
-from entrypoints.stack.child import Command
-from entrypoints.stack.ports import HOST, ask, free_ports
+from entrypoints.stack.child import HOST, Command, ask, free_ports
 from entrypoints.stack.supervisor import Service
 from pipeline.errors import UsageRefused
 from pipeline.machine import Queue

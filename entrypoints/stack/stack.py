@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 
-from entrypoints.stack.home import StackInfo, lock_home, write_info
-from entrypoints.stack.login import kept_token
-from entrypoints.stack.ports import HOST, free_ports
+from entrypoints.stack.child import HOST, free_ports
+from entrypoints.stack.home import StackInfo, kept_token, lock_home, write_info
 from entrypoints.stack.services import (
     FLOWER_USER,
     StackConfig,
@@ -22,8 +21,7 @@ from entrypoints.stack.services import (
     web,
     worker,
 )
-from entrypoints.stack.signals import StopSignals
-from entrypoints.stack.supervisor import Service, Supervisor
+from entrypoints.stack.supervisor import Service, StopSignals, Supervisor
 from pipeline.settings import Settings
 
 

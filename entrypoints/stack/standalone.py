@@ -13,8 +13,7 @@ from pathlib import Path
 from entrypoints.stack import stack
 from entrypoints.stack.home import StackInfo, StackRunning, open_private, read_info, running_pid
 from entrypoints.stack.services import StackConfig
-from entrypoints.stack.signals import stop_signals
-from entrypoints.stack.supervisor import StopRequested
+from entrypoints.stack.supervisor import StopRequested, stop_signals
 from pipeline.errors import ArklineError, ServiceUnreachable
 from pipeline.files import keep_private
 

@@ -1,17 +1,51 @@
-"""Start processes tier by tier, restart a process that dies or does not answer, stop in reverse order.
+"""Ctrl-C, SIGTERM and a closed terminal request an orderly stop; a second signal requests an immediate stop.
+
+The handler only counts the signals, and the main loop reads the count: an exception raised in a handler
+could interrupt an orderly stop at any line.
+
+Start processes tier by tier, restart a process that dies or does not answer, stop in reverse order.
 
 The owner of the stack calls `poll` a few times a second from the main thread; the supervisor has no thread,
 so a process is always started by the thread that the kernel ties its life to.
 """
 
+import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from entrypoints.stack.child import Command, Process
-from entrypoints.stack.signals import StopSignals
 from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StopSignals:
+    def __init__(self) -> None:
+        self.count = 0
+
+    @property
+    def received(self) -> bool:
+        return self.count > 0
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+
+
+@contextmanager
+def stop_signals() -> Iterator[StopSignals]:
+    """Count the signals until the block ends; only in the main thread."""
+    signals = StopSignals()
+    before = {number: signal.signal(number, signals._receive) for number in SIGNALS}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
 
 TICK = 0.1
 """Seconds between two checks of a process."""

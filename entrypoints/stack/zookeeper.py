@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from entrypoints.stack import java
-from entrypoints.stack.child import Command
-from entrypoints.stack.ports import HOST, ask
+from entrypoints.stack.child import HOST, Command, ask
 from pipeline.errors import ServiceUnreachable
 
 TERMINATED = 143

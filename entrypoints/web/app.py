@@ -7,14 +7,16 @@ from fastapi import APIRouter, FastAPI
 from starlette.types import ASGIApp
 
 from entrypoints.web import problems
-from entrypoints.web.allowed_hosts import AllowedHosts, read_hosts
-from entrypoints.web.body_limit import BodyLimit
 from entrypoints.web.context import WebContext
-from entrypoints.web.document_examples import with_examples
-from entrypoints.web.document_links import with_links
-from entrypoints.web.headers import RequestIds, SecurityHeaders
-from entrypoints.web.in_progress import RequestsInProgress
-from entrypoints.web.problem_document import with_problems
+from entrypoints.web.document import with_examples, with_links, with_problems
+from entrypoints.web.middleware import (
+    AllowedHosts,
+    BodyLimit,
+    RequestIds,
+    RequestsInProgress,
+    SecurityHeaders,
+    read_hosts,
+)
 from entrypoints.web.routes import (
     batches,
     board,

@@ -18,8 +18,7 @@ from starlette.responses import Response
 
 from entrypoints.web.context import context_of
 from entrypoints.web.rate_limit import LOCAL
-from operations.logins import LOGIN_SECONDS
-from operations.tokens import InvalidToken
+from operations.tokens import LOGIN_SECONDS, InvalidToken
 from pipeline.errors import ArklineError, ErrorKind
 from pipeline.principal import Forbidden, Interface, Principal, Role
 

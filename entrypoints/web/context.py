@@ -8,23 +8,21 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import HTTPConnection
 
-from entrypoints.web.metrics import ArklineCollector
+from entrypoints.web.metrics import ArklineCollector, RequestMetrics
 from entrypoints.web.rate_limit import InProgress, RateLimit, WrongTokens
-from entrypoints.web.request_metrics import RequestMetrics
 from entrypoints.web.slow_work import LONG, SlowWork
 from entrypoints.web.streams import Streams
 from operations.board.board import Board
-from operations.logins import Logins
 from operations.oidc import values as oidc_values
 from operations.operator import Operator, Run
 from operations.site import Site
-from operations.tokens import Authenticator, InvalidToken
+from operations.tokens import Authenticator, InvalidToken, Logins
 from pipeline.attempt import UNATTENDED, Attempt, is_over
 from pipeline.errors import UsageRefused
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Interface, Principal
 from pipeline.settings import Settings
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 if TYPE_CHECKING:
     from operations.oidc.login import OidcLogin

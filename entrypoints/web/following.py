@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from operations.board.board import Board
 from operations.site import Site
 from pipeline.settings import Settings
-from zkstate.session import connect
+from zkstate.connection.session import connect
 
 ANSWER_TIMEOUT = 3.0
 """Seconds to wait for an answer of ZooKeeper; after that the API answers 503 with Retry-After."""

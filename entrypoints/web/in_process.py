@@ -28,7 +28,7 @@ from operations.operator import Run
 from operations.site import Site
 from pipeline.principal import Principal
 from pipeline.settings import Settings
-from zkstate.session import connect
+from zkstate.connection.session import connect
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal

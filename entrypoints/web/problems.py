@@ -18,10 +18,10 @@ from entrypoints.web.authentication import CrossSiteRequest, NotAuthenticated
 from entrypoints.web.rate_limit import TooMany, TooManyAtOnce, TooManyRequests, TooManyWrongTokens
 from entrypoints.web.slow_work import AlreadyWorking, NoThreadFree, TookTooLong
 from entrypoints.web.streams import TooManyStreams
-from operations.allowed_verbs import Moved
-from operations.bulk_plans import NoSuchPlan
-from operations.submission import RecordFull
+from operations.deposits.submission import RecordFull
+from operations.jobs.allowed_verbs import Moved
 from operations.tokens import InvalidToken, NoSuchToken
+from operations.verbs.bulk import NoSuchPlan
 from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable, UsageRefused
 from pipeline.inventory.proofs import TooManyProofs
 from pipeline.names import NotAnArk
@@ -41,8 +41,8 @@ from pipeline.uploads.layout import (
 )
 from pipeline.uploads.quota import UploadQuota
 from tasks.logs import log
-from zkstate.batches import KeyReused
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, ServerLimit, Stale, TooBig
+from zkstate.record.batches import KeyReused
 
 MEDIA_TYPE = "application/problem+json"
 TYPES = "/v1/errors/"

@@ -1,14 +1,190 @@
-"""Serving the application with uvicorn, in one process."""
+"""The protocol of the server with limits on clients: time for the head, speed of the body, connections.
 
-from collections.abc import Callable
-from ipaddress import ip_network
+uvicorn limits only the time between two requests. Rule: a connection is ended for what its client does not
+do, never for what this process has not done yet: a body that waits for this process is not slow.
+
+Serving the application with uvicorn, in one process.
+"""
+
+import asyncio
+import resource
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from socket import socket
+from typing import ClassVar
 
+import h11
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from entrypoints.web.slow_clients import ClientLimits, limited
+from entrypoints.web.rate_limit import client_of
 from pipeline.errors import UsageRefused
+from tasks.logs import log
+
+
+def _connections() -> int:
+    """The descriptors that this process may open, without 300 for files and for other services."""
+    return max(200, min(2000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 300))
+
+
+@dataclass(frozen=True)
+class ClientLimits:
+    """Of one server."""
+
+    head: float = 10.0
+    """Seconds from the connection to the first byte of a request, and from there to the end of its head."""
+    window: float = 30.0
+    """Seconds over which the speed of a body is measured."""
+    body: int = 3000
+    """Bytes of a body in a window: a tenth of the slowest line that people use (1 kB/s), which may pause."""
+    unread: float = 300.0
+    """Seconds in which a client takes no byte of its answer."""
+    of_address: int = 200
+    """Connections of one address without a whole request; a browser opens six, and an institution is one
+    address. A connection whose request is whole has the limits of requests and of streams."""
+    fresh: float = 1.0
+    """Seconds in which a new connection is not ended for its address: its request may have arrived unread."""
+    most: int = _connections()
+
+
+class ClientLimited(H11Protocol):
+    """A connection. `limited` makes the class of one server, with what its connections have in common."""
+
+    limits: ClassVar[ClientLimits]
+    of_address: ClassVar[Counter[str]]
+    """Connections without a whole request of each address; those of proxies have the address ""."""
+    waiting: ClassVar[dict["ClientLimited", str]]
+    """Connections without a request -> their address, in the order in which their waiting began."""
+    networks: ClassVar[list[IPv4Network | IPv6Network]]
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        host = self.client[0] if self.client else ""
+        self.address = "" if self._is_proxy(host) else client_of(host)
+        self.since = self.loop.time()
+        """When the head, or the window of the body, began."""
+        self.arrived = 0
+        self.unread = 0
+        self.unread_since = self.since
+        self.counted = False
+        """Whether `of_address` counts this connection."""
+        self._count(True)
+        self.waiting[self] = self.address
+        if self._is_crowded():
+            self._end_one_of(
+                one
+                for one, address in self.waiting.items()
+                if address == self.address and self.loop.time() - one.since > self.limits.fresh
+            )
+        elif len(self.connections) > self.limits.most:
+            self._end_one_of(self.waiting)  # this one is the last of them
+        self.look = self.loop.call_later(self._pause, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.look.cancel()
+        self.waiting.pop(self, None)
+        self._count(False)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self in self.waiting and not self.arrived:
+            self.since = self.loop.time()
+        self.arrived += len(data)
+        super().data_received(data)
+        if self in self.waiting and self.conn.their_state is not h11.IDLE:
+            del self.waiting[self]
+            self._begin_window()
+        if self.conn.their_state in (h11.DONE, h11.MUST_CLOSE):
+            self._count(False)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._begin_window()
+        self.waiting.pop(self, None)
+        if self.conn.their_state is h11.IDLE:
+            self._count(True)
+            self.waiting[self] = self.address
+
+    @property
+    def _pause(self) -> float:
+        return min(self.limits.head, self.limits.window, self.limits.unread) / 5
+
+    def _begin_window(self) -> None:
+        self.since, self.arrived = self.loop.time(), 0
+
+    def _look(self) -> None:
+        if fault := self._fault():
+            log().info("slow client", client=self.client[0] if self.client else "", fault=fault)
+            self.transport.abort()
+            return
+        self.look = self.loop.call_later(self._pause, self._look)
+
+    def _fault(self) -> str:
+        """What the client did not do in time; empty if nothing."""
+        now = self.loop.time()
+        unread = self.transport.get_write_buffer_size()
+        if not unread or unread != self.unread:
+            self.unread, self.unread_since = unread, now
+        elif now - self.unread_since > self.limits.unread:
+            return f"took no byte of its answer for {self.limits.unread:g} s"
+        if self in self.waiting:
+            if unread:
+                self.since = now  # the client still takes its last answer
+            if self._is_crowded() and now - self.since > self.limits.fresh:
+                return f"one of more than {self.limits.of_address} connections of its address"
+            return f"no request within {self.limits.head:g} s" if now - self.since > self.limits.head else ""
+        if self.conn.their_state is not h11.SEND_BODY or self._is_body_awaited_here():
+            self._begin_window()
+        elif now - self.since > self.limits.window:
+            if self.arrived < self.limits.body:
+                return f"sent {self.arrived} bytes of its body in {self.limits.window:g} s"
+            self._begin_window()
+        return ""
+
+    def _is_body_awaited_here(self) -> bool:
+        """Whether this process has not taken what arrived, or not asked for the body yet."""
+        return self.flow.read_paused or self.cycle.waiting_for_100_continue
+
+    def _count(self, counts: bool) -> None:
+        if counts != self.counted:
+            self.counted = counts
+            self.of_address[self.address] += 1 if counts else -1
+            if not self.of_address[self.address]:
+                del self.of_address[self.address]
+
+    def _is_crowded(self) -> bool:
+        return bool(self.address) and self.of_address[self.address] > self.limits.of_address
+
+    def _end_one_of(self, connections: Iterable["ClientLimited"]) -> None:
+        """Abort the first connection that is not closing yet."""
+        one = next((one for one in connections if not one.transport.is_closing()), None)
+        if one:
+            one.transport.abort()
+
+    def _is_proxy(self, host: str) -> bool:
+        try:
+            return any(ip_address(host) in network for network in self.networks)
+        except ValueError:
+            return False
+
+
+def limited(limits: ClientLimits, proxies: Iterable[str]) -> type[H11Protocol]:
+    """The protocol of one server; `proxies`: addresses and networks that stand for many clients.
+
+    When there are too many connections, the one that has waited longest for a request is ended; if none of
+    all waits, the new one.
+    """
+    attributes = {
+        "limits": limits,
+        "of_address": Counter(),
+        "waiting": {},
+        "networks": [ip_network(proxy) for proxy in proxies],
+    }
+    return type("OfServer", (ClientLimited,), attributes)
+
 
 STOP_SECONDS = 5
 """Seconds that a stopping server waits for requests that are being answered."""
@@ -40,7 +216,7 @@ def server(
     port: int,
     on_ready: Callable[[int], None],
     proxies: str = "",
-    limits: ClientLimits = ClientLimits(),  # noqa: B008 - frozen
+    limits: ClientLimits = ClientLimits(),
 ) -> Server:
     """`port` 0: a free one. `proxies`: whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed; nobody's
     if empty, since everybody on this machine can send from loopback.

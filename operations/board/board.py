@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from datetime import datetime
 
-from operations.board import queries, stops
+from operations.board import queries
 from operations.board.currency import Currency
 from operations.board.follower import Follower
 from operations.board.ring import Ring
@@ -27,7 +27,7 @@ from operations.board.writer import Writer
 from pipeline.errors import ServiceUnreachable
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 
 class Board:
@@ -138,7 +138,7 @@ class Board:
         return queries.collections(self._rows, scope)
 
     def stops(self, scope: Scope) -> Stops:
-        return stops.stops(self._rows, scope)
+        return queries.stops(self._rows, scope)
 
     def changes_since(self, event_id: str | None, scope: Scope = EVERYTHING) -> Changes:
         """The changes after this id; `reset` if some of them are forgotten."""

@@ -15,10 +15,8 @@ from operations.board.currency import Currency
 from operations.board.writer import Writer
 from pipeline.errors import ArklineError
 from pipeline.records import now
-from zkstate.feed.changes import BatchChange, BucketChange, FeedChange, QueueChange
-from zkstate.feed.corrections import note_correction
-from zkstate.feed.watch import Feed
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.feed.watch import BatchChange, BucketChange, Feed, FeedChange, QueueChange, note_correction
 
 FLUSH_INTERVAL = 0.25
 """Seconds from one flush to the next, at least."""

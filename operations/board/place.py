@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pipeline.states import JOB, Bucket, JobState
-from zkstate.feed.changes import BucketChange, QueueChange
+from zkstate.feed.watch import BucketChange, QueueChange
 
 _STATE_OF_BUCKET = {JOB.facts[state].bucket: state for state in JOB.where(lambda facts: facts.ended)}
 """The state of a job that has left the queue: a completed job leaves it when it is cleaned up."""

@@ -1,10 +1,15 @@
-"""Questions to the board's rows, as SQL: lists, counts, ages and groups, within the scope of the caller."""
+"""Questions to the board's rows, as SQL: lists, counts, ages and groups, within the scope of the caller.
+
+One collection of the board, limited to what the caller may see.
+
+What operators stopped, and what each stop keeps back.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from operations.board.read_rows import batch_of, job_of, moment_of
+from operations.board.rows import batch_of, job_of, moment_of
 from operations.board.table import Table
 from operations.board.usual import condition, marked
 from operations.board.values import (
@@ -16,11 +21,14 @@ from operations.board.values import (
     JobPage,
     JobSearch,
     Scope,
+    Stop,
+    Stops,
 )
 from pipeline.errors import UsageRefused
 from pipeline.names import NotAnArk, canonical_ark
 from pipeline.records import now
 from pipeline.states import JOB, BatchState, FailureKind, JobState
+from zkstate.fleet.holds import Hold
 
 _HELD = "(state = 'held' OR (state = 'pending' AND collection IN (SELECT collection FROM hold)))"
 _HELD_BATCH = "(status = 'held' OR (status = 'pending' AND collection IN (SELECT collection FROM hold)))"
@@ -291,3 +299,38 @@ def _literal(text: str) -> str:
 
 def _marks(values: Iterable[object]) -> str:
     return ", ".join("?" for _ in values)
+
+
+_JOBS = "state IN ('pending', 'held')"
+_AMOUNT = "count(*) AS jobs, count(bytes) AS sized, COALESCE(sum(bytes), 0) AS bytes"
+_BATCHES = "status IN ('pending', 'held')"
+
+
+def stops(table: Table, scope: Scope) -> Stops:
+    """The pause and the holds of the caller's collections, with the caller's jobs that they keep back."""
+    pause = None
+    collections = []
+    for row in table.read("SELECT collection, content FROM hold ORDER BY collection"):
+        name = row["collection"] or None
+        hold = Hold.model_validate_json(row["content"])
+        if name is None:
+            pause = _stop(table, scope, hold, None)
+        elif scope.collections is None or name in scope.collections:
+            collections.append(_stop(table, scope, hold, name))
+    return Stops(pause=pause, collections=tuple(collections))
+
+
+def _stop(table: Table, scope: Scope, hold: Hold, collection: str | None) -> Stop:
+    names = scope.collections if collection is None else frozenset({collection})
+    kept_back = Scope(collections=names, owner=scope.owner)
+    jobs = "state = 'pending'" if collection is None else _JOBS
+    batches = "false" if collection is None else _BATCHES
+    return Stop(
+        collection=collection,
+        by=hold.by,
+        reason=hold.reason,
+        at=hold.at,
+        via=hold.via,
+        **sums(table, _AMOUNT, "job", kept_back, jobs),
+        **sums(table, "count(*) AS batches", "batch", kept_back, batches),
+    )

@@ -1,16 +1,17 @@
-"""What is read from the record as values of the board's rows, and rows as changes."""
+"""What is read from the record as values of the board's rows, and rows as changes.
+
+Rows of the tables as values of the board.
+"""
 
 import sqlite3
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
-from operations.board.cause import cause_of
 from operations.board.place import Place
-from operations.board.values import Change
+from operations.board.values import BoardBatch, BoardJob, Change, cause_of
 from pipeline.records import Submission
-from pipeline.states import Bucket, FailureKind, JobState
-from zkstate.feed.details import JobDetail
-from zkstate.feed.tree import BatchRead
+from pipeline.states import BatchState, Bucket, FailureKind, JobState
+from zkstate.feed.tree import BatchRead, JobDetail
 
 
 class JobWrite(NamedTuple):
@@ -117,3 +118,45 @@ def _failure(kind: object, message: str) -> dict[str, object]:
         return {"kind": None, "cause": None, "template": None, "host": None}
     cause = cause_of(FailureKind(str(kind)), message)
     return {"kind": kind, "cause": cause.id, "template": cause.template, "host": cause.host}
+
+
+def job_of(row: sqlite3.Row) -> BoardJob:
+    return BoardJob(
+        jid=row["jid"],
+        bid=row["bid"],
+        collection=row["collection"],
+        owner=row["owner"] or "",
+        name=row["name"],
+        ark=row["ark"],
+        state=JobState(row["state"]),
+        priority=row["priority"],
+        since=moment_of(row["since"]),
+        kind=FailureKind(row["kind"]) if row["kind"] else None,
+        cause=row["cause"] or "",
+        message=row["message"],
+        held=bool(row["held"]),
+        waiting=row["waiting"],
+    )
+
+
+def batch_of(row: sqlite3.Row, states: dict[JobState, int]) -> BoardBatch:
+    return BoardBatch(
+        bid=row["bid"],
+        collection=row["collection"],
+        owner=row["owner"],
+        name=row["name"],
+        submitter=row["submitter"],
+        status=BatchState(row["status"]),
+        since=moment_of(row["since"]),
+        submitted_at=moment_of(row["submitted"]),
+        total=row["total"],
+        jobs=states,
+        kind=FailureKind(row["kind"]) if row["kind"] else None,
+        cause=row["cause"] or "",
+        message=row["message"],
+        held=bool(row["held"]),
+    )
+
+
+def moment_of(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -12,8 +12,7 @@ from operations.board.place import Place
 from operations.board.rows import JobWrite
 from operations.board.values import Change
 from pipeline.states import JOB, Bucket, JobState
-from zkstate.feed.details import JobDetail
-from zkstate.feed.tree import BatchRead
+from zkstate.feed.tree import BatchRead, JobDetail
 
 _SCHEMA = """
 CREATE TABLE job (

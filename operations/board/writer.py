@@ -6,27 +6,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from operations.board.filling import fill
 from operations.board.place import Place, after
 from operations.board.ring import Ring
 from operations.board.rows import JobWrite
 from operations.board.table import BatchFacts, Table
 from operations.board.tally import Tally
-from operations.board.tree import Between, Listings
+from operations.board.tree import Between, Listings, fill
 from operations.board.values import Change
 from pipeline.outcome import Deposited, WaitKind
 from pipeline.states import BATCH, BatchState, JobState
-from zkstate import holds
-from zkstate.feed import details, tree
-from zkstate.feed.changes import (
-    BatchChange,
-    BucketChange,
-    FeedChange,
-    QueueChange,
-    StopsChange,
-    WaitingChange,
-)
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.feed import tree
+from zkstate.feed.watch import BatchChange, BucketChange, FeedChange, QueueChange, StopsChange, WaitingChange
+from zkstate.fleet import holds
 
 READ_LIMIT = 400
 """Jobs that are read in one flush; the others wait for the next one."""
@@ -199,7 +191,7 @@ class Writer:
         jids = self._table.unread(READ_LIMIT, READ_EARLY, time.time() - SETTLED)
         if not jids:
             return []
-        read = list(details.read_details(self._session, jids))
+        read = list(tree.read_details(self._session, jids))
         with self._table.writing():
             self._table.write_details(jids, read)
         changes = self._changes_of([detail.jid for detail in read])

@@ -7,7 +7,7 @@ from pydantic import Field
 from operations.checks.check import CheckView
 from operations.checks.differences import StoreProblem
 from pipeline.records import Record
-from zkstate.audit import Finding
+from zkstate.care.audit import Finding
 
 _WITHOUT_ENTRY = (StoreProblem.LOST, StoreProblem.UNDESCRIBED)
 """To an audit, other reasons why the inventory lacks a version."""

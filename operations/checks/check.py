@@ -27,10 +27,12 @@ from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.records import Record, now
 from pipeline.steps.clients import open_clients
 from tasks.stores import expected_of
-from zkstate import audit, audit_mark, deployment, holds, listings
-from zkstate.audit_mark import LastAudit
-from zkstate.journal import JournalAction
-from zkstate.locks import exclusive
+from zkstate.care import audit, deployment
+from zkstate.care.audit import LastAudit
+from zkstate.connection.locks import exclusive
+from zkstate.fleet import holds
+from zkstate.queue import listings
+from zkstate.record.journal import JournalAction
 
 LISTED = 1_000
 """Differences that a result lists; all of them are counted."""
@@ -100,7 +102,7 @@ def check(
         run.compare()
     view = run.view()
     if view.complete and not view.unreachable and scope is not Scope.RECORD:
-        audit_mark.publish(operator.session, LastAudit(at=now(), findings=view.left))
+        audit.publish(operator.session, LastAudit(at=now(), findings=view.left))
     return view
 
 

@@ -9,7 +9,7 @@ from pipeline.inventory.sql import SqlInventory
 from pipeline.records import Record, number_of
 from pipeline.settings import Settings
 from pipeline.storage.base import Storage
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 
 class StoreProblem(StrEnum):

@@ -9,8 +9,10 @@ from pipeline.outcome import Service
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.settings import Settings
 from tasks.stores import level_marks
-from zkstate import counters, deployment, outages, space
-from zkstate.session import Session
+from zkstate.care import deployment
+from zkstate.connection.session import Session
+from zkstate.fleet import counters, outages
+from zkstate.record import space
 
 MARGIN = 1_000
 """Numbers of jobs and batches that are left out beyond those that a store knows: a number may have been given

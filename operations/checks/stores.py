@@ -23,8 +23,8 @@ from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import Job, now, same_key
 from pipeline.states import JOB, JobState
 from pipeline.storage.base import VersionEntry
-from zkstate import jobs
 from zkstate.errors import Corrupt, Missing
+from zkstate.record import jobs
 
 PAGE = 500
 """Versions in storage, or jobs, that are looked up in the inventory in one query."""

@@ -14,12 +14,11 @@ import time
 from typing import Any
 from urllib.parse import urlencode
 
-from operations.logins import LOGIN_SECONDS
 from operations.oidc.groups import Groups, read_groups
 from operations.oidc.provider import Provider
 from operations.oidc.sealed import Seal
 from operations.oidc.values import PREFIX, STARTED_SECONDS, Finished, LoginRefused, Started
-from operations.tokens import InvalidToken
+from operations.tokens import LOGIN_SECONDS, InvalidToken
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.principal import Interface, Principal
 from pipeline.settings import Settings

@@ -128,7 +128,7 @@ def _decode(data: bytes, body_size: int) -> None:
             results.add(messages.line(messages.ITEM, result))
     except MemoryError:
         last = no_memory
-    except BaseException as error:  # noqa: BLE001 - the worker raises it
+    except BaseException as error:  # noqa: BLE001 - raised where the request waits
         last = messages.of_error(error, traceback.format_exc)
     with suppress(BrokenPipeError):  # the worker has ended
         results.add(last)

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from entrypoints.cli import exit_codes
-from entrypoints.cli.console import interruptible
 from entrypoints.cli.main import app
-from entrypoints.cli.render import object as drawn_object
-from operations.objects import known_object, object_view
+from entrypoints.render import object as drawn_object
+from entrypoints.render.console import interruptible
+from operations.objects.objects import known_object, object_view
 from pipeline.files import StoredVersion
 from pipeline.fixity import Digest
 from pipeline.manifests.checkm import ManifestProfile, Row, write

@@ -7,11 +7,11 @@ from typing import Any
 
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
-from tasks.dispatch import dispatch_batch
+from tasks.broker import dispatch_batch
 from tasks.publisher import publisher
 from tests.servers.http_source import HttpSource
-from zkstate import batches, record
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import batches, record
 
 _OBJECT = "http://uc3.cdlib.org/registry/ingest/manifest/mrt-ingest-manifest"
 _BATCH = "http://uc3.cdlib.org/registry/ingest/manifest/mrt-batch-manifest"

@@ -10,8 +10,8 @@ from tests.e2e.test_pipeline import letters
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended, quiet
 from tests.support.packing import zipped
-from zkstate import batches, jobs
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs
 
 OBJECT = "http://uc3.cdlib.org/registry/ingest/manifest/mrt-ingest-manifest"
 CONTAINERS = "http://uc3.cdlib.org/registry/ingest/manifest/mrt-container-batch-manifest"

@@ -12,9 +12,9 @@ from tests.integration.test_verb_parity import REASON, VERBS, Verb, page_act, pl
 from tests.support import planting
 from tests.support.browser import Chromium, Scheme, Visitor, chromium, visitor
 from tests.support.web import MAIN_PAGES, Web, new_token
-from zkstate import jobs
-from zkstate.jobs import JobMove
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import jobs
+from zkstate.record.jobs import JobMove
 
 PAGES = (*MAIN_PAGES, "/deposits/new")
 

@@ -16,8 +16,9 @@ from tests.e2e.test_pipeline import rows
 from tests.servers.http_source import HttpSource
 from tests.servers.receiver import CallbackRequest, Receiver
 from tests.support.fleet import Fleet, batch_ended, quiet, wait_for
-from zkstate import batches, jobs, paths
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs
 
 SECRET = "known to both of us"
 

@@ -19,10 +19,11 @@ from tests.support.fleet import Fleet, batch_ended, job_reaches, quiet, wait_for
 from tests.support.fleet import fleet as running_fleet
 from tests.support.requirements import unavailable
 from tools.chaos.clocks import BACK, Clock, clocks_of
-from zkstate import batches, jobs, paths
-from zkstate.audit import audit
-from zkstate.locks import single_flight
-from zkstate.session import Session, connect
+from zkstate import paths
+from zkstate.care.audit import audit
+from zkstate.connection.locks import single_flight
+from zkstate.connection.session import Session, connect
+from zkstate.record import batches, jobs
 
 FAKETIME = next(iter(Path("/usr/lib").glob("*/faketime/libfaketime.so.1")), None)
 

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from operations.reports import report
+from operations.jobs.reports import report
 from operations.site import Site
 from pipeline.principal import Role
 from pipeline.records import SubmissionType
@@ -13,7 +13,7 @@ from tests.support.browser import Visitor, chromium, visitor
 from tests.support.fleet import Fleet, assert_completed, batch_ended
 from tests.support.operators import ANN
 from tests.support.web import new_token, serving
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 
 def deposit_again(dora: Visitor) -> str:

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from operations import holds
 from operations.facts import Reason
-from operations.health import Health
-from operations.overview import overview
+from operations.fleet.health import Health
+from operations.fleet.overview import overview
 from operations.site import Site
+from operations.verbs import holds
 from pipeline.errors import Action
 from pipeline.principal import Role
 from pipeline.states import Event, FailureKind, JobState
-from tasks.redis_client import client
+from tasks.queue_lists import client
 from tests.servers import redis as redis_servers
 from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.http_source import HttpSource
@@ -28,8 +28,9 @@ from tests.support.fleet import fleet
 from tests.support.operators import ANN, ann
 from tests.support.remedy_world import World, quick_settings
 from tests.support.web import Caller, Web, new_token, serving, serving_board
-from zkstate import jobs, queue, record
-from zkstate.session import connect
+from zkstate.connection.session import connect
+from zkstate.queue import queue
+from zkstate.record import jobs, record
 
 ALL_BUT_DOWNLOAD = "control,split,io,process"
 MANY = 500

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.cli.render.remedies import command
+from entrypoints.render.remedies import command
 from operations.facts import Reason
 from operations.site import Site
-from operations.why import why
+from operations.why.why import why
 from pipeline.inventory.sql import open_inventory
 from pipeline.outcome import Service
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
-from tasks.start_gate import claim
+from tasks.stores import claim
 from tests.e2e.collection import deposit
 from tests.e2e.test_pipeline import rows
 from tests.servers import zookeeper as zookeeper_servers
@@ -25,8 +25,11 @@ from tests.support import cli
 from tests.support.fleet import Fleet, assert_completed, batch_ended, quiet, wait_for
 from tests.support.fleet import fleet as running_fleet
 from tests.support.operators import ANN
-from zkstate import batches, deployment, jobs, outages, paths
-from zkstate.session import Session, connect
+from zkstate import paths
+from zkstate.care import deployment
+from zkstate.connection.session import Session, connect
+from zkstate.fleet import outages
+from zkstate.record import batches, jobs
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from operations.facts import Reason
-from operations.health import HealthProblem
-from operations.overview import overview
+from operations.fleet.health import HealthProblem
+from operations.fleet.overview import overview
 from operations.site import Site
-from operations.why import why
+from operations.why.why import why
 from pipeline.outcome import Service, WaitKind
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
@@ -21,9 +21,11 @@ from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended, wait_for
 from tests.support.operators import ANN
 from tools.chaos.small_disks import Filler
-from zkstate import batches, holds, jobs, paths
-from zkstate.journal import JournalAction
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.fleet import holds
+from zkstate.record import batches, jobs
+from zkstate.record.journal import JournalAction
 
 pytestmark = pytest.mark.timeout(240)
 

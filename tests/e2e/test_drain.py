@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from operations import workers
+from operations.fleet import fleet as workers
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import Queue
@@ -20,8 +20,8 @@ from tests.servers.proxy import Proxy
 from tests.support import cli
 from tests.support.fleet import Fleet, assert_completed, batch_ended
 from tests.support.operators import ann
-from zkstate import holds
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.fleet import holds
 
 pytestmark = pytest.mark.timeout(300)
 

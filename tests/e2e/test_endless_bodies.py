@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from operations.verbs import act
+from operations.verbs.verbs import act
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind
@@ -12,9 +12,10 @@ from tests.e2e.collection import File, body_of, put_object, submit
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, assert_completed, batch_ended, quiet, wait_for, wait_for_split
 from tests.support.operators import ann
-from zkstate import batches, jobs, paths, space
-from zkstate.audit import audit
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.care.audit import audit
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs, space
 
 MIB = 1 << 20
 CAPACITY = 120 * MIB

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.stack.ports import HOST, ask, free_ports
+from entrypoints.stack.child import HOST, ask, free_ports
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
@@ -18,8 +18,8 @@ from tests.e2e.collection import body_of, submit
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import PROJECT, Fleet, batch_ended, environment, job_reaches
 from tests.support.processes import await_ready
-from zkstate import batches, jobs
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs
 
 ARKLINE = (sys.executable, "-W", "ignore", "-m", "arkline")
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import requests
 
-from entrypoints.stack.ports import HOST, ask, free_ports
+from entrypoints.stack.child import HOST, ask, free_ports
 from tests.support.fleet import Fleet
 from tests.support.processes import await_ready
 

@@ -12,11 +12,10 @@ import redis
 from pipeline.records import SubmissionType, Ticket
 from pipeline.settings import Settings
 from pipeline.states import BatchState
-from tasks.broker import Queued, read_queues
-from tasks.dispatch import dispatch_job
+from tasks.broker import Queued, dispatch_job, read_queues
 from tasks.publisher import configured, publisher
 from tasks.queue_lists import list_of, step_of
-from tasks.start_gate import claim_key
+from tasks.stores import claim_key
 from tests.e2e.collection import body_of, submit
 from tests.e2e.test_deployment import await_true
 from tests.e2e.test_remote_control import answered
@@ -24,8 +23,8 @@ from tests.servers.http_source import HttpSource
 from tests.servers.redis import Server as RedisServer
 from tests.support import planting
 from tests.support.fleet import Fleet, batch_ended, quiet
-from zkstate import jobs, record
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import jobs, record
 
 
 def envelope(settings: Settings, **changes: Any) -> bytes:

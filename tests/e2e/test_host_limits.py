@@ -8,9 +8,10 @@ from pipeline.states import BatchState, JobState
 from tests.e2e.collection import submit
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended, job_reaches, quiet, wait_for
-from zkstate import batches, jobs, paths
-from zkstate.hosts import FleetHostLimiter
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.fleet.hosts import FleetHostLimiter
+from zkstate.record import batches, jobs
 
 PEACE = 25.0
 """Seconds; more than a worker waits."""

@@ -4,8 +4,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from operations.bulk import cancel
-from operations.verbs import act
+from operations.verbs.bulk import cancel
+from operations.verbs.verbs import act
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
@@ -14,10 +14,11 @@ from tests.servers.hostile_source import HostileSource
 from tests.support import planting
 from tests.support.fleet import Fleet, batch_ended, wait_for
 from tests.support.operators import ann
-from zkstate import batches, jobs, paths
-from zkstate.jobs import JobMove
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.stack.ports import free_ports
+from entrypoints.stack.child import free_ports
 from tests.servers.zookeeper import tls_classpath
 from tests.support.requirements import unavailable
 from tools.bootstrap import installer_environment

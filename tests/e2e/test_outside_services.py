@@ -22,9 +22,11 @@ from tests.servers.http_source import HttpSource
 from tests.servers.killable_services import KillableService
 from tests.servers.postgresql import Server
 from tests.support.fleet import Fleet, batch_ended, quiet, wait_for
-from zkstate import batches, holds, jobs, paths
-from zkstate.journal import JournalAction
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.fleet import holds
+from zkstate.record import batches, jobs
+from zkstate.record.journal import JournalAction
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -16,8 +16,8 @@ from tests.servers.http_source import HttpSource
 from tests.support import cli as arkline
 from tests.support.fleet import Fleet, batch_ended, quiet
 from tests.support.ocfl_fixture import invalid_objects
-from zkstate import batches, jobs
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs
 
 
 def rows(settings: Settings, query: str) -> list[tuple[object, ...]]:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from entrypoints.cli.render.remedies import command
+from entrypoints.render.remedies import command
 from pipeline.errors import Action, Remedy
 from pipeline.storage.ocfl.layout import object_path
 from tests.support.stack_shell import PROJECT, Shell, Site, started
 from tests.support.stores import flip
 from zkstate import paths
-from zkstate.session import connect
+from zkstate.connection.session import connect
 
 pytestmark = [
     pytest.mark.timeout(1200),  # a slow machine starts some hundred commands

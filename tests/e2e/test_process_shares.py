@@ -7,8 +7,9 @@ from tests.e2e.collection import body_of, submit
 from tests.servers.hostile_source import HostileSource
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import LIMIT, Fleet, batch_ended, wait_for, wait_for_split
-from zkstate import batches, jobs, paths
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs
 
 SIZE = 60_000_000
 """At 100 kB/s a download lasts ten minutes."""

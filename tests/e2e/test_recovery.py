@@ -10,19 +10,20 @@ import redis
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, Event, JobState
-from tasks.dispatch import dispatch_job
+from tasks.broker import dispatch_job
 from tasks.publisher import publisher
-from tasks.watchdog import EXIT_STALLED
+from tasks.worker import EXIT_STALLED
 from tests.e2e.collection import body_of, put_collection, submit
 from tests.e2e.test_pipeline import rows
 from tests.servers.http_source import HttpSource
 from tests.servers.redis import Server as RedisServer
 from tests.support import planting
 from tests.support.fleet import Fleet, batch_ended, job_reaches, quiet
-from zkstate import batches, jobs, paths, record
-from zkstate.jobs import JobMove
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs, record
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -11,9 +11,9 @@ import redis
 from kombu.exceptions import OperationalError
 
 from pipeline.settings import Settings
-from tasks import callback_counts
+from tasks import progress
 from tasks.broker import read_queues
-from tasks.callback_counts import Delivery
+from tasks.progress import Delivery
 from tests.e2e.collection import put_collection, submit
 from tests.servers.http_source import HttpSource
 from tests.servers.redis import running_with_users
@@ -21,7 +21,7 @@ from tests.support import cli
 from tests.support.certificates import authority
 from tests.support.fleet import assert_completed, batch_ended
 from tests.support.fleet import fleet as running_fleet
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators" / "trust.md"
 PASSWORD = "the password of a test"
@@ -81,10 +81,10 @@ def test_a_fleet_works_over_tls_with_the_rights_of_the_documentation(
 
 def test_counts_of_callbacks_need_no_further_right(site: Site) -> None:
     settings = site.having(site.url())
-    callback_counts.count(settings, Delivery.DELIVERED)
-    callback_counts.count(settings, Delivery.DELIVERED)
+    progress.count_delivery(settings, Delivery.DELIVERED)
+    progress.count_delivery(settings, Delivery.DELIVERED)
 
-    assert callback_counts.read(settings) == {Delivery.DELIVERED: 2, Delivery.FAILED: 0}
+    assert progress.delivered(settings) == {Delivery.DELIVERED: 2, Delivery.FAILED: 0}
     assert site.admin.acl_log() == []
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from operations.backup import back_up
+from operations.checks.backup import back_up
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
 from pipeline.storage.factory import open_storage
@@ -16,8 +16,11 @@ from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.http_source import HttpSource
 from tests.support import cli
 from tests.support.fleet import Fleet, assert_completed, batch_ended, job_reaches, quiet, wait_for
-from zkstate import audit, batches, jobs, listings, paths
-from zkstate.session import Session, connect
+from zkstate import paths
+from zkstate.care import audit
+from zkstate.connection.session import Session, connect
+from zkstate.queue import listings
+from zkstate.record import batches, jobs
 
 pytestmark = pytest.mark.timeout(300)
 

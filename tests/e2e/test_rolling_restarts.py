@@ -12,8 +12,8 @@ from pipeline.working_storage.workspace import Workspace
 from tests.e2e.collection import body_of, submit
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended, job_reaches, quiet
-from zkstate import batches, jobs
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs
 
 pytestmark = pytest.mark.timeout(600)
 

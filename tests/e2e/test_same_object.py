@@ -8,8 +8,8 @@ from tests.e2e.test_pipeline import rows
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended, quiet
 from tests.support.ocfl_fixture import invalid_objects
-from zkstate import batches, jobs
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs
 
 TIMES = 20
 

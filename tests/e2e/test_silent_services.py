@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from operations.verbs import act
+from operations.verbs.verbs import act
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
@@ -15,8 +15,9 @@ from tests.servers.http_source import HttpSource
 from tests.support.fleet import batch_ended, wait_for
 from tests.support.fleet import fleet as running_fleet
 from tests.support.operators import ann
-from zkstate import batches, jobs, paths
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs
 
 pytestmark = pytest.mark.timeout(300)
 

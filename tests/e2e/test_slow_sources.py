@@ -8,11 +8,11 @@ from pipeline.states import BatchState, Event, JobState
 from tests.e2e.collection import body_of, submit
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended, job_reaches, wait_for_split
-from zkstate import batches, jobs
+from zkstate.connection.session import Session
 from zkstate.errors import Stale
-from zkstate.jobs import JobMove
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate.record import batches, jobs
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock
 
 
 def fail(session: Session, jid: str) -> None:

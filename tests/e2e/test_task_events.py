@@ -14,7 +14,7 @@ from tasks.publisher import configured
 from tests.e2e.collection import submit
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended, quiet
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 
 class Watched:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from operations.reports import report, sent_texts
+from operations.jobs.reports import report, sent_texts
 from operations.site import Site
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
@@ -22,8 +22,8 @@ from tests.servers.http_source import HttpSource
 from tests.servers.receiver import Receiver
 from tests.support.fleet import Fleet, batch_ended, quiet
 from tests.support.operators import ANN
-from zkstate import batches
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import batches
 
 FORM, OWN = "FORM TITLE", "Jazz for the bears"
 

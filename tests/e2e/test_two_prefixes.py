@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from operations.workers import taking
+from operations.fleet.fleet import taking
 from pipeline.settings import Settings
 from tests.e2e.collection import deposit
 from tests.servers.http_source import HttpSource
 from tests.support import cli
 from tests.support.fleet import Fleet, assert_completed, batch_ended
 from tests.support.fleet import fleet as running_fleet
-from zkstate.session import Session, connect
+from zkstate.connection.session import Session, connect
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -9,10 +9,12 @@ from tests.servers.http_source import HttpSource
 from tests.support import planting
 from tests.support.fleet import Fleet, batch_ended, quiet
 from tests.upgrade import recording
-from zkstate import batches, jobs, paths, queue
-from zkstate.jobs import JobMove
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.queue import queue
+from zkstate.record import batches, jobs
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 
-from operations.reports import report
+from operations.jobs.reports import report
 from operations.site import Site
 from pipeline.principal import Role
 from pipeline.settings import Settings
@@ -11,7 +11,7 @@ from tests.support import cli
 from tests.support.fleet import Fleet, assert_completed, batch_ended
 from tests.support.operators import ANN
 from tests.support.web import serving
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 DATA = b"lighthouse" * 1000
 

@@ -15,8 +15,10 @@ from tests.e2e.collection import manifest, put_collection, submit
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended
 from tests.support.manifests import MANIFEST
-from zkstate import batches, jobs, paths, queue
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.queue import queue
+from zkstate.record import batches, jobs
 
 pytestmark = pytest.mark.timeout(600)
 

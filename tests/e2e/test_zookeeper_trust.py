@@ -20,9 +20,9 @@ from tests.support.fleet import assert_completed, batch_ended
 from tests.support.fleet import fleet as running_fleet
 from tests.support.planting import tree
 from tests.support.records import a_submission
-from zkstate import batches
-from zkstate.client import make_client
-from zkstate.session import Session, connect
+from zkstate.connection.client import make_client
+from zkstate.connection.session import Session, connect
+from zkstate.record import batches
 
 
 @pytest.fixture

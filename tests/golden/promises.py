@@ -23,8 +23,12 @@ from pipeline.deployment import Deployment
 from pipeline.errors import Action, ArklineError, ErrorKind
 from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
-from zkstate import audit_mark, callbacks, fixity, fleet_time, holds, host_back_off, journal, outage, paths
-from zkstate.feed import corrections
+from zkstate import paths
+from zkstate.care import audit
+from zkstate.connection import locks
+from zkstate.feed import watch
+from zkstate.fleet import fixity, holds, hosts, outages
+from zkstate.record import callbacks, journal
 
 PACKAGES = ("pipeline", "zkstate", "tasks", "operations", "entrypoints")
 
@@ -39,14 +43,14 @@ STORED: Mapping[str, Any] = {
     "/jobs/JID/status": records.JobStatus,
     "/jobs/JID/history": tuple[records.HistoryEntry, ...],
     "/callbacks/JID-EPOCH": callbacks.OwedCallback,
-    "/sweep": fleet_time.SweepRecord,
+    "/sweep": locks.SweepRecord,
     "/locks/queue/ingest": holds.Hold,
     "/actions/queue": journal.Journal,
-    "/locks/hosts/HOST": host_back_off.BackOff,
+    "/locks/hosts/HOST": hosts.BackOff,
     "/fixity": fixity.FixityStatus,
-    "/audit": audit_mark.LastAudit,
-    "/outages/NAME": outage.Outage,
-    "/board": corrections.Correction,
+    "/audit": audit.LastAudit,
+    "/outages/NAME": outages.Outage,
+    "/board": watch.Correction,
     "/deployment": Deployment,
 }
 """Znode -> the record in its content."""

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 from itertools import chain
 
-from entrypoints.cli.render import remedies, why
+from entrypoints.render import remedies, why
 from operations.facts import Explanation, Obstacle, Reason
 from pipeline.errors import Action, Remedy
 from pipeline.inventory.base import DamagedFile, PreservationEvent

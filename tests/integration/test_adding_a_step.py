@@ -18,8 +18,9 @@ from tasks import stores
 from tests.servers.http_source import HttpSource
 from tests.support import planting
 from tests.support.fleet import LIMIT, batch_ended, environment, fleet, wait_for
-from zkstate import batches, paths
-from zkstate.session import connect
+from zkstate import paths
+from zkstate.connection.session import connect
+from zkstate.record import batches
 
 pytestmark = pytest.mark.timeout(400)  # unit tests of the copy, and a fleet
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.cli.render.why import text
+from entrypoints.render.why import text
+from operations.deposits.submission import RecordFull, submit
 from operations.facts import Reason
-from operations.health import record_memory
-from operations.overview import overview
+from operations.fleet.health import record_memory
+from operations.fleet.overview import overview
 from operations.site import Site
-from operations.submission import RecordFull, submit
-from operations.why import why
+from operations.why.why import why
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import Action, ErrorKind, Remedy, UsageRefused
 from pipeline.outcome import StepFailed, WaitKind
@@ -29,8 +29,9 @@ from tests.support import planting
 from tests.support.attempts import work_on
 from tests.support.manifests import CONTAINERS, manifest
 from tests.support.operators import ANN
-from zkstate import batches, deletion, fairness, jobs, listings, record
-from zkstate.session import Session, connect
+from zkstate.connection.session import Session, connect
+from zkstate.queue import fairness, listings
+from zkstate.record import batches, deletion, jobs, record
 
 
 def limited(settings: Settings, **changes: int) -> Settings:

@@ -16,13 +16,16 @@ from pipeline.states import Event, JobState
 from tests.servers.proxy import Proxy
 from tests.servers.zookeeper import Server
 from tests.support import planting
-from zkstate import batches, creation, holds, jobs, journal, listings, new_jobs, paths, record
+from zkstate import paths
+from zkstate.connection.locks import AttemptGuard
+from zkstate.connection.session import Session, connect
+from zkstate.connection.transaction import settle
 from zkstate.errors import Contended, Stale
-from zkstate.job_record import ZooKeeperJobRecord
-from zkstate.jobs import JobMove
-from zkstate.locks import AttemptGuard
-from zkstate.session import Session, connect
-from zkstate.transaction import settle
+from zkstate.fleet import holds
+from zkstate.queue import listings
+from zkstate.queue.job_record import ZooKeeperJobRecord
+from zkstate.record import batches, creation, jobs, journal, record
+from zkstate.record.jobs import JobMove
 
 T = TypeVar("T")
 
@@ -75,11 +78,11 @@ def test_jobs_whose_creation_was_not_confirmed_are_created_once(
     session: Session, shaky: Session, zookeeper_proxy: Proxy, chunk: int
 ) -> None:
     batch = planting.acquired_batch(shaky)
-    plan = planting.plan(5 * new_jobs.CHUNK)
+    plan = planting.plan(5 * creation.CHUNK)
 
     made = without_answer(
         zookeeper_proxy,
-        paths.configuration(f"jid{chunk * new_jobs.CHUNK + 1:010d}").encode(),
+        paths.configuration(f"jid{chunk * creation.CHUNK + 1:010d}").encode(),
         lambda: planting.create_jobs(shaky, batch, plan, planting.WORKING, "test", UNATTENDED),
     )
 
@@ -156,7 +159,7 @@ def test_an_interrupted_split_continues_where_it_stopped(session: Session) -> No
     with pytest.raises(AttemptOver):
         planting.create_jobs(session, batch, plan, planting.WORKING, "test", CheckedAttempt(check))
     halfway = batches.load(session, batch.bid)
-    assert halfway.status.created == (1 + creation.WINDOW) * new_jobs.CHUNK
+    assert halfway.status.created == (1 + creation.WINDOW) * creation.CHUNK
 
     whole = planting.create_jobs(session, halfway, plan, planting.WORKING, "test", UNATTENDED)
 
@@ -185,7 +188,7 @@ def test_two_splits_at_once_create_each_job_once(session: Session) -> None:
 
 def test_two_batches_that_are_split_at_once_have_each_job_once(session: Session) -> None:
     split = [planting.acquired_batch(session) for _ in range(3)]
-    count = 10 * new_jobs.CHUNK
+    count = 10 * creation.CHUNK
 
     def create(batch: Batch) -> Batch:
         return planting.create_jobs(
@@ -209,7 +212,7 @@ def test_a_chunk_in_flight_is_refused_after_one_that_was_refused_although_all_ve
 ) -> None:
     batch = planting.acquired_batch(session)
     other = planting.acquired_batch(session)
-    plan = planting.plan(3 * new_jobs.CHUNK)
+    plan = planting.plan(3 * creation.CHUNK)
     batch = next(creation.create_jobs(session, batch, plan, planting.WORKING, "test", UNATTENDED))
     # two other writers leave the versions that the first chunk would leave
     owner = record.write(session, batch, batch.status.model_copy(update={"op": "other"}), ())

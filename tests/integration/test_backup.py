@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from kazoo.protocol.states import ZnodeStat
 
-from operations.backup import back_up
+from operations.checks.backup import back_up, restore, restore_inventory
 from operations.checks.check import check
+from operations.checks.deployment import initialize
 from operations.checks.numbers import MARGIN
-from operations.deployment import initialize
-from operations.restore import restore, restore_inventory
 from pipeline.deployment import OutdatedStore
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.inventory.copy import restore_inventory_copy
@@ -30,8 +29,11 @@ from tests.support.recordings import ARK, recording
 from tests.support.records import a_submission
 from tests.support.repository import Repository
 from tests.support.stores import with_record
-from zkstate import audit, batches, codec, counters, deployment, holds, paths, record_copy, record_restore
-from zkstate.session import Session
+from zkstate import codec, paths
+from zkstate.care import audit, copy, deployment
+from zkstate.connection.session import Session
+from zkstate.fleet import counters, holds
+from zkstate.record import batches
 
 if TYPE_CHECKING:
     from tests.servers import postgresql
@@ -108,7 +110,7 @@ def test_a_job_that_moves_while_its_nodes_are_read_is_copied_as_it_was_at_one_mo
 
     monkeypatch.setattr(session, "get_many", move_within)
 
-    copied = next(entry for entry in record_copy.read_record(session) if entry.job)
+    copied = next(entry for entry in copy.read_record(session) if entry.job)
 
     state = codec.decode(JobStatus, copied.data["status"], status).status
     history = codec.decode(tuple[HistoryEntry, ...], copied.data["history"], paths.history(job.jid))
@@ -140,7 +142,7 @@ def test_a_record_that_is_cleared_has_no_node_but_the_empty_folders(
         for path in _spelled(pattern):
             session.ensure_node(re.sub("[A-Z]+", lambda name: examples[name[0]], path))
 
-    record_restore.clear(session)
+    copy.clear(session)
 
     folders = {
         "/".join(path.split("/")[:end]) for path in paths.SKELETON for end in range(2, path.count("/") + 2)
@@ -187,7 +189,7 @@ def test_numbers_continue_beyond_what_the_inventory_knows(
     session: Session, settings: Settings, backup: Path
 ) -> None:
     open_inventory(settings.inventory).record(recording(jid="jid0000000041"))
-    record_restore.clear(session)
+    copy.clear(session)
 
     restore(session, settings, backup)
 
@@ -197,10 +199,10 @@ def test_numbers_continue_beyond_what_the_inventory_knows(
 def test_a_backup_of_another_deployment_is_refused(
     session: Session, settings: Settings, backup: Path, tmp_path: Path
 ) -> None:
-    record_restore.clear(session)
+    copy.clear(session)
     other = Settings.model_validate(settings.model_dump(exclude_unset=True) | {"home": tmp_path / "other"})
     initialize(session, other)
-    record_restore.clear(session)
+    copy.clear(session)
 
     with pytest.raises(ServiceDown, match="belongs to deployment"):
         restore(session, other, backup)
@@ -314,7 +316,7 @@ def test_versions_that_only_storage_knows_keep_the_fleet_waiting_until_they_are_
     back_up(session, repository.settings, tmp_path / "backup")
     repository.recorded(repository.job(1))
     lose_inventory(repository.settings)
-    record_restore.clear(session)
+    copy.clear(session)
     restore_inventory(session, repository.settings, tmp_path / "backup")
 
     view = restore(session, repository.settings, tmp_path / "backup")

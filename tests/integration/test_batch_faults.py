@@ -21,10 +21,12 @@ from tests.integration.test_sweep import later
 from tests.support import planting
 from tests.support.attempts import work_on
 from tests.support.waits import RETRY
-from zkstate import batches, creation, jobs, new_jobs, paths, record, recovery
-from zkstate.batches import BatchMove
+from zkstate import paths
+from zkstate.connection.session import Session
 from zkstate.errors import Stale
-from zkstate.session import Session
+from zkstate.queue import recovery
+from zkstate.record import batches, creation, jobs, record
+from zkstate.record.batches import BatchMove
 
 REPORT = StatusReport(successful_jobs=("jid0000000001",))
 
@@ -89,7 +91,7 @@ def test_a_splitting_worker_that_lost_its_lock_in_the_middle_changes_nothing(
     session: Session, act: str
 ) -> None:
     batch = planting.acquired_batch(session)
-    plan = planting.plan(new_jobs.CHUNK + 1)
+    plan = planting.plan(creation.CHUNK + 1)
     half = next(creation.create_jobs(session, batch, plan, planting.WORKING, "zombie", UNATTENDED))
 
     unchanged_by(session, half, SPLITTING[act])
@@ -223,7 +225,7 @@ def test_a_half_split_batch_that_crashes_its_workers_keeps_its_jobs_and_is_repor
     session: Session, context: WorkerContext
 ) -> None:
     batch = planting.acquired_batch(session)
-    plan = planting.plan(new_jobs.CHUNK + 1)
+    plan = planting.plan(creation.CHUNK + 1)
     next(creation.create_jobs(session, batch, plan, planting.WORKING, "worker", UNATTENDED))
     session.zk.delete(paths.batch_lock(batch.bid))
     for _ in range(context.settings.max_redispatches):
@@ -232,7 +234,7 @@ def test_a_half_split_batch_that_crashes_its_workers_keeps_its_jobs_and_is_repor
     sweep(context, session)
 
     after = batches.load(session, batch.bid)
-    assert (after.status.status, after.status.total) == (BatchState.PROCESSING, new_jobs.CHUNK)
+    assert (after.status.status, after.status.total) == (BatchState.PROCESSING, creation.CHUNK)
     assert after.status.kind is FailureKind.SYSTEM
     for jid in batches.all_jobs(session, batch.bid):
         last = planting.apply_event(session, jobs.load(session, jid), Event.FAIL)

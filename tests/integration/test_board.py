@@ -14,7 +14,7 @@ from operations.board import queries
 from operations.board.board import Board
 from operations.board.follower import FLUSH_INTERVAL, IDLE_INTERVAL, RETRY_INTERVAL
 from operations.board.values import EVERYTHING, BatchSearch, JobSearch, Scope, scope_of
-from operations.overview import overview
+from operations.fleet.overview import overview
 from operations.site import Site
 from pipeline.errors import UsageRefused
 from pipeline.principal import Interface, Principal, Role
@@ -25,13 +25,15 @@ from tests.support import cli as arkline
 from tests.support import planting
 from tests.support.boards import until
 from tests.support.operators import ANN
-from zkstate import batches, holds, jobs, listings, paths
-from zkstate.client import MAX_RECONNECT_DELAY
+from zkstate import paths
+from zkstate.connection.client import MAX_RECONNECT_DELAY
+from zkstate.connection.session import Session, connect
 from zkstate.feed import watch
-from zkstate.feed.changes import FOLLOWED
-from zkstate.feed.watch import Feed
-from zkstate.holds import Hold
-from zkstate.session import Session, connect
+from zkstate.feed.watch import FOLLOWED, Feed
+from zkstate.fleet import holds
+from zkstate.fleet.holds import Hold
+from zkstate.queue import listings
+from zkstate.record import batches, jobs
 
 LIVING = [state for state in JobState if state is not JobState.DELETED]
 

@@ -5,20 +5,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from operations.board.filling import fill
 from operations.board.place import Place
 from operations.board.ring import Ring
 from operations.board.table import Table
 from operations.board.tally import Tally
-from operations.board.tree import Listings
+from operations.board.tree import Listings, fill
 from operations.board.writer import Writer
 from pipeline.settings import Settings
 from pipeline.states import Bucket, JobState
 from tests.support import planting
-from zkstate import jobs, paths
+from zkstate import paths
+from zkstate.connection.session import Session, connect
 from zkstate.feed import tree
-from zkstate.feed.changes import QueueChange
-from zkstate.session import Session, connect
+from zkstate.feed.watch import QueueChange
+from zkstate.record import jobs
 
 
 def plant_contradictions(session: Session) -> None:

@@ -19,8 +19,8 @@ from tests.servers.proxy import Proxy
 from tests.support import planting
 from tests.support.boards import until
 from zkstate import paths
+from zkstate.connection.session import Session, connect
 from zkstate.feed import tree
-from zkstate.session import Session, connect
 
 WAY = (JobState.PENDING, JobState.ESTIMATING, JobState.PROVISIONING, JobState.DOWNLOADING)
 JIDS = [f"jid{number:010d}" for number in range(1_000_001, 1_001_001)]

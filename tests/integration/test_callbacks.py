@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from standardwebhooks import Webhook
 
-from operations import callbacks as of_operators
-from operations.callbacks import CallbackAnswer
 from operations.operator import Operator
 from operations.site import Site
+from operations.verbs import callbacks as of_operators
+from operations.verbs.callbacks import CallbackAnswer
 from pipeline.errors import UsageRefused
 from pipeline.principal import Forbidden, Interface, Principal, Role
 from pipeline.records import Job
@@ -20,10 +20,10 @@ from tests.support import cli, planting
 from tests.support.operators import ANN, ann
 from tests.support.step_context import collection
 from tests.support.web import serving
-from zkstate import callbacks, jobs
+from zkstate.connection.locks import single_flight
+from zkstate.connection.session import Session
 from zkstate.errors import Busy
-from zkstate.locks import single_flight
-from zkstate.session import Session
+from zkstate.record import callbacks, jobs
 
 SECRET = "a secret of the harbour"
 VIEWER = Principal(name="vera", role=Role.VIEWER, interface=Interface.API)

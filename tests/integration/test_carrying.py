@@ -15,7 +15,7 @@ from pipeline.states import JOB, Event, JobState, Queue
 from pipeline.steps.context import StepContext
 from tasks import job as job_work
 from tasks.app import make_context
-from tasks.dispatch import dispatch_job
+from tasks.broker import dispatch_job
 from tasks.interruption import EXIT_OVERDUE
 from tasks.outages import begin_outage
 from tasks.run import run
@@ -23,12 +23,15 @@ from tasks.worker_context import Stop, WorkerContext
 from tests.integration.test_sweep import sweep
 from tests.servers.http_source import HttpSource
 from tests.support import planting
-from zkstate import batches, holds, jobs, paths, queue, record, recovery
+from zkstate import paths
+from zkstate.connection.session import Session
 from zkstate.errors import Stale
-from zkstate.holds import Hold
-from zkstate.jobs import JobMove
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate.fleet import holds
+from zkstate.fleet.holds import Hold
+from zkstate.queue import queue, recovery
+from zkstate.record import batches, jobs, record
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock
 
 STATES = len(JOB.working())
 

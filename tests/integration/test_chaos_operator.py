@@ -15,7 +15,7 @@ from tools.chaos.operator import OperatorThread
 from tools.chaos.operator_verbs import Act
 from tools.chaos.problem import Category
 from zkstate import paths
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 
 def everything(session: Session, target: int) -> list[str]:

@@ -8,8 +8,8 @@ from sqlalchemy import text
 
 from operations.checks.aliases import audit_view
 from operations.checks.check import CheckView, Scope, check
+from operations.checks.deployment import initialize
 from operations.checks.differences import Difference, StoreProblem
-from operations.deployment import initialize
 from pipeline.inventory.sql import open_inventory
 from pipeline.records import Identifiers
 from pipeline.settings import Settings
@@ -18,8 +18,10 @@ from tests.support import cli, planting
 from tests.support.operators import ann
 from tests.support.repository import Repository
 from tests.support.stores import Store, flip, with_record
-from zkstate import audit_mark, jobs, paths
-from zkstate.session import Session, connect
+from zkstate import paths
+from zkstate.care import audit
+from zkstate.connection.session import Session, connect
+from zkstate.record import jobs
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def test_a_completed_job_that_storage_and_inventory_have_is_no_finding(
 
     assert (view.differences, view.compared) == ((), 1)
     assert view.complete
-    ended = audit_mark.last(session)
+    ended = audit.last(session)
     assert ended is not None
     assert ended.findings == 0
 

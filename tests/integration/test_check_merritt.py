@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from operations.deployment import initialize
+from operations.checks.deployment import initialize
 from pipeline.merritt_inventory import MerrittInventory
 from pipeline.records import Identifiers
 from pipeline.settings import Settings
@@ -15,8 +15,9 @@ from tests.servers.merritt_inventory import InventoryService, inventory_service
 from tests.support import cli, planting
 from tests.support.merritt_fixture import ARK, MerrittRepository
 from tests.support.stores import with_record
-from zkstate import jobs, paths
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.record import jobs
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import text
 
 from operations.checks.check import CheckView, check
+from operations.checks.deployment import initialize
 from operations.checks.differences import StoreProblem
-from operations.deployment import initialize
-from operations.objects import timeline
+from operations.objects.objects import timeline
 from operations.operator import Run
 from pipeline.errors import Action, Remedy
 from pipeline.inventory.archive import tombstone
@@ -25,9 +25,11 @@ from tests.support import cli, planting
 from tests.support.operators import ann
 from tests.support.repository import Repository
 from tests.support.stores import Store, with_record
-from zkstate import batches, counters, holds, jobs, paths, space
+from zkstate import paths
+from zkstate.connection.session import Session
 from zkstate.errors import Corrupt
-from zkstate.session import Session
+from zkstate.fleet import counters, holds
+from zkstate.record import batches, jobs, space
 
 INGEST = "v1/content/system/mrt-ingest.txt"
 

@@ -19,9 +19,10 @@ from tests.support import cli as arkline
 from tests.support import planting
 from tests.support.recordings import ARK, recording
 from tests.support.web import serving, serving_board
-from zkstate import batches, jobs, paths
-from zkstate.session import Session, connect
-from zkstate.transaction import Delete, commit
+from zkstate import paths
+from zkstate.connection.session import Session, connect
+from zkstate.connection.transaction import Delete, commit
+from zkstate.record import batches, jobs
 
 URL = "http://example.org/a.txt"
 

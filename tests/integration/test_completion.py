@@ -7,13 +7,13 @@ import sys
 import pytest
 
 from entrypoints.cli import completion
-from entrypoints.stack.ports import HOST, free_ports
+from entrypoints.stack.child import HOST, free_ports
 from pipeline.settings import Settings
 from pipeline.states import JobState
 from tests.conftest import PROFILES
 from tests.support import planting
 from tests.support.fleet import PROJECT, environment
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 
 def complete(line: str, **variables: str) -> list[str]:

@@ -18,9 +18,9 @@ from kazoo.exceptions import KazooException, NoNodeError
 
 from pipeline.settings import Settings
 from tests.servers.proxy import Proxy
-from zkstate.locks import take
-from zkstate.session import CLOSE_TIME, EXIT_UNCLOSED, Session, connect
-from zkstate.transaction import Put, commit
+from zkstate.connection.locks import take
+from zkstate.connection.session import CLOSE_TIME, EXIT_UNCLOSED, Session, connect
+from zkstate.connection.transaction import Put, commit
 
 PATH = "/ids/asked"
 
@@ -229,7 +229,7 @@ LINES_OF = (
     "zkstate/direct/client.py",
     "zkstate/direct/connection.py",
     "zkstate/direct/handler.py",
-    "zkstate/session.py",
+    "zkstate/connection/session.py",
 )
 """The modules whose lines are interrupted, each once."""
 

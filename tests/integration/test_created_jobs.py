@@ -6,10 +6,11 @@ from pipeline.attempt import UNATTENDED
 from pipeline.manifests.planned_jobs import Plan
 from pipeline.states import JobState
 from tests.support import planting
-from zkstate import creation, jobs, new_jobs, paths
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.connection.transaction import Create, Delete, commit
 from zkstate.errors import Refused
-from zkstate.session import Session
-from zkstate.transaction import Create, Delete, commit
+from zkstate.record import creation, jobs
 
 
 def test_jobs_of_one_transaction_have_priorities_and_identifiers_of_their_own(session: Session) -> None:
@@ -51,7 +52,7 @@ def test_a_node_in_the_way_of_a_new_job_is_named(session: Session) -> None:
 
 def test_an_operation_behind_an_encoded_one_is_a_mistake(session: Session) -> None:
     batch = planting.acquired_batch(session)
-    _, encoded = new_jobs.compose(session, batch, planting.plan(2), 0, planting.WORKING, "splitter")
+    _, encoded = creation.compose(session, batch, planting.plan(2), 0, planting.WORKING, "splitter")
 
     with pytest.raises(TypeError, match="comes after nodes of a template"):
         commit(session, (*encoded, Create("/ids/other")))

@@ -6,16 +6,16 @@ import pytest
 
 from operations.board.board import Board
 from operations.board.values import EVERYTHING, BatchSearch, JobSearch
-from operations.callbacks import owed_page
 from operations.checks.check import Scope, check
-from operations.holds import history
-from operations.hosts import known_hosts, waiting_hosts
-from operations.job_view import timeline
-from operations.measures import measure
-from operations.overview import overview
+from operations.fleet.hosts import known_hosts, waiting_hosts
+from operations.fleet.measures import measure
+from operations.fleet.overview import overview
+from operations.fleet.working_storage import space_view
+from operations.jobs.job_view import timeline
 from operations.site import Site
-from operations.why import why
-from operations.working_storage import space_view
+from operations.verbs.callbacks import owed_page
+from operations.verbs.holds import history
+from operations.why.why import why
 from pipeline.outcome import Service, ServiceDown
 from pipeline.records import Job
 from pipeline.settings import Settings
@@ -26,10 +26,13 @@ from tests.integration.test_sweep import later
 from tests.support import planting
 from tests.support.boards import job_page
 from tests.support.operators import ANN, ann, downloading_job
-from zkstate import fixity, holds, host_back_off, journal, outages, paths, process_shares
-from zkstate.holds import Hold
-from zkstate.journal import JournalAction, Stamp
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.fleet import fixity, holds, hosts, outages
+from zkstate.fleet.holds import Hold
+from zkstate.queue import process_shares
+from zkstate.record import journal
+from zkstate.record.journal import JournalAction, Stamp
 
 DAMAGE = b"\xff{"
 
@@ -146,7 +149,7 @@ def faults(readers: Readers) -> dict[str, str]:
     for name, read in readers.items():
         try:
             read()
-        except Exception as error:  # noqa: BLE001 - all of them are compared
+        except Exception as error:  # noqa: BLE001 - the caller raises the exception
             raised[name] = f"{type(error).__name__}: {error}"
     return raised
 
@@ -215,12 +218,12 @@ def test_an_unreadable_journal_keeps_no_operator_from_acting(session: Session, d
 
 
 def test_an_unreadable_pause_of_a_host_is_over_and_replaced(session: Session, damage: Damage) -> None:
-    host_back_off.begin(session, HOST, 60)
+    hosts.begin_pause(session, HOST, 60)
     damage(paths.host(HOST))
 
-    assert host_back_off.seconds_left(session, HOST, later(session, 0)) == 0
-    host_back_off.begin(session, HOST, 60)
-    assert host_back_off.seconds_left(session, HOST, later(session, 0)) > 30
+    assert hosts.seconds_left(session, HOST, later(session, 0)) == 0
+    hosts.begin_pause(session, HOST, 60)
+    assert hosts.seconds_left(session, HOST, later(session, 0)) > 30
     session.zk.delete(paths.host(HOST))
 
 

@@ -22,10 +22,10 @@ from tasks.meanings import Meaning, meaning_of
 from tasks.retry import hosts_given_up_after
 from tests.servers.http_source import HttpSource
 from tests.support.records import a_job
-from zkstate import codec, host_back_off, paths
-from zkstate.host_back_off import BackOff
-from zkstate.hosts import FleetHostLimiter
-from zkstate.session import Session, connect
+from zkstate import codec, paths
+from zkstate.connection.session import Session, connect
+from zkstate.fleet import hosts
+from zkstate.fleet.hosts import BackOff, FleetHostLimiter
 
 HOST = "127.0.0.1"
 PLACE = f"{HOST}:4711"
@@ -66,7 +66,7 @@ def a_download(url: str, folder: Path) -> Download:
 def due_for_a_probe(session: Session, place: str = PLACE, unanswered: int = 1) -> None:
     """The host did not answer, and the pause is over."""
     noted(session, place, BackOff(seconds=0.001, unanswered=unanswered))
-    while host_back_off.pause_by_own_clock(session, place).left > 0:
+    while hosts.pause_by_own_clock(session, place).left > 0:
         time.sleep(0.001)
 
 
@@ -103,7 +103,7 @@ def test_the_fleet_learns_of_a_silent_host_at_its_first_timeout(
         with pytest.raises(StepFailed, match=r"\(try 1\)"):
             fetcher.limited_by(here).download(a_download(f"http://{place}/a", tmp_path), UNATTENDED)
 
-        assert host_back_off.pause_by_own_clock(session, place).unanswered == 1
+        assert hosts.pause_by_own_clock(session, place).unanswered == 1
 
 
 def test_a_pause_is_of_one_port_of_a_host(
@@ -127,8 +127,8 @@ def test_the_host_that_is_paused_is_the_one_that_did_not_answer(
     with pytest.raises(StepFailed, match="the connection was refused"):
         fetcher.limited_by(here).download(a_download(url, tmp_path), UNATTENDED)
 
-    assert host_back_off.pause_by_own_clock(session, source.place).unanswered == 0
-    assert host_back_off.pause_by_own_clock(session, place_of(dead)).cause == "the connection was refused"
+    assert hosts.pause_by_own_clock(session, source.place).unanswered == 0
+    assert hosts.pause_by_own_clock(session, place_of(dead)).cause == "the connection was refused"
 
 
 def test_a_host_that_never_answers_head_is_asked_by_get_alone(
@@ -181,14 +181,14 @@ def test_a_host_that_does_not_answer_is_probed_by_one_attempt(
     with here.connection(PLACE, UNATTENDED), pytest.raises(HostDown), there.connection(PLACE, UNATTENDED):
         pass
 
-    assert host_back_off.pause_by_own_clock(session, PLACE).unanswered == 2
+    assert hosts.pause_by_own_clock(session, PLACE).unanswered == 2
 
 
 def test_the_pauses_between_two_probes_grow_up_to_a_minute(session: Session, here: FleetHostLimiter) -> None:
     due_for_a_probe(session, unanswered=7)
 
     with here.connection(PLACE, UNATTENDED):
-        pause = host_back_off.pause_by_own_clock(session, PLACE)
+        pause = hosts.pause_by_own_clock(session, PLACE)
 
     assert 50 < pause.left <= 60
 
@@ -206,7 +206,7 @@ def test_an_answer_to_the_probe_ends_the_pause_for_everybody(
 
     fetcher.limited_by(here).download(wanted, UNATTENDED)
 
-    assert host_back_off.pause_by_own_clock(session, source.place).unanswered == 0
+    assert hosts.pause_by_own_clock(session, source.place).unanswered == 0
     with there.connection(source.place, UNATTENDED):
         pass
 
@@ -219,4 +219,4 @@ def test_a_connection_that_breaks_marks_no_host(
     with pytest.raises(StepFailed):
         fetcher.limited_by(here).download(wanted, UNATTENDED)
 
-    assert host_back_off.pause_by_own_clock(session, source.place).unanswered == 0
+    assert hosts.pause_by_own_clock(session, source.place).unanswered == 0

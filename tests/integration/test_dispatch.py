@@ -6,18 +6,16 @@ from typing import Any
 
 import pytest
 
-from entrypoints.stack.ports import free_ports
+from entrypoints.stack.child import free_ports
 from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, JobState
 from tasks.after_move import feed
-from tasks.broker import read_queues
-from tasks.dispatch import dispatch_batch, dispatch_job, dispatch_jobs
+from tasks.broker import dispatch_batch, dispatch_job, dispatch_jobs, read_queues
 from tasks.publisher import publisher
-from tasks.queue_lists import list_of, step_of
-from tasks.redis_client import client
+from tasks.queue_lists import client, list_of, step_of
 from tests.support import planting
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 SPLIT = Ticket(id="bid0000000007", state=BatchState.PENDING, epoch=3)
 FIRST = Ticket(id="jid0000000001", state=JobState.PENDING, epoch=1)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from operations.dry_run import perform_dry_run
-from operations.dry_run_result import DryRunResult, Fit, SpaceNeed
-from operations.local_deposit import plan_deposit
-from operations.local_dry_run import dry_run_local, plans
+from operations.deposits.dry_run import perform_dry_run
+from operations.deposits.dry_run_result import DryRunResult, Fit, SpaceNeed
+from operations.deposits.local_deposit import plan_deposit
+from operations.deposits.local_dry_run import dry_run_local, plans
 from operations.site import Site
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Forbidden, Role
@@ -25,9 +25,10 @@ from tests.support import planting
 from tests.support.manifests import BATCH, CONTAINERS, FILES, OBJECT, manifest
 from tests.support.operators import ANN
 from tests.support.recordings import recording
-from zkstate import batches, holds
-from zkstate.holds import Hold
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.fleet import holds
+from zkstate.fleet.holds import Hold
+from zkstate.record import batches
 
 OWNER = "ark:/99999/fk4harbour"
 """The owner in examples/profiles/demo.yaml."""

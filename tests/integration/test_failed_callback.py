@@ -8,28 +8,30 @@ from pathlib import Path
 import pytest
 
 from operations.site import Site
-from operations.why import why
+from operations.why.why import why
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from pipeline.steps.clients import open_clients
 from pipeline.steps.context import Clients
-from tasks import callback_counts
+from tasks import progress
 from tasks.callback import deliver
-from tasks.callback_counts import CountedCallback
+from tasks.progress import CountedCallback
 from tests.servers.receiver import Receiver
 from tests.support import planting
 from tests.support.operators import ANN
 from tests.support.step_context import collection
-from zkstate import callbacks, deletion, jobs, outages, paths
-from zkstate.audit import audit
-from zkstate.callbacks import Owed
-from zkstate.jobs import JobMove
-from zkstate.journal import Stamp
-from zkstate.locks import ServerClock
-from zkstate.outage import FIRST_PROBE
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.care.audit import audit
+from zkstate.connection.locks import ServerClock
+from zkstate.connection.session import Session
+from zkstate.fleet import outages
+from zkstate.fleet.outages import FIRST_PROBE
+from zkstate.record import callbacks, deletion, jobs
+from zkstate.record.callbacks import Owed
+from zkstate.record.jobs import JobMove
+from zkstate.record.journal import Stamp
+from zkstate.record.record import Lock
 
 UNAVAILABLE: list[tuple[int, dict[str, str]]] = [(503, {})] * 3
 """Answers to one try, which asks three times."""
@@ -107,13 +109,13 @@ def test_a_callback_waits_for_a_receiver_that_is_down_and_counts_no_try(
 def test_tries_to_deliver_are_counted_by_their_outcome(
     session: Session, clients: Clients, receiver: Receiver
 ) -> None:
-    before = callback_counts.read(clients.settings)
+    before = progress.delivered(clients.settings)
     receiver.answers += [(404, {})]
 
     for _ in range(2):
         try_once(session, clients, failed(session))
 
-    after = callback_counts.read(clients.settings)
+    after = progress.delivered(clients.settings)
     assert {outcome: after[outcome] - before[outcome] for outcome in after} == {"failed": 1, "delivered": 1}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from operations.facts import Reason
 from operations.site import Site
-from operations.why import why
+from operations.why.why import why
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import Action, Remedy
 from pipeline.records import Ticket
@@ -15,11 +15,12 @@ from pipeline.settings import Settings
 from pipeline.states import Event
 from tests.support import planting
 from tests.support.operators import ANN
-from zkstate import batches, fairness, jobs, queue
-from zkstate.fairness import NO_LIMITS, Limits, Load, Party
-from zkstate.jobs import JobMove
-from zkstate.queue import PendingTicket
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.queue import fairness, queue
+from zkstate.queue.fairness import NO_LIMITS, Limits, Load, Party
+from zkstate.queue.queue import PendingTicket
+from zkstate.record import batches, jobs
+from zkstate.record.jobs import JobMove
 
 
 def feed(session: Session, in_flight: int, limits: Limits = NO_LIMITS) -> list[PendingTicket]:

@@ -9,11 +9,11 @@ import pytest
 from pipeline.states import BatchState, Bucket, Event, JobState
 from tests.servers.proxy import Proxy
 from tests.support import planting
-from zkstate import holds, jobs
-from zkstate.feed.changes import BatchChange, BucketChange, FeedChange, QueueChange, StopsChange
-from zkstate.feed.watch import Feed
-from zkstate.holds import Hold
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.feed.watch import BatchChange, BucketChange, Feed, FeedChange, QueueChange, StopsChange
+from zkstate.fleet import holds
+from zkstate.fleet.holds import Hold
+from zkstate.record import jobs
 
 TIMEOUT = 20
 

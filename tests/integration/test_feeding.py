@@ -12,8 +12,8 @@ from tasks.app import make_context
 from tasks.broker import live_tickets, waiting_messages
 from tasks.worker_context import WorkerContext
 from tests.support import planting
-from zkstate import jobs
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import jobs
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from entrypoints.cli.main import app
 from operations.facts import Reason
-from operations.health import Health
-from operations.overview import overview
+from operations.fleet.health import Health
+from operations.fleet.overview import overview
 from operations.site import Site
 from pipeline.errors import Action
 from pipeline.settings import Settings
@@ -25,9 +25,9 @@ from tests.support.fleet import environment
 from tests.support.operators import ANN
 from tests.support.repository import Repository
 from tests.support.stores import Store, flip, with_record
-from zkstate import fixity as published
-from zkstate.locks import single_flight
-from zkstate.session import Session
+from zkstate.connection.locks import single_flight
+from zkstate.connection.session import Session
+from zkstate.fleet import fixity as published
 
 CONTENT = "v1/content/producer/a.txt"
 

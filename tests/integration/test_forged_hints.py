@@ -12,8 +12,8 @@ from tasks.app import make_context
 from tasks.broker import read_queues
 from tasks.worker_context import WorkerContext
 from tests.support import planting
-from zkstate import jobs, record
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import jobs, record
 
 TASKS = {task.name for task in (*JOB.tasks(), *BATCH.tasks())}
 STATES = [str(state) for state in (*JOB.states(), *BATCH.states())]

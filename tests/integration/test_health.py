@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.cli.render import why as words
-from operations import workers
+from entrypoints.render import why as words
 from operations.facts import Reason
-from operations.health import Health, HealthProblem
-from operations.overview import overview
+from operations.fleet import fleet
+from operations.fleet.health import Health, HealthProblem
+from operations.fleet.overview import overview
+from operations.fleet.working_storage import space_view
 from operations.site import Site
-from operations.why import why
-from operations.working_storage import space_view
+from operations.why.why import why
 from pipeline.deployment import Deployment
 from pipeline.errors import Action, Remedy
 from pipeline.machine import Queue
@@ -20,18 +20,19 @@ from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from tasks.beat_leader import OnceLogged
 from tasks.publisher import configured
-from tasks.redis_client import client
-from tasks.start_gate import claim_key, note_ours
+from tasks.queue_lists import client
+from tasks.stores import claim_key, note_ours
 from tests.servers import redis as redis_servers
 from tests.support import planting
-from tests.support.fleet import fleet
+from tests.support.fleet import fleet as running_fleet
 from tests.support.log_entries import log_entries
 from tests.support.operators import ANN, ann
 from tests.support.waits import RETRY
-from zkstate import holds, record
-from zkstate.deployment import RecordDeployment
-from zkstate.holds import Hold
-from zkstate.session import Session
+from zkstate.care.deployment import RecordDeployment
+from zkstate.connection.session import Session
+from zkstate.fleet import holds
+from zkstate.fleet.holds import Hold
+from zkstate.record import record
 
 AWAY = {"broker_url": "redis://127.0.0.1:1/0"}
 """A port where nobody listens."""
@@ -196,12 +197,12 @@ def test_jobs_in_provisioning_are_said_to_wait_for_working_storage_only_if_they_
 
 @pytest.mark.e2e
 def test_a_fleet_is_healthy_until_its_workers_are_drained(session: Session, settings: Settings) -> None:
-    with fleet(settings) as running:
+    with running_fleet(settings) as running:
         running.worker("w1", concurrency=2)
         running.beat()
         healthy = overview(Site(settings, session), ANN).health
-        (name,) = workers.taking(settings)
-        workers.drain(ann(session, settings), name)
+        (name,) = fleet.taking(settings)
+        fleet.drain(ann(session, settings), name)
         drained = overview(Site(settings, session), ANN).health
 
     assert (healthy.status, healthy.problems) == (Health.OK, ())

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from entrypoints.cli.render.why import text
+from entrypoints.render.why import text
 from operations.facts import Reason
 from operations.site import Site
-from operations.why import why
+from operations.why.why import why
 from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.outcome import RateLimited, StepFailed
 from pipeline.profiles.profile import Profiles
@@ -24,10 +24,13 @@ from tasks.profiles import host_limit
 from tests.servers.http_source import HttpSource
 from tests.support import planting, waits
 from tests.support.operators import ANN
-from zkstate import host_back_off, host_connections, locks, paths, record
-from zkstate.hosts import FleetHostLimiter
-from zkstate.locks import ServerClock
-from zkstate.session import Session, connect
+from zkstate import paths
+from zkstate.connection import locks
+from zkstate.connection.locks import ServerClock
+from zkstate.connection.session import Session, connect
+from zkstate.fleet import hosts
+from zkstate.fleet.hosts import FleetHostLimiter
+from zkstate.record import record
 
 HOST = "x.edu"
 
@@ -50,7 +53,7 @@ def test_the_fleet_never_has_more_connections_than_allowed(session: Session, oth
             with mutex:
                 now += 1
                 most = max(most, now)
-            assert len(host_connections.holders(session, HOST)) <= 3
+            assert len(hosts.connection_holders(session, HOST)) <= 3
             with mutex:
                 now -= 1
         limiter.close()
@@ -59,7 +62,7 @@ def test_the_fleet_never_has_more_connections_than_allowed(session: Session, oth
         list(pool.map(fetch, fleet * 10))
 
     assert 1 <= most <= 3
-    assert len(host_connections.holders(session, HOST)) == 0
+    assert len(hosts.connection_holders(session, HOST)) == 0
 
 
 def test_who_gets_no_connection_in_time_is_told_which_limit_it_waits_for(
@@ -79,7 +82,7 @@ def test_who_gets_no_connection_in_time_is_told_which_limit_it_waits_for(
             pass
     first.close()
     with second.connection(HOST, UNATTENDED):
-        assert len(host_connections.holders(session, HOST)) == 1
+        assert len(hosts.connection_holders(session, HOST)) == 1
     second.close()
 
 
@@ -88,21 +91,21 @@ def test_a_connection_is_kept_from_file_to_file_and_given_back_at_the_end(sessio
 
     for _ in range(3):
         with limiter.connection(HOST, UNATTENDED):
-            assert len(host_connections.holders(session, HOST)) == 1
-    assert len(host_connections.holders(session, HOST)) == 1
+            assert len(hosts.connection_holders(session, HOST)) == 1
+    assert len(hosts.connection_holders(session, HOST)) == 1
     limiter.close()
 
-    assert len(host_connections.holders(session, HOST)) == 0
+    assert len(hosts.connection_holders(session, HOST)) == 0
 
 
 def test_a_session_that_ends_gives_its_connections_back(session: Session, settings: Settings) -> None:
     with connect(settings) as doomed:
         taken = FleetHostLimiter(doomed, lambda: 1).connection(HOST, UNATTENDED)
         taken.__enter__()
-        assert len(host_connections.holders(session, HOST)) == 1
+        assert len(hosts.connection_holders(session, HOST)) == 1
 
     with FleetHostLimiter(session, lambda: 1).connection(HOST, UNATTENDED):
-        assert len(host_connections.holders(session, HOST)) == 1
+        assert len(hosts.connection_holders(session, HOST)) == 1
     del taken
 
 
@@ -142,7 +145,7 @@ def test_a_pause_that_was_noted_before_the_servers_clock_was_set_back_ends_no_la
     written = session.get(paths.host(HOST))[1].mtime
     set_back = ServerClock(written - 30 * 60_000, time.monotonic())
 
-    assert host_back_off.seconds_left(session, HOST, set_back) == 0
+    assert hosts.seconds_left(session, HOST, set_back) == 0
 
 
 def test_a_peace_that_begins_between_two_files_is_kept(session: Session, other: Session) -> None:
@@ -192,12 +195,12 @@ def test_a_collection_may_have_a_limit_of_its_own(settings: Settings, tmp_path: 
 
 
 def test_a_collection_with_a_lower_limit_counts_the_connections_of_all(session: Session) -> None:
-    taken = [host_connections.acquire(session, HOST, 100, "", threading.Event()) for _ in range(3)]
+    taken = [hosts.acquire_connection(session, HOST, 100, "", threading.Event()) for _ in range(3)]
     changed = threading.Event()
 
-    assert host_connections.acquire(session, HOST, 3, "", changed) is None
+    assert hosts.acquire_connection(session, HOST, 3, "", changed) is None
     for connection in filter(None, taken):
-        host_connections.release(connection)
+        hosts.release_connection(connection)
     assert changed.wait(10)
 
 
@@ -230,10 +233,10 @@ def test_the_nodes_of_hosts_that_nobody_uses_vanish(session: Session, other: Ses
     busy.back_off("paused.edu", 60)
 
     with busy.connection("busy.edu", UNATTENDED):
-        assert host_back_off.remove_unused(session, clock_in(session, 0)) == 50
+        assert hosts.remove_unused(session, clock_in(session, 0)) == 50
         assert sorted(session.children(paths.HOSTS)) == ["busy.edu", "paused.edu"]
     busy.close()
-    assert host_back_off.remove_unused(session, clock_in(session, 2 * 3600)) == 2
+    assert hosts.remove_unused(session, clock_in(session, 2 * 3600)) == 2
 
     assert session.children(paths.HOSTS) == []
     with limiter.connection("h1.edu", UNATTENDED):
@@ -249,11 +252,11 @@ def test_a_back_off_is_written_for_a_host_whose_node_is_being_removed(
 
         def remove() -> None:
             while not stop.is_set():
-                host_back_off.remove_unused(other, clock_in(other, 0))
+                hosts.remove_unused(other, clock_in(other, 0))
 
         removing = pool.submit(remove)
         for number in range(30):
-            host_back_off.begin(session, f"h{number}.edu", 60)
+            hosts.begin_pause(session, f"h{number}.edu", 60)
         stop.set()
         removing.result()
 
@@ -284,13 +287,13 @@ def test_the_pause_behind_a_redirect_is_read_once_for_many_files(
     url = source.put("/here", redirect=there)
     limiter = FleetHostLimiter(session, lambda: 4)
     reads: list[str] = []
-    read = host_back_off.read_watched
+    read = hosts.watched_pause
 
-    def counted(session: Session, host: str, *given: Any) -> tuple[host_back_off.Pause, threading.Event]:
+    def counted(session: Session, host: str, *given: Any) -> tuple[hosts.Pause, threading.Event]:
         reads.append(host)
         return read(session, host, *given)
 
-    monkeypatch.setattr(host_back_off, "read_watched", counted)
+    monkeypatch.setattr(hosts, "read_watched", counted)
     with HttpFetcher(settings) as process:
         fetcher = process.limited_by(limiter)
         assert {fetcher.read(url, 100) for _ in range(5)} == {b"content"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from operations.deployment import initialize
+from operations.checks.deployment import initialize
 from pipeline.deployment import OutdatedStore
 from pipeline.inventory.sql import open_inventory
 from pipeline.outcome import Service, ServiceDown
@@ -10,8 +10,10 @@ from pipeline.settings import Settings
 from tasks.stores import ConfirmedStores, count_up, level_marks
 from tests.support import cli
 from tests.support.recordings import recording
-from zkstate import counters, deployment, paths
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.care import deployment
+from zkstate.connection.session import Session
+from zkstate.fleet import counters
 
 
 def test_empty_stores_get_one_id_and_keep_it(session: Session, settings: Settings) -> None:

@@ -1,7 +1,7 @@
 import threading
 from datetime import UTC, datetime
 
-from operations.hosts import known_hosts
+from operations.fleet.hosts import known_hosts
 from operations.site import Site
 from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.settings import Settings
@@ -9,16 +9,17 @@ from pipeline.states import JobState
 from tests.support import cli as arkline
 from tests.support import planting
 from tests.support.operators import ANN
-from zkstate import host_back_off, host_connections, record
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.fleet import hosts
+from zkstate.record import record
 
 
 def test_hosts_that_asked_to_wait_come_first_with_the_moment_of_the_next_request(
     session: Session, site: Site
 ) -> None:
-    connection = host_connections.acquire(session, "busy.example", 2, "jid0000000001", threading.Event())
+    connection = hosts.acquire_connection(session, "busy.example", 2, "jid0000000001", threading.Event())
     assert connection is not None
-    host_back_off.begin(session, "slow.example:8080", 60, "503 Service Unavailable, Retry-After 60 s")
+    hosts.begin_pause(session, "slow.example:8080", 60, "503 Service Unavailable, Retry-After 60 s")
 
     slow, busy = known_hosts(site, ANN)
 
@@ -27,14 +28,14 @@ def test_hosts_that_asked_to_wait_come_first_with_the_moment_of_the_next_request
     assert (slow.cause, slow.jobs) == ("503 Service Unavailable, Retry-After 60 s", None)
     assert 50 < (slow.waits_until - datetime.now(UTC)).total_seconds() <= 61
     assert (busy.host, busy.waits_until, busy.connections) == ("busy.example", None, 1)
-    host_connections.release(connection)
+    hosts.release_connection(connection)
 
 
 def test_the_status_names_the_port_the_answer_and_the_jobs_of_a_host_that_asked_to_wait(
     session: Session, settings: Settings
 ) -> None:
     host, answer = "slow.example:8080", "503 Service Unavailable, Retry-After 900 s"
-    host_back_off.begin(session, host, 900, answer)
+    hosts.begin_pause(session, host, 900, answer)
     for name in (host, host, "other.example:80"):
         job = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
         record.hand_back(session, job, "worker", delay=900, waits_for=WaitsFor(kind=WaitKind.HOST, name=name))

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from operations import workers
-from operations.fleet import Worker
+from operations.fleet import fleet
+from operations.fleet.fleet import Worker
 from pipeline.settings import Settings
 from tasks.publisher import configured
 from tests.support.operators import ann
-from zkstate import holds
-from zkstate.journal import JournalAction
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.fleet import holds
+from zkstate.record.journal import JournalAction
 
 WAIT = 20.0
 
@@ -64,7 +64,7 @@ def answering(
 def test_a_worker_that_answers_late_is_waited_for(settings: Settings) -> None:
     with answering(settings, "worker1@here"), answering(settings, "worker2@here", after=0.7):
         began = time.monotonic()
-        answers = workers.workers(settings)
+        answers = fleet.workers(settings)
 
     assert [worker.name for worker in answers] == ["worker1@here", "worker2@here"]
     assert answers[0] == Worker(name="worker1@here", queues=("process",), processes=2)
@@ -74,7 +74,7 @@ def test_a_worker_that_answers_late_is_waited_for(settings: Settings) -> None:
 @pytest.mark.parametrize("queues", [7, {"name": "io"}, [{"name": 7}], [{}], None])
 def test_what_no_worker_answers_is_no_answer(settings: Settings, queues: object) -> None:
     with answering(settings, "worker1@here"), answering(settings, "stranger@here", queues=queues):
-        answers = workers.workers(settings)
+        answers = fleet.workers(settings)
 
     assert [worker.name for worker in answers] == ["worker1@here"]
 
@@ -82,7 +82,7 @@ def test_what_no_worker_answers_is_no_answer(settings: Settings, queues: object)
 def test_nobody_is_waited_for_once_all_workers_have_answered(settings: Settings) -> None:
     with answering(settings, "worker1@here"):
         began = time.monotonic()
-        answers = workers.workers(settings)
+        answers = fleet.workers(settings)
         seconds = time.monotonic() - began
 
     assert [worker.name for worker in answers] == ["worker1@here"]
@@ -90,20 +90,20 @@ def test_nobody_is_waited_for_once_all_workers_have_answered(settings: Settings)
 
 
 def test_without_a_worker_nobody_is_waited_for(settings: Settings) -> None:
-    workers.taking(settings)  # imports and connections take a moment
+    fleet.taking(settings)  # imports and connections take a moment
     began = time.monotonic()
 
-    assert workers.workers(settings) == ()
+    assert fleet.workers(settings) == ()
     assert time.monotonic() - began < QUICK
 
 
 def test_a_worker_that_does_not_follow_its_drain_is_named_with_what_it_still_consumes(
     session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "FOLLOW_WAIT", 0.5)
+    monkeypatch.setattr(fleet, "FOLLOW_WAIT", 0.5)
     with answering(settings, "worker1@here"):
-        done = workers.drain(ann(session, settings), "worker1@here")
-        again = workers.drain(ann(session, settings), "worker1@here")
+        done = fleet.drain(ann(session, settings), "worker1@here")
+        again = fleet.drain(ann(session, settings), "worker1@here")
 
     assert (done.queues, done.changed, done.followed) == (("process",), True, False)
     assert (again.drain, again.changed) == (done.drain, False)

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from operations.batch_view import batch_view
-from operations.board.cause import cause_of
-from operations.board.values import JobPage
-from operations.overview import overview
+from operations.board.values import JobPage, cause_of
+from operations.fleet.overview import overview
+from operations.jobs.batch_view import batch_view
 from operations.site import Site
 from pipeline.errors import UsageRefused
 from pipeline.settings import Settings
@@ -16,8 +15,10 @@ from pipeline.states import Event, FailureKind, JobState
 from tests.support import planting
 from tests.support.boards import job_page
 from tests.support.operators import ANN
-from zkstate import jobs, listings, paths, views
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.queue import listings, views
+from zkstate.record import jobs
 
 
 def pages(session: Session, limit: int = 2, **wanted: Any) -> list[JobPage]:

@@ -9,8 +9,8 @@ import pytest
 
 from entrypoints.web.pages.streaming import UNSENT, LivePages, View
 from entrypoints.web.pages.whole import Recent, WholeFleet
-from operations.workers import ANSWER_WAIT
-from tasks.redis_client import client
+from operations.fleet.fleet import ANSWER_WAIT
+from tasks.queue_lists import client
 from tests.support.web import Web
 
 LIMIT = 30.0

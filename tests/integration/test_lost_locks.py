@@ -9,10 +9,12 @@ from pipeline.settings import Settings
 from tasks import beat
 from tasks.publisher import publisher
 from tasks.worker_context import WorkerContext
-from zkstate import host_connections, locks, paths
+from zkstate import paths
+from zkstate.connection import locks
+from zkstate.connection.locks import ServerClock
+from zkstate.connection.session import Session
 from zkstate.errors import LockLost
-from zkstate.locks import ServerClock
-from zkstate.session import Session
+from zkstate.fleet import hosts
 
 LOCK = paths.exclusive("single-flight", "sweep")
 
@@ -36,12 +38,12 @@ def test_whoever_runs_alone_does_not_release_the_lock_of_another(session: Sessio
 
 
 def test_a_connection_whose_place_vanished_is_in_doubt(session: Session) -> None:
-    connection = host_connections.acquire(session, "example.org", 1, "jid0000000001", threading.Event())
+    connection = hosts.acquire_connection(session, "example.org", 1, "jid0000000001", threading.Event())
     assert connection is not None
     session.ask(session.zk.delete_async, connection.path)
 
     with pytest.raises(LockLost):
-        host_connections.release(connection)
+        hosts.release_connection(connection)
 
 
 def test_scheduled_work_whose_lock_vanished_drops_its_session_so_that_no_lock_stays(

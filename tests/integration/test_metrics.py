@@ -13,8 +13,7 @@ import requests
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from entrypoints.web.metrics import ArklineCollector, exposition
-from entrypoints.web.request_metrics import RequestMetrics
+from entrypoints.web.metrics import ArklineCollector, RequestMetrics, exposition
 from operations.board.board import Board
 from operations.board.values import EVERYTHING, BatchSearch
 from operations.site import Site
@@ -24,15 +23,17 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
 from tests.support import cli, planting
 from tests.support.boards import until
-from zkstate import audit_mark, batches, fixity, holds, jobs, record
-from zkstate.audit_mark import LastAudit
-from zkstate.batches import BatchMove
-from zkstate.fixity import FixityStatus
-from zkstate.holds import Hold
-from zkstate.locks import single_flight
-from zkstate.record import Lock
-from zkstate.session import Session
-from zkstate.sweep_record import Sweep
+from zkstate.care import audit
+from zkstate.care.audit import LastAudit
+from zkstate.connection.locks import single_flight
+from zkstate.connection.session import Session
+from zkstate.fleet import fixity, holds
+from zkstate.fleet.fixity import FixityStatus
+from zkstate.fleet.holds import Hold
+from zkstate.fleet.sweep_record import Sweep
+from zkstate.record import batches, jobs, record
+from zkstate.record.batches import BatchMove
+from zkstate.record.record import Lock
 
 Samples = dict[tuple[str, ...], float]
 NO_REDIS = {"ARKLINE_BROKER_URL": "redis://127.0.0.1:1/0"}
@@ -167,8 +168,8 @@ def test_the_last_audit_and_the_files_read_again_are_numbers_of_the_whole_fleet(
 ) -> None:
     assert ("arkline_audit_findings",) not in samples(ArklineCollector(board, Site(settings, session)))
     ended = now()
-    audit_mark.publish(session, LastAudit(at=ended - timedelta(days=1), findings=7))
-    audit_mark.publish(session, LastAudit(at=ended, findings=2))
+    audit.publish(session, LastAudit(at=ended - timedelta(days=1), findings=7))
+    audit.publish(session, LastAudit(at=ended, findings=2))
     fixity.publish(session, FixityStatus(files_intact=40, files_damaged=1))
 
     values = samples(ArklineCollector(board, Site(settings, session)))
@@ -248,7 +249,7 @@ def test_every_query_of_rules_and_dashboard_names_an_existing_metric(
 ) -> None:
     settings.working.mkdir(parents=True)
     settings.storage.mkdir(parents=True)
-    audit_mark.publish(session, LastAudit(at=now(), findings=0))
+    audit.publish(session, LastAudit(at=now(), findings=0))
     of_requests = RequestMetrics(lambda: 0).exposition()
     text = (exposition(ArklineCollector(board, Site(settings, session))) + of_requests).decode()
     existing = set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE))

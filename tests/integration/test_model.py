@@ -20,11 +20,12 @@ from tests.support import planting
 from tests.support.model_machine import JobModel, ModelMachine
 from tests.support.record_machine import MOST, WORKERS, end_session, pick, run_machine
 from tests.support.waits import RETRY
-from zkstate import deletion, jobs, queue, record, recovery, room, space
 from zkstate.errors import Busy, Missing, Outdated, Stale
-from zkstate.job_record import ZooKeeperJobRecord
-from zkstate.jobs import JobMove
-from zkstate.record import Lock
+from zkstate.queue import queue, recovery
+from zkstate.queue.job_record import ZooKeeperJobRecord
+from zkstate.record import deletion, jobs, record, room, space
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock
 
 pytestmark = [
     pytest.mark.timeout(1800),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from operations.bulk import cancel
+from operations.verbs.bulk import cancel
 from pipeline.attempt import UNATTENDED
 from pipeline.records import Batch, StatusReport
 from pipeline.settings import Settings
@@ -20,13 +20,15 @@ from tests.support import planting
 from tests.support.operators import ann
 from tests.support.record_machine import MOST, WORKERS, RecordMachine, end_session, pick, run_machine
 from tests.support.waits import RETRY
-from zkstate import batches, creation, deletion, jobs, new_jobs, paths, record, recovery
-from zkstate.audit import audit
-from zkstate.batches import BatchMove
+from zkstate import paths
+from zkstate.care.audit import audit
+from zkstate.connection.session import Session
 from zkstate.errors import Busy, Stale
-from zkstate.jobs import JobMove
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate.queue import recovery
+from zkstate.record import batches, creation, deletion, jobs, record
+from zkstate.record.batches import BatchMove
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock
 
 pytestmark = [
     pytest.mark.timeout(1800),
@@ -299,6 +301,6 @@ class Batches(RecordMachine):
 def test_any_order_of_splits_reports_zombies_and_operators_keeps_the_batches_consistent(
     settings: Settings, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(new_jobs, "CHUNK", 2)
+    monkeypatch.setattr(creation, "CHUNK", 2)
     given = settings.model_copy(update={"zk_client": client})
     run_machine(Batches, given, examples=15)

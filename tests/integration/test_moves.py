@@ -2,7 +2,7 @@
 
 import pytest
 
-from operations.job_view import job_view
+from operations.jobs.job_view import job_view
 from operations.site import Site
 from pipeline.attempt import UNATTENDED
 from pipeline.manifests.planned_jobs import Plan
@@ -25,14 +25,17 @@ from pipeline.states import (
 from tests.support import planting
 from tests.support.operators import ANN
 from tests.support.waits import RETRY
-from zkstate import audit, batches, codec, jobs, paths, queue, record, room, space
-from zkstate.batches import BatchMove
+from zkstate import codec, paths
+from zkstate.care import audit
+from zkstate.connection.session import Session
+from zkstate.connection.transaction import Create, Put, commit
 from zkstate.errors import Busy, Missing, Outdated, Stale
-from zkstate.job_record import ZooKeeperJobRecord
-from zkstate.jobs import JobMove
-from zkstate.record import Lock
-from zkstate.session import Session
-from zkstate.transaction import Create, Put, commit
+from zkstate.queue import queue
+from zkstate.queue.job_record import ZooKeeperJobRecord
+from zkstate.record import batches, jobs, record, room, space
+from zkstate.record.batches import BatchMove
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock
 
 LIVING = [state for state in JobState if state is not JobState.DELETED]
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from operations.dry_run import perform_dry_run
+from operations.deposits.dry_run import perform_dry_run
+from operations.deposits.validation import ManifestBytes, check_manifest
 from operations.site import Site
-from operations.validation import ManifestBytes, check_manifest
 from pipeline.manifests.checkm import ManifestProfile
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profiles
@@ -18,7 +18,7 @@ from tests.support import planting
 from tests.support.manifests import BATCH, MD5, URL, manifest
 from tests.support.operators import ANN
 from tests.support.step_context import services, working_job
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 BAD_MANIFESTS = {
     "an empty manifest": (b"", 0),

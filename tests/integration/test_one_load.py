@@ -12,7 +12,7 @@ from pipeline.states import BatchState, Event, JobState
 from tests.support import planting
 from tests.support.web import Caller, Web, serving_board
 from zkstate import paths
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,13 @@
 
 import pytest
 
-from entrypoints.cli.render.why import text
-from operations.batch_view import batch_view
+from entrypoints.render.why import text
+from operations.deposits.submission import submit
 from operations.facts import Reason
-from operations.job_view import job_view, timeline
+from operations.jobs.batch_view import batch_view
+from operations.jobs.job_view import job_view, timeline
 from operations.site import Site
-from operations.submission import submit
-from operations.why import why
+from operations.why.why import why
 from pipeline.deployment import outdated
 from pipeline.inventory.archive import archive_batch
 from pipeline.inventory.sql import open_inventory
@@ -20,11 +20,12 @@ from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
 from tasks.broker import live_tickets
 from tests.support import planting
 from tests.support.operators import ANN
-from zkstate import batches, deletion, jobs, outages
-from zkstate.batches import BatchMove, KeyReused
+from zkstate.connection.session import Session
 from zkstate.errors import Missing
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate.fleet import outages
+from zkstate.record import batches, deletion, jobs
+from zkstate.record.batches import BatchMove, KeyReused
+from zkstate.record.record import Lock
 
 LIVING = [state for state in JobState if state is not JobState.DELETED]
 AWAY = {"broker_url": "redis://127.0.0.1:1/0"}

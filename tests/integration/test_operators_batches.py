@@ -6,13 +6,12 @@ import json
 
 import pytest
 
-from operations.allowed_verbs import Moved
-from operations.batch_view import batch_view
-from operations.bulk import act_on_many, cancel, failed_of
-from operations.bulk_plans import Planned, carry_out, make_plan
+from operations.jobs.allowed_verbs import Moved
+from operations.jobs.batch_view import batch_view
 from operations.operator import Operator, Run, Stopped
 from operations.site import Site
-from operations.verbs import act
+from operations.verbs.bulk import Planned, act_on_many, cancel, carry_out, failed_of, make_plan
+from operations.verbs.verbs import act
 from pipeline.attempt import UNATTENDED
 from pipeline.inventory import archive
 from pipeline.inventory.archive import find_batch, find_job, find_report, jobs_of
@@ -23,11 +22,12 @@ from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, Illeg
 from tasks.broker import live_tickets
 from tests.support import planting
 from tests.support.operators import ANN, ann
-from zkstate import batches, creation, deletion, jobs, new_jobs, paths
-from zkstate.batches import BatchMove
+from zkstate import paths
+from zkstate.connection.session import Session
 from zkstate.errors import Stale
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate.record import batches, creation, deletion, jobs
+from zkstate.record.batches import BatchMove
+from zkstate.record.record import Lock
 
 BATCH_VERBS = {row.event for row in BATCH.table if Raiser.OPERATOR in row.by} - {Event.FAIL}
 """The failure of a batch is a part of `cancel`."""
@@ -313,7 +313,7 @@ def test_a_batch_whose_jobs_are_not_at_work_is_cancelled_in_every_state(
 def test_a_batch_is_cancelled_while_a_worker_splits_it(session: Session, operator: Operator) -> None:
     batch = planting.acquired_batch(session)
     creating = creation.create_jobs(
-        session, batch, planting.plan(new_jobs.CHUNK + 1), planting.WORKING, "worker", UNATTENDED
+        session, batch, planting.plan(creation.CHUNK + 1), planting.WORKING, "worker", UNATTENDED
     )
     split = next(creating)
 
@@ -325,7 +325,7 @@ def test_a_batch_is_cancelled_while_a_worker_splits_it(session: Session, operato
     with pytest.raises(Stale):
         batches.finish_split(session, split)
     after = batches.load(session, batch.bid)
-    assert (after.status.status, after.status.total) == (BatchState.REPORTING, new_jobs.CHUNK)
+    assert (after.status.status, after.status.total) == (BatchState.REPORTING, creation.CHUNK)
     assert after.status.kind is FailureKind.SYSTEM
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from operations.allowed_verbs import Moved
+from operations.jobs.allowed_verbs import Moved
 from operations.operator import Operator
-from operations.verbs import act
+from operations.verbs.verbs import act
 from pipeline.inventory.archive import find_job
 from pipeline.principal import Forbidden, Role
 from pipeline.settings import Settings
@@ -16,11 +16,14 @@ from pipeline.working_storage.workspace import folder_of
 from tasks.broker import live_tickets
 from tests.support import planting
 from tests.support.operators import ANN, ann, downloading_job
-from zkstate import batches, codec, holds, jobs, paths, queue, space
+from zkstate import codec, paths
+from zkstate.connection.session import Session
 from zkstate.errors import Busy, Missing, Stale
-from zkstate.holds import Hold
-from zkstate.jobs import JobMove
-from zkstate.session import Session
+from zkstate.fleet import holds
+from zkstate.fleet.holds import Hold
+from zkstate.queue import queue
+from zkstate.record import batches, jobs, space
+from zkstate.record.jobs import JobMove
 
 JOB_VERBS = {row.event for row in JOB.table if Raiser.OPERATOR in row.by}
 LIVING = [state for state in JobState if state is not JobState.DELETED]

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.cli.render.fleet import given_back
-from operations import holds as stopping
-from operations import workers
-from operations.batch_view import batch_view
+from entrypoints.render.fleet import given_back
+from operations.fleet import fleet
+from operations.fleet.working_storage import GivesBack, clean_up, space_view
+from operations.jobs.batch_view import batch_view
+from operations.jobs.reports import report
 from operations.operator import Operator, Run, Stopped
-from operations.reports import report
 from operations.site import Site
-from operations.verbs import act
-from operations.working_storage import GivesBack, clean_up, space_view
+from operations.verbs import holds as stopping
+from operations.verbs.verbs import act
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.inventory.archive import find_batch
 from pipeline.principal import Forbidden
@@ -24,12 +24,14 @@ from pipeline.states import BatchState, Event, FailureKind, JobState
 from pipeline.working_storage import capacity
 from tasks.broker import live_tickets
 from tests.support import planting
-from tests.support.fleet import fleet
+from tests.support.fleet import fleet as running_fleet
 from tests.support.operators import ANN, ann, downloading_job
-from zkstate import batches, counters, holds, jobs, journal, paths
-from zkstate.holds import Hold
-from zkstate.journal import JournalAction, Stamp
-from zkstate.session import Session, connect
+from zkstate import paths
+from zkstate.connection.session import Session, connect
+from zkstate.fleet import counters, holds
+from zkstate.fleet.holds import Hold
+from zkstate.record import batches, jobs, journal
+from zkstate.record.journal import JournalAction, Stamp
 
 
 @pytest.fixture
@@ -296,16 +298,16 @@ def test_the_report_says_why_jobs_failed_and_why_others_were_deleted(
 def test_a_drained_worker_consumes_no_queue_until_the_drain_is_undone(
     session: Session, settings: Settings
 ) -> None:
-    with fleet(settings) as running:
+    with running_fleet(settings) as running:
         running.worker("w1", concurrency=1)
-        (name,) = [worker.name for worker in workers.workers(settings)]
+        (name,) = [worker.name for worker in fleet.workers(settings)]
 
         operator = ann(session, settings)
-        drained = workers.drain(operator, name)
+        drained = fleet.drain(operator, name)
         assert drained.queues == ()
         with pytest.raises(UsageRefused, match=name):
-            workers.drain(operator, "w9@nowhere")
-        back = workers.drain(operator, name, undo=True)
+            fleet.drain(operator, "w9@nowhere")
+        back = fleet.drain(operator, name, undo=True)
 
     assert back.queues == ("control", "download", "io", "process", "split")
     assert [(entry.action, entry.target, entry.by) for entry in holds.actions(session)] == [
@@ -318,7 +320,7 @@ def test_workers_cannot_be_asked_while_the_broker_is_away(settings: Settings) ->
     away = settings.model_copy(update={"broker_url": "redis://:secret@127.0.0.1:1/0"})
 
     with pytest.raises(ServiceUnreachable, match=r"Redis at 127\.0\.0\.1:1 does not answer"):
-        workers.taking(away)
+        fleet.taking(away)
 
 
 def test_of_many_operators_who_hold_a_collection_one_does_and_is_recorded(session: Session) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 import pytest
 
 from operations.facts import Reason
-from operations.health import HealthProblem
-from operations.overview import overview
+from operations.fleet.health import HealthProblem
+from operations.fleet.overview import overview
 from operations.site import Site
-from operations.why import why
+from operations.why.why import why
 from pipeline.outcome import Service, ServiceDown, WaitKind, content
 from pipeline.records import Job, Ticket
 from pipeline.settings import Settings
@@ -21,12 +21,15 @@ from tasks.worker_context import WorkerContext
 from tests.support import planting
 from tests.support.attempts import work_on
 from tests.support.operators import ANN
-from zkstate import holds, jobs, outages, paths, queue, record, recovery
-from zkstate.audit import audit
-from zkstate.journal import JournalAction
-from zkstate.locks import ServerClock
-from zkstate.outage import Outage
-from zkstate.session import Session, connect
+from zkstate import paths
+from zkstate.care.audit import audit
+from zkstate.connection.locks import ServerClock
+from zkstate.connection.session import Session, connect
+from zkstate.fleet import holds, outages
+from zkstate.fleet.outages import Outage
+from zkstate.queue import queue, recovery
+from zkstate.record import jobs, record
+from zkstate.record.journal import JournalAction
 
 DOWN = ServiceDown(Service.INVENTORY, "the inventory cannot be used: disk I/O error")
 INVENTORY = "inventory"

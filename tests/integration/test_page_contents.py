@@ -14,8 +14,8 @@ from tests.support import planting
 from tests.support.boards import requests_of, until
 from tests.support.operators import downloading_job
 from tests.support.web import Web, serving
-from zkstate import jobs
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import jobs
 
 OWN = {"Sec-Fetch-Site": "same-origin"}
 FLOWER = "http://127.0.0.1:5555/flower/"

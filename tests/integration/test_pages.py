@@ -12,12 +12,12 @@ from html import unescape
 import pytest
 import requests
 
-from entrypoints.web.headers import SECURITY_HEADERS
+from entrypoints.web.middleware import SECURITY_HEADERS
 from entrypoints.web.rate_limit import RateLimit
-from operations import resubmission
 from operations.board.usual import ENOUGH
 from operations.board.values import EVERYTHING, JobSearch
-from operations.holds import hold_collection, release_collection
+from operations.deposits import resubmission
+from operations.verbs.holds import hold_collection, release_collection
 from pipeline.inventory.sql import open_inventory
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestProfile
@@ -31,8 +31,10 @@ from tests.support.operators import ann
 from tests.support.recordings import recording
 from tests.support.waits import HOST
 from tests.support.web import MAIN_PAGES, OWN_FORM, Web
-from zkstate import batches, holds, host_connections, jobs, paths, record
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.fleet import holds, hosts
+from zkstate.record import batches, jobs, record
 
 
 @pytest.fixture(scope="module")
@@ -266,7 +268,7 @@ def test_a_depositor_learns_why_a_deposit_waits_and_nothing_of_others_jobs(
     record.hand_back(session, planting.acquire(session, job), "test", delay=600, waits_for=HOST)
     foreign = planting.one_job(session).jid
     for _ in range(web.context.settings.host_limit):
-        host_connections.acquire(session, "example.org:80", 1000, foreign, threading.Event())
+        hosts.acquire_connection(session, "example.org:80", 1000, foreign, threading.Event())
 
     for path in (f"/jobs/{job.jid}", f"/batches/{job.bid}"):
         page = dora.open(path)

@@ -14,17 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.stack.child import Process
-from entrypoints.stack.ports import ask
+from entrypoints.stack.child import Process, ask
 from entrypoints.stack.zookeeper import ServerMissing
 from pipeline.settings import Settings
 from pipeline.states import JOB, JobState
 from tests.servers.zookeeper import prepare
 from tests.support import planting
 from tests.support.requirements import unavailable
-from zkstate import jobs
-from zkstate.audit import audit
-from zkstate.session import connect
+from zkstate.care.audit import audit
+from zkstate.connection.session import connect
+from zkstate.record import jobs
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -14,17 +14,18 @@ from pipeline.states import Event, JobState
 from tasks import beat
 from tasks.app import make_context
 from tasks.beat import give_turn
-from tasks.broker import more_urgent, read_queues
-from tasks.dispatch import dispatch_batch
+from tasks.broker import dispatch_batch, more_urgent, read_queues
 from tasks.run import giving_up
 from tests.integration.test_sweep import later
 from tests.support import planting
-from zkstate import batches, jobs, paths, process_shares, queue, record
-from zkstate.jobs import JobMove
-from zkstate.locks import AttemptGuard
-from zkstate.process_shares import Turn, next_turn
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.locks import AttemptGuard
+from zkstate.connection.session import Session
+from zkstate.queue import process_shares, queue
+from zkstate.queue.process_shares import Turn, next_turn
+from zkstate.record import batches, jobs, record
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock
 
 LONG = process_shares.OVERDUE_AFTER + 1
 

@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from operations import proofs
-from operations.proofs import CustodyProof, ProofState
+from operations.objects import fixity
+from operations.objects.fixity import CustodyProof, ProofState
 from operations.site import Site
 from pipeline.errors import UsageRefused
 from pipeline.inventory import proofs as asked_proofs
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.proofs import TooManyProofs
 from pipeline.settings import Settings
-from tasks import proofs as work
+from tasks import fixity as work
 from tasks.app import make_context
 from tasks.worker_context import Stop, WorkerContext
 from tests.support.repository import Repository
 from tests.support.stores import Store, flip, with_record
+from zkstate.connection.session import Session
 from zkstate.errors import Missing
-from zkstate.session import Session
 
 ANN, BOB = "token:ann", "token:bob"
 CONTENT = "v1/content/producer/a.txt"
@@ -51,7 +51,7 @@ def ended(site: Site, worker: WorkerContext, proof: CustodyProof, known: Invento
     """As a worker leaves it; a run ends early if its session is in doubt."""
     for _ in range(5):
         worker.app.tasks["beat.proofs"]()
-        proof = proofs.get(site.inventory(), proof.id, known)
+        proof = fixity.proof_of(site.inventory(), proof.id, known)
         if proof.ended is not None:
             return proof
     raise AssertionError(f"no run has ended {proof}")
@@ -62,7 +62,7 @@ def test_a_worker_reads_every_byte_and_the_result_outlives_the_web_process(
 ) -> None:
     known = stored(store)
 
-    asked = proofs.start(site, known, None, ANN)
+    asked = fixity.start_proof(site, known, None, ANN)
     proof = ended(site, worker, asked, known)
 
     assert (asked.state, asked.version, asked.ahead) == (ProofState.WAITING, 1, 0)
@@ -72,7 +72,7 @@ def test_a_worker_reads_every_byte_and_the_result_outlives_the_web_process(
     assert proof.bytes_read == proof.bytes_total > 0
     assert all(file.now and file.now.sha512 for file in proof.custody.files)
     another = Site(store.repository.settings, session)
-    assert proofs.latest(another.inventory(), known, 1) == proof
+    assert fixity.latest_proof(another.inventory(), known, 1) == proof
     assert store.repository.described(known.ark).fixity is not None
 
 
@@ -80,15 +80,15 @@ def test_a_version_has_one_proof_at_a_time_and_its_last_result_is_kept(
     site: Site, store: Store, worker: WorkerContext
 ) -> None:
     known = stored(store)
-    first = proofs.start(site, known, None, ANN)
-    again = proofs.start(site, known, 1, BOB)
+    first = fixity.start_proof(site, known, None, ANN)
+    again = fixity.start_proof(site, known, 1, BOB)
     ended(site, worker, first, known)
-    second = ended(site, worker, proofs.start(site, known, 1, BOB), known)
+    second = ended(site, worker, fixity.start_proof(site, known, 1, BOB), known)
 
     assert (again.id, second.id == first.id) == (first.id, False)
-    assert proofs.latest(site.inventory(), known, 1) == second
+    assert fixity.latest_proof(site.inventory(), known, 1) == second
     with pytest.raises(Missing, match="start a new one"):
-        proofs.get(site.inventory(), first.id, known)
+        fixity.proof_of(site.inventory(), first.id, known)
 
 
 def test_proofs_wait_in_their_order_and_are_limited_for_one_and_for_all(
@@ -98,12 +98,12 @@ def test_proofs_wait_in_their_order_and_are_limited_for_one_and_for_all(
     monkeypatch.setattr(asked_proofs, "WAITING", 3)
     objects = [stored(store, number) for number in range(1, 6)]
 
-    waiting = [proofs.start(site, known, None, ANN) for known in objects[:2]]
+    waiting = [fixity.start_proof(site, known, None, ANN) for known in objects[:2]]
     with pytest.raises(TooManyProofs, match="2 proofs that you asked for"):
-        proofs.start(site, objects[2], None, ANN)
-    proofs.start(site, objects[3], None, BOB)
+        fixity.start_proof(site, objects[2], None, ANN)
+    fixity.start_proof(site, objects[3], None, BOB)
     with pytest.raises(TooManyProofs, match="3 proofs wait"):
-        proofs.start(site, objects[4], None, BOB)
+        fixity.start_proof(site, objects[4], None, BOB)
 
     assert [proof.ahead for proof in waiting] == [0, 1]
 
@@ -114,7 +114,7 @@ def test_damage_that_a_proof_finds_is_in_its_result_and_is_an_event(
     known = stored(store)
     store.change(known.ark, CONTENT, flip)
 
-    proof = ended(site, worker, proofs.start(site, known, None, ANN), known)
+    proof = ended(site, worker, fixity.start_proof(site, known, None, ANN), known)
 
     assert proof.state is ProofState.DONE
     assert proof.custody is not None
@@ -129,7 +129,7 @@ def test_a_proof_of_a_storage_that_is_away_fails_and_says_why(
 ) -> None:
     known = stored(store)
     worker.clients()
-    proof = proofs.start(site, known, None, ANN)
+    proof = fixity.start_proof(site, known, None, ANN)
     folder: Path = store.repository.settings.storage
     folder.rename(folder.with_name("aside"))
 
@@ -147,24 +147,24 @@ def test_what_is_asked_for_while_a_run_reads_is_done_in_the_same_run(
 
     def ask_once(outcome: object) -> None:
         if not asked:
-            asked.append(proofs.start(site, other, None, BOB))
+            asked.append(fixity.start_proof(site, other, None, BOB))
 
     monkeypatch.setattr(work, "log_outcome", ask_once)
-    ended(site, worker, proofs.start(site, known, None, ANN), known)
+    ended(site, worker, fixity.start_proof(site, known, None, ANN), known)
 
-    assert proofs.get(site.inventory(), asked[0].id, other).state is ProofState.DONE
+    assert fixity.proof_of(site.inventory(), asked[0].id, other).state is ProofState.DONE
 
 
 def test_an_interrupted_proof_continues_in_the_next_run(
     site: Site, store: Store, worker: WorkerContext
 ) -> None:
     known = stored(store)
-    proof = proofs.start(site, known, None, ANN)
+    proof = fixity.start_proof(site, known, None, ANN)
     stopping = make_context(store.repository.settings)
     stopping.ask_to_stop(Stop.ALL)
     stopping.app.tasks["beat.proofs"]()
     stopping.drop_session()
-    assert proofs.get(site.inventory(), proof.id, known).ended is None
+    assert fixity.proof_of(site.inventory(), proof.id, known).ended is None
 
     assert ended(site, worker, proof, known).state is ProofState.DONE
 
@@ -172,9 +172,9 @@ def test_an_interrupted_proof_continues_in_the_next_run(
 def test_a_proof_is_that_of_its_object_and_of_a_version_that_is_there(site: Site, store: Store) -> None:
     known, other = stored(store, 1), stored(store, 2)
     with pytest.raises(UsageRefused):
-        proofs.start(site, known, 2, ANN)
-    proof = proofs.start(site, known, None, ANN)
+        fixity.start_proof(site, known, 2, ANN)
+    proof = fixity.start_proof(site, known, None, ANN)
 
     with pytest.raises(Missing):
-        proofs.get(site.inventory(), proof.id, other)
-    assert proofs.latest(site.inventory(), other, 1) is None
+        fixity.proof_of(site.inventory(), proof.id, other)
+    assert fixity.latest_proof(site.inventory(), other, 1) is None

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.cli.render.why import text
-from operations.fleet import Fleet
+from entrypoints.render.why import text
+from operations.fleet.fleet import Fleet
+from operations.fleet.working_storage import space_view
 from operations.site import Site
-from operations.verbs import act
-from operations.why_job import why_job
-from operations.working_storage import space_view
+from operations.verbs.verbs import act
+from operations.why.why import why_job
 from pipeline.errors import Action, Remedy
 from pipeline.outcome import Done, Reservation
 from pipeline.records import Job
@@ -21,13 +21,13 @@ from pipeline.working_storage import capacity, mount
 from tasks import app, beat
 from tests.support import planting
 from tests.support.operators import ANN, ann
-from zkstate import batches, jobs, room, space
-from zkstate.audit import audit
+from zkstate.care.audit import audit
+from zkstate.connection.locks import single_flight
+from zkstate.connection.session import Session
 from zkstate.errors import Stale
-from zkstate.jobs import JobMove
-from zkstate.locks import single_flight
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate.record import batches, jobs, room, space
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock
 
 
 @pytest.fixture

@@ -6,15 +6,15 @@ from uuid import uuid4
 
 import pytest
 
-from entrypoints.cli.render.remedies import command
-from operations.backup import back_up
+from entrypoints.render.remedies import command
+from operations.checks.backup import back_up
+from operations.checks.deployment import initialize
 from operations.checks.numbers import MARGIN
-from operations.deployment import initialize
 from operations.facts import Reason
-from operations.health import Health, HealthProblem
-from operations.overview import overview
+from operations.fleet.health import Health, HealthProblem
+from operations.fleet.overview import overview
 from operations.site import Site
-from operations.why import why
+from operations.why.why import why
 from pipeline.deployment import OutdatedStore, outdated
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.outcome import Service, ServiceDown
@@ -22,8 +22,11 @@ from pipeline.settings import Settings
 from tasks.stores import ConfirmedStores, count_up
 from tests.support import cli, planting
 from tests.support.operators import ANN
-from zkstate import batches, counters, outages, paths, record_restore
-from zkstate.session import Session, connect
+from zkstate import paths
+from zkstate.care import copy
+from zkstate.connection.session import Session, connect
+from zkstate.fleet import counters, outages
+from zkstate.record import batches
 
 
 @pytest.fixture
@@ -155,7 +158,7 @@ def test_an_empty_record_beside_stores_with_objects_is_named_until_the_backup_is
     batches.submit(session, planting.submission())
     back_up(session, settings, tmp_path / "backup")
     inventory(settings).claim_ark(planting.one_job(session), "ark:/99999/owner", "ark:/99999/fk4x", ())
-    record_restore.clear(session)
+    copy.clear(session)
 
     health = overview(Site(settings, session), ANN).health
 

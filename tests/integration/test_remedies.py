@@ -18,9 +18,9 @@ from tests.support import planting, remedy_ended, remedy_storage, remedy_waiting
 from tests.support.fleet import batch_ended, fleet
 from tests.support.remedy_waiting import PROCESSES
 from tests.support.remedy_world import World, quick_settings
-from zkstate import jobs
-from zkstate.audit import audit
-from zkstate.session import connect
+from zkstate.care.audit import audit
+from zkstate.connection.session import connect
+from zkstate.record import jobs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # one case restarts the fleet twice
 

@@ -6,9 +6,9 @@ import pytest
 
 from pipeline.settings import Settings
 from tests.servers.proxy import Proxy
-from zkstate import remembered
-from zkstate.remembered import Remembered
-from zkstate.session import Session, connect
+from zkstate.connection import remembered
+from zkstate.connection.remembered import Remembered
+from zkstate.connection.session import Session, connect
 
 PATH = "/ids/remembered"
 

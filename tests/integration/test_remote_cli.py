@@ -13,8 +13,9 @@ from tests.support import cli
 from tests.support.cli import Finished
 from tests.support.planting import job_in
 from tests.support.web import Caller, Web, serving
-from zkstate import batches, holds
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.fleet import holds
+from zkstate.record import batches
 
 
 @pytest.fixture

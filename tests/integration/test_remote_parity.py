@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from operations import holds
 from operations.board.values import EVERYTHING
+from operations.verbs import holds
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
@@ -18,7 +18,7 @@ from tests.support.operators import ann
 from tests.support.web import Web, serving_board
 from tools.json_documents import DOCUMENTS
 from tools.json_page import field_names
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 OWN = {"text", "reported_at", "freshness", "oldest", "next_try", "used", "znodes", "data_bytes", "room"}
 """Fields with a time that passes between two commands, what others use of the disk and of ZooKeeper, and what

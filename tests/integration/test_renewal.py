@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from operations.allowed_verbs import Moved
-from operations.holds import batch_history
+from operations.jobs.allowed_verbs import Moved
 from operations.operator import Operator
-from operations.profile_renewal import renew
 from operations.site import Site
-from operations.why import why
+from operations.verbs.collection_profiles import renew
+from operations.verbs.holds import batch_history
+from operations.why.why import why
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import Action
 from pipeline.principal import Interface
@@ -23,10 +23,11 @@ from pipeline.states import BatchState, Event, FailureKind, IllegalTransition
 from tests.support import cli as arkline
 from tests.support import planting
 from tests.support.operators import ANN, ann
-from zkstate import batch_profile, batches, jobs, paths, record
-from zkstate.batches import BatchMove
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.record import batch_profile, batches, jobs, record
+from zkstate.record.batches import BatchMove
+from zkstate.record.record import Lock
 
 
 @pytest.fixture

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from operations import bulk
+from operations.jobs.reports import report
 from operations.operator import Operator
-from operations.repair import repair
-from operations.reports import report
 from operations.site import Site
-from operations.verbs import act
-from operations.why import why
+from operations.verbs import bulk
+from operations.verbs.verbs import act, repair
+from operations.why.why import why
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.outcome import content
@@ -20,10 +19,12 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, IllegalTransition, JobState
 from tests.support import planting
 from tests.support.operators import ANN, ann, downloading_job
-from zkstate import batch_profile, batches, jobs, paths, queue, space
+from zkstate import paths
+from zkstate.connection.session import Session
 from zkstate.errors import Corrupt, Missing, RecordOfMerritt
-from zkstate.jobs import JobMove
-from zkstate.session import Session
+from zkstate.queue import queue
+from zkstate.record import batch_profile, batches, jobs, space
+from zkstate.record.jobs import JobMove
 
 JOB_NODES = (
     paths.job_bid,
@@ -225,7 +226,7 @@ def test_a_record_that_can_be_read_is_not_repaired(session: Session, operator: O
 def test_a_long_history_with_a_damaged_part_keeps_the_others(
     session: Session, operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zkstate.histories.PART_BYTES", 300)
+    monkeypatch.setattr("zkstate.record.histories.PART_BYTES", 300)
     job = planting.job_in(session, JobState.RECORDING)
     parts = sorted(session.children(paths.history(job.jid)))
     assert len(parts) > 1

@@ -8,9 +8,10 @@ from tests.integration.test_ambiguity import without_answer
 from tests.servers.proxy import Proxy
 from tests.support import planting
 from tests.support.waits import HOST
-from zkstate import codec, jobs, paths, record
+from zkstate import codec, paths
+from zkstate.connection.session import Session
 from zkstate.errors import Stale
-from zkstate.session import Session
+from zkstate.record import jobs, record
 
 
 def reconnect(session: Session, proxy: Proxy) -> None:

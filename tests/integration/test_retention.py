@@ -5,8 +5,8 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from operations.batch_view import batch_view
-from operations.job_view import job_view
+from operations.jobs.batch_view import batch_view
+from operations.jobs.job_view import job_view
 from operations.site import Site
 from pipeline.inventory.archive import find_batch, find_job, find_report
 from pipeline.inventory.sql import SqlInventory
@@ -20,11 +20,12 @@ from tasks.app import make_context
 from tasks.retention import ended_jobs, orphans
 from tests.support import planting
 from tests.support.operators import ANN
-from zkstate import batches, deletion, jobs, paths
-from zkstate.batches import BatchMove
-from zkstate.locks import ServerClock, single_flight
-from zkstate.record import Lock
-from zkstate.session import Session, connect
+from zkstate import paths
+from zkstate.connection.locks import ServerClock, single_flight
+from zkstate.connection.session import Session, connect
+from zkstate.record import batches, deletion, jobs
+from zkstate.record.batches import BatchMove
+from zkstate.record.record import Lock
 
 
 def later(session: Session, seconds: float) -> ServerClock:

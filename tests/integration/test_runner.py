@@ -32,13 +32,14 @@ from tests.support import planting
 from tests.support.attempts import work_on
 from tests.support.fleet import wait_for
 from tests.support.log_entries import log_entries
-from zkstate import batches, jobs, paths, record
-from zkstate.batches import BatchMove
+from zkstate import paths
+from zkstate.connection.locks import AttemptGuard
+from zkstate.connection.session import Session
 from zkstate.errors import Busy, Corrupt, Missing, ServerLimit, Stale, TooBig, Unreachable
-from zkstate.locks import AttemptGuard
-from zkstate.outage import FIRST_PROBE
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate.fleet.outages import FIRST_PROBE
+from zkstate.record import batches, jobs, record
+from zkstate.record.batches import BatchMove
+from zkstate.record.record import Lock
 
 HANDED_BACK: dict[Exception, tuple[int, float, WaitKind | None]] = {
     Stopping("the worker is stopping"): (0, 0, None),

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from operations.facts import Reason
-from operations.reports import report, sent_texts
+from operations.jobs.reports import report, sent_texts
 from operations.site import Site
-from operations.verbs import act, stop_batch
-from operations.why import why
+from operations.verbs.verbs import act, stop_batch
+from operations.why.why import why
 from pipeline.errors import Action
 from pipeline.inventory.archive import sent_reports
 from pipeline.notify.mail import Mailer
@@ -31,8 +31,8 @@ from tests.integration.test_retention import later
 from tests.support import planting
 from tests.support.attempts import work_on
 from tests.support.operators import ANN, ann
-from zkstate import batches, jobs, record
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs, record
 
 
 @pytest.fixture

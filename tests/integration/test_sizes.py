@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from entrypoints.cli.render.overview import problem_text
+from entrypoints.render.overview import problem_text
 from operations.facts import Reason
-from operations.overview import overview
+from operations.fleet.overview import overview
 from operations.site import Site
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import Action, Remedy
@@ -22,12 +22,13 @@ from tests.support import planting
 from tests.support.operators import ANN
 from tests.support.waits import RETRY
 from tests.support.web import serving_board
-from zkstate import batches, creation, deletion, histories, jobs, paths, record, report_parts
-from zkstate.batches import SUBMISSION_LIMIT, BatchMove
+from zkstate import paths
+from zkstate.connection.session import Session, connect
+from zkstate.connection.transaction import TRANSACTION_LIMIT, Create, Put, commit, send, settle, size_of
 from zkstate.errors import Ambiguous, ServerLimit, Stale, TooBig
-from zkstate.job_record import ZooKeeperJobRecord
-from zkstate.session import Session, connect
-from zkstate.transaction import TRANSACTION_LIMIT, Create, Put, commit, send, settle, size_of
+from zkstate.queue.job_record import ZooKeeperJobRecord
+from zkstate.record import batches, creation, deletion, histories, jobs, record, report_parts
+from zkstate.record.batches import SUBMISSION_LIMIT, BatchMove
 
 LONG = {"description": tuple("é" * 3000 for _ in range(10))}
 """Dublin Core fields of 60 kB: forty jobs have 2.4 MB of them."""

@@ -21,8 +21,8 @@ from tests.support import planting
 from tests.support.boards import until
 from tests.support.requirements import unavailable
 from tests.support.web import OWN_FORM, Caller, Web
-from zkstate import batches, jobs
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs
 
 PROJECT = Path(__file__).parents[2]
 

@@ -2,7 +2,7 @@ import socket
 import time
 from pathlib import Path
 
-from entrypoints.stack.ports import ask
+from entrypoints.stack.child import ask
 from entrypoints.stack.zookeeper import serves
 from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.proxy import Proxy

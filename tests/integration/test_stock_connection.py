@@ -27,7 +27,7 @@ from tests.integration.test_zookeeper_trust import (  # noqa: F401
     test_the_memory_of_a_server_is_known_over_tls_too,
     test_the_record_is_used_over_tls_with_a_certificate,
 )
-from zkstate.session import Session, connect
+from zkstate.connection.session import Session, connect
 
 
 @pytest.fixture

@@ -9,9 +9,12 @@ from pipeline.states import Bucket, JobState
 from tests.integration.test_damage_spoils_no_list import Readers, faults, readers, whole
 from tests.support import planting
 from tests.support.boards import job_page
-from zkstate import audit, callbacks, listings, paths, queue
+from zkstate import paths
+from zkstate.care import audit
+from zkstate.connection.session import Session
 from zkstate.feed import tree
-from zkstate.session import Session
+from zkstate.queue import listings, queue
+from zkstate.record import callbacks
 
 __all__ = ["readers", "whole"]
 

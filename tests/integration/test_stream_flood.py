@@ -16,7 +16,7 @@ from pipeline.principal import Role
 from pipeline.settings import Settings
 from tests.support import cli
 from tests.support.web import Caller, new_token
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 MANY = 2_000
 """Streams beyond the limit; each is a connection of its own."""

@@ -13,14 +13,16 @@ from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, Event, JobState
 from tests.support import planting
 from tests.support.waits import RETRY
-from zkstate import batches, jobs, paths, queue, record, recovery
+from zkstate import paths
+from zkstate.connection.locks import ServerClock, exclusive, single_flight
+from zkstate.connection.session import Session, connect
 from zkstate.errors import Stale
-from zkstate.jobs import JobMove
-from zkstate.locks import ServerClock, exclusive, single_flight
-from zkstate.record import Lock
-from zkstate.recovery import Recovered
-from zkstate.session import Session, connect
-from zkstate.sweep_record import FRONT, PAGE, Sweep
+from zkstate.fleet.sweep_record import FRONT, PAGE, Sweep
+from zkstate.queue import queue, recovery
+from zkstate.queue.recovery import Recovered
+from zkstate.record import batches, jobs, record
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock
 
 NONE: frozenset[tuple[str, int]] = frozenset()
 MOST = 3

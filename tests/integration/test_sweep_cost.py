@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from entrypoints.stack.ports import HOST
+from entrypoints.stack.child import HOST
 from pipeline.states import JOB, JobState
 from tests.servers.zookeeper import Server
 from tests.support import planting
-from zkstate import paths, recovery
-from zkstate.locks import single_flight
-from zkstate.session import Session
-from zkstate.sweep_record import FRONT, PAGE, Sweep
+from zkstate import paths
+from zkstate.connection.locks import single_flight
+from zkstate.connection.session import Session
+from zkstate.fleet.sweep_record import FRONT, PAGE, Sweep
+from zkstate.queue import recovery
 
 READS_OF_A_JOB = 1
 """Its status; the lock only of a job that may have lost its worker or its message."""

@@ -3,9 +3,10 @@
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind
 from tests.support import cli, planting
-from zkstate import holds, jobs
-from zkstate.holds import Hold
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.fleet import holds
+from zkstate.fleet.holds import Hold
+from zkstate.record import jobs
 
 
 def test_top_shows_counts_stops_and_causes_for_people_and_for_scripts(

@@ -9,16 +9,15 @@ import requests
 
 from operations import otlp
 from operations.board.board import Board
-from operations.trace_export import TraceExport
-from operations.traces import spans_of
+from operations.traces import TraceExport, spans_of
 from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.records import Job, trace_id
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from tests.servers.otlp import Collector, ReceivedSpan, collecting
 from tests.support import cli, planting
-from zkstate import jobs, record
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import jobs, record
 
 SECONDS = 30
 

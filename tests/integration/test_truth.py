@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from operations.board.values import EVERYTHING, JobSearch
-from operations.verbs import act
+from operations.verbs.verbs import act
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from pipeline.states import Event
@@ -30,7 +30,7 @@ from tests.support.record_facts import Moment, Record
 from tests.support.step_context import collection
 from tests.support.surfaces import Comparison, Surfaces
 from tests.support.web import serving_board
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.no_cover]
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from entrypoints.cli.render.why import text
+from entrypoints.render.why import text
 from operations.facts import Reason
 from operations.site import Site
-from operations.why import why
+from operations.why.why import why
 from pipeline.attempt import UNATTENDED
 from pipeline.outcome import RateLimited, WaitKind
 from pipeline.records import SubmissionType
@@ -19,9 +19,10 @@ from tasks.worker_context import WorkerContext
 from tests.servers.http_source import HttpSource
 from tests.support import planting
 from tests.support.operators import ANN
-from zkstate import batches, host_back_off, host_connections, record
-from zkstate.hosts import FleetHostLimiter
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.fleet import hosts
+from zkstate.fleet.hosts import FleetHostLimiter
+from zkstate.record import batches, record
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_a_size_request_takes_a_connection(
     first, second = one_connection(session, "jid1"), one_connection(session, "jid2")
 
     assert fetcher.limited_by(first).size(url) == 3
-    assert host_connections.holders(session, source.place) == ("jid1",)
+    assert hosts.connection_holders(session, source.place) == ("jid1",)
     with pytest.raises(RateLimited, match="all 1 connections"):
         fetcher.limited_by(second).size(url)
     first.close()
@@ -79,7 +80,7 @@ def test_a_back_off_in_answer_to_a_size_request_is_kept_and_not_waited_for(
 
     assert [polite.size(url) for url in urls] == [None, None]
     assert source.count() == 1
-    assert 50 < host_back_off.pause_by_own_clock(session, source.place).left <= 60
+    assert 50 < hosts.pause_by_own_clock(session, source.place).left <= 60
     limiter.close()
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from operations.bulk import cancel
-from operations.holds import hold_collection, pause, release_collection, unpause
-from operations.verbs import act
+from operations.verbs.bulk import cancel
+from operations.verbs.holds import hold_collection, pause, release_collection, unpause
+from operations.verbs.verbs import act
 from pipeline.attempt import UNATTENDED
 from pipeline.outcome import Done
 from pipeline.profiles.profile import Profiles
@@ -22,14 +22,17 @@ from tests.support import planting
 from tests.support.operators import ann
 from tests.support.waits import HOST, RETRY
 from tests.upgrade import recording
-from zkstate import batch_profile, batches, callbacks, holds, jobs, paths, queue, record
-from zkstate.batches import BatchMove
-from zkstate.callbacks import Owed
-from zkstate.holds import Hold
-from zkstate.job_record import ZooKeeperJobRecord
-from zkstate.jobs import JobMove
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.fleet import holds
+from zkstate.fleet.holds import Hold
+from zkstate.queue import queue
+from zkstate.queue.job_record import ZooKeeperJobRecord
+from zkstate.record import batch_profile, batches, callbacks, jobs, record
+from zkstate.record.batches import BatchMove
+from zkstate.record.callbacks import Owed
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock
 
 LATER = {"later": {"from": "9.0", "list": [1, 2]}}
 """A field of a later release."""

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 import requests
 
-from operations.bulk_plans import NoSuchPlan, make_plan, read_plan
 from operations.tokens import hash_of
+from operations.verbs.bulk import NoSuchPlan, make_plan, read_plan
 from pipeline.inventory.tokens import LOGINS_OF_ONE, LoginEntry, insert_login, login_with_hash
 from pipeline.principal import Role
 from pipeline.records import now
@@ -16,8 +16,8 @@ from pipeline.states import Event, JobState
 from tests.support import planting
 from tests.support.operators import ann
 from tests.support.web import OWN_FORM, Caller, Web, serving_board
-from zkstate import jobs
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import jobs
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_a_token_that_is_too_old_is_refused(
     first: Web, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator = ann(session, first.context.settings)
-    monkeypatch.setattr("operations.bulk_plans.PLAN_SECONDS", -1.0)
+    monkeypatch.setattr("operations.verbs.bulk.PLAN_SECONDS", -1.0)
     plan = make_plan(operator, Event.HOLD, [planting.one_job(session).jid])
     with pytest.raises(NoSuchPlan, match="older than"):
         read_plan(operator.principal, Event.HOLD, plan.token)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from operations import uploads
+from operations.deposits import uploads
+from operations.deposits.submission import submit
 from operations.site import Site
-from operations.submission import submit
 from pipeline.outcome import ServiceDown
 from pipeline.principal import Interface, Principal, Role
 from pipeline.records import Submission, SubmissionType
@@ -19,10 +19,10 @@ from pipeline.uploads import layout
 from pipeline.uploads.layout import Declared, UploadMissing
 from tasks.retention import DAY, remove_unneeded_uploads
 from tests.support import cli
-from zkstate import batches
-from zkstate.batches import BatchMove
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import batches
+from zkstate.record.batches import BatchMove
+from zkstate.record.record import Lock
 
 ADA = Principal(name="ada", role=Role.DEPOSITOR, interface=Interface.API)
 EVE = Principal(name="eve", role=Role.DEPOSITOR, interface=Interface.API)

@@ -9,8 +9,8 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
 from tests.support import cli as arkline
 from tests.support import planting
-from zkstate import batches, jobs
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs
 
 
 def test_a_hold_and_its_release_are_reported_and_stay_in_the_history(

@@ -18,9 +18,9 @@ from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState, Raiser
 from tests.support import cli, planting
 from tests.support.web import Caller, Web
-from zkstate import batches, jobs
+from zkstate.connection.session import Session
 from zkstate.errors import Missing
-from zkstate.session import Session
+from zkstate.record import batches, jobs
 
 REASON = "asked by Ben"
 

@@ -13,7 +13,7 @@ from pipeline.states import BatchState, Event, JobState
 from tests.servers.proxy import Proxy
 from tests.support import cli, planting
 from tests.support.web import Caller, Web, serving_board
-from zkstate.session import Session
+from zkstate.connection.session import Session
 
 
 @pytest.fixture

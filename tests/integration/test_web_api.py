@@ -24,8 +24,10 @@ from pipeline.states import Event, JobState
 from pipeline.working_storage import mount
 from tests.support import planting
 from tests.support.web import Caller, Web, serving_board
-from zkstate import batches, codec, holds, jobs, paths
-from zkstate.session import Session
+from zkstate import codec, paths
+from zkstate.connection.session import Session
+from zkstate.fleet import holds
+from zkstate.record import batches, jobs
 
 PAYLOAD = "https://example.org/harbour.txt"
 OWN, OTHERS = "token:scans", "token:maps"

@@ -22,15 +22,18 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from entrypoints.web import rate_limit, slow_work
-from entrypoints.web.body_limit import OF_STRANGERS
-from entrypoints.web.forms import FIELD
+from entrypoints.web.middleware import OF_STRANGERS
 from entrypoints.web.pages.explanations import explain
 from entrypoints.web.pages.whole import WholeFleet
 from entrypoints.web.rate_limit import TooMany
+from entrypoints.web.receiving import FIELD
 from entrypoints.web.routes import bulk
 from entrypoints.web.slow_work import SECONDS, THREADS, AlreadyWorking, SlowWork
-from operations import bulk_plans, fleet, tokens, verbs, visibility
+from operations import tokens, visibility
+from operations.fleet import fleet
 from operations.operator import VerbResult
+from operations.verbs import bulk as bulk_verbs
+from operations.verbs import verbs
 from pipeline.inventory.tokens import revoke_token
 from pipeline.principal import Role
 from pipeline.records import now
@@ -41,7 +44,7 @@ from tests.support import planting
 from tests.support.manifests import BATCH, FILES, manifest
 from tests.support.operators import ANN
 from tests.support.web import OWN_FORM, Caller, Web, serving
-from zkstate import jobs
+from zkstate.record import jobs
 
 T = TypeVar("T")
 
@@ -255,7 +258,7 @@ def test_a_bulk_verb_stops_once_its_token_is_revoked(web: Web, monkeypatch: pyte
         revoke_token(web.context.tokens(), "dismissed", "ann", now())
         return result
 
-    monkeypatch.setattr(bulk_plans, "act", act_and_revoke)
+    monkeypatch.setattr(bulk_verbs, "act", act_and_revoke)
     receipt = operator.post("/v1/bulk/hold", {"token": plan["token"]})
 
     assert ([one["id"] for one in receipt.json()["done"]], receipt.json()["untried"]) == (ids[:1], 2)
@@ -275,7 +278,7 @@ def test_a_stopped_request_of_a_revoked_token_says_what_was_done(
         revoke_token(web.context.tokens(), "stopped", "ann", now())
         return act_on(*values, **options)
 
-    monkeypatch.setattr(bulk_plans, "act", act_and_revoke)
+    monkeypatch.setattr(bulk_verbs, "act", act_and_revoke)
     answer = operator.post("/v1/bulk/hold/dry-run", {"select": {"ids": ids}})
 
     assert (answer.status_code, answer.json()["code"]) == (401, "invalid-token")

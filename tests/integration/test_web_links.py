@@ -19,8 +19,8 @@ from pipeline.states import Event, FailureKind
 from tests.support import planting
 from tests.support.repository import Repository, empty_inventory
 from tests.support.web import Caller, serving_board
-from zkstate import jobs
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import jobs
 
 load_all_checks()
 ANSWERS: Any = CHECKS.get_by_names(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from operations.objects import known_object
+from operations.objects.objects import known_object
 from pipeline.attempt import UNATTENDED
 from pipeline.principal import Role
 from pipeline.records import Job
@@ -14,8 +14,8 @@ from tests.support import planting
 from tests.support.repository import Repository, empty_inventory
 from tests.support.schemas import assert_valid
 from tests.support.web import Caller, Web, serving
-from zkstate import batches, jobs
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs
 
 
 @pytest.fixture(scope="module")

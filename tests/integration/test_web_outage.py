@@ -12,17 +12,18 @@ from pipeline.outcome import Service, ServiceDown, WaitKind, WaitsFor
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
-from tasks.redis_client import client
-from tasks.start_gate import claim_key
+from tasks.queue_lists import client
+from tasks.stores import claim_key
 from tests.servers.proxy import Proxy
 from tests.support import planting
 from tests.support.remedy_world import write_profiles
 from tests.support.web import Caller, Web, new_token, serving, serving_board
-from zkstate import holds, host_back_off, jobs, outages, record
-from zkstate.deployment import RecordDeployment
-from zkstate.holds import Hold
-from zkstate.jobs import JobMove
-from zkstate.session import Session
+from zkstate.care.deployment import RecordDeployment
+from zkstate.connection.session import Session
+from zkstate.fleet import holds, hosts, outages
+from zkstate.fleet.holds import Hold
+from zkstate.record import jobs, record
+from zkstate.record.jobs import JobMove
 
 MOST_SECONDS = 3.0
 """Seconds after which a request that needs ZooKeeper is refused."""
@@ -98,7 +99,7 @@ def _too_large(session: Session, _: Settings) -> None:
 
 def _busy_host(session: Session, _: Settings) -> None:
     host = "slow.example:8080"
-    host_back_off.begin(session, host, 900, "503 Service Unavailable, Retry-After 900 s")
+    hosts.begin_pause(session, host, 900, "503 Service Unavailable, Retry-After 900 s")
     job = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
     record.hand_back(session, job, "worker", delay=900, waits_for=WaitsFor(kind=WaitKind.HOST, name=host))
 

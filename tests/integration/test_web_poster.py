@@ -16,7 +16,7 @@ from pipeline.settings import Settings
 from pipeline.upload_url import parse_upload_url
 from pipeline.uploads.reading import locate
 from tests.support.web import Caller, Web, serving
-from zkstate import batches
+from zkstate.record import batches
 
 BATCH = "{http://uc3.cdlib.org/ontology/mrt/ingest/batch}"
 

@@ -11,7 +11,7 @@ from pipeline.settings import Settings
 from tests.support import planting
 from tests.support.log_entries import log_entries
 from tests.support.web import Caller, Web, serving
-from zkstate import batches
+from zkstate.record import batches
 
 DEPOSIT = {"profile": "demo", "payload_url": "https://example.org/harbour.txt"}
 

@@ -16,8 +16,8 @@ from pipeline.settings import Settings
 from tests.support import planting
 from tests.support.web import Caller, Web, serving_board
 from tests.unit.test_web_routes import ROUTES, rule
-from zkstate import batches
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import batches
 
 NOBODY = "nobody"
 OF_THE_FLEET = {

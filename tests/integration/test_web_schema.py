@@ -20,7 +20,7 @@ from pipeline.principal import Role
 from pipeline.settings import Settings
 from tests.support import cli, planting
 from tests.support.web import Caller, new_token
-from zkstate.session import connect
+from zkstate.connection.session import connect
 
 load_all_checks()
 ANSWERS = CHECKS.get_by_names(

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from entrypoints.cli.render.why import text
+from entrypoints.render.why import text
+from operations.deposits.submission import submit
 from operations.facts import Reason
 from operations.site import Site
-from operations.submission import submit
-from operations.why import why
+from operations.why.why import why
 from pipeline.errors import Action, Remedy
 from pipeline.records import Job, StatusReport
 from pipeline.settings import Settings
@@ -16,11 +16,12 @@ from pipeline.states import Event, FailureKind, JobState
 from tests.support import planting
 from tests.support.operators import ANN
 from tests.support.waits import RETRY
-from zkstate import batches, holds, jobs, record
-from zkstate.batches import BatchMove
-from zkstate.holds import Hold
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.fleet import holds
+from zkstate.fleet.holds import Hold
+from zkstate.record import batches, jobs, record
+from zkstate.record.batches import BatchMove
+from zkstate.record.record import Lock
 
 AWAY = {"broker_url": "redis://127.0.0.1:1/0"}
 """A port where nobody listens."""

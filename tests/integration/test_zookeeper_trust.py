@@ -16,10 +16,10 @@ from pipeline.settings import Settings
 from tests.servers.zookeeper import running_tls
 from tests.support import cli
 from tests.support.certificates import Authority, Certificate, authority
-from zkstate import server_memory
-from zkstate.client import make_client
+from zkstate.connection import server_memory
+from zkstate.connection.client import make_client
+from zkstate.connection.session import connect
 from zkstate.errors import Unreachable
-from zkstate.session import connect
 
 
 @dataclass(frozen=True)

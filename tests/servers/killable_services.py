@@ -18,8 +18,7 @@ import typer
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from entrypoints.stack.child import Process
-from entrypoints.stack.ports import HOST, free_ports
+from entrypoints.stack.child import HOST, Process, free_ports
 from tests.servers.ezid import Elements, Ezid, ezid
 from tests.servers.merritt import Change, Merritt, merritt
 from tests.servers.receiver import CallbackRequest, Receiver, receiving

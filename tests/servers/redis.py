@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from entrypoints.stack import redis
-from entrypoints.stack.child import Command, Process
-from entrypoints.stack.ports import ask, free_ports
+from entrypoints.stack.child import Command, Process, ask, free_ports
 from tests.servers.tls_proxy import encrypting
 from tests.support.certificates import Certificate
 from tests.support.processes import await_ready

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from entrypoints.stack.child import Command, Process
-from entrypoints.stack.ports import HOST, ask, free_ports
+from entrypoints.stack.child import HOST, Command, Process, ask, free_ports
 from pipeline.settings import Settings
 from pipeline.storage.ocfl import objects
 from pipeline.storage.s3.bucket import S3Bucket, open_bucket

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoints.stack import java, zookeeper
-from entrypoints.stack.child import Command, Process
-from entrypoints.stack.ports import HOST, ask, free_ports
+from entrypoints.stack.child import HOST, Command, Process, ask, free_ports
 from tests.support.certificates import Certificate
 from tests.support.processes import await_ready
 from tests.support.requirements import unavailable

@@ -3,7 +3,7 @@
 from pipeline.records import Ticket
 from tasks.run import StateWork, run
 from tasks.worker_context import WorkerContext
-from zkstate.record import R
+from zkstate.record.record import R
 
 
 def work_on(context: WorkerContext, ticket: Ticket, work: StateWork[R]) -> Ticket | None:

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable
 
-from operations import job_list
 from operations.board.board import Board
 from operations.board.values import EVERYTHING, JobPage, JobSearch
-from zkstate.session import Session
+from operations.jobs import job_list
+from zkstate.connection.session import Session
 
 
 def until(board: Board, condition: Callable[[], bool]) -> None:

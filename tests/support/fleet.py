@@ -15,8 +15,10 @@ from pipeline.records import Batch, BatchStatus, Job
 from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, JobState
 from tests.support.processes import await_ready
-from zkstate import batches, codec, jobs, listings, paths
-from zkstate.session import Session
+from zkstate import codec, paths
+from zkstate.connection.session import Session
+from zkstate.queue import listings
+from zkstate.record import batches, jobs
 
 PROJECT = Path(__file__).parents[2]
 

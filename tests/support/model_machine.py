@@ -8,12 +8,13 @@ from hypothesis.stateful import invariant
 from pipeline.records import Job, Ticket
 from pipeline.states import JOB, Bucket, Event, FailureKind, JobState, Room, bucket
 from tests.support.record_machine import RecordMachine
-from zkstate import batches, jobs, paths, record, space
-from zkstate.audit import audit
+from zkstate import paths
+from zkstate.care.audit import audit
+from zkstate.connection.session import Session
 from zkstate.errors import Busy, Missing, Stale
-from zkstate.jobs import JobMove
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate.record import batches, jobs, record, space
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock
 
 
 @dataclass

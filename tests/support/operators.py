@@ -11,9 +11,9 @@ from pipeline.states import Event
 from pipeline.working_storage import mount
 from pipeline.working_storage.workspace import folder_of
 from tests.support import planting
-from zkstate import batches, jobs, space
-from zkstate.jobs import JobMove
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs, space
+from zkstate.record.jobs import JobMove
 
 ANN = Principal(name="ann@desk", role=Role.ADMIN, interface=Interface.CLI)
 

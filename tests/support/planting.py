@@ -11,11 +11,11 @@ from pipeline.manifests.planned_jobs import Plan, PlannedJob
 from pipeline.outcome import Deposited, Done
 from pipeline.records import Batch, Job, PayloadType, StatusReport, Submission, SubmissionType, Ticket
 from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, FailureKind, JobState, Raiser, Transition
-from zkstate import batches, creation, deletion, jobs, record
-from zkstate.batches import BatchMove
-from zkstate.jobs import JobMove
-from zkstate.record import Lock
-from zkstate.session import Session
+from zkstate.connection.session import Session
+from zkstate.record import batches, creation, deletion, jobs, record
+from zkstate.record.batches import BatchMove
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock
 
 WORKING = Path("/nowhere/working")
 DEPOSITED = Deposited(files=2, bytes=10)

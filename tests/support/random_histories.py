@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from operations.bulk import cancel
-from operations.verbs import act
+from operations.verbs.bulk import cancel
+from operations.verbs.verbs import act
 from pipeline.attempt import UNATTENDED
 from pipeline.machine import IllegalTransition
 from pipeline.notify.callback import HttpCallback
@@ -26,11 +26,13 @@ from tests.support.attempts import work_on
 from tests.support.operators import ann
 from tests.support.record_facts import Moment, Record
 from tests.support.waits import RETRY
-from zkstate import batches, jobs, outages, paths, record
-from zkstate.job_record import ZooKeeperJobRecord
-from zkstate.jobs import JobMove
-from zkstate.outage import name_of
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.fleet import outages
+from zkstate.fleet.outages import name_of
+from zkstate.queue.job_record import ZooKeeperJobRecord
+from zkstate.record import batches, jobs, record
+from zkstate.record.jobs import JobMove
 
 BATCHES, STEPS = 6, 90
 

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from kazoo.client import KazooClient
 
 from pipeline.settings import Settings
-from zkstate.session import Session, connect
+from zkstate.connection.session import Session, connect
 
 WORKERS = 2
 

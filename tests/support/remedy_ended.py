@@ -8,9 +8,10 @@ from pipeline.states import BatchState, Event, JobState
 from tests.support import planting
 from tests.support.fleet import batch_ended, job_reaches, quiet
 from tests.support.remedy_world import Case, World, adding_to
-from zkstate import batches, deletion, jobs, paths, record
-from zkstate.batches import BatchMove
+from zkstate import paths
 from zkstate.errors import Missing
+from zkstate.record import batches, deletion, jobs, record
+from zkstate.record.batches import BatchMove
 
 CASES: dict[Reason, Case] = {}
 case = adding_to(CASES)

@@ -4,11 +4,11 @@ import json
 
 from sqlalchemy import text
 
-from operations.deployment import initialize
+from operations.checks.deployment import initialize
 from operations.facts import Reason
-from operations.overview import overview
+from operations.fleet.overview import overview
 from operations.site import Site
-from operations.why import why
+from operations.why.why import why
 from pipeline.errors import Action, Remedy
 from pipeline.inventory.sql import open_inventory
 from pipeline.settings import Settings
@@ -19,9 +19,10 @@ from tests.support import planting
 from tests.support.operators import ANN
 from tests.support.remedy_world import Case, World, adding_to
 from tests.support.stores import flip
-from zkstate import batches, jobs, paths
-from zkstate.session import connect
-from zkstate.transaction import DEFAULT_BUFFER
+from zkstate import paths
+from zkstate.connection.session import connect
+from zkstate.connection.transaction import DEFAULT_BUFFER
+from zkstate.record import batches, jobs
 
 CASES: dict[Reason, Case] = {}
 case = adding_to(CASES)

@@ -3,23 +3,26 @@
 import threading
 
 from operations.facts import Reason
-from operations.holds import release_collection
-from operations.overview import overview
+from operations.fleet.overview import overview
 from operations.site import Site
+from operations.verbs.holds import release_collection
 from pipeline.errors import Action
 from pipeline.outcome import Service
 from pipeline.records import SubmissionType
 from pipeline.states import BatchState
 from tasks.broker import waiting_messages
-from tasks.redis_client import client
-from tasks.start_gate import claim_key
+from tasks.queue_lists import client
+from tasks.stores import claim_key
 from tests.support import planting
 from tests.support.fleet import batch_ended
 from tests.support.operators import ANN, ann
 from tests.support.remedy_world import Case, World, adding_to
 from tests.support.waits import OBJECT, RECORD
-from zkstate import batches, codec, deployment, host_back_off, jobs, paths, record
-from zkstate.hosts import FleetHostLimiter
+from zkstate import codec, paths
+from zkstate.care import deployment
+from zkstate.fleet import hosts
+from zkstate.fleet.hosts import FleetHostLimiter
+from zkstate.record import batches, jobs, record
 
 PROCESSES = 4
 """Of the worker."""
@@ -226,7 +229,7 @@ def _host(world: World) -> None:
 @case(Reason.HOST_DOWN)
 def _host_down(world: World) -> None:
     path = paths.host(world.source.place)
-    silent = host_back_off.BackOff(seconds=8, unanswered=1, cause="timeout while connecting")
+    silent = hosts.BackOff(seconds=8, unanswered=1, cause="timeout while connecting")
     world.session.ensure_node(path)
     world.session.ask(world.session.zk.set_async, path, codec.encode(silent))
     bid = world.submit()

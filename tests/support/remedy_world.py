@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from entrypoints.cli.render.remedies import command
+from entrypoints.render.remedies import command
+from operations.deposits.submission import submit
 from operations.facts import Explanation, Reason
 from operations.site import Site
-from operations.submission import submit
-from operations.why import why
+from operations.why.why import why
 from pipeline.errors import Action, Remedy
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
-from tasks.redis_client import client
-from tasks.start_gate import claim_key
+from tasks.queue_lists import client
+from tasks.stores import claim_key
 from tests.servers.http_source import HttpSource
 from tests.servers.redis import Server as RedisServer
 from tests.servers.zookeeper import Server as ZooKeeperServer
@@ -30,8 +30,9 @@ from tests.support import cli as arkline
 from tests.support import planting
 from tests.support.fleet import LIMIT, Fleet, batch_ended, job_reaches
 from tests.support.operators import ANN
-from zkstate import batches, jobs, paths
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs
 
 PROFILE = "owner: ark:/99999/fk4o\ncollections: ark:/99999/fk4c\nnaan: '99999'\nshoulder: fk4\n"
 DEMO = Path(__file__).parents[2] / "examples" / "profiles" / "demo.yaml"

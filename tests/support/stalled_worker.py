@@ -1,6 +1,6 @@
 """A worker that stops consuming messages once it is ready: `-m tests.support.stalled_worker`.
 
-The worker is alive, connected and answers pings, as after the faults that tasks.watchdog describes.
+The worker is alive, connected and answers pings, as after the faults that tasks.worker describes.
 """
 
 import sys

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from operations.deployment import initialize
+from operations.checks.deployment import initialize
 from pipeline.preservation.fixity import Schedule
 from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
 from tests.servers.s3 import S3Fixture
 from tests.support.repository import Repository
-from zkstate.deployment import RecordDeployment
-from zkstate.session import Session
+from zkstate.care.deployment import RecordDeployment
+from zkstate.connection.session import Session
 
 JOBS = 100
 """More than the tests store: to the record, their job numbers were given."""

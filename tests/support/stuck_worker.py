@@ -18,7 +18,7 @@ from pipeline.steps.context import StepContext
 from tasks import job as path_of_a_job
 from tasks.app import make_context
 from tasks.run import run
-from zkstate import jobs, record
+from zkstate.record import jobs, record
 
 
 def _stuck(_job: Job, _services: StepContext) -> Done:

@@ -37,7 +37,7 @@ def test_the_table_lists_every_command_of_the_modules() -> None:
     declared = {
         name
         for module in {entry.module for entry in ENTRIES}
-        for name, value in vars(import_module(f"entrypoints.cli.{module}")).items()
+        for name, value in vars(import_module(f"entrypoints.cli.commands.{module}")).items()
         if hasattr(value, "example")
     }
     listed = {

@@ -7,7 +7,7 @@ from typer.main import get_group
 from typer.testing import CliRunner, Result
 
 from entrypoints.cli.main import app
-from operations.validation import ManifestBytes, check_manifest, check_profiles, fetch_manifest
+from operations.deposits.validation import ManifestBytes, check_manifest, check_profiles, fetch_manifest
 from pipeline.errors import UsageRefused
 from pipeline.profiles.profile import Profiles, UnknownProfile
 from pipeline.settings import Settings

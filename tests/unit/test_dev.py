@@ -9,7 +9,7 @@ from rich.console import Console
 from typer.main import get_group
 from typer.testing import CliRunner
 
-from entrypoints.stack.ports import free_ports
+from entrypoints.stack.child import free_ports
 from tools.checkout import PROJECT, VAR, stop_command
 from tools.commands import ENTRIES, USAGE
 from tools.dev import audit, secret_scan

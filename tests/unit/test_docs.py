@@ -23,7 +23,8 @@ from tests.golden import promises
 from tests.support.spelled_commands import Spelled, problem
 from tools import states_page
 from tools.dev import app as dev
-from zkstate import fleet_time, paths
+from zkstate import paths
+from zkstate.connection import locks
 
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
@@ -41,7 +42,7 @@ RECORDS = (
         for kind in (stored, *get_args(stored))
         if inspect.isclass(kind) and issubclass(kind, records.Record)
     ),
-    *(fleet_time.FleetMark, fleet_time.MachineReading),
+    *(locks.FleetMark, locks.MachineReading),
 )
 """The records that are kept in znodes."""
 

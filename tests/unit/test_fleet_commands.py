@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from entrypoints.cli import fleet_commands
+from entrypoints.cli.commands import program_commands
 from entrypoints.cli.main import app
 
 runner = CliRunner()
@@ -20,7 +20,7 @@ def _programs_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(argv: tuple[str, ...]) -> None:
         raise Became(" ".join(argv[1:]))
 
-    monkeypatch.setattr(fleet_commands, "become", refuse)
+    monkeypatch.setattr(program_commands, "become", refuse)
     monkeypatch.setattr("socket.gethostname", lambda: "host")
     monkeypatch.delenv("FLOWER_BASIC_AUTH", raising=False)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from zkstate.fleet_time import HORIZON_MS, MACHINES, RESOLUTION, SweepRecord, advance, age_ms
+from zkstate.connection.locks import HORIZON_MS, MACHINES, RESOLUTION, SweepRecord, advance, age_ms
 
 PASS = 3_000
 MINUTES = 60_000

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from entrypoints.cli import local_files
-from operations.local_deposit import (
+from operations.deposits.local_deposit import (
     LocalDeposit,
     Payload,
     TransferDamaged,

@@ -5,8 +5,8 @@ import pytest
 from pipeline.profiles.snapshot import Renewal
 from pipeline.records import BatchHistoryEntry, HistoryEntry, RewrittenRecord
 from zkstate import codec
-from zkstate.holds import Hold
-from zkstate.journal import JournalEntry
+from zkstate.fleet.holds import Hold
+from zkstate.record.journal import JournalEntry
 
 EARLIER: dict[type[RewrittenRecord], bytes] = {
     HistoryEntry: b'{"state": "held", "event": "hold", "by": "ann", "via": "api"}',

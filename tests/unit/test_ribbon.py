@@ -1,7 +1,7 @@
 from datetime import UTC, datetime, timedelta
 
 from entrypoints.web.pages import ribbon
-from operations.job_view import Step
+from operations.jobs.job_view import Step
 from pipeline.principal import Interface
 from pipeline.states import Event, FailureKind, JobState
 

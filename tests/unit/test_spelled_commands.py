@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from entrypoints.cli import exit_codes
 from entrypoints.cli.main import app
 from entrypoints.cli.reach import FILES, HOST_ONLY
-from entrypoints.cli.render import remedies
+from entrypoints.render import remedies
 from entrypoints.web.app import create_app
 from entrypoints.web.pages import acts, spelling
 from pipeline.errors import Action, Remedy
@@ -23,8 +23,8 @@ from tests.support.spelled_commands import ARK, BID, JID, PROJECT, Spelled, in_t
 PRODUCT = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins", "tools")
 BESIDE = "beside the stack"
 SEEN_BESIDE = {
-    "backup_commands.py",
-    "fleet_commands.py",
+    "store_commands.py",
+    "program_commands.py",
     "services.py",
 }
 """Files whose texts are printed only by commands that run beside the stack."""

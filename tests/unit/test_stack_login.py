@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.cli.standalone_command import show
-from entrypoints.stack.home import StackInfo, environment_path, write_info
-from entrypoints.stack.login import kept_token
+from entrypoints.cli.commands.standalone_command import show
+from entrypoints.stack.home import StackInfo, environment_path, kept_token, write_info
 from entrypoints.stack.services import Servers, StackConfig, child_environment, web
 from operations.tokens import Authenticator
 from pipeline.inventory.sql import open_inventory

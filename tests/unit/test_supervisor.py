@@ -13,13 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.stack import child, lock_file
+from entrypoints.stack import child, home
 from entrypoints.stack.child import Command, Process, ProcessDied
 from entrypoints.stack.home import StackInfo, StackRunning, lock_home, read_info, running_pid, write_info
 from entrypoints.stack.services import Servers, StackConfig, child_environment, servers
-from entrypoints.stack.signals import StopSignals, stop_signals
 from entrypoints.stack.standalone import default_home, ensure_profiles
-from entrypoints.stack.supervisor import RESTARTS, Service, StopRequested, Supervised, Supervisor
+from entrypoints.stack.supervisor import (
+    RESTARTS,
+    Service,
+    StopRequested,
+    StopSignals,
+    Supervised,
+    Supervisor,
+    stop_signals,
+)
 from pipeline.errors import UsageRefused
 from pipeline.profiles.profile import Profiles
 
@@ -286,11 +293,11 @@ def test_a_server_keeps_its_data_locked_for_as_long_as_it_lives(tmp_path: Path) 
     first.start()
     try:
         assert running_pid(tmp_path) == os.getpid(), "also if every lock of the stack itself was deleted"
-        assert lock_file.take(data / "lock", wait=0) is None
+        assert home.take(data / "lock", wait=0) is None
     finally:
         first.kill()
 
-    lock = lock_file.take(data / "lock")
+    lock = home.take(data / "lock")
     assert lock is not None
     lock.close()
 

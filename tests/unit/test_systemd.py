@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from entrypoints.cli.command_table import ENTRIES
-from entrypoints.cli.fleet_commands import read_queues
+from entrypoints.cli.commands.program_commands import read_queues
 from tests.support.fleet import PROJECT
 from tests.support.requirements import unavailable
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.watchdog import SAMPLES, Sample, watch
+from tasks.worker import SAMPLES, Sample, watch
 
 STALLED = Sample(waiting=1, taken=7, idle=True)
 

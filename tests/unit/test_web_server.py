@@ -13,8 +13,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from entrypoints.web.server import server
-from entrypoints.web.slow_clients import ClientLimits
+from entrypoints.web.server import ClientLimits, server
 
 MOST = 1 << 24
 """Bytes; a head that is received so far has no limit."""

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from entrypoints.cli.render.remedies import command, hints
-from entrypoints.cli.render.why import document, text
+from entrypoints.render.remedies import command, hints
+from entrypoints.render.why import document, text
 from operations.facts import Explanation, Reason
 from pipeline.errors import Action, Remedy
 

@@ -22,8 +22,9 @@ from tests.servers import redis, zookeeper
 from tests.servers.http_source import HttpSource
 from tests.support import planting
 from tests.support.fleet import fleet
-from zkstate import batches, jobs, paths
-from zkstate.session import Session, connect
+from zkstate import paths
+from zkstate.connection.session import Session, connect
+from zkstate.record import batches, jobs
 
 FOLDER = Path(__file__).parent
 PROFILES = FOLDER.parent.parent / "examples" / "profiles"

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from entrypoints.stack.signals import stop_signals
+from entrypoints.stack.supervisor import stop_signals
 from pipeline.errors import UsageRefused
 from tools.chaos import report as report
 from tools.chaos import small_disks

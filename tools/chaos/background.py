@@ -10,13 +10,13 @@ from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
 from tasks.app import make_context
 from tasks.beat import WORK
-from tasks.dispatch import dispatch_batch
+from tasks.broker import dispatch_batch
 from tasks.publisher import publisher
 from tools.chaos.cluster import PROFILE
 from tools.chaos.deposits import Deposit
-from zkstate import batches, record
-from zkstate.locks import single_flight
-from zkstate.session import Session, connect
+from zkstate.connection.locks import single_flight
+from zkstate.connection.session import Session, connect
+from zkstate.record import batches, record
 
 
 class Submitter:

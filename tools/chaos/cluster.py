@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from entrypoints.stack import redis, services, zookeeper
-from entrypoints.stack.ports import HOST, free_ports
+from entrypoints.stack.child import HOST, free_ports
 from entrypoints.stack.supervisor import Service
 from pipeline.settings import Settings
 from tests.servers.ezid import PASSWORD, USER

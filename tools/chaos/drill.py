@@ -14,9 +14,9 @@ from pathlib import Path
 import bagit
 from sqlalchemy import make_url
 
+from operations.checks.backup import restore, restore_inventory
 from operations.checks.check import CheckView, check
 from operations.operator import Operator
-from operations.restore import restore, restore_inventory
 from operations.site import Site
 from pipeline.errors import ArklineError
 from pipeline.inventory.database import Database
@@ -26,9 +26,9 @@ from tools.chaos.final_state import FinalState, read_inventory, read_record
 from tools.chaos.operator import PERSON
 from tools.chaos.problem import Category, Problem
 from tools.chaos.restored_checker import Restored, check_restored
-from zkstate import counters
-from zkstate.audit import audit
-from zkstate.session import Session, connect
+from zkstate.care.audit import audit
+from zkstate.connection.session import Session, connect
+from zkstate.fleet import counters
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from email.message import EmailMessage
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from entrypoints.stack.ports import HOST, free_ports
+from entrypoints.stack.child import HOST, free_ports
 from tests import servers
 from tests.servers.ezid import Ezid
 from tests.servers.hostile_source import VARIANTS, HostileSource

@@ -16,9 +16,10 @@ from pipeline.records import Batch, Job
 from pipeline.states import Bucket, JobState
 from tools.chaos.cluster import Cluster
 from tools.chaos.hostile import HOSTILE
-from zkstate import batches, jobs, paths
-from zkstate.audit import audit
-from zkstate.session import Session, connect
+from zkstate import paths
+from zkstate.care.audit import audit
+from zkstate.connection.session import Session, connect
+from zkstate.record import batches, jobs
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ so that the operator cancels each batch of them after a while.
 
 from dataclasses import dataclass
 
+from operations.deposits.submission import submit
 from operations.operator import Operator
-from operations.submission import submit
 from pipeline.errors import ServiceUnreachable
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
@@ -18,9 +18,10 @@ from tools.chaos.acts import Acts
 from tools.chaos.cluster import PROFILE
 from tools.chaos.operator_verbs import Act, cancel, loaded
 from tools.chaos.problem import Category, Problem
-from zkstate import batches, paths
+from zkstate import paths
+from zkstate.connection.session import Session
 from zkstate.errors import TooBig
-from zkstate.session import Session
+from zkstate.record import batches
 
 HOSTILE = "hostile"
 """The submitter of these deposits."""

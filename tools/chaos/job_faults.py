@@ -16,8 +16,9 @@ from tools.chaos.actors import Actor, send
 from tools.chaos.faults import Effect, FaultContext, NotNow, Table, busy_child, kind_of
 from tools.chaos.operator_verbs import cancel_and_resume, path_of
 from tools.chaos.schedule import Fault, Kind
-from zkstate import jobs, paths
-from zkstate.session import Session, connect
+from zkstate import paths
+from zkstate.connection.session import Session, connect
+from zkstate.record import jobs
 
 BEGIN: Table = {}
 """Kind of fault -> the function that injects it."""

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Queue
 
-from operations import bulk
 from operations.operator import Operator
 from operations.site import Site
+from operations.verbs import bulk
 from pipeline.errors import ArklineError, ServiceUnreachable
 from pipeline.principal import Interface, Principal, Role
 from pipeline.settings import Settings
@@ -26,8 +26,8 @@ from tools.chaos.operator_verbs import (
     Act,
 )
 from tools.chaos.problem import Category, Problem
+from zkstate.connection.session import Session, connect
 from zkstate.errors import Ambiguous
-from zkstate.session import Session, connect
 
 ANSWER_SECONDS = 60.0
 """Seconds for which an operator repeats a verb that got no answer."""
@@ -150,7 +150,7 @@ class OperatorThread:
             raise
         except ArklineError as error:
             self._end(f"refused: {error}")
-        except Exception as error:  # noqa: BLE001 - the checker reports every kind
+        except Exception as error:  # noqa: BLE001 - the caller raises the exception
             text = f"{wish.act.name}: {''.join(traceback.format_exception(error))}"
             self.acts.problems.append(Problem(Category.ILLEGAL, "", text))
             self._end(f"unexpected {error!r}")

@@ -3,15 +3,16 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from operations import bulk, holds, verbs
 from operations.operator import Operator
+from operations.verbs import bulk, holds, verbs
 from pipeline.records import Batch, Job
 from pipeline.states import JOB, BatchState, Bucket, Event, FailureKind, JobState
 from tools.chaos.acts import Acts
 from tools.chaos.cluster import PROFILE
-from zkstate import batches, jobs, paths
+from zkstate import paths
+from zkstate.connection.session import Session
 from zkstate.errors import Missing
-from zkstate.session import Session
+from zkstate.record import batches, jobs
 
 Choose = Callable[[Session, int], list[str]]
 """The jobs or batches that an act is for, of those that it is possible for; a number chooses one of many."""

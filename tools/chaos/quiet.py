@@ -10,12 +10,13 @@ from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, JobSt
 from tasks.retention import orphans
 from tools.chaos.background import SecondBeat, Submitter
 from tools.chaos.operator import OperatorThread
-from zkstate import batches, jobs, paths
-from zkstate.batches import BatchMove
+from zkstate import paths
+from zkstate.connection.session import Session, connect
 from zkstate.errors import Missing
-from zkstate.jobs import JobMove
-from zkstate.record import Lock
-from zkstate.session import Session, connect
+from zkstate.record import batches, jobs
+from zkstate.record.batches import BatchMove
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock
 
 READ_INTERVAL = 0.5
 """Seconds between two reads."""

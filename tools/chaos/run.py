@@ -8,8 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from entrypoints.stack.signals import StopSignals
-from entrypoints.stack.supervisor import StopRequested
+from entrypoints.stack.supervisor import StopRequested, StopSignals
 from tools.chaos import faults, job_faults, operator_acts, outside_faults, server_faults, store_faults
 from tools.chaos.acts import Acts
 from tools.chaos.background import SecondBeat, Submitter

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from entrypoints.stack.signals import StopSignals
+from entrypoints.stack.supervisor import StopSignals
 from pipeline.records import SubmissionType
 from tests.e2e.collection import manifest
 from tools.chaos.actors import Actor

@@ -1,10 +1,10 @@
 """The acts of an operator on the stores: backup, reconcile, export, fixity check. None changes a job."""
 
-from operations import export
-from operations.backup import back_up
+from operations.checks.backup import back_up
 from operations.checks.check import check
 from operations.checks.differences import BROKEN
-from operations.fixity import check_fixity
+from operations.objects import export
+from operations.objects.fixity import check_fixity
 from operations.operator import Operator
 from pipeline.fixity import ignore
 from pipeline.outcome import DamagedObject
@@ -14,8 +14,9 @@ from tasks.stores import expected_of
 from tools.chaos.acts import Acts, Backup, Exported
 from tools.chaos.operator_verbs import Act, one_of
 from tools.chaos.problem import Category, Problem
-from zkstate import batches, jobs, paths
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs
 
 
 def _completed(session: Session) -> list[str]:

@@ -10,7 +10,7 @@ from pipeline.records import BatchStatus, JobStatus
 from pipeline.settings import Settings
 from pipeline.states import JOB
 from zkstate import codec, paths
-from zkstate.session import Session, connect
+from zkstate.connection.session import Session, connect
 
 READ_INTERVAL = 0.3
 """Seconds between two reads: the precision of the measured times."""

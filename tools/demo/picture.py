@@ -10,8 +10,8 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI
 
-from entrypoints.stack.signals import stop_signals
 from entrypoints.stack.stack import running
+from entrypoints.stack.supervisor import stop_signals
 from pipeline.fixity import digest_file
 from tools.checkout import PROJECT
 from tools.demo import collection

@@ -17,12 +17,11 @@ from rich.console import Console
 from rich.text import Text
 
 from entrypoints.cli import exit_codes
+from entrypoints.stack.child import HOST
 from entrypoints.stack.home import running_pid
-from entrypoints.stack.ports import HOST
 from entrypoints.stack.services import StackConfig
-from entrypoints.stack.signals import stop_signals
 from entrypoints.stack.stack import Stack, running
-from entrypoints.stack.supervisor import StopRequested
+from entrypoints.stack.supervisor import StopRequested, stop_signals
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.settings import Settings
 from tools.checkout import PROJECT, own_profiles, stop_command

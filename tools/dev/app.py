@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from entrypoints.cli import exit_codes, standalone_command
+from entrypoints.cli import exit_codes
+from entrypoints.cli.commands import standalone_command
 from entrypoints.stack.services import StackConfig
 from pipeline.errors import ArklineError
 from tools.checkout import PROJECT, VAR, own_profiles, stop_command

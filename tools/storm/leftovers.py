@@ -7,10 +7,14 @@ from pathlib import Path
 
 from pipeline.settings import Settings
 from pipeline.states import JobState
-from zkstate import host_back_off, jobs, locks, paths, queue, space
-from zkstate.audit import audit
-from zkstate.host_connections import holders
-from zkstate.session import Session
+from zkstate import paths
+from zkstate.care.audit import audit
+from zkstate.connection import locks
+from zkstate.connection.session import Session
+from zkstate.fleet import hosts
+from zkstate.fleet.hosts import connection_holders
+from zkstate.queue import queue
+from zkstate.record import jobs, space
 
 FORGOTTEN_MS = 2 * 3600 * 1000
 """Two hours: no pause of a host lasts longer."""
@@ -20,8 +24,8 @@ def unused_hosts(session: Session) -> list[str]:
     """The hosts without a connection and without a pause whose nodes are still there."""
     return [
         f"the node of host {name}"
-        for name in host_back_off.known(session)
-        if not session.get(paths.host(name))[0] and not holders(session, name)
+        for name in hosts.known_pauses(session)
+        if not session.get(paths.host(name))[0] and not connection_holders(session, name)
     ]
 
 
@@ -29,13 +33,13 @@ def of_record(session: Session) -> list[str]:
     """Queue entries, locks, connections, and what the audit finds."""
     with locks.single_flight(session, "storm") as clock:
         assert clock is not None, "nobody else takes this lock"
-        host_back_off.remove_unused(session, replace(clock, read_ms=clock.read_ms + FORGOTTEN_MS))
+        hosts.remove_unused(session, replace(clock, read_ms=clock.read_ms + FORGOTTEN_MS))
     counts = queue.counts(session)
     return [
         *(f"{finding}" for finding in audit(session)),
         *(f"{count} jobs in {state}" for state, count in counts.items() if count and state in _AT_WORK),
         *(f"a job that waits: {jid}" for jid in session.children(paths.WAITING)),
-        *(f"two hours later, the node of host {name}" for name in host_back_off.known(session)),
+        *(f"two hours later, the node of host {name}" for name in hosts.known_pauses(session)),
         *(f"a callback: {name}" for name in session.children(paths.CALLBACKS)),
     ]
 

@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from entrypoints.cli.context import quiet_logs
-from entrypoints.stack.signals import stop_signals
 from entrypoints.stack.stack import Stack, running
+from entrypoints.stack.supervisor import stop_signals
 from tools.command_line import end_with, say
 from tools.storm import callers, run
 from tools.storm.generator import Order, Phase, Request, start

@@ -17,14 +17,13 @@ import requests
 
 from entrypoints.cli.context import quiet_logs
 from entrypoints.stack.services import StackConfig
-from entrypoints.stack.signals import stop_signals
 from entrypoints.stack.stack import Stack, running
-from entrypoints.stack.supervisor import Supervised
-from operations.bulk import act_on_many, cancel
+from entrypoints.stack.supervisor import Supervised, stop_signals
+from operations.deposits.submission import submit
 from operations.operator import Operator
 from operations.site import Site
-from operations.submission import submit
 from operations.tokens import create_token
+from operations.verbs.bulk import act_on_many, cancel
 from pipeline.inventory.sql import open_inventory
 from pipeline.principal import Interface, Principal, Role
 from pipeline.records import Batch, Submission, SubmissionType
@@ -35,8 +34,8 @@ from tools.storm import attacks, callers, honest, leftovers
 from tools.storm.changes import changed
 from tools.storm.generator import Order, start
 from tools.storm.processes import Observer
-from zkstate import batches, jobs
-from zkstate.session import Session, connect
+from zkstate.connection.session import Session, connect
+from zkstate.record import batches, jobs
 
 MOST_MEGABYTES = 300.0
 """That a process may have."""

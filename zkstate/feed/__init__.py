@@ -1,1 +1,1 @@
-"""The record as a stream of changes: which folders show them, and what the folders contain now."""
+"""What changes in the record, as it is pushed."""

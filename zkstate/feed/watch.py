@@ -1,25 +1,111 @@
-"""Changes of the record as ZooKeeper sends them: persistent recursive watches.
+"""Changes of the folders that are followed, read from a path alone: no znode is read for them.
+
+One move of a job deletes its entry in one queue and creates one in another, and, where the job ends or is
+resumed, deletes and creates its entry in a bucket of its batch; ZooKeeper reports them in this order.
+
+Changes of the record as ZooKeeper sends them: persistent recursive watches.
 
 ZooKeeper 3.6 and later send an event for every node that is created, changed or deleted below a watched one,
 in the order of the transactions. A watch ends with the connection: whoever follows arms it again.
 
 Silence proves nothing: a write to each followed folder, every few seconds, has to come back as an event.
+
+The last time that a web process found its board to differ from the record, for the status.
+
+No process can ask another one for its board; the status is asked beside a site's web processes.
 """
 
+import socket
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
 
 from kazoo.exceptions import UnimplementedError
 from kazoo.protocol.connection import CHANGED_EVENT, CREATED_EVENT, DELETED_EVENT
 from kazoo.protocol.states import KazooState
 
-from zkstate import paths
+from pipeline.records import Count, Record, now
+from pipeline.states import Bucket, JobState
+from zkstate import codec, paths
+from zkstate.connection.session import BROKEN, Session
 from zkstate.direct import requests
 from zkstate.direct.client import whole_path
-from zkstate.errors import NotPushed
-from zkstate.feed.changes import FOLLOWED, FeedChange, read_change
-from zkstate.session import BROKEN, Session
+from zkstate.errors import Corrupt, NotPushed
+from zkstate.record.reading import log_damage
+
+
+@dataclass(frozen=True, slots=True)
+class QueueChange:
+    """The job's entry in the queue of `state` was created, or with `present` False deleted."""
+
+    jid: str
+    state: JobState
+    priority: int
+    present: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BucketChange:
+    """The job's entry in a bucket of its batch was created or deleted."""
+
+    jid: str
+    bid: str
+    bucket: Bucket
+    present: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BatchChange:
+    """The batch was submitted, its status was written, or it was removed."""
+
+    bid: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingChange:
+    """The job began to wait in a working state, or no longer waits."""
+
+    jid: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopsChange:
+    """An operator paused the queue or put a collection on hold, or ended this."""
+
+
+FeedChange = QueueChange | BucketChange | BatchChange | WaitingChange | StopsChange
+
+FOLLOWED = (paths.QUEUES, paths.BATCHES, paths.WAITING, paths.PAUSE, paths.HOLDS)
+"""The folders that are followed with all that is below them."""
+
+_STATES = {state.value: state for state in JobState}
+_BUCKETS = {bucket.value: bucket for bucket in Bucket}
+
+
+def read_change(path: str, *, present: bool, created_or_deleted: bool) -> FeedChange | None:
+    """The change that an event at `path` means; None for znodes that no list shows."""
+    match path.split("/")[1:]:
+        case ["jobs", "states", state, entry] if state in _STATES and created_or_deleted:
+            return _queue_change(_STATES[state], entry, present)
+        case ["batches", bid, "states", bucket, jid] if bucket in _BUCKETS and created_or_deleted:
+            return BucketChange(jid, bid, _BUCKETS[bucket], present)
+        case ["batches", bid] | ["batches", bid, "submission" | "status"]:
+            return BatchChange(bid)
+        case ["waiting", jid] if created_or_deleted:
+            return WaitingChange(jid)
+        case ["locks", "queue" | "collections", _]:
+            return StopsChange()
+        case _:
+            return None
+
+
+def _queue_change(state: JobState, entry: str, present: bool) -> QueueChange | None:
+    for priority, jid in paths.read_queue_entries([entry]):
+        return QueueChange(jid, state, priority, present)
+    return None
+
 
 PROOF_INTERVAL = 5.0
 """Seconds after which a followed folder is written again. What one process writes is pushed to all: however
@@ -118,3 +204,32 @@ class Feed(AbstractContextManager["Feed"]):
             )
             if change is not None:
                 self._on_change(change)
+
+
+class Correction(Record):
+    """`/board`."""
+
+    at: datetime
+    differences: Count
+    """Jobs and batches that the board showed otherwise than the record."""
+    host: str
+    """The machine of the web process."""
+
+
+def last_correction(session: Session) -> Correction | None:
+    """None before the first one, and if the node is damaged; the next one replaces a damaged node."""
+    node = session.find(paths.BOARD)
+    if node is None:
+        return None
+    try:
+        return codec.decode(Correction, node[0], paths.BOARD)
+    except Corrupt as damage:
+        log_damage(damage)
+        return None
+
+
+def note_correction(session: Session, differences: int) -> None:
+    """Of two processes the last one counts."""
+    data = codec.encode(Correction(at=now(), differences=differences, host=socket.gethostname()))
+    session.ensure_node(paths.BOARD, data)
+    session.ask(session.zk.set_async, paths.BOARD, data)

@@ -19,7 +19,7 @@ from entrypoints.web.pages.whole import whole_of
 from entrypoints.web.slow_work import LONG, AlreadyWorking, NoThreadFree, TookTooLong, slow
 from operations.board.board import Board
 from operations.board.values import JobSearch, scope_of
-from operations.objects import check_visible
+from operations.objects.objects import check_visible
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.errors import ArklineError
 from pipeline.principal import Forbidden, Principal

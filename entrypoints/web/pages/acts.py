@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from entrypoints.cli.render import fleet
-from entrypoints.cli.render.humanize import counted
-from entrypoints.cli.render.remedies import command
+from entrypoints.render.fleet import FOLLOWS_LATER
+from entrypoints.render.humanize import counted
+from entrypoints.render.remedies import command
 from entrypoints.web.pages import spelling
-from operations import holds, profile_renewal, workers
-from operations.bulk import Outcome, act_on_one, cancel, repair_many, resume_batch
+from operations.fleet import fleet
 from operations.operator import Operator
+from operations.verbs import collection_profiles, holds
+from operations.verbs.bulk import Outcome, act_on_one, cancel, repair_many, resume_batch
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.states import Event
 
@@ -167,19 +168,19 @@ def _unpause(operator: Operator, *_: Any) -> str:
 
 
 def _renew_profile(operator: Operator, bid: str, version: int | None) -> str:
-    profile_renewal.renew(operator, bid, version=version)
+    collection_profiles.renew(operator, bid, version=version)
     return f"The remaining jobs of {bid} use the profile as its file is now."
 
 
 def _drain(operator: Operator, worker: str, _: int | None) -> str:
-    if not workers.drain(operator, worker).followed:
-        return f"The drain of {worker} is recorded, but {worker} has not followed yet; {fleet.FOLLOWS_LATER}."
+    if not fleet.drain(operator, worker).followed:
+        return f"The drain of {worker} is recorded, but {worker} has not followed yet; {FOLLOWS_LATER}."
     return f"Worker {worker} accepts no new task, also after a restart; stop it once it is idle."
 
 
 def _undo_drain(operator: Operator, worker: str, _: int | None) -> str:
-    if not workers.drain(operator, worker, undo=True).followed:
-        return f"{worker} is no longer drained, but has not followed yet; {fleet.FOLLOWS_LATER}."
+    if not fleet.drain(operator, worker, undo=True).followed:
+        return f"{worker} is no longer drained, but has not followed yet; {FOLLOWS_LATER}."
     return f"Worker {worker} accepts tasks again."
 
 

@@ -11,8 +11,8 @@ from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
-from entrypoints.cli.render.humanize import by_whom, counted
-from entrypoints.cli.render.overview import (
+from entrypoints.render.humanize import by_whom, counted
+from entrypoints.render.overview import (
     HOSTS,
     kept_waiting,
     outage_text,
@@ -38,8 +38,8 @@ from operations.board.values import (
     scope_of,
 )
 from operations.facts import REASON_OF_WAIT, Reason
-from operations.health import FleetHealth, Health, HealthProblem
-from operations.hosts import HostView
+from operations.fleet.health import FleetHealth, Health, HealthProblem
+from operations.fleet.hosts import HostView
 from operations.visibility import sees_fleet
 from pipeline.errors import Action, Remedy
 from pipeline.outcome import REMEDIES, Service, WaitKind

@@ -14,7 +14,7 @@ from entrypoints.web.pages.spelling import WITH_REASON
 from entrypoints.web.pages.templating import page
 from entrypoints.web.slow_work import LONG, slow
 from operations.board.values import JobSearch, scope_of
-from operations.bulk_plans import carry_out, make_plan, read_plan
+from operations.verbs.bulk import carry_out, make_plan, read_plan
 from pipeline.attempt import Attempt
 from pipeline.errors import UsageRefused
 from pipeline.states import Event

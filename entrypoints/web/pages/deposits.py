@@ -9,13 +9,13 @@ from starlette.datastructures import UploadFile
 
 from entrypoints.web.authentication import check_again
 from entrypoints.web.context import WebContext, context_of
-from entrypoints.web.forms import read_form
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.notices import Notice, redirect
 from entrypoints.web.pages.templating import page
-from operations import submission as submissions
-from operations import uploads
+from entrypoints.web.receiving import read_form
 from operations.board.values import BatchSearch, Scope
+from operations.deposits import submission as submissions
+from operations.deposits import uploads
 from operations.tokens import InvalidToken
 from pipeline.description import local_ids
 from pipeline.errors import ArklineError, UsageRefused

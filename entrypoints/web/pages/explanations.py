@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from entrypoints.cli.render import why as words
-from entrypoints.cli.render.humanize import counted
+from entrypoints.render import why as words
+from entrypoints.render.humanize import counted
 from entrypoints.web.context import WebContext
 from entrypoints.web.pages import acts
 from entrypoints.web.pages.whole import WholeFleet
-from operations.allowed_verbs import allowed_verbs
 from operations.board.values import JobSearch, scope_of
 from operations.facts import Explanation, Reason
-from operations.fleet import Answers, Fleet
-from operations.why import why_loaded
+from operations.fleet.fleet import Answers, Fleet
+from operations.jobs.allowed_verbs import allowed_verbs
+from operations.why.why import why_loaded
 from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
 from pipeline.principal import Principal, Role
 from pipeline.records import Batch, Job
 from pipeline.states import JOB, Event, JobState
 from pipeline.working_storage.capacity import in_units
-from zkstate import jobs
 from zkstate.errors import Corrupt, Missing
+from zkstate.record import jobs
 
 _DONE = frozenset({Reason.COMPLETED, Reason.ARCHIVED})
 _FAILED = frozenset(

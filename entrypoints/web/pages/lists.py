@@ -12,8 +12,8 @@ from entrypoints.web.context import context_of
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page
 from entrypoints.web.slow_work import slow
-from operations import job_list
 from operations.board.values import BatchSearch, FailureGroup, JobSearch, scope_of
+from operations.jobs import job_list
 from pipeline.errors import UsageRefused
 from pipeline.notify.report import text
 from pipeline.outcome import WaitKind

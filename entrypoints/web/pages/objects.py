@@ -17,8 +17,8 @@ from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.streaming import View, streaming
 from entrypoints.web.pages.templating import page, render
 from entrypoints.web.slow_work import slow
-from operations import objects, proofs
-from operations.proofs import CustodyProof, ProofState
+from operations.objects import fixity, objects
+from operations.objects.fixity import CustodyProof, ProofState
 from pipeline.inventory.base import InventoryObject
 from pipeline.preservation.custody import Custody
 from pipeline.preservation.proof import size_of
@@ -65,7 +65,7 @@ def prove(
     """Start a proof, and show the page that follows it."""
     web = context_of(request)
     known = objects.visible_object(web.site, caller, ark)
-    proof = proofs.start(web.site, known, version, caller.identity)
+    proof = fixity.start_proof(web.site, known, version, caller.identity)
     return RedirectResponse(f"/objects/{quote(known.ark)}?version={proof.version}", status_code=303)
 
 
@@ -86,7 +86,7 @@ async def live_proof(request: Request, caller: PageCaller, ark: str, version: in
 def _values(web: WebContext, known: InventoryObject, version: int | None) -> dict[str, Any]:
     """What `object_live.html` shows: the latest proof of this version, or else what is recorded."""
     (number,) = objects.versions_to_prove(known, version, every=False)
-    proof = proofs.latest(web.site.inventory(), known, number)
+    proof = fixity.latest_proof(web.site.inventory(), known, number)
     recorded = objects.object_view(known, (), (number,), None, lambda _: None, lambda: False).custody
     custody = proof.custody if proof and proof.custody else recorded
     return {

@@ -16,11 +16,11 @@ from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page
 from entrypoints.web.pages.whole import WholeFleet, whole_of
 from entrypoints.web.slow_work import slow
-from operations.allowed_verbs import allowed_verbs
-from operations.batch_view import BatchView, batch_view_of
 from operations.board.values import EVERYTHING, JobSearch
-from operations.job_view import steps_of
-from operations.reports import report
+from operations.jobs.allowed_verbs import allowed_verbs
+from operations.jobs.batch_view import BatchView, batch_view_of
+from operations.jobs.job_view import steps_of
+from operations.jobs.reports import report
 from operations.visibility import visible_batch
 from pipeline.errors import Action
 from pipeline.inventory.archive import ArchivedBatch
@@ -28,8 +28,8 @@ from pipeline.notify.report import html, text
 from pipeline.principal import Principal
 from pipeline.records import Batch
 from pipeline.states import JOB, FailureKind, JobState
-from zkstate import jobs
 from zkstate.errors import Corrupt, Missing
+from zkstate.record import jobs
 
 router = page_router()
 

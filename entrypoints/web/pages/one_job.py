@@ -14,7 +14,7 @@ from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page
 from entrypoints.web.pages.whole import WholeFleet, whole_of
 from entrypoints.web.slow_work import slow
-from operations.job_view import job_view_of, steps_of
+from operations.jobs.job_view import job_view_of, steps_of
 from operations.visibility import visible_job
 from pipeline.principal import Principal
 from pipeline.records import age

@@ -11,13 +11,13 @@ from starlette.datastructures import FormData, UploadFile
 
 from entrypoints.web.authentication import check_again
 from entrypoints.web.context import context_of, site_of
-from entrypoints.web.forms import read_form
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.notices import Notice, redirect
 from entrypoints.web.pages.templating import page
+from entrypoints.web.receiving import read_form
 from entrypoints.web.slow_work import slow
-from operations import resubmission, uploads
-from operations.resubmission import Corrections, FailedObject, Preview
+from operations.deposits import resubmission, uploads
+from operations.deposits.resubmission import Corrections, FailedObject, Preview
 from operations.site import Site
 from operations.tokens import InvalidToken
 from pipeline.errors import ArklineError

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from operations.job_view import Step
+from operations.jobs.job_view import Step
 from pipeline.states import JOB, JobState
 
 WIDTH = 1000

@@ -12,8 +12,8 @@ from entrypoints.web.context import context_of
 from entrypoints.web.pages.login import OperationsCaller, page_router
 from entrypoints.web.pages.templating import page, render
 from entrypoints.web.slow_work import slow
-from operations.overview import Space
-from operations.working_storage import space_view
+from operations.fleet.overview import Space
+from operations.fleet.working_storage import space_view
 
 router = page_router()
 

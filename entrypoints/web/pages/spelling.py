@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from pydantic_core import to_json
 
-from operations.resubmission import Preview
+from operations.deposits.resubmission import Preview
 from pipeline.states import Event
 
 Spelling = tuple[str, tuple[str, ...]]

@@ -15,15 +15,15 @@ from entrypoints.web.pages.login import OperationsCaller, PageCaller, page_route
 from entrypoints.web.pages.templating import page
 from entrypoints.web.pages.whole import whole_of
 from entrypoints.web.slow_work import slow
-from operations import holds
 from operations.board.values import Stop, scope_of
+from operations.verbs import holds
 from operations.visibility import sees_fleet
 from pipeline.errors import Action, ServiceUnreachable
 from pipeline.outcome import REMEDIES
 from pipeline.principal import Principal
-from zkstate import journal
-from zkstate.holds import Hold
-from zkstate.journal import JournalEntry
+from zkstate.fleet.holds import Hold
+from zkstate.record import journal
+from zkstate.record.journal import JournalEntry
 
 router = page_router()
 

@@ -216,7 +216,7 @@ def _event(view: View) -> bytes:
         html = view.render()
     except ArklineError:
         return b""
-    except Exception:  # noqa: BLE001 - no fault of one part ends the others
+    except Exception:  # noqa: BLE001 - whatever is wrong is said by the command itself
         _log.exception("the part %s of a page cannot be rendered", "/".join(view.key[:2]))
         return b""
     swapped = f'<hx-partial hx-target="#live" hx-swap="outerMorph">{html}</hx-partial>'

@@ -15,15 +15,15 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from entrypoints.cli.render.fleet import given_back
-from entrypoints.cli.render.humanize import age, brief, by_whom, counted, duration, kept_back
-from entrypoints.cli.render.overview import kept_waiting, standstill
+from entrypoints.render.fleet import given_back
+from entrypoints.render.humanize import age, brief, by_whom, counted, duration, kept_back
+from entrypoints.render.overview import kept_waiting, standstill
 from entrypoints.web.pages import spelling
 from entrypoints.web.pages.notices import forget, notice_of
 from operations.board.values import Stop
 from pipeline.principal import Principal, Role
 from pipeline.working_storage.capacity import in_units
-from zkstate.holds import Hold
+from zkstate.fleet.holds import Hold
 
 STATIC = Path(__file__).parent.parent / "static"
 VERSION = version("arkline")

@@ -17,12 +17,13 @@ from fastapi import Request
 
 from entrypoints.web.context import WebContext
 from operations.facts import Reason
-from operations.fleet import Answers, Fleet, ask_broker, ask_workers
-from operations.health import FleetHealth, fleet_health, record_memory
-from operations.overview import Space, space_now
+from operations.fleet.fleet import Answers, Fleet, ask_broker, ask_workers
+from operations.fleet.health import FleetHealth, fleet_health, record_memory
+from operations.fleet.overview import Space, space_now
 from pipeline.errors import ArklineError, ErrorKind
 from pipeline.records import age, now
-from zkstate import fairness, fixity, holds, queue
+from zkstate.fleet import fixity, holds
+from zkstate.queue import fairness, queue
 
 T = TypeVar("T")
 
@@ -114,7 +115,7 @@ class Recent(Generic[T]):
             if error.error_kind is ErrorKind.UNREACHABLE:
                 return True, None
             _log.exception("the pages cannot renew: %s", self._name)
-        except Exception:  # noqa: BLE001 - the thread has no caller: the log has the fault
+        except Exception:  # noqa: BLE001 - whatever is wrong is said by the command itself
             _log.exception("the pages cannot renew: %s", self._name)
         return False, None
 

@@ -8,16 +8,16 @@ from fastapi import APIRouter, Query, Request, Response
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.etags import respond
-from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, linked
-from entrypoints.web.parameters import Bid
+from entrypoints.web.parameters import LIMIT, Bid, Cursor, Limit, decode_cursor, linked
 from entrypoints.web.slow_work import slow
-from operations import batch_view, holds, job_list, reports
-from operations import why as explanations
-from operations.batch_view import BatchView
 from operations.board.values import JobPage, JobSearch, scope_of
 from operations.facts import Explanation
-from operations.holds import BatchHistory
+from operations.jobs import batch_view, job_list, reports
+from operations.jobs.batch_view import BatchView
+from operations.verbs import holds
+from operations.verbs.holds import BatchHistory
 from operations.visibility import visible_batch
+from operations.why import why as explanations
 from pipeline.notify.report import html, text
 from pipeline.notify.report.compose import BatchReport
 

@@ -7,10 +7,17 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
-from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, linked
-from entrypoints.web.parameters import Collection, batch_search, job_search
-from operations import job_list
-from operations.board.collection import collection_counts
+from entrypoints.web.parameters import (
+    LIMIT,
+    Collection,
+    Cursor,
+    Limit,
+    batch_search,
+    decode_cursor,
+    job_search,
+    linked,
+)
+from operations.board.summary import collection_counts
 from operations.board.values import (
     BatchPage,
     BatchSearch,
@@ -22,6 +29,7 @@ from operations.board.values import (
     Stops,
     scope_of,
 )
+from operations.jobs import job_list
 from pipeline.records import Record
 from pipeline.states import JobState
 

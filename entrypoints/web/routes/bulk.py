@@ -11,7 +11,7 @@ from entrypoints.web.parameters import REASON_LIMIT
 from entrypoints.web.routes.verbs import WITH_REASON, Verb
 from entrypoints.web.slow_work import LONG, slow
 from operations.board.values import JobSearch, scope_of
-from operations.bulk_plans import (
+from operations.verbs.bulk import (
     JOBS_OF_A_PLAN,
     TOKEN_LIMIT,
     BulkPlan,

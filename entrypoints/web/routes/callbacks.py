@@ -4,11 +4,20 @@ from fastapi import APIRouter, Request, Response
 
 from entrypoints.web.authentication import Caller, OperatorCaller
 from entrypoints.web.context import context_of, site_of
-from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_cursor, linked
-from entrypoints.web.parameters import NO_REASON, Collection, Given, Jid
+from entrypoints.web.parameters import (
+    LIMIT,
+    NO_REASON,
+    Collection,
+    Cursor,
+    Given,
+    Jid,
+    Limit,
+    decode_cursor,
+    linked,
+)
 from entrypoints.web.slow_work import slow
-from operations import callbacks
-from operations.callbacks import CallbackAnswer, OwedPage
+from operations.verbs import callbacks
+from operations.verbs.callbacks import CallbackAnswer, OwedPage
 from zkstate.errors import Missing
 
 router = APIRouter(prefix="/v1", tags=["callbacks"])

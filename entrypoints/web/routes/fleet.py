@@ -9,18 +9,19 @@ from entrypoints.web.authentication import Caller, OperatorCaller
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.parameters import REASON_LIMIT, Collection
 from entrypoints.web.slow_work import LONG, slow
-from operations import holds, working_storage
-from operations import overview as whole
-from operations import workers as fleet_workers
 from operations.checks.aliases import AuditView, audit_view
 from operations.checks.check import CheckView, Scope, check
-from operations.holds import ActionHistory
-from operations.hosts import HostView, known_hosts
-from operations.overview import Overview
-from operations.profile_view import ProfileLines, ProfileView, listed, shown
+from operations.fleet import fleet as fleet_workers
+from operations.fleet import overview as whole
+from operations.fleet import working_storage
+from operations.fleet.fleet import Workers
+from operations.fleet.hosts import HostView, known_hosts
+from operations.fleet.overview import Overview
+from operations.fleet.working_storage import SpaceView
+from operations.verbs import holds
+from operations.verbs.collection_profiles import ProfileLines, ProfileView, listed, shown
+from operations.verbs.holds import ActionHistory
 from operations.visibility import require_fleet
-from operations.workers import Workers
-from operations.working_storage import SpaceView
 from pipeline.attempt import Attempt
 from pipeline.profiles.profile import UnknownProfile
 from pipeline.records import Record

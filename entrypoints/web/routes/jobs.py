@@ -11,14 +11,12 @@ from starlette.responses import StreamingResponse
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import site_of
 from entrypoints.web.etags import respond
-from entrypoints.web.paging import LIMIT, Cursor, Limit, decode_number, linked
-from entrypoints.web.parameters import Jid
+from entrypoints.web.parameters import LIMIT, Cursor, Jid, Limit, decode_number, linked
 from entrypoints.web.slow_work import LONG, slow
-from operations import job_files, job_view, live
-from operations import why as explanations
 from operations.facts import Explanation
-from operations.job_files import JobFiles
-from operations.job_view import JobView, Timeline
+from operations.jobs import job_view
+from operations.jobs.job_view import JobFiles, JobView, Timeline
+from operations.why import why as explanations
 from pipeline.attempt import Attempt, Progress
 from pipeline.fixity import READ_CHUNK
 from pipeline.preservation.premis_record import IN_MEMORY
@@ -52,7 +50,7 @@ def timeline(request: Request, caller: Caller, jid: Jid) -> Timeline:
 @router.get("/progress", summary="The progress of the job's download")
 def progress(request: Request, caller: Caller, jid: Jid) -> Progress | None:
     """null unless the job is downloading and its worker reported progress a moment ago."""
-    return live.progress(site_of(request), caller, jid)
+    return job_view.progress(site_of(request), caller, jid)
 
 
 @router.get("/files", summary="The files of the version that the job stored")
@@ -65,7 +63,7 @@ def files(
     cursor: Cursor = None,
 ) -> JobFiles:
     """With their digests and origins; none before the version is in the inventory."""
-    page = job_files.job_files(site_of(request), caller, jid, limit, decode_number(cursor))
+    page = job_view.job_files(site_of(request), caller, jid, limit, decode_number(cursor))
     return linked(request, response, page)
 
 
@@ -73,7 +71,7 @@ def files(
 @slow("slow_work", LONG)
 def premis(request: Request, caller: Caller, jid: Jid, attempt: Attempt) -> Xml:
     """The document that `arkline object ARK --premis FILE` writes; its parts are read from storage."""
-    document = job_files.premis(site_of(request), caller, jid)
+    document = job_view.premis(site_of(request), caller, jid)
     with ExitStack() as unless_complete:
         copy = unless_complete.enter_context(SpooledTemporaryFile(max_size=IN_MEMORY))
         for piece in document:

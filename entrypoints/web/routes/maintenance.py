@@ -9,12 +9,13 @@ from entrypoints.web.authentication import Caller, OperatorCaller
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Given, Jid
 from entrypoints.web.slow_work import LONG, slow
-from operations import fixity, working_storage
-from operations.fixity import FixityReport
+from operations.fleet import working_storage
+from operations.fleet.working_storage import CleanUp
+from operations.objects import fixity
+from operations.objects.fixity import FixityReport
 from operations.operator import VerbResult
-from operations.repair import repair
+from operations.verbs.verbs import repair
 from operations.visibility import require_fleet
-from operations.working_storage import CleanUp
 from pipeline.attempt import Attempt
 from pipeline.records import Record
 

@@ -10,8 +10,8 @@ from pydantic import Field
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import site_of
 from entrypoints.web.slow_work import slow
-from operations import objects, proofs
-from operations.proofs import CustodyProof
+from operations.objects import fixity, objects
+from operations.objects.fixity import CustodyProof
 from pipeline.records import Record
 
 router = APIRouter(prefix="/v1/objects", tags=["objects"])
@@ -52,7 +52,7 @@ def start_proof(
     kept.
     """
     known = objects.visible_object(site_of(request), caller, ark)
-    proof = proofs.start(site_of(request), known, body.version, caller.identity)
+    proof = fixity.start_proof(site_of(request), known, body.version, caller.identity)
     response.headers["Location"] = f"{router.prefix}/{quote(known.ark, safe='/:')}/proofs/{proof.id}"
     return proof
 
@@ -62,7 +62,7 @@ def start_proof(
 def show_proof(request: Request, caller: Caller, ark: Ark, proof: ProofId) -> CustodyProof:
     """`custody.agrees` of a proof that is done says whether every file is as it was deposited."""
     known = objects.visible_object(site_of(request), caller, ark)
-    return proofs.get(site_of(request).inventory(), proof, known)
+    return fixity.proof_of(site_of(request).inventory(), proof, known)
 
 
 @router.get("/{ark:path}", summary="One object: versions, files, custody, events")

@@ -19,9 +19,9 @@ from starlette.datastructures import UploadFile
 from entrypoints.web import problems
 from entrypoints.web.authentication import authenticate, check_again, count, principal_of
 from entrypoints.web.context import WebContext, context_of
-from entrypoints.web.forms import read_form
-from operations.merritt_form import Form, FormFile, submit_form
-from operations.submission import Submitted
+from entrypoints.web.receiving import read_form
+from operations.deposits.merritt_form import Form, FormFile, submit_form
+from operations.deposits.submission import Submitted
 from pipeline.description.xml import clean
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.principal import Forbidden, Interface, Principal, Role

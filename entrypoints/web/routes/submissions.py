@@ -11,10 +11,10 @@ from entrypoints.web.authentication import DepositorCaller
 from entrypoints.web.context import context_of
 from entrypoints.web.rate_limit import is_local
 from entrypoints.web.slow_work import slow
-from operations import dry_run as dry_runs
-from operations import submission as submissions
-from operations.dry_run_result import DryRunResult
-from operations.local_dry_run import LocalPlan, dry_run_local
+from operations.deposits import dry_run as dry_runs
+from operations.deposits import submission as submissions
+from operations.deposits.dry_run_result import DryRunResult
+from operations.deposits.local_dry_run import LocalPlan, dry_run_local
 from pipeline.fixity import Digest
 from pipeline.principal import Principal
 from pipeline.records import (

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from entrypoints.web import digests
+from entrypoints.web import receiving
 from entrypoints.web.authentication import DepositorCaller
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.receiving import check_body, content_length, receive
 from entrypoints.web.slow_work import slow
-from operations import uploads
-from operations.uploads import Unfinished, UploadView
+from operations.deposits import uploads
+from operations.deposits.uploads import Unfinished, UploadView
 from pipeline.errors import UsageRefused
 from pipeline.records import Record
 from pipeline.upload_url import ID_PATTERN, UploadAddress
@@ -170,11 +170,11 @@ def remove(request: Request, caller: DepositorCaller, upload: UploadId) -> None:
 
 def _declared(request: Request, name: str, length: int | None, *, whole: bool) -> Declared:
     """What the headers say of the whole file; of a part, only Repr-Digest and Upload-Length do."""
-    headers = (digests.REPR_DIGEST, digests.CONTENT_DIGEST) if whole else (digests.REPR_DIGEST,)
+    headers = (receiving.REPR_DIGEST, receiving.CONTENT_DIGEST) if whole else (receiving.REPR_DIGEST,)
     return Declared(
         name=name,
         size=length if length is not None or not whole else content_length(request),
-        digest=digests.declared_digest(request.headers, *headers),
+        digest=receiving.declared_digest(request.headers, *headers),
     )
 
 
@@ -190,7 +190,7 @@ def _describe(response: Response, file: UploadedFile | Unfinished) -> None:
     if file.size is not None:
         response.headers["Upload-Length"] = str(file.size)
     if isinstance(file, UploadedFile):
-        response.headers[digests.REPR_DIGEST] = digests.written(file.sha512)
+        response.headers[receiving.REPR_DIGEST] = receiving.written(file.sha512)
 
 
 def _answer(response: Response, upload: str, file: UploadedFile | Unfinished) -> Uploaded:

@@ -13,24 +13,16 @@ from pydantic import Field
 from entrypoints.web.authentication import OperatorCaller
 from entrypoints.web.context import context_of
 from entrypoints.web.etags import expected_version
-from entrypoints.web.parameters import (
-    NO_REASON,
-    REASON_LIMIT,
-    Bid,
-    Collection,
-    Given,
-    Jid,
-    RequiredReason,
-)
+from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Collection, Given, Jid, RequiredReason
 from entrypoints.web.slow_work import LONG, slow
-from operations import bulk, holds, profile_renewal
-from operations import workers as fleet_workers
-from operations.bulk import Outcome
-from operations.holds import HoldResult
+from operations.fleet import fleet as fleet_workers
+from operations.fleet.fleet import Drained
 from operations.operator import VerbResult
-from operations.profile_renewal import ProfileRenewal
-from operations.verbs import act
-from operations.workers import Drained
+from operations.verbs import bulk, collection_profiles, holds
+from operations.verbs.bulk import Outcome
+from operations.verbs.collection_profiles import ProfileRenewal
+from operations.verbs.holds import HoldResult
+from operations.verbs.verbs import act
 from pipeline.attempt import Attempt
 from pipeline.principal import Principal
 from pipeline.records import Record
@@ -191,7 +183,7 @@ def dry_run_of_renewal(
     request: Request, caller: OperatorCaller, bid: Bid, version: Version
 ) -> ProfileRenewal:
     operator = context_of(request).operator(caller)
-    return profile_renewal.renew(operator, bid, version=version, dry_run=True)
+    return collection_profiles.renew(operator, bid, version=version, dry_run=True)
 
 
 @router.post("/batches/{bid}/{verb}/dry-run", summary="What the verb would do to the batch")
@@ -219,7 +211,7 @@ def dry_run_of_batch(  # noqa: PLR0913 - the conditions of one verb
 def renew_profile(
     request: Request, caller: OperatorCaller, bid: Bid, version: Version, body: Given = NO_REASON
 ) -> ProfileRenewal:
-    return profile_renewal.renew(context_of(request).operator(caller, body.reason), bid, version=version)
+    return collection_profiles.renew(context_of(request).operator(caller, body.reason), bid, version=version)
 
 
 @router.post("/queue/pause", summary="Start no further job")

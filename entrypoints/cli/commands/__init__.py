@@ -1,0 +1,1 @@
+"""The commands of `arkline`, a room of commands for each subject."""

@@ -1,0 +1,112 @@
+"""Commands that only read: status, jobs, timeline, why."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from entrypoints.cli import api, completion, exit_codes, selection
+from entrypoints.cli.options import Json, SharedOptions, command, read_id, read_jid
+from entrypoints.render import console as screen
+from entrypoints.render import overview as drawn_overview
+from entrypoints.render import views as drawn
+from entrypoints.render import why as drawn_why
+from operations import facts
+from operations.fleet import health, overview
+from operations.jobs import batch_view, job_view
+from pipeline import attempt
+
+
+@command("arkline status bid0000000001")
+def status(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="BID|JID",
+            parser=read_id,
+            autocompletion=completion.ids,
+            help="A batch or a job; default: the whole fleet.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show a batch, a job, or the health of the whole fleet.
+
+    Exit 1 if the batch or job failed, or if no job can move.
+    """
+    with api.site() as site:
+        if name is None:
+            whole = site.get("/v1/queue", overview.Overview)
+            screen.emit(whole) if json else drawn_overview.show(whole)
+            raise typer.Exit(exit_codes.FAILED if whole.health.status is health.Health.STOPPED else 0)
+        if name.startswith("bid"):
+            batch = site.get(f"/v1/batches/{name}", batch_view.BatchView)
+            screen.emit(batch) if json else drawn.batch(batch)
+            raise typer.Exit(exit_codes.of_state(batch.status))
+        job = site.get(f"/v1/jobs/{name}", job_view.JobView)
+        reported = site.request("GET", f"/v1/jobs/{name}/progress").json()
+        progress = reported and attempt.Progress(**reported)
+        if json:
+            screen.emit({**job.model_dump(mode="json"), "progress": progress})
+        else:
+            drawn.job(job, progress)
+        raise typer.Exit(exit_codes.of_state(job.state))
+
+
+@command(
+    "arkline jobs --state failed --older-than 2h", "profile", "batch", "state", "cause", "older_than", "json"
+)
+def jobs(
+    options: SharedOptions,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Jobs shown at most.")] = 50,
+    after: Annotated[
+        str | None,
+        typer.Option("--after", metavar="CURSOR", help="Continue after this job: `next` of the page before."),
+    ] = None,
+) -> None:
+    """List jobs.
+
+    Jobs of a batch come in their order, active jobs of a state in the queue's order, others newest first.
+    """
+    with api.site() as site:
+        page = selection.jobs(site, options, limit, after)
+    screen.emit(page) if options.json else drawn.job_list(page)
+
+
+@command("arkline timeline jid0000000001")
+def timeline(
+    jid: Annotated[
+        str,
+        typer.Argument(
+            metavar="JID",
+            parser=read_jid,
+            autocompletion=completion.jids,
+            help="A job, such as jid0000000001.",
+        ),
+    ],
+    json: Json = False,
+) -> None:
+    """Show every step of a job, and how long it took."""
+    with api.site() as site:
+        history = site.get(f"/v1/jobs/{jid}/timeline", job_view.Timeline)
+    screen.emit(history) if json else drawn.timeline(history)
+
+
+@command("arkline why jid0000000001")
+def why(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="BID|JID", parser=read_id, autocompletion=completion.ids, help="A batch or a job."
+        ),
+    ],
+    json: Json = False,
+) -> None:
+    """Explain what a job or batch waits for.
+
+    Prints one paragraph with the state, its start and the cause of the wait, then the commands that help.
+    """
+    with api.site() as site:
+        explained = site.get(f"{api.path_of(name)}/why", facts.Explanation)
+    screen.emit(drawn_why.document(explained)) if json else screen.say(drawn_why.text(explained))

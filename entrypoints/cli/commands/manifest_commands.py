@@ -1,0 +1,148 @@
+"""Commands that check manifests and make them from tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from entrypoints.cli import context as opened
+from entrypoints.cli.options import Json, command
+from entrypoints.render import console as screen
+from entrypoints.render import dry_run
+from operations.deposits import validation
+from pipeline.errors import UsageRefused
+from pipeline.manifests import checkm
+from pipeline.manifests import from_csv as manifest_csv
+
+if TYPE_CHECKING:
+    from operations.deposits.validation import ManifestBytes
+    from pipeline.manifests.checkm import ManifestProfile
+    from pipeline.settings import Settings
+
+_MANIFESTS = "object-manifest, batch-manifest, container-batch-manifest or single-file-batch-manifest"
+
+CaseSensitive = Annotated[
+    bool,
+    typer.Option(
+        "--case-sensitive/--no-case-sensitive",
+        help="Accept or refuse names that differ only in upper and lower case.",
+    ),
+]
+
+
+@command("arkline manifest check harbour.checkm")
+def manifest_check(
+    source: Annotated[str, typer.Argument(metavar="FILE|URL", help="The manifest.")],
+    kind: Annotated[str, typer.Option("--type", "-t", help=f"The expected type: {_MANIFESTS}.")] = "",
+    case_sensitive: CaseSensitive = True,
+    json: Json = False,
+) -> None:
+    """Report every problem of a manifest with its line.
+
+    Exit 1 if its submission would be refused. The files that its rows name are not fetched.
+    """
+    settings = opened.settings()
+    expected = _profile_of(kind) if kind else None
+    if "://" in source:
+        manifest = validation.fetch_manifest(settings, source)
+    else:
+        manifest = _read(settings, Path(source))
+    result = validation.check_manifest(settings, manifest, expected, not case_sensitive)
+    screen.emit(result) if json else dry_run.show((result,))
+    raise typer.Exit(int(not result.good))
+
+
+def _read(settings: Settings, path: Path) -> ManifestBytes:
+    """A manifest or a table in a file of this machine; UsageRefused if the file is too large."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(settings.manifest_limit + 1)
+    except OSError as error:
+        raise UsageRefused(f"{path} cannot be read: {error.strerror}") from error
+    validation.check_manifest_size(settings, len(data), str(path))
+    return validation.ManifestBytes(str(path), data)
+
+
+@command("arkline manifest from-csv --type object-manifest files.csv --output files.checkm")
+def manifest_from_csv(  # noqa: PLR0913 - a command's arguments are its options
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="The table: CSV in UTF-8 with a header row.")
+    ] = None,
+    kind: Annotated[
+        str, typer.Option("--type", "-t", help=f"{_MANIFESTS}.", show_default=True)
+    ] = "object-manifest",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The manifest's file; standard output if left out."),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            "-c",
+            metavar="TITLE=COLUMN",
+            help="The column of the manifest for a title of the table; TITLE= leaves the column out.",
+        ),
+    ] = None,
+    template: Annotated[
+        bool,
+        typer.Option("--template", help="Print an empty table with its header row only."),
+    ] = False,
+    case_sensitive: CaseSensitive = True,
+    json: Json = False,
+) -> None:
+    """Turn a table into a manifest.
+
+    Columns are found by usual names, such as URL, MD5, Author and Year; --column names the others.
+    Exit 1 without a manifest if the table has an error; every problem is reported with its line. With
+    --json the problems go to standard output, and the manifest only to --output.
+    """
+    profile = _profile_of(kind)
+    if template:
+        text = manifest_csv.template(profile)
+        screen.emit({"template": text}) if json else sys.stdout.write(text)
+        return
+    if file is None:
+        raise UsageRefused("name the file with the table, or add --template to get an empty one")
+    table = _read(opened.settings(), file)
+    conversion = manifest_csv.convert(table.data, profile, not case_sensitive, _named(columns or ()))
+    kind = profile.submission_type.label
+    result = validation.check_result(table.name, conversion.problems, kind, conversion.rows)
+    if conversion.manifest is not None:
+        _write(conversion.manifest, output, to_screen=not json)
+    if json:
+        screen.emit(result)
+    else:
+        dry_run.print_problems(result)
+    raise typer.Exit(int(not result.good))
+
+
+def _named(columns: Sequence[str]) -> dict[str, str]:
+    """Title -> column."""
+    for column in columns:
+        if "=" not in column:
+            raise typer.BadParameter(f"'{column}' is not TITLE=COLUMN", param_hint="--column")
+    return {title: name for title, _, name in (column.partition("=") for column in columns)}
+
+
+def _profile_of(kind: str) -> ManifestProfile:
+    for profile in checkm.ManifestProfile:
+        if profile.submission_type.label == kind.replace("_", "-"):
+            return profile
+    raise typer.BadParameter(f"'{kind}' is not one of {_MANIFESTS}", param_hint="--type")
+
+
+def _write(manifest: bytes, output: Path | None, *, to_screen: bool) -> None:
+    if output is None:
+        if to_screen:
+            sys.stdout.buffer.write(manifest)
+            sys.stdout.flush()
+        return
+    try:
+        output.write_bytes(manifest)
+    except OSError as error:
+        raise UsageRefused(f"{output} cannot be written: {error.strerror}") from error

@@ -1,0 +1,321 @@
+"""`arkline worker`, `beat` and `flower`: this process becomes the program, and gets its signals.
+
+`arkline exporter`: the metrics for Prometheus, without the web server.
+
+`arkline web`: serves the REST API and the pages.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from entrypoints import programs
+from entrypoints.cli import completion
+from entrypoints.cli import context as common
+from entrypoints.cli import context as opened
+from entrypoints.cli.options import Json, command
+from entrypoints.render import console as screen
+from pipeline.errors import ServiceUnreachable, UsageRefused
+from pipeline.states import Queue
+
+if TYPE_CHECKING:
+    from pipeline.settings import Settings
+if TYPE_CHECKING:
+    from operations.traces import Sender
+
+FLOWER_LOGIN = "FLOWER_BASIC_AUTH"
+"""Flower's own variable: user:password."""
+
+FLOWER_PORT = 5555
+
+NoWait = Annotated[
+    bool,
+    typer.Option(
+        "--no-wait",
+        help="End with exit code 3 if ZooKeeper or Redis does not answer, instead of waiting for them.",
+    ),
+]
+
+
+def read_queues(text: str) -> str:
+    """Names of queues, comma separated, in the order of the table and without repetition."""
+    named = {name.strip() for name in text.split(",")}
+    if unknown := sorted(named - {*Queue}):
+        raise typer.BadParameter(f"no queue is named '{unknown[0]}'; the queues are {', '.join(Queue)}")
+    return ",".join(queue for queue in Queue if queue in named)
+
+
+def read_node(text: str) -> str:
+    """A worker's name without its host."""
+    if not text or not all(letter.isalnum() or letter in "-_." for letter in text):
+        raise typer.BadParameter(
+            f"'{text}' is not a name: write letters, digits, '-', '_' and '.'; the host is added"
+        )
+    return text
+
+
+@command("arkline worker --queues control --processes 2")
+def worker(
+    queues: Annotated[
+        str,
+        typer.Option(
+            "--queues",
+            "-q",
+            metavar="QUEUE,...",
+            parser=read_queues,
+            autocompletion=completion.queues,
+            show_default=False,
+            help=f"The queues to take work from: {', '.join(Queue)}; default: all of them.",
+        ),
+    ] = ",".join(Queue),
+    processes: Annotated[
+        int, typer.Option("--processes", "-c", min=1, help="Jobs that the worker runs at the same time.")
+    ] = 4,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            parser=read_node,
+            show_default=False,
+            help="The worker's name on this host; default: its queue, if it has one queue, else 'worker'.",
+        ),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Start nothing: ask the worker of this name on this host whether it answers."
+        ),
+    ] = False,
+    no_wait: NoWait = False,
+) -> None:
+    """Run a worker until SIGTERM.
+
+    Each queue needs at least one worker; run one for `control` alone and one for `split` alone. On SIGTERM or
+    Ctrl-C, running steps are finished, or handed back after ARKLINE_STOP_GRACE. A worker waits for ZooKeeper,
+    Redis and its stores, and logs what it waits for.
+    """
+    chosen = queues.split(",")
+    node = f"{name or (chosen[0] if len(chosen) == 1 else 'worker')}@{socket.gethostname()}"
+    settings = common.settings()
+    if check:
+        become(programs.ping(node))
+    if no_wait:
+        require_zookeeper(settings)
+        require_redis(settings)
+    become(programs.worker(processes, node, chosen if len(chosen) < len(Queue) else ()))
+
+
+@command("arkline beat")
+def beat(no_wait: NoWait = False) -> None:
+    """Run a scheduler until SIGTERM.
+
+    Run two or more: ZooKeeper elects the one that works, the others stand by. A scheduler that is in doubt
+    about ZooKeeper ends with exit code 75: let a supervisor start it again.
+    """
+    settings = common.settings()
+    if no_wait:
+        require_zookeeper(settings)
+        require_redis(settings)
+    become(programs.beat())
+
+
+@command("arkline flower --url-prefix flower")
+def flower(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on.")] = FLOWER_PORT,
+    address: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    url_prefix: Annotated[
+        str,
+        typer.Option(
+            metavar="PATH", show_default=False, help="The path of its pages behind a proxy, such as flower."
+        ),
+    ] = "",
+    conf: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="Flower's configuration, with its basic_auth; default: FLOWER_BASIC_AUTH=user:password.",
+        ),
+    ] = None,
+    no_wait: NoWait = False,
+) -> None:
+    """Run Flower, which shows the workers' tasks, until SIGTERM.
+
+    It changes nothing, and asks for a password: tasks name deposits.
+    """
+    settings = common.settings()
+    if conf is None and ":" not in os.environ.get(FLOWER_LOGIN, ""):
+        raise UsageRefused(
+            f"Flower needs a password: set {FLOWER_LOGIN}=user:password, or write "
+            "basic_auth = ['user:password'] into a file and give it by --conf"
+        )
+    if no_wait:
+        require_redis(settings)
+    become(programs.flower(address, port, url_prefix=url_prefix.strip("/"), conf=conf and conf.absolute()))
+
+
+def become(argv: tuple[str, ...], variables: Mapping[str, str] | None = None) -> NoReturn:
+    """Replace this process: the process id, the signals and the exit code are the program's own."""
+    os.execve(argv[0], argv, {**os.environ, **(variables or {})})  # noqa: S606 - our own programs, no shell
+
+
+def require_redis(settings: Settings) -> None:
+    import redis
+    from kombu.utils import url as kombu_url
+
+    from tasks.queue_lists import client
+
+    try:
+        with client(settings) as connection:
+            connection.ping()
+    except redis.RedisError as error:
+        address = kombu_url.maybe_sanitize_url(settings.broker_url)
+        raise ServiceUnreachable(
+            f"Redis at {address} does not answer ({error}); see ARKLINE_BROKER_URL"
+        ) from error
+
+
+def require_zookeeper(settings: Settings) -> None:
+    from zkstate.connection.session import connect
+
+    with connect(settings, common.CONNECT_TIMEOUT):
+        return
+
+
+FIRST_READ = 10.0
+"""Seconds to wait for the first reading of the record before scrapes are answered."""
+
+
+@command("arkline exporter --port 9464")
+def exporter(
+    host: Annotated[
+        str, typer.Option(envvar="ARKLINE_EXPORTER_HOST", help="Address to listen on; 0.0.0.0: all.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(envvar="ARKLINE_EXPORTER_PORT", min=0, max=65535, help="Port; 0: a free one.")
+    ] = 9464,
+    json: Json = False,
+) -> None:
+    """Serve the metrics for Prometheus.
+
+    No token is needed: let only Prometheus reach the port. Starts while ZooKeeper is away, too, and serves
+    what is known then. Traces are sent if ARKLINE_OTLP_ENDPOINT names a
+    collector. Runs until SIGTERM.
+    """
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    from entrypoints.web import metrics
+    from entrypoints.web.following import following
+    from entrypoints.web.metrics import TraceCollector
+    from operations.traces import TraceExport
+    from tasks.logs import configure
+
+    settings = opened.settings()
+    configure(settings.log_level)
+    sender = _sender(settings.otlp_endpoint)
+    with following(settings) as (site, board):
+        if site.session.connected:
+            board.wait_filled(FIRST_READ)
+        registry = CollectorRegistry()
+        registry.register(metrics.ArklineCollector(board, site))
+        traces = TraceExport.start(board, site.session, sender) if sender else None
+        if traces:
+            registry.register(TraceCollector(traces))
+        try:
+            served, thread = start_http_server(port, host, registry)
+        except OSError as error:
+            if traces:
+                traces.close()
+            raise UsageRefused(f"{host} port {port} cannot be listened on: {error.strerror}") from error
+        stopped = Event()
+        signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+        url = f"http://{f'[{host}]' if ':' in host else host}:{served.server_port}/metrics"
+        screen.emit({"url": url}) if json else screen.say(f"The metrics are at {url}; Ctrl-C stops it.")
+        screen.flush()
+        try:
+            stopped.wait()
+        finally:
+            served.shutdown()
+            thread.join()
+            served.server_close()
+            if traces:
+                traces.close()
+
+
+def _sender(endpoint: str) -> Sender | None:
+    """OpenTelemetry is an extra and takes long to import."""
+    if not endpoint:
+        return None
+    try:
+        from operations import otlp
+    except ModuleNotFoundError as error:
+        raise UsageRefused(
+            f"ARKLINE_OTLP_ENDPOINT is set, but the package {error.name} is not installed on this host: "
+            "pip install 'arkline[otel]'"
+        ) from error
+    return otlp.sender(endpoint)
+
+
+@command("arkline web --port 8080")
+def web(
+    host: Annotated[
+        str, typer.Option(envvar="ARKLINE_WEB_HOST", help="Address to listen on; 0.0.0.0: all.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(envvar="ARKLINE_WEB_PORT", min=0, max=65535, help="Port; 0: a free one.")
+    ] = 8080,
+    flower: Annotated[
+        str,
+        typer.Option(
+            "--flower-url", metavar="URL", envvar="ARKLINE_FLOWER_URL", help="Flower, for the link."
+        ),
+    ] = "",
+    proxies: Annotated[
+        str,
+        typer.Option(
+            envvar="ARKLINE_WEB_PROXIES",
+            metavar="NETWORKS",
+            help="Reverse proxies whose X-Forwarded-For names the client; default: none.",
+        ),
+    ] = "",
+    hosts: Annotated[
+        str,
+        typer.Option(
+            envvar="ARKLINE_WEB_HOSTS",
+            metavar="NAMES",
+            help="Names by which clients may address this server, with commas; default: any.",
+        ),
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Serve the REST API and the pages.
+
+    Runs until it is stopped. For https, put a reverse proxy before it.
+    """
+    from entrypoints.web.following import following
+    from tasks.logs import configure
+
+    def announce(listening: int) -> None:
+        url = f"http://{f'[{host}]' if ':' in host else host}:{listening}"
+        screen.emit({"url": url}) if json else screen.say(f"arkline answers at {url}; Ctrl-C stops it.")
+        screen.flush()
+
+    settings = opened.settings()
+    configure(settings.log_level)
+    with following(settings) as (site, board):
+        from entrypoints.web.app import create_app
+        from entrypoints.web.context import WebContext
+        from entrypoints.web.server import server
+
+        served = server(create_app(WebContext(site, board), flower, hosts), host, port, announce, proxies)
+        served.run()
+        if not served.started:
+            raise ServiceUnreachable(f"nothing is served: {host} port {port} cannot be listened on")

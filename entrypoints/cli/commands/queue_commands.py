@@ -1,0 +1,224 @@
+"""Commands on the whole fleet: pause, unpause, history, drain, space, cleanup, report.
+
+Callbacks to depositors' systems: those that are owed, a delivery now, and a test of a receiver.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from entrypoints.cli import api, completion, exit_codes
+from entrypoints.cli.options import ID, Bid, Json, SharedOptions, command, read_duration, read_jid
+from entrypoints.render import actions, humanize
+from entrypoints.render import console as screen
+from entrypoints.render import fleet as drawn_fleet
+from entrypoints.render.console import Column
+from operations.fleet import fleet as fleet_workers
+from operations.fleet import working_storage
+from operations.verbs import callbacks, holds
+from pipeline.notify.report import compose
+
+if TYPE_CHECKING:
+    from operations.verbs.callbacks import CallbackAnswer
+
+
+@command("arkline report bid0000000001")
+def report(
+    bid: Bid,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print a table with the ARK of each object, for spreadsheets.")
+    ] = False,
+    sent: Annotated[
+        bool, typer.Option("--sent", help="Print the reports of an archived batch as they were mailed.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Print a batch's current report.
+
+    For a failed job the report says why it failed and what to do; of an archived batch it says how each job
+    ended, and whether staff deleted the job.
+    """
+    if csv + sent + json > 1:
+        raise typer.BadParameter("give one of --csv, --sent and --json", param_hint="--csv")
+    with api.site() as site:
+        path = f"/v1/batches/{bid}/report"
+        if json:
+            screen.emit(site.get(path, compose.BatchReport))
+            return
+        text = site.request(
+            "GET", path, query={"form": "csv" if csv else "sent" if sent else "text"}
+        ).content.decode()
+    typer.echo(text, nl=False)
+
+
+@command("arkline pause --reason 'inventory maintenance'", "reason", "by", "json")
+def pause(options: SharedOptions) -> None:
+    """Stop starting new jobs.
+
+    Running jobs continue, and submissions are still accepted.
+    """
+    with api.site(options.by) as site:
+        result = site.post("/v1/queue/pause", holds.HoldResult, {"reason": options.reason})
+    screen.emit(result) if options.json else actions.held(result)
+
+
+@command("arkline unpause", "reason", "by", "json")
+def unpause(options: SharedOptions) -> None:
+    """Start new jobs again."""
+    with api.site(options.by) as site:
+        result = site.post("/v1/queue/unpause", holds.HoldResult, {"reason": options.reason})
+    screen.emit(result) if options.json else actions.held(result)
+
+
+@command("arkline history demo")
+def history(
+    subject: Annotated[
+        str | None,
+        typer.Argument(metavar="BID|COLLECTION", help="A batch or a collection; the fleet if left out."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show who did what to a batch, a collection or the fleet.
+
+    The history of the fleet has pauses, drains and clean-ups. The last 200 moves of a batch are kept, and the
+    last 100 actions on the fleet and on a collection. `arkline timeline` has the history of a job.
+    """
+    with api.site() as site:
+        if subject is not None and ID["bid"].fullmatch(subject):
+            batch = site.get(f"/v1/batches/{subject}/history", holds.BatchHistory)
+            screen.emit(batch) if json else actions.batch_history(batch)
+            return
+        path = "/v1/actions" if subject is None else f"/v1/collections/{api.quoted(subject)}/actions"
+        view = site.get(path, holds.ActionHistory)
+    screen.emit(view) if json else actions.history(view)
+
+
+@command("arkline drain worker1@host", "reason", "by", "json")
+def drain(
+    options: SharedOptions,
+    worker: Annotated[
+        str | None,
+        typer.Argument(metavar="WORKER", help="A worker, as worker1@host; lists the workers if left out."),
+    ] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Let the worker take jobs again.")] = False,
+) -> None:
+    """Stop a worker from taking new jobs.
+
+    It finishes the jobs it has, and can then be stopped. Restarted, it stays drained until --undo. The exit
+    code is 1 if the worker still takes jobs, or does not answer, after 15 seconds.
+    """
+    with api.site(options.by) as site:
+        if worker is None:
+            fleet = site.get("/v1/workers", fleet_workers.Workers)
+            screen.emit(fleet.taking) if options.json else drawn_fleet.workers(fleet)
+            return
+        path = f"/v1/workers/{worker}/{'undrain' if undo else 'drain'}"
+        done = site.post(path, fleet_workers.Drained, {"reason": options.reason})
+    screen.emit(done) if options.json else drawn_fleet.drained(done)
+    raise typer.Exit(0 if undo or done.followed else exit_codes.FAILED)
+
+
+@command("arkline space --json")
+def space(json: Json = False) -> None:
+    """Show working storage and the jobs that reserve it."""
+    with api.site() as site:
+        view = site.get("/v1/space", working_storage.SpaceView)
+    screen.emit(view) if json else drawn_fleet.space(view)
+
+
+@command("arkline cleanup --older-than 7d --dry-run", "reason", "by", "dry_run", "json")
+def cleanup(
+    options: SharedOptions,
+    older_than: Annotated[
+        float | None,
+        typer.Option(
+            metavar="DURATION",
+            parser=read_duration,
+            help="Archive batches that completed longer ago than this, as 7d; default: ARKLINE_RETENTION.",
+        ),
+    ] = None,
+) -> None:
+    """Archive old batches and remove unused folders.
+
+    Completed batches older than the retention time move from ZooKeeper to the archive; the retention time of
+    a collection's profile applies in any case. Beat does the same regularly. Working directories without a
+    job that needs them are removed.
+    """
+    body = {"reason": options.reason, "older_than": older_than, "dry_run": options.dry_run}
+    with api.site(options.by) as site:
+        result = site.post("/v1/space/clean-up", working_storage.CleanUp, body)
+    screen.emit(result) if options.json else drawn_fleet.cleaned(result)
+
+
+PAGE = 500
+
+
+@command("arkline callback list")
+def callback_list(json: Json = False) -> None:
+    """List the callbacks of failed jobs that were not delivered yet."""
+    with api.site() as site:
+        page = site.get("/v1/callbacks", callbacks.OwedPage, limit=PAGE)
+    if json:
+        screen.emit(page)
+        return
+    screen.table(
+        page.callbacks,
+        Column("job", lambda row: row.jid),
+        Column("collection", lambda row: row.collection),
+        Column("owed", lambda row: humanize.ago(row.since)),
+        Column("tries", lambda row: str(row.tries)),
+        Column("next try", lambda row: f"{row.next_try:%Y-%m-%d %H:%M:%S}"),
+        Column("last try", lambda row: row.message, long=True),
+    )
+    if page.next is not None:
+        screen.note(f"These are {len(page.callbacks):,} of {page.owed:,} callbacks.", "")
+
+
+@command(
+    "arkline callback deliver jid0000000001 --reason 'their server was replaced'", "reason", "by", "json"
+)
+def callback_deliver(
+    options: SharedOptions,
+    jid: Annotated[
+        str,
+        typer.Argument(metavar="JID", parser=read_jid, autocompletion=completion.ids, help="An ended job."),
+    ],
+) -> None:
+    """Deliver the callback of a job now, also if it was delivered or given up.
+
+    One request is sent, over the API from the site. Exit 1 if the receiver did not take it.
+    """
+    with api.site(options.by) as site:
+        body = {"reason": options.reason}
+        answer = site.post(f"/v1/callbacks/{jid}/deliver", callbacks.CallbackAnswer, body)
+    _show(answer, as_json=options.json)
+
+
+@command("arkline callback test demo", "by", "json")
+def callback_test(
+    options: SharedOptions,
+    name: Annotated[
+        str, typer.Argument(metavar="PROFILE", autocompletion=completion.profiles, help="A profile.")
+    ],
+) -> None:
+    """Send a signed test callback to a profile's receiver.
+
+    One request is sent, over the API from the site; its jobStatus is TEST. Exit 1 if the receiver did not
+    take it.
+    """
+    with api.site(options.by) as site:
+        path = f"/v1/collections/{api.quoted(name)}/test-callback"
+        answer = site.post(path, callbacks.CallbackAnswer, {})
+    _show(answer, as_json=options.json)
+
+
+def _show(answer: CallbackAnswer, *, as_json: bool) -> None:
+    if as_json:
+        screen.emit(answer)
+    else:
+        what = f"the callback of {answer.jid}" if answer.jid else "a test callback"
+        signed = "signed" if answer.signed else "not signed: there is no secret for this profile"
+        screen.say(f"{answer.receiver} was sent {what} ({signed}): {answer.message}")
+    raise typer.Exit(int(not answer.delivered))

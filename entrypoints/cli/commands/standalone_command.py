@@ -1,0 +1,127 @@
+"""`arkline standalone`: a whole stack on this machine, without containers and without root."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import stat
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from kombu.utils import url as kombu_url
+
+from entrypoints.cli.options import Json, command
+from entrypoints.render import console as screen
+from entrypoints.stack import home as stack_home
+from entrypoints.stack import services, standalone
+
+if TYPE_CHECKING:
+    from entrypoints.stack.home import StackInfo
+    from entrypoints.stack.services import StackConfig
+
+Home = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="ARKLINE_HOME",
+        file_okay=False,
+        show_default=False,
+        help="The folder that holds everything; default: $XDG_DATA_HOME/arkline or ~/.local/share/arkline.",
+    ),
+]
+
+
+@command("arkline standalone start --detach")
+def standalone_start(
+    detach: Annotated[bool, typer.Option("--detach", help="Return when every service is ready.")] = False,
+    home: Home = None,
+    zookeeper: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            help="The folder of an unpacked ZooKeeper; default: the system's packages, or ZOOKEEPER_HOME.",
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
+    concurrency: Annotated[int, typer.Option(min=1, help="Jobs that a worker runs at the same time.")] = 2,
+    json: Json = False,
+) -> None:
+    """Start ZooKeeper, Redis, workers, beats, pages and Flower.
+
+    Prints the addresses. Ctrl-C stops the stack in order. Servers named by ARKLINE_ZK_HOSTS and
+    ARKLINE_BROKER_URL are used and not started.
+    """
+    folder = (home or standalone.default_home()).absolute()
+    config = services.StackConfig(
+        home=folder,
+        workers=workers,
+        concurrency=concurrency,
+        zookeeper=zookeeper,
+        stop_command=shlex.join(("arkline", "standalone", "stop", "--home", str(folder))),
+    )
+    run(config, detach=detach, as_json=json)
+
+
+@command("arkline standalone stop")
+def standalone_stop(home: Home = None, json: Json = False) -> None:
+    """Stop the stack in order.
+
+    Running steps are finished, or handed back after ARKLINE_STOP_GRACE.
+    """
+    end((home or standalone.default_home()).absolute(), as_json=json)
+
+
+def run(config: StackConfig, *, detach: bool, as_json: bool = False) -> None:
+    def ready(info: StackInfo) -> None:
+        if as_json:
+            screen.emit(info)
+        else:
+            show(info, config.home)
+            screen.say(f"To stop it: {config.stop_command}" if detach else "Ctrl-C stops the stack.")
+        screen.flush()
+
+    if detach:
+        ready(standalone.start_in_background(config))
+    else:
+        standalone.run(config, screen.progress, ready)
+
+
+def end(home: Path, *, as_json: bool = False) -> None:
+    seconds = standalone.stop(home)
+    if as_json:
+        screen.emit({"home": home, "stopped": seconds is not None})
+    elif seconds is None:
+        screen.say(f"No stack runs in {home}.")
+    else:
+        screen.say(f"Stopped after {seconds:.1f} s.")
+
+
+def _writes_to_a_file() -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
+    except io.UnsupportedOperation:
+        return False
+
+
+def show(info: StackInfo, home: Path) -> None:
+    """The addresses; a file that standard output is gets no login, since logs are read by others."""
+    if _writes_to_a_file():
+        place = f"see {stack_home.info_path(home)}"
+        info = info.model_copy(update={"token": place, "flower_user": "", "flower_password": ""})
+    screen.facts(
+        (
+            ("ZooKeeper", info.zk_hosts),
+            ("Redis", kombu_url.maybe_sanitize_url(info.broker_url)),
+            ("board", info.web_url),
+            ("  login", info.token),
+            ("Flower", info.flower_url),
+            ("  login", f"{info.flower_user} / {info.flower_password}" if info.flower_user else ""),
+            ("profiles", info.environment.get("ARKLINE_PROFILES", str(home / "profiles"))),
+            ("logs", str(home / "log")),
+            ("for programs", str(stack_home.info_path(home))),
+            ("for a shell", f". {stack_home.environment_path(home)}"),
+        )
+    )

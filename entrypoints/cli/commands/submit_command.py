@@ -1,0 +1,299 @@
+"""The options of `submit` as a submission.
+
+`arkline submit`.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import pydantic_core
+import typer
+
+from entrypoints.cli import api, completion, context, local_files
+from entrypoints.cli import operator_context as common
+from entrypoints.cli.commands import watch_commands
+from entrypoints.cli.options import Json, command
+from entrypoints.render import console as screen
+from entrypoints.render import dry_run as drawn
+from operations.deposits import local_deposit
+from operations.deposits import submission as submissions
+from pipeline import records, upload_url
+from pipeline.description import dublin_core as dc
+from pipeline.description import local_ids
+from pipeline.errors import UsageRefused
+
+if TYPE_CHECKING:
+    from entrypoints.cli.api import Client
+    from operations.deposits.local_deposit import LocalDeposit
+    from pipeline.records import Submission
+
+DIGEST = "ALGORITHM:VALUE"
+ELEMENT = "ELEMENT=VALUE"
+TYPES = (
+    "file, container, object-manifest, batch-manifest, container-batch-manifest or single-file-batch-manifest"
+)
+
+
+def read_digest(text: str) -> dict[str, str]:
+    algorithm, separator, value = text.partition(":")
+    if not separator:
+        raise typer.BadParameter(f"'{text}' is not {DIGEST}")
+    return {"algorithm": algorithm, "value": value}
+
+
+def read_type(text: str) -> records.SubmissionType | None:
+    try:
+        return records.SubmissionType(text) if text else None
+    except ValueError as error:
+        raise typer.BadParameter(f"'{text}' is not one of {TYPES}", param_hint="--type") from error
+
+
+def read_elements(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    elements: dict[str, tuple[str, ...]] = {}
+    for text in given:
+        element, separator, value = text.partition("=")
+        if not separator or element not in dc.ELEMENTS:
+            raise typer.BadParameter(
+                f"'{text}' is not {ELEMENT} with one of {', '.join(dc.ELEMENTS)}", param_hint="--dc"
+            )
+        elements[element] = (*elements.get(element, ()), value)
+    return elements
+
+
+def submission_of(given: dict[str, Any], chosen: records.SubmissionType | None) -> records.Submission:
+    try:
+        return records.Submission(
+            **given,
+            type=submissions.submission_type(given["payload_url"], chosen, given["payload_filename"]),
+        )
+    except pydantic_core.ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = _option(str(first["loc"][0]))
+        raise UsageRefused(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
+
+
+_OPTIONS = {
+    "profile_name": "--profile",
+    "payload_url": "URL",
+    "payload_filename": "--name",
+    "submission_mode": "--mode",
+    "dublin_core": "--dc",
+    "response_type": "--response",
+    "notification": "--notify",
+}
+"""Options whose names do not follow from the names of the fields."""
+
+
+def _option(field: str) -> str:
+    return _OPTIONS.get(field) or f"--{field.removeprefix('erc_').replace('_', '-')}"
+
+
+@command("arkline submit --profile demo --what 'Harbour views' --wait photos/")
+def submit(  # noqa: PLR0913 - a command's arguments are its options
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH|URL",
+            help="A file, a folder (one object) or a table in CSV of this machine, which is uploaded; or the "
+            "URL of the payload; http or https.",
+        ),
+    ],
+    profile: Annotated[
+        str,
+        typer.Option(
+            "--profile", "-p", autocompletion=completion.profiles, help="The profile of the collection."
+        ),
+    ],
+    payload_type: Annotated[
+        str,
+        typer.Option(
+            "--type",
+            "-t",
+            autocompletion=completion.types,
+            help=f"{TYPES}. Inferred from the file extension, except .checkm.",
+        ),
+    ] = "",
+    name: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The file name of the payload at a URL; by default the one that its source states, else "
+            "the last part of the URL.",
+        ),
+    ] = "",
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until the batch has ended; exit 1 if it failed.")
+    ] = False,
+    idempotency_key: Annotated[
+        str, typer.Option(metavar="KEY", help="Repeating a submission with the same key has no effect.")
+    ] = "",
+    submitter: Annotated[str, typer.Option(help="The submitter; by default the user's name.")] = "",
+    who: Annotated[str, typer.Option(help="The object's creator.")] = "",
+    what: Annotated[str, typer.Option(help="The object's title.")] = "",
+    when: Annotated[str, typer.Option(help="The object's date.")] = "",
+    where: Annotated[str, typer.Option(help='ERC "where": another location of the object.')] = "",
+    dublin_core: Annotated[
+        list[str] | None,
+        typer.Option("--dc", metavar=ELEMENT, help="A Dublin Core element, as language=de; repeatable."),
+    ] = None,
+    local_id: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID", help="The depositor's own identifier, or several separated by ';'; repeatable."
+        ),
+    ] = None,
+    primary_id: Annotated[
+        str, typer.Option(metavar="ARK", help="The ARK of an existing object, to add a version to it.")
+    ] = "",
+    digest: Annotated[
+        dict[str, str] | None,
+        typer.Option(metavar=DIGEST, parser=read_digest, help="The payload's digest, as sha256:9f86d0..."),
+    ] = None,
+    notify: Annotated[
+        list[str] | None, typer.Option(metavar="MAIL", help="A further recipient of the report; repeatable.")
+    ] = None,
+    mode: Annotated[
+        str,
+        typer.Option(
+            help="add: exactly these files; update: these files and the previous version's others; reset: "
+            "exactly these files, for an object that exists."
+        ),
+    ] = "add",
+    new_version: Annotated[
+        bool,
+        typer.Option(
+            "--new-version/--no-new-version",
+            "--update",
+            help="Allow that an object which the repository has already gets a new version; otherwise it is "
+            "refused. --mode update and reset allow it, too.",
+        ),
+    ] = False,
+    response: Annotated[
+        str, typer.Option(metavar="FORM", help="Format of the callback: json, xml or turtle.")
+    ] = "json",
+    priority: Annotated[
+        int | None, typer.Option(min=0, max=99, help="0 is the most urgent; by default the profile's.")
+    ] = None,
+    note: Annotated[str, typer.Option(help="A remark, stored with the version.")] = "",
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show what would happen and how long it would take; change nothing."),
+    ] = False,
+    object_per_file: Annotated[
+        bool, typer.Option("--object-per-file", help="Make an object of each file of a folder.")
+    ] = False,
+    ask: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="Dry run: maximum manifests read and files probed."),
+    ] = 1000,
+    json: Json = False,
+) -> None:
+    """Submit files of this machine or at a URL; prints the batch's id.
+
+    With --dry-run: exit 1 if any part of the submission would fail.
+    """
+    given = {
+        "profile_name": profile,
+        "submitter": submitter or getpass.getuser(),
+        "payload_url": source,
+        "submission_mode": mode,
+        "new_version": new_version,
+        "erc_who": who,
+        "erc_what": what,
+        "erc_when": when,
+        "erc_where": where,
+        "dublin_core": read_elements(dublin_core or ()),
+        "response_type": response,
+        "local_id": local_ids.merge(*map(local_ids.parse, local_id or ())),
+        "primary_id": primary_id or None,
+        "digest": digest,
+        "notification": tuple(notify or ()),
+        "priority": priority,
+        "note": note,
+        "idempotency_key": idempotency_key or None,
+        "payload_filename": name,
+    }
+    chosen = read_type(payload_type)
+    deposit = None
+    if upload_url.is_local(source):
+        if name:
+            raise typer.BadParameter(
+                "it is for a URL; a file of this machine keeps its name", param_hint="--name"
+            )
+        deposit = _local(Path(source), chosen, digest, object_per_file=object_per_file)
+        chosen = deposit.type
+        given["payload_url"] = f"{deposit.source}"
+    elif object_per_file:
+        raise typer.BadParameter("it is for a folder of this machine", param_hint="--object-per-file")
+    else:
+        submissions.check_url(source)
+        given["payload_filename"] = submissions.given_name(source, name)
+    submission = submission_of(given, chosen)
+    if dry_run:
+        _dry_run(submission, deposit, ask, as_json=json)
+    _submit(submission, deposit, wait=wait, as_json=json)
+
+
+def _local(
+    path: Path,
+    kind: records.SubmissionType | None,
+    digest: dict[str, str] | None,
+    *,
+    object_per_file: bool,
+) -> LocalDeposit:
+    deposit = local_deposit.plan_deposit(path, kind, object_per_file=object_per_file)
+    if digest and deposit.rows:
+        raise typer.BadParameter(
+            "a digest is for one file: the digests of a folder or a table are computed here",
+            param_hint="--digest",
+        )
+    return deposit
+
+
+def _uploaded(site: Client, submission: Submission, deposit: LocalDeposit) -> Submission:
+    """The submission of what was uploaded."""
+    local_files.describe(deposit)
+    payload = local_files.upload(deposit, local_files.ApiUploader(site), submission.idempotency_key or "")
+    return submission.model_copy(
+        update={
+            "payload_url": payload.url,
+            "payload_filename": payload.filename,
+            "digest": submission.digest or payload.digest,
+            "size": payload.size,
+        }
+    )
+
+
+def _dry_run(submission: Submission, deposit: LocalDeposit | None, ask: int, *, as_json: bool) -> NoReturn:
+    if deposit is not None:
+        local_files.remark(local_deposit.with_container_read(deposit, context.settings()))
+    with api.site() as site:
+        result = (
+            local_files.dry_run(site, submission, ask)
+            if deposit is None
+            else local_files.dry_run_of_files(site, submission, deposit)
+        )
+    screen.emit(result) if as_json else drawn.dry_run(result)
+    raise typer.Exit(int(not result.good))
+
+
+def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool, as_json: bool) -> None:
+    with api.site() as site:
+        if deposit is not None or submission.local_id or submission.primary_id:
+            local_files.known(local_files.dry_run_of_files(site, submission, deposit))
+        if deposit is not None:
+            submission = _uploaded(site, submission, deposit)
+        done = local_files.submit(site, submission)
+        if done.again:
+            screen.note(f"{done.bid} was submitted under this key before; no new batch was made")
+        if not done.sent:
+            screen.note(common.QUEUED_LATER)
+        if wait and not as_json:
+            screen.say(done.bid)
+        if wait:
+            raise typer.Exit(watch_commands.wait_for(site, done.bid, as_json=as_json))
+    screen.emit(done) if as_json else screen.say(done.bid)

@@ -1,1 +1,0 @@
-"""Text for people, rendered from the results of operations."""

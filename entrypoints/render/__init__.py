@@ -1,0 +1,1 @@
+"""Texts and tables that the command line and the pages share."""

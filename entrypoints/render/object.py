@@ -1,0 +1,218 @@
+"""Shows an object and the custody of its files: a table, or a paragraph per file on a narrow terminal."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from rich.text import Text
+
+from entrypoints.render import console as screen
+from entrypoints.render.console import Column
+from entrypoints.render.humanize import counted
+from entrypoints.render.views import local, when
+from operations.objects.objects import ObjectView
+from pipeline.description.premis import NAME as PREMIS
+from pipeline.inventory.base import InventoryVersion
+from pipeline.inventory.events import FAIL
+from pipeline.names import printable
+from pipeline.preservation.custody import Custody, FileCustody, Origin, Source, Verdict
+from pipeline.preservation.events import ObjectEvent
+from pipeline.working_storage.capacity import in_units
+
+SHOWN = 8
+"""Hexadecimal digits of a digest in a terminal's table; pipes, --json and problems have all digits."""
+
+MAX_FILES = 500
+"""Files of a version that are shown; more take many seconds. --json has all files."""
+
+MAX_PROBLEMS = 100
+"""Problems that are printed; --json has all of them."""
+
+SHOWN_EVENTS = 20
+
+_NOT_RECORDED = "not recorded"
+
+
+def described(view: ObjectView) -> None:
+    screen.say(view.ark, "bold")
+    screen.facts(
+        (
+            ("owner", view.owner),
+            ("collections", ", ".join(view.collections)),
+            ("local ids", "; ".join(view.local_id)),
+            *view.erc,
+            ("fixity", _fixity(view)),
+            ("created", when(view.created)),
+            ("changed", when(view.modified)),
+        )
+    )
+    for version in view.versions:
+        _version(version)
+        if version.number in view.custody.versions:
+            _deposit(version)
+            screen.say("")
+            _some([file for file in view.custody.files if file.version == version.number])
+    screen.say("")
+    _events(view.timeline)
+    screen.say("")
+    _problems(view.custody)
+    _sum(view.custody, len(view.versions))
+
+
+def _fixity(view: ObjectView) -> str:
+    """The last proof by the fixity schedule."""
+    last = view.fixity
+    if last is None or last.checked is None:
+        return "not read again yet"
+    read = f"{counted(last.files, 'file')} of {counted(last.versions, 'version')}, {in_units(last.bytes)}"
+    if last.damaged:
+        proved = f"; last proved {when(last.proved)}" if last.proved else ""
+        return f"damage found {when(last.checked)} ({counted(last.damaged, 'problem')}){proved}"
+    return f"proved {when(last.proved or last.checked)}: {read}"
+
+
+def _version(version: InventoryVersion) -> None:
+    size = in_units(sum(file.size for file in version.files))
+    note = printable(f": {version.note}" if version.note else "")
+    screen.say(
+        f"\nversion {version.number}, {counted(len(version.files), 'file')}, {size}, "
+        f"{when(version.created)}, {version.jid}{note}"
+    )
+
+
+def _deposit(version: InventoryVersion) -> None:
+    """The deposit of a version: person, time, and the place of its events."""
+    by = f" by {version.submitter}" if version.submitter else ""
+    events = f"system/{PREMIS}"
+    screen.facts(
+        (
+            ("deposited", f"{when(version.submitted)}{by}"),
+            ("payload", version.payload_name),
+            ("batch", f"{version.bid}, collection {version.profile}"),
+            ("downloaded", _local_if_recorded(version.downloaded)),
+            ("stored", f"{local(version.created)} at {version.storage_url}"),
+            ("read back", _local_if_recorded(version.verified)),
+            ("events", events if any(file.path == events for file in version.files) else ""),
+        )
+    )
+
+
+def _events(timeline: Sequence[ObjectEvent]) -> None:
+    """The latest events, without those of processing, which are in the stored PREMIS."""
+    screen.table(
+        list(timeline[-SHOWN_EVENTS:]),
+        Column("event", lambda event: event.type),
+        Column("time", lambda event: when(event.at)),
+        Column(
+            "outcome",
+            lambda event: Text(event.outcome, "bold red") if event.outcome == FAIL else event.outcome,
+        ),
+        Column("what", lambda event: event.detail, long=True),
+    )
+    if len(timeline) > SHOWN_EVENTS:
+        screen.note(f"{len(timeline) - SHOWN_EVENTS:,} earlier events: --json has them all", "")
+
+
+def _local_if_recorded(moment: datetime | None) -> str:
+    return local(moment) if moment else _NOT_RECORDED
+
+
+def _some(files: Sequence[FileCustody]) -> None:
+    """The files in order; of very many files only MAX_FILES, those with problems first."""
+    if len(files) <= MAX_FILES:
+        _files(files)
+        return
+    _files(sorted(files, key=lambda file: not file.problems)[:MAX_FILES])
+    screen.note(f"{len(files) - MAX_FILES:,} more files: --json has them all", "")
+
+
+def _files(files: Sequence[FileCustody]) -> None:
+    width = screen.out().width
+    digits = None if width >= screen.PIPED_WIDTH else SHOWN
+    roomy = digits is None or width < screen.NARROW
+    rows = [(file, (_source(file.source, digits, roomy=roomy), *_digests(file, digits))) for file in files]
+    if width < screen.NARROW:
+        for file, digests in rows:
+            screen.say(printable(file.path), "bold")
+            screen.facts(zip(("  source", "  download", "  storage", "  now"), digests, strict=True))
+        return
+    screen.table(
+        rows,
+        Column("file", lambda row: row[0].path, long=True),
+        Column("size", lambda row: in_units(row[0].storage.size) if row[0].storage else "", right=True),
+        Column("at source", lambda row: row[1][0]),
+        Column("at download", lambda row: row[1][1]),
+        Column("at storage", lambda row: row[1][2]),
+        Column("now", lambda row: row[1][3]),
+    )
+
+
+def _source(source: Source, digits: int | None, *, roomy: bool) -> str:
+    if not source.digest:
+        return source.origin
+    algorithm, _, value = source.digest.partition(":")
+    of = f" of {source.container}" if source.container else ""
+    by = f", {source.declared_by}, checked on download" if roomy else ""
+    return f"{algorithm}:{value[:digits]}{of}{by}"
+
+
+def _digests(file: FileCustody, digits: int | None) -> Iterator[str | Text]:
+    """The columns download, storage and now."""
+    source, download, stored = file.source, file.download, file.storage
+    if download:
+        yield f"{download.sha512[:digits]}" + (
+            f" v{download.version}" if download.version != file.version else ""
+        )
+    else:
+        yield "" if source.origin is Origin.OURS else _NOT_RECORDED
+    yield f"{stored.sha512[:digits]} v{stored.version}" if stored else _NOT_RECORDED
+    yield _now(file, digits)
+
+
+def _now(file: FileCustody, digits: int | None) -> Text:
+    value = (file.now.sha512 or "")[:digits] if file.now else ""
+    match file.verdict:
+        case Verdict.AGREES:
+            return Text(value, "green")
+        case Verdict.NOT_READ:
+            return Text(file.verdict, "dim")
+        case _:
+            return Text(f"{file.verdict} {value}".rstrip(), "bold red")
+
+
+def _problems(custody: Custody) -> None:
+    problems = [(file, problem) for file in custody.files for problem in file.problems]
+    for file, problem in problems[:MAX_PROBLEMS]:
+        screen.say(printable(f"{file.path} of version {file.version}: {problem.what}."), "red")
+        screen.say(printable(f"To do: {problem.remedy}."))
+    if len(problems) > MAX_PROBLEMS:
+        screen.note(f"{counted(len(problems) - MAX_PROBLEMS, 'more problem')}: --json has them all")
+    if problems:
+        screen.say("")
+
+
+def _sum(custody: Custody, versions: int) -> None:
+    """The summary: what is proved, and what is not."""
+    files = len(custody.files)
+    bad = sum(bool(file.problems) for file in custody.files)
+    unread = sum(file.verdict is Verdict.NOT_READ for file in custody.files)
+    if bad:
+        screen.say(f"Custody is broken: {bad:,} of {counted(files, 'file')}.", "bold red")
+    elif not custody.read:
+        screen.say("The records agree with each other; storage was not read.", "yellow")
+    elif custody.complete:
+        screen.say(
+            f"Custody is proved: {counted(files, 'file')}, {in_units(custody.bytes_read)}, read until "
+            f"{local(custody.ended)}, as downloaded and stored.",
+            "green",
+        )
+    if custody.read and not custody.complete:
+        screen.say(f"Interrupted: {unread:,} of {counted(files, 'file')} not read.", "yellow")
+    unknown = sum(file.source.origin is Origin.UNKNOWN and file.storage is not None for file in custody.files)
+    if unknown:
+        screen.note(
+            f"the declared digest and the download of {counted(unknown, 'file')} are not recorded: "
+            "an earlier release ingested them, or the list was lost with working storage"
+        )
+    rest = versions - len(custody.versions)
+    if rest:
+        screen.note(f"{counted(rest, 'other version')} not checked: add --all-versions", "")

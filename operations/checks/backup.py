@@ -1,0 +1,259 @@
+"""Backup of record and inventory, while the fleet works.
+
+Restore of a lost record, or of a lost inventory, from a backup.
+
+Rule: nothing works on what is restored before it agrees with the other stores. The marks of record and
+inventory differ until then, so every process waits.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from operations.checks.numbers import MARGIN
+from pipeline import backup_files
+from pipeline.backup_files import BackupManifest, RecordEntry
+from pipeline.deployment import Deployment, check_marker
+from pipeline.errors import Action, Remedy, UsageRefused
+from pipeline.inventory.copy import check_absent, copy_inventory, restore_inventory_copy
+from pipeline.inventory.sql import SqlInventory, open_inventory
+from pipeline.records import Record, number_of
+from pipeline.settings import Settings
+from pipeline.storage.base import VersionEntry
+from pipeline.storage.factory import open_storage
+from tasks.stores import compare, level_marks, stores_of
+from zkstate.care import copy, deployment
+from zkstate.connection.session import Session
+from zkstate.fleet import counters
+from zkstate.fleet.leadership import leader
+
+Progress = Callable[[int], None]
+"""Called with the number of batches and jobs copied so far."""
+
+
+class BackupView(Record):
+    folder: Path
+    manifest: BackupManifest
+    inventory_copied: bool
+    """False if the inventory is in PostgreSQL, and pg_dump is not on this machine."""
+
+
+def back_up(
+    session: Session, settings: Settings, folder: Path, on_progress: Progress = lambda _: None
+) -> BackupView:
+    """Write a backup; UsageRefused if the folder exists.
+
+    ServiceDown if the stores do not belong together, before or after they were copied.
+    """
+    confirmed = _confirm(session, settings)
+    stores = stores_of(session, settings)
+    manifest = BackupManifest(deployment=confirmed, storage=stores.storage.place if stores.storage else "")
+    partial = backup_files.partial_folder(folder)
+    batches = jobs = 0
+    with (partial / backup_files.RECORD).open("w") as lines:
+        for entry in copy.read_record(session):
+            lines.write(entry.model_dump_json(exclude_defaults=True) + "\n")
+            batches += bool(entry.batch and not entry.job and not entry.removed)
+            jobs += bool(entry.job and entry.nodes)
+            on_progress(batches + jobs)
+    # after the record: every job that the copy has as completed is in the copy of the inventory
+    copied = copy_inventory(settings.inventory, partial)
+    # a store that was replaced while it was copied
+    _confirm(session, settings, confirmed)
+    manifest = manifest.model_copy(update={"batches": batches, "jobs": jobs})
+    return BackupView(
+        folder=folder,
+        manifest=backup_files.publish(partial, folder, manifest),
+        inventory_copied=copied,
+    )
+
+
+def _confirm(session: Session, settings: Settings, known: Deployment | None = None) -> Deployment:
+    """The id of all stores; ServiceDown if one of them is absent, of another deployment, or older."""
+    confirmed = compare(session, settings, known)
+    for fault in confirmed.faults.values():
+        raise fault
+    return confirmed.deployment
+
+
+PAGE = 1_000
+"""Versions in storage that are compared with the inventory in one query."""
+
+LISTED = 1_000
+"""Unknown versions that a result lists; all of them are counted."""
+
+
+class RestoreView(Record):
+    manifest: BackupManifest
+    last_job: int
+    """Job numbers continue after this one."""
+    unknown: int
+    """Versions in storage that the inventory neither has nor reserves for a restored job. If there are any,
+    the fleet waits for a reconciliation, so that no local id of theirs gets another ARK."""
+    listed: tuple[str, ...]
+    """The first of them; at most LISTED."""
+
+
+class InventoryRestoreView(Record):
+    manifest: BackupManifest
+    place: str
+    """Where the inventory is now; it waits for a reconciliation, if there is a record."""
+
+
+def restore_inventory(session: Session, settings: Settings, folder: Path) -> InventoryRestoreView:
+    """Put the backup's copy of the inventory where the settings name it.
+
+    UsageRefused if the backup is damaged or has no such copy, if there is an inventory, or if the record
+    belongs to another deployment.
+    """
+    manifest = backup_files.read_manifest(folder)
+    with copy.alone(session):
+        check_absent(settings.inventory)
+        record = deployment.read(session)
+        if record is not None:
+            _check_same(f"the record {session.hosts}{session.root}", record, manifest.deployment)
+            # first: the copy is older, also if it was made a moment ago and has nearly the same mark
+            deployment.raise_mark(session, record.mark + 2)
+        restore_inventory_copy(settings.inventory, folder)
+    return InventoryRestoreView(manifest=manifest, place=open_inventory(settings.inventory).place)
+
+
+def restore(
+    session: Session,
+    settings: Settings,
+    folder: Path,
+    *,
+    replace: bool = False,
+    on_progress: Progress = lambda _: None,
+) -> RestoreView:
+    """Restore the record from a backup; numbers continue beyond all that inventory and storage know.
+
+    UsageRefused if the backup is damaged, the record is not empty and not to be replaced, or a fleet is at
+    work, or the inventory is older than the backup. ServiceDown if storage root or inventory is absent or
+    belongs to another deployment.
+    """
+    manifest = backup_files.read_manifest(folder)
+    with copy.alone(session):
+        return _restore(session, settings, folder, manifest, replace, on_progress)
+
+
+def _restore(
+    session: Session,
+    settings: Settings,
+    folder: Path,
+    manifest: BackupManifest,
+    replace: bool,
+    on_progress: Progress,
+) -> RestoreView:
+    inventory = open_inventory(settings.inventory)
+    _check_stores(session, settings, manifest.deployment)
+    _check_age(inventory, manifest, folder)
+    _check_record(session, manifest.deployment, replace=replace)
+    if replace:
+        copy.clear(session)
+    removed = frozenset(entry.batch for entry in backup_files.entries(folder) if entry.removed)
+    known: set[str] = set()
+    copy.write_record(session, _counted(folder, known, on_progress), removed, _behind(manifest, inventory))
+    stored = _compare_storage(session, settings, inventory, known)
+    last = stored.last_job + MARGIN
+    counters.raise_to(session, "job", last)
+    counters.raise_batches(session, MARGIN, above=inventory.last_batch())
+    if not stored.unknown:
+        level_marks(session, inventory)
+    return RestoreView(manifest=manifest, last_job=last, unknown=stored.unknown, listed=tuple(stored.listed))
+
+
+def _check_age(inventory: SqlInventory, manifest: BackupManifest, folder: Path) -> None:
+    """A record that is newer than the inventory has completed jobs that the inventory does not know."""
+    marker = inventory.read_deployment()
+    mark = marker.mark if marker else 0
+    if mark < manifest.deployment.mark - 1:
+        raise UsageRefused(
+            f"the inventory {inventory.place} is older than the backup {folder} (its mark is {mark}, that of "
+            f"the backup {manifest.deployment.mark}): put a newer copy there, or move it away and restore "
+            "the inventory of this backup first"
+        ).with_remedies(Remedy(Action.RESTORE_INVENTORY, str(folder)))
+
+
+def _behind(manifest: BackupManifest, inventory: SqlInventory) -> Deployment:
+    """The id with a mark below the inventory's: nothing works on the record before its numbers are raised."""
+    marker = inventory.read_deployment()
+    mark = min(manifest.deployment.mark, marker.mark - 1 if marker else 0)
+    return manifest.deployment.model_copy(update={"mark": mark})
+
+
+def _counted(folder: Path, known: set[str], on_progress: Progress) -> Iterator[RecordEntry]:
+    for number, entry in enumerate(backup_files.entries(folder), 1):
+        if entry.job:
+            known.add(entry.job)
+        on_progress(number)
+        yield entry
+
+
+def _check_stores(session: Session, settings: Settings, expected: Deployment) -> None:
+    for store in stores_of(session, settings).kept:
+        check_marker(store.service, store.place, store.read_deployment(), expected.id)
+
+
+def _check_same(place: str, present: Deployment, expected: Deployment) -> None:
+    if present.id != expected.id:
+        raise UsageRefused(
+            f"{place} belongs to deployment {present.id}, the backup to {expected.id}: check "
+            "ARKLINE_ZK_HOSTS and ARKLINE_ZK_ROOT, or use a backup of this deployment"
+        )
+
+
+def _check_record(session: Session, expected: Deployment, *, replace: bool) -> None:
+    place = f"{session.hosts}{session.root}"
+    if name := leader(session):
+        raise UsageRefused(f"a fleet is at work on the record {place} (beat runs on {name}): stop it first")
+    present = deployment.read(session)
+    if present is not None:
+        _check_same(f"the record {place}", present, expected)
+    if not replace and not copy.is_empty(session):
+        raise UsageRefused(
+            f"the record {place} is not empty: if it is to be replaced by the backup, add --replace"
+        )
+
+
+@dataclass
+class _Stored:
+    """What storage knows beyond the inventory."""
+
+    last_job: int
+    unknown: int = 0
+    listed: list[str] = field(default_factory=list)
+
+    def note(self, line: str) -> None:
+        self.unknown += 1
+        if len(self.listed) < LISTED:
+            self.listed.append(line)
+
+
+def _compare_storage(
+    session: Session, settings: Settings, inventory: SqlInventory, known: set[str]
+) -> _Stored:
+    stored = _Stored(max(counters.last(session, "job"), inventory.last_job()))
+    try:
+        versions = open_storage(settings).versions()
+        while page := tuple(islice(versions, PAGE)):
+            _compare_page(inventory, page, known, stored)
+    except UsageRefused:
+        return stored  # Merritt's storage service has no listing of its objects
+    return stored
+
+
+def _compare_page(
+    inventory: SqlInventory, page: tuple[VersionEntry, ...], known: set[str], stored: _Stored
+) -> None:
+    entered = inventory.entered_jobs([version.jid for version in page])
+    missing = [version for version in page if version.problem or version.jid not in entered]
+    reserved = inventory.known_arks([version.ark for version in missing if version.jid in known])
+    for version in page:
+        stored.last_job = max(stored.last_job, number_of(version.jid))
+    for version in missing:
+        if version.problem:
+            stored.note(f"{version.ark}: {version.problem}")
+        elif version.ark not in reserved:
+            stored.note(f"version {version.number} of {version.ark} from job {version.jid or '-'}")

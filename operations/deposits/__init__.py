@@ -1,0 +1,1 @@
+"""Deposits: uploads, dry runs, submissions, resubmissions."""

@@ -1,0 +1,233 @@
+"""What failed of a deposit, deposited again: a manifest of the failed objects alone.
+
+Each object comes from the same address, once its content is corrected there, or from a corrected file. What
+is stored already stays stored and is not sent again. Only failures of content are meant: for the others the
+repository's staff acts, and resumes the jobs.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from operations.archive import archived_jobs
+from operations.deposits import uploads
+from operations.deposits.submission import Submitted, submit
+from operations.jobs.reports import load_jobs
+from operations.site import Site
+from operations.visibility import visible_batch
+from pipeline.errors import UsageRefused
+from pipeline.fixity import OF_RECORD, Digest
+from pipeline.http.urls import redact_url
+from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
+from pipeline.inventory.sql import SqlInventory
+from pipeline.manifests import checkm
+from pipeline.manifests.checkm import ManifestProfile, Row
+from pipeline.principal import Principal, Role
+from pipeline.records import Batch, Job, PayloadType, Record, Submission, SubmissionType
+from pipeline.states import FailureKind, JobState
+from pipeline.upload_url import UploadAddress, is_upload
+from pipeline.uploads.layout import UploadedFile
+
+MANIFEST = "again.checkm"
+"""The manifest of the failed objects, in the upload."""
+
+MOST = 1000
+"""Objects that are deposited again at a time."""
+
+_PROFILES = {
+    PayloadType.FILE: ManifestProfile.FILE_BATCH,
+    PayloadType.CONTAINER: ManifestProfile.CONTAINER_BATCH,
+    PayloadType.OBJECT_MANIFEST: ManifestProfile.BATCH,
+}
+
+
+class FailedObject(Record):
+    """An object that the depositor has to correct."""
+
+    jid: str
+    name: str
+    title: str = ""
+    address: str
+    """As people may see it; empty if it was an upload, which has to be corrected here."""
+    message: str = ""
+
+
+class Renewed(Record):
+    """An object of the preview."""
+
+    name: str
+    address: str
+    corrected: bool
+    """True if a corrected file was sent."""
+    becomes: str = ""
+    """`version 2 of ark:/99999/fk4abc`, if the repository has the object already."""
+
+
+class Preview(Record):
+    """What would be deposited; the manifest is in the principal's upload."""
+
+    bid: str
+    collection: str
+    type: SubmissionType
+    upload: str
+    url: str
+    objects: tuple[Renewed, ...]
+
+
+@dataclass(frozen=True)
+class Corrections:
+    """What the depositor changed, by JID."""
+
+    files: Mapping[str, UploadedFile]
+    """The corrected file, in the upload of the preview."""
+    addresses: Mapping[str, str]
+    """Another address."""
+    changed: frozenset[str] = frozenset()
+    """Objects whose content was changed at the address: a digest that was declared does not hold any more."""
+
+
+def correctable(site: Site, principal: Principal, bid: str) -> Batch | ArchivedBatch:
+    """The deposit; Missing if the principal may not see it, Forbidden without the right to deposit there."""
+    batch = visible_batch(site, principal, bid)
+    principal.require(Role.DEPOSITOR, "deposit", batch.submission.profile_name)
+    return batch
+
+
+def failed_objects(site: Site, batch: Batch | ArchivedBatch) -> tuple[FailedObject, ...]:
+    """The first MOST objects of the deposit whose content was refused."""
+    return tuple(
+        FailedObject(
+            jid=job.jid,
+            name=_name(job),
+            title=job.configuration.erc_what,
+            address=_shown(job.configuration.payload_url),
+            message=_message(job),
+        )
+        for job in _failed(site, batch)
+    )
+
+
+def prepare(site: Site, principal: Principal, bid: str, upload: str, corrections: Corrections) -> Preview:
+    """Write the manifest of the failed objects into the upload; nothing is deposited yet.
+
+    UsageRefused if nothing failed by its content, or if an object has no address any more; ManifestError if
+    an address is none.
+    """
+    failed = _failed(site, correctable(site, principal, bid))
+    if not failed:
+        raise UsageRefused(f"no object of {bid} failed by its content: there is nothing to correct")
+    profile = _PROFILES[failed[0].configuration.payload_type]
+    rows = [_row(job, upload, corrections) for job in failed]
+    data = checkm.write(profile, rows)
+    written = uploads.SiteUploader(site, principal).put(upload, MANIFEST, (data,), len(data))
+    inventory = site.archive()
+    renewed = (
+        Renewed(
+            name=row.name,
+            address=_shown(row.url),
+            corrected=job.jid in corrections.files,
+            becomes=_becomes(site, inventory, job),
+        )
+        for job, row in zip(failed, rows, strict=True)
+    )
+    return Preview(
+        bid=bid,
+        collection=failed[0].configuration.profile_name,
+        type=profile.submission_type,
+        upload=upload,
+        url=UploadAddress(upload, written.name).url,
+        objects=tuple(renewed),
+    )
+
+
+def deposit(
+    site: Site, principal: Principal, bid: str, upload: str, kind: SubmissionType, *, new_version: bool
+) -> Submitted:
+    """Deposit what the preview showed; a repeated call returns the same batch."""
+    before = correctable(site, principal, bid).submission
+    again = Submission(
+        profile_name=before.profile_name,
+        submitter=before.submitter,
+        response_type=before.response_type,
+        submission_mode=before.submission_mode,
+        new_version=new_version,
+        dublin_core=before.dublin_core,
+        notification=before.notification,
+        priority=before.priority,
+        note=f"objects of {bid} that failed, deposited again",
+        payload_url=UploadAddress(upload, MANIFEST).url,
+        payload_filename=f"again-{bid}.checkm",
+        type=kind,
+        idempotency_key=f"again-{bid}-{upload}",
+    )
+    return submit(site, principal, again)
+
+
+def _failed(site: Site, batch: Batch | ArchivedBatch) -> list[Job | ArchivedJob]:
+    jobs: Iterable[Job | ArchivedJob]
+    jobs = load_jobs(site, batch.bid) if isinstance(batch, Batch) else archived_jobs(site, batch.bid)
+    failed = (job for job in jobs if _state(job) == (JobState.FAILED, FailureKind.CONTENT))
+    return list(islice(failed, MOST))
+
+
+def _state(job: Job | ArchivedJob) -> tuple[JobState, FailureKind | None]:
+    return (job.status.status, job.status.kind) if isinstance(job, Job) else (job.state, job.kind)
+
+
+def _message(job: Job | ArchivedJob) -> str:
+    return job.status.message if isinstance(job, Job) else job.message
+
+
+def _name(job: Job | ArchivedJob) -> str:
+    return job.configuration.name
+
+
+def _shown(url: str) -> str:
+    """As people may see it; nothing of an upload, whose address only the record needs."""
+    return "" if is_upload(url) else redact_url(url)
+
+
+def _row(job: Job | ArchivedJob, upload: str, corrections: Corrections) -> Row:
+    given, identifiers = job.configuration, job.identifiers
+    file, address = corrections.files.get(job.jid), corrections.addresses.get(job.jid, "")
+    row = Row(
+        line=0,
+        url=address or given.payload_url,
+        name=_name(job),
+        digest=given.digest,
+        size=given.size,
+        primary_id=None if identifiers.assigned else identifiers.primary_id,
+        local_id=identifiers.local_id,
+        creator=given.erc_who,
+        title=given.erc_what,
+        date=given.erc_when,
+    )
+    return _corrected(row, job.jid, upload, file, fresh=bool(address) or job.jid in corrections.changed)
+
+
+def _corrected(row: Row, jid: str, upload: str, file: UploadedFile | None, *, fresh: bool) -> Row:
+    """The row of a corrected file has that file's digest; `fresh`: the digest of before does not hold."""
+    if file is not None:
+        return replace(
+            row,
+            url=UploadAddress(upload, file.name).url,
+            name=file.name.rpartition("/")[2],
+            digest=Digest(algorithm=OF_RECORD, value=file.sha512),
+            size=file.size,
+        )
+    if is_upload(row.url):
+        raise UsageRefused(f"{row.name} ({jid}) was a file of your computer: choose the corrected file")
+    return replace(row, digest=None, size=None) if fresh else row
+
+
+def _becomes(site: Site, inventory: SqlInventory | None, job: Job | ArchivedJob) -> str:
+    """Which version of which object the deposit makes; empty for a new object."""
+    if inventory is None:
+        return ""
+    owner = site.profiles.get(job.configuration.profile_name).owner
+    named = inventory.arks_of(owner, job.identifiers.local_id) if job.identifiers.local_id else {}
+    own = job.identifiers.primary_id
+    for ark in dict.fromkeys((*named.values(), *((own,) if own else ()))):
+        if (known := inventory.describe_object(ark)) is not None:
+            return f"version {known.versions[-1].number + 1} of {ark}"
+    return ""

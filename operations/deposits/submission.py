@@ -1,0 +1,146 @@
+"""Submitting: refuse what can be refused at once, record the submission, hand it to a worker."""
+
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+
+from operations.deposits.uploads import use_upload
+from operations.site import Site
+from pipeline import names
+from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, UsageRefused
+from pipeline.http.urls import has_password, url_problem
+from pipeline.outcome import Service, ServiceDown
+from pipeline.principal import Principal, Role
+from pipeline.profiles.profile import Profile, with_site_limits
+from pipeline.record_budget import accepted_jobs, limit_of
+from pipeline.records import Record, Submission, SubmissionType
+from pipeline.settings import Settings
+from pipeline.states import BATCH
+from pipeline.upload_url import is_upload
+from zkstate.connection import server_memory
+from zkstate.connection.session import Session
+from zkstate.fleet import outages
+from zkstate.queue import listings
+from zkstate.record import batches
+
+
+class RecordFull(ArklineError):
+    """ZooKeeper has as many jobs as its memory is meant for; the same submission may succeed later."""
+
+    error_kind = ErrorKind.UNREACHABLE
+
+
+class Submitted(Record):
+    """The batch's id; `again` if an earlier submission under the same idempotency key made the batch."""
+
+    bid: str
+    again: bool = False
+    sent: bool = True
+    """False if Redis did not take the message; the sweep sends the message later."""
+
+
+def checked(values: Mapping[str, object]) -> Submission:
+    """The submission with these fields; UsageRefused names the first one that is wrong."""
+    try:
+        return Submission.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise UsageRefused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def submission_type(url: str, given: SubmissionType | None, name: str = "") -> SubmissionType:
+    """The type as given, or inferred from the name, or the URL's."""
+    name = name or names.name_in(url)
+    if given is not None:
+        return given
+    if name.lower().endswith(".checkm"):
+        manifests = ", ".join(kind.label for kind in SubmissionType if "manifest" in kind)
+        raise UsageRefused(f"{name} is a manifest: give its type, one of {manifests}")
+    return SubmissionType.CONTAINER if names.is_container(name) else SubmissionType.FILE
+
+
+def given_name(url: str, name: str) -> str:
+    """The name that a depositor gave the payload, also by an upload; '' for none. Refused if it is unsafe."""
+    if not name:
+        return names.name_in(url) if is_upload(url) else ""
+    try:
+        return names.safe_name(name, names.PRODUCER)
+    except names.UnsafeName as error:
+        raise UsageRefused(f"{error}: give another name") from error
+
+
+def check_url(url: str) -> None:
+    """Refuse a URL that no worker could fetch. The fetcher decides which networks are allowed."""
+    if problem := url_problem(url):
+        raise UsageRefused(problem)
+    if has_password(url):
+        raise UsageRefused(
+            "the URL contains a password, which the record would keep and show: give a URL without one"
+        )
+
+
+def owned(submission: Submission, principal: Principal) -> Submission:
+    """The submission as this principal's; Forbidden unless the principal may submit to the collection.
+
+    Who says nothing about new versions says no.
+    """
+    name = submission.profile_name
+    principal.require(Role.DEPOSITOR, f"submit to collection {name}", name)
+    said = {"owner": principal.identity, "new_version": bool(submission.new_version)}
+    return submission.model_copy(update=said)
+
+
+def _require_current_record(session: Session) -> None:
+    known = outages.known(session).get(Service.RECORD)
+    if known is not None and known.outage.blocks():
+        raise ServiceDown(
+            Service.RECORD,
+            f"nothing was submitted, because {known.outage.message}; submit again when this outage is over",
+        ).with_remedies(Remedy(Action.SHOW_STATUS))
+
+
+def _check_recipients(settings: Settings, profile: Profile, submission: Submission) -> None:
+    """Each entry is one address: the limit on entries is then a limit on recipients."""
+    limit = with_site_limits(profile, settings).limits.recipients
+    if limit is not None and (given := len(names.mail_addresses(submission.notification))) > limit:
+        raise UsageRefused(
+            f"the submission names {given} mail addresses for its report, and {limit} are accepted: name "
+            "fewer, or ask the operator to raise ARKLINE_RECIPIENTS, or limits.recipients of the profile"
+        )
+    for entry in submission.notification:
+        if len(names.mail_addresses([entry])) > 1:
+            raise UsageRefused(f"{names.quote_name(entry)} is several mail addresses: name each by itself")
+
+
+def _require_room(session: Session, settings: Settings) -> None:
+    """All jobs are in ZooKeeper's memory, and what exceeds the memory ends ZooKeeper for everybody."""
+    heap = server_memory.heap_bytes(session) if settings.record_jobs else None
+    if 0 < (accepted := accepted_jobs(settings, heap)) <= (recorded := listings.recorded(session)):
+        limit = limit_of(settings, heap)
+        raise RecordFull(
+            f"nothing was submitted, because the record has {recorded:,} jobs, and {limit} is {accepted:,}: "
+            "submit again when batches that have ended have left, or an operator raises ARKLINE_RECORD_JOBS "
+            "and ZooKeeper's heap"
+        ).with_remedies(Remedy(Action.CLEAN_UP))
+
+
+def submit(site: Site, principal: Principal, submission: Submission) -> Submitted:
+    """Record the submission and hand it to a worker; if Redis is away, the sweep hands it out later.
+
+    ServiceDown if the record is known to be an older copy: when the newer data are put back, a submission to
+    the older copy would be lost.
+    """
+    submission = owned(submission, principal)
+    session, settings = site.session, site.settings
+    profile = site.profiles.get(submission.profile_name)
+    check_url(submission.payload_url)
+    _require_current_record(session)
+    _check_recipients(settings, profile, submission)
+    known = batches.submitted_under(session, submission)
+    if known is None:
+        _require_room(session, settings)
+        use_upload(site, principal, submission)
+    bid = batches.submit(session, submission)
+    batch = batches.load(session, bid)
+    sent = batch.status.status is not BATCH.initial or site.follow(batch)
+    return Submitted(bid=bid, again=bid == known, sent=sent)

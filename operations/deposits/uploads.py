@@ -1,0 +1,281 @@
+"""Uploads: bytes that a depositor hands over to the site, to be submitted as `upload:ID/NAME`.
+
+An upload belongs to the principal that began it; to everybody else it does not exist.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from operations.site import Site
+from pipeline.errors import UsageRefused
+from pipeline.fixity import READ_CHUNK
+from pipeline.names import UnsafeName, quote_name, safe_name
+from pipeline.outcome import ServiceDown
+from pipeline.principal import Principal, Role
+from pipeline.records import Record, Submission
+from pipeline.upload_url import UploadAddress, is_upload, parse_upload_url
+from pipeline.uploads import layout, quota, reading, removal, writing
+from pipeline.uploads.layout import Declared, Upload, UploadedFile
+from pipeline.uploads.writing import PartWriter
+from tasks.logs import log
+from zkstate.record import space
+
+
+class UploadView(Record):
+    """An upload and its files."""
+
+    upload: Upload
+    files: tuple[UploadedFile, ...] = ()
+    unfinished: tuple[Declared, ...] = ()
+
+
+class Unfinished(Record):
+    """A file that has not arrived whole; it continues at byte `offset`."""
+
+    name: str
+    offset: int
+    size: int | None = None
+
+
+def require_depositor(principal: Principal) -> None:
+    """Forbidden unless the principal may submit to some collection."""
+    some = min(principal.collections) if principal.collections else None
+    principal.require(Role.DEPOSITOR, "upload files", some)
+
+
+def begin_upload(site: Site, principal: Principal, key: str = "") -> Upload:
+    """A new upload; with a `key`, the principal's earlier upload under the same key, if it is still there.
+
+    ServiceDown if the folder of uploads is not mounted.
+    """
+    require_depositor(principal)
+    _require_mounted(site)
+    wished = hashlib.sha256(f"{principal.identity}\n{key}".encode()).hexdigest()[:32] if key else ""
+    root, held = site.settings.uploads_folder, site.quotas.of(principal.identity)
+    is_there = bool(wished) and layout.folder_of(root, wished).exists()
+    with _taking(held, entries=0 if is_there else 1):
+        begun = writing.create(root, principal.identity, wished)
+        with writing.storing(root):
+            held.note(begun.id)
+    return begun
+
+
+@contextmanager
+def _taking(held: quota.Quota, entries: int = 0, size: int = 0) -> Iterator[None]:
+    """UploadQuota, which administrators find in the log."""
+    with ExitStack() as taken:
+        try:
+            taken.enter_context(held.taking(entries, size))
+        except quota.UploadQuota as refused:
+            log().warning("upload quota reached", message=str(refused))
+            raise
+        yield
+
+
+def _require_mounted(site: Site) -> None:
+    """The folder is marked for the first upload; the record notes that, so that no other folder is."""
+    root = site.settings.uploads_folder
+    noted = space.was_marked(site.session)
+    if not noted and not layout.is_marked(root):
+        layout.mark(root)
+    layout.require(root)
+    if not noted:
+        space.note_marked(site.session)
+
+
+def own_upload(site: Site, principal: Principal, upload: str) -> Upload:
+    """UploadMissing unless there is such an upload and it is the principal's.
+
+    Where nothing was ever uploaded, the folder has no mark, and it is not an outage.
+    """
+    root = site.settings.uploads_folder
+    try:
+        return reading.load(root, upload, principal.identity)
+    except ServiceDown:
+        if layout.is_marked(root) or space.was_marked(site.session):
+            raise
+        raise layout.missing(upload) from None
+
+
+def view_upload(site: Site, principal: Principal, upload: str) -> UploadView:
+    root = site.settings.uploads_folder
+    return UploadView(
+        upload=own_upload(site, principal, upload),
+        files=reading.files(root, upload),
+        unfinished=reading.parts(root, upload),
+    )
+
+
+@contextmanager
+def write_file(
+    site: Site,
+    principal: Principal,
+    upload: str,
+    declared: Declared,
+    *,
+    resumable: bool = False,
+    offset: int | None = None,
+) -> Iterator[PartWriter]:
+    """Receive a file of the principal's upload; see `pipeline.uploads.writing.writing`. UploadQuota."""
+    own_upload(site, principal, upload)
+    try:
+        safe_name(declared.name)
+    except UnsafeName as error:
+        raise UsageRefused(f"{error}: give the file another name") from error
+    root, held = site.settings.uploads_folder, site.quotas.of(principal.identity)
+    with writing.storing(root):
+        held.note(upload)
+    begun = layout.part_folder(root, upload, declared.name).exists()
+    try:
+        with ExitStack() as opened:
+            with _taking(held, entries=0 if begun else 1):
+                part = opened.enter_context(
+                    writing.writing(
+                        root,
+                        upload,
+                        declared,
+                        site.settings.upload_bytes,
+                        resumable=resumable,
+                        offset=offset,
+                        taking=lambda size: _taking(held, size=size),
+                    )
+                )
+            yield part
+    except BaseException:
+        held.forget()  # what arrived may have been removed
+        raise
+
+
+def receive_file(
+    site: Site, principal: Principal, upload: str, declared: Declared, stream: BinaryIO
+) -> UploadedFile:
+    """The file once all bytes of the stream are in the principal's upload."""
+    with write_file(site, principal, upload, declared) as part:
+        while chunk := stream.read(READ_CHUNK):
+            part.append(chunk)
+        return part.finish()
+
+
+@dataclass(frozen=True)
+class FormPlace:
+    """Where the files of a form are until the form was dealt with."""
+
+    site: Site
+    principal: Principal
+    _paths: list[Path] = field(default_factory=list)
+
+    @property
+    def root(self) -> Path:
+        return self.site.settings.uploads_folder
+
+    def open_file(self) -> BinaryIO:
+        """Forbidden, or ServiceDown if the folder of uploads is not mounted."""
+        require_depositor(self.principal)
+        _require_mounted(self.site)
+        with writing.storing(self.root):
+            folder = self.root / layout.FORMS
+            folder.mkdir(exist_ok=True)
+            prefix = layout.owner_folder(self.root, self.principal.identity).name
+            descriptor, path = tempfile.mkstemp(dir=folder, prefix=f"{prefix}.")
+            self._paths.append(Path(path))
+            return os.fdopen(descriptor, "r+b", buffering=0)
+
+    def write(self, file: BinaryIO, data: bytes) -> None:
+        """UploadQuota, UploadsFull."""
+        held = self.site.quotas.of(self.principal.identity)
+        with _taking(held, size=len(data)), writing.storing(self.root):
+            left = memoryview(data)
+            while left:
+                left = left[file.write(left) :]
+
+    def release(self) -> None:
+        """Take the names away: the bytes are there while the files are open, and no longer count."""
+        for path in self._paths:
+            path.unlink(missing_ok=True)
+        self.site.quotas.of(self.principal.identity).forget()
+
+
+def find_file(site: Site, principal: Principal, upload: str, name: str) -> UploadedFile | Unfinished | None:
+    """The file, complete or not; None if the upload has nothing of it."""
+    own_upload(site, principal, upload)
+    root = site.settings.uploads_folder
+    if (file := reading.find_file(root, upload, name)) is not None:
+        return file
+    if (part := reading.find_part(root, upload, name)) is None:
+        return None
+    return Unfinished(name=name, offset=reading.part_size(root, upload, name), size=part.size)
+
+
+def sole_name(site: Site, principal: Principal, upload: str) -> str:
+    """The name of the only file, complete or not; UsageRefused if the upload has none or several."""
+    own_upload(site, principal, upload)
+    names = reading.first_names(site.settings.uploads_folder, upload)
+    if len(names) != 1:
+        number = "several files" if names else "no file"
+        raise UsageRefused(f"upload {upload} has {number}: name one of them, as upload:{upload}/NAME")
+    return names.pop()
+
+
+def remove_upload(site: Site, principal: Principal, upload: str) -> None:
+    """Remove the principal's upload; refused once a batch was made of it."""
+    if own_upload(site, principal, upload).submitted is not None:
+        raise UsageRefused(
+            f"upload {upload} was submitted: it is removed by itself once its batch no longer needs it"
+        )
+    removal.remove(site.settings.uploads_folder, upload)
+    site.quotas.of(principal.identity).forget()
+
+
+def remove_unless_submitted(site: Site, principal: Principal, upload: str) -> None:
+    try:
+        remove_upload(site, principal, upload)
+    except UsageRefused:
+        return  # a batch may have been made of it
+
+
+def resolved_url(site: Site, principal: Principal, url: str) -> str:
+    """The URL; for an upload, the address of its file, which is there and the principal's."""
+    if not is_upload(url):
+        return url
+    address = parse_upload_url(url)
+    own_upload(site, principal, address.upload)
+    name = address.name or sole_name(site, principal, address.upload)
+    if reading.find_file(site.settings.uploads_folder, address.upload, name) is None:
+        raise UsageRefused(
+            f"upload {address.upload} has no complete file {quote_name(name)}: upload it, then submit it"
+        )
+    return UploadAddress(address.upload, name).url
+
+
+def use_upload(site: Site, principal: Principal, submission: Submission) -> None:
+    """Refuse a payload that is not the principal's, and keep the upload for the batch that is made of it."""
+    url = submission.payload_url
+    if not is_upload(url):
+        return
+    if resolved_url(site, principal, url) != url:
+        raise UsageRefused(f"{quote_name(url)} names no file: give upload:ID/NAME")
+    removal.use(site.settings.uploads_folder, parse_upload_url(url).upload, principal.identity)
+
+
+@dataclass(frozen=True)
+class SiteUploader:
+    """Uploads beside the stack, straight into the folder of uploads; an `Uploader` of `local_deposit`."""
+
+    site: Site
+    principal: Principal
+
+    def begin(self, key: str) -> str:
+        return begin_upload(self.site, self.principal, key).id
+
+    def put(self, upload: str, name: str, chunks: Iterable[bytes], size: int) -> UploadedFile:
+        declared = Declared(name=name, size=size)
+        with write_file(self.site, self.principal, upload, declared) as part:
+            for chunk in chunks:
+                part.append(chunk)
+            return part.finish()

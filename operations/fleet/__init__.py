@@ -1,0 +1,1 @@
+"""The fleet: health, workers, hosts, working storage."""

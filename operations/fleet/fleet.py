@@ -1,0 +1,409 @@
+"""The fleet as one answer sees it: Redis, the workers, the beat; asked once, and only if needed.
+
+Celery takes a quarter of a second to load: it is imported where the fleet is asked.
+
+The Celery workers of the fleet: who consumes which queue, how busy they are, and draining one of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+import redis
+from celery.app.control import Inspect
+from kombu.exceptions import OperationalError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+from operations.facts import Obstacle, Reason
+from operations.site import Site
+from operations.visibility import require_fleet
+from pipeline.errors import Action, Remedy, ServiceUnreachable, UsageRefused
+from pipeline.principal import Principal
+from pipeline.records import Record
+from pipeline.settings import Settings
+from tasks.publisher import publisher
+from zkstate.care import deployment
+from zkstate.fleet import holds, sweep_record
+from zkstate.fleet.holds import Hold
+from zkstate.fleet.leadership import leader
+
+if TYPE_CHECKING:
+    from tasks.broker import Queued
+if TYPE_CHECKING:
+    from operations.operator import Operator
+
+CONTROL = "control"
+"""The queue of scheduled work."""
+
+TRIES = 2
+"""The pool may hold connections from before a restart of Redis."""
+
+
+class Worker(Record):
+    """A worker that answers."""
+
+    name: str
+    queues: tuple[str, ...]
+    """Those that it consumes; none if it is drained."""
+    processes: int = 0
+    busy: int = 0
+    """Processes that work on a task now."""
+
+
+@dataclass(frozen=True)
+class Broker:
+    """What Redis answered."""
+
+    queued: Queued | None
+    """The messages that wait there; None if they cannot be read, or are another deployment's."""
+    fault: Obstacle | None
+    """Why workers get no message."""
+    at: datetime
+    """When it was asked."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What Redis and the workers answered, for whoever cannot wait until they answer again."""
+
+    broker: Broker | None
+    """None: nothing is known of Redis."""
+    workers: tuple[Worker, ...] | None
+    """None: nothing is known of the workers."""
+
+
+def ask_broker(site: Site) -> Broker:
+    """Redis has to answer, to accept a write, and to have this deployment's messages under the prefix."""
+    import redis
+    from kombu.exceptions import OperationalError
+
+    from tasks import broker, stores
+
+    session, settings, at = site.session, site.settings, datetime.now(UTC)
+    address = broker_address(settings)
+    try:
+        broker.try_write(settings)
+        owner = stores.owner(settings)
+        recorded = deployment.read(session) if session.connected else None
+        ours = recorded is None or owner in ("", recorded.id) or stores.is_ours(settings, recorded)
+        if recorded is not None and not ours:
+            message = stores.claimed_by_other(settings, owner, recorded.id)
+            return Broker(
+                None, Obstacle(reason=Reason.BROKER_FOREIGN, waits_for=address, message=message), at
+            )
+        queued = broker.read_queues(settings)
+    except redis.ResponseError as error:  # its own words: a replica, no memory, a wrong password
+        return Broker(None, Obstacle(reason=Reason.BROKER_REFUSES, waits_for=address, message=str(error)), at)
+    except (redis.RedisError, OperationalError):
+        return Broker(None, Obstacle(reason=Reason.BROKER_UNREACHABLE, waits_for=address), at)
+    return Broker(queued, None, at)
+
+
+def ask_workers(settings: Settings) -> tuple[Worker, ...]:
+    """A worker that does not answer is waited for some seconds; ServiceUnreachable if Redis does not."""
+
+    for _ in range(TRIES - 1):
+        with suppress(ServiceUnreachable):
+            return workers(settings)
+    return workers(settings)
+
+
+def broker_address(settings: Settings) -> str:
+    """Host and port, without the password."""
+    parts = urlsplit(settings.broker_url)
+    return f"{parts.hostname or '?'}:{parts.port or 6379}"
+
+
+class Fleet:
+    """Facts about the servers and processes that carry jobs onward."""
+
+    def __init__(self, site: Site, answers: Answers | None = None) -> None:
+        """`answers`: of a moment ago; None: Redis and the workers are asked when their answer is needed."""
+        self.site = site
+        self.session = site.session
+        self.settings = site.settings
+        self._answers = answers
+
+    @cached_property
+    def beat(self) -> str:
+        """The process that does scheduled work; empty if none runs."""
+        return leader(self.session)
+
+    @cached_property
+    def drained(self) -> dict[str, Hold]:
+        """The workers that an operator drained, whether they answer or not."""
+        return holds.drained(self.session)
+
+    @cached_property
+    def broker(self) -> Broker | None:
+        """None if nothing is known of Redis yet."""
+        if self._answers is not None:
+            return self._answers.broker
+        return ask_broker(self.site)
+
+    @property
+    def fault(self) -> Obstacle | None:
+        """Why workers get no message from Redis."""
+        return self.broker.fault if self.broker else None
+
+    @property
+    def queued(self) -> Queued | None:
+        """The messages that wait in Redis; None if they are not known."""
+        return self.broker.queued if self.broker else None
+
+    @property
+    def tickets(self) -> frozenset[tuple[str, int]] | None:
+        """(id, epoch) of the messages that wait in Redis; None if they are not known."""
+        return None if self.queued is None else self.queued.tickets
+
+    def messages(self, queues: Iterable[str]) -> dict[str, int]:
+        """How many messages wait in each queue; empty if Redis does not answer."""
+        from redis import RedisError
+
+        from tasks.broker import waiting_messages
+
+        try:
+            return {queue: waiting_messages(self.settings, (queue,)) for queue in queues}
+        except RedisError:
+            return {}
+
+    @property
+    def foreign_messages(self) -> int:
+        return 0 if self.queued is None else self.queued.foreign
+
+    @cached_property
+    def workers(self) -> tuple[Worker, ...]:
+        """None that answers, if nothing is known of them, or Redis takes no message to them."""
+        if self.fault is not None:
+            return ()
+        if self._answers is not None:
+            return self._answers.workers or ()
+        with suppress(ServiceUnreachable):
+            return ask_workers(self.settings)
+        return ()
+
+    @property
+    def knows_workers(self) -> bool:
+        """False while Redis or the workers were asked and have not answered."""
+        return self._answers is None or (self.broker is not None and self._answers.workers is not None)
+
+    def consumers(self, queue: str) -> tuple[Worker, ...]:
+        return tuple(worker for worker in self.workers if queue in worker.queues)
+
+    def obstacles(self, *queues: str) -> tuple[Obstacle, ...]:
+        """What keeps work in these queues, and scheduled work, from being done."""
+        if self.fault is not None:
+            return (self.fault,)
+        beat = () if self.beat else (Obstacle(reason=Reason.NO_BEAT),)
+        if not self.knows_workers:
+            return beat
+        idle = [queue for queue in dict.fromkeys((*queues, CONTROL)) if not self.consumers(queue)]
+        late = self._late if self.beat and CONTROL not in idle else ()
+        return (*beat, *late, *(Obstacle(reason=Reason.NO_WORKER, waits_for=queue) for queue in idle))
+
+    @cached_property
+    def _late(self) -> tuple[Obstacle, ...]:
+        """Only what was done proves that a beat and a worker, which both answer, do scheduled work."""
+        seconds = sweep_record.last_sweep(self.session)
+        if seconds < sweep_record.SWEEP_LIMIT:
+            return ()
+        return (Obstacle(reason=Reason.SWEEP_LATE, waits_for=self.beat, message=f"{seconds:.0f} s"),)
+
+    def remedies(self, obstacles: Iterable[Obstacle]) -> tuple[Remedy, ...]:
+        advice: list[Remedy] = []
+        for obstacle in obstacles:
+            if obstacle.reason is Reason.BROKER_UNREACHABLE:
+                advice.append(Remedy(Action.START_BROKER, obstacle.waits_for))
+            elif obstacle.reason is Reason.BROKER_REFUSES:
+                advice.append(Remedy(Action.FIX_BROKER, obstacle.waits_for))
+            elif obstacle.reason is Reason.BROKER_FOREIGN:
+                advice.append(Remedy(Action.CHANGE_PREFIX, obstacle.waits_for))
+            elif obstacle.reason is Reason.NO_BEAT:
+                advice.append(Remedy(Action.START_BEAT))
+            elif obstacle.reason is Reason.SWEEP_LATE:
+                advice += [
+                    Remedy(Action.START_WORKER, CONTROL),
+                    Remedy(Action.RESTART_BEAT, obstacle.waits_for),
+                ]
+            elif obstacle.reason is Reason.NO_WORKER:
+                advice += [Remedy(Action.UNDO_DRAIN, name) for name in self.drained]
+                if not any(worker.name in self.drained for worker in self.workers):
+                    advice.append(Remedy(Action.START_WORKER, obstacle.waits_for))
+        return tuple(dict.fromkeys(advice))
+
+
+T = TypeVar("T")
+
+ANSWER_WAIT = 5.0
+"""Seconds to wait for each worker's answer; nobody is waited for once all that were asked have answered."""
+
+FOLLOW_INTERVAL = 0.1
+"""Seconds between two questions to a worker that is to follow the record."""
+
+FOLLOW_WAIT = 15.0
+"""Seconds that a worker may take to follow the record: 2, unless its machine is busy."""
+
+ONE_WAIT = 15.0
+"""Seconds to wait for the answer of one worker that was named: its answer ends the wait."""
+
+
+class Workers(Record):
+    """The workers that answer, and those that an operator drained."""
+
+    workers: tuple[Worker, ...]
+    drained: dict[str, Hold] = Field(default_factory=dict)
+    """Worker -> who drained it, when and why; also workers that do not answer."""
+
+    @property
+    def taking(self) -> dict[str, tuple[str, ...]]:
+        """Worker -> the queues that it consumes."""
+        return {worker.name: worker.queues for worker in self.workers}
+
+
+class Drained(Record):
+    """A worker, its drain in the record, and the queues that it consumes now."""
+
+    worker: str
+    queues: tuple[str, ...]
+    answers: bool = True
+    """False if the worker does not answer: its queues are not known."""
+    drain: Hold | None = None
+    """Who drained the worker, when and why; absent if nobody did."""
+    changed: bool = True
+    """False if it was so before."""
+    followed: bool = True
+    """False if the worker has not followed yet: it does once it reaches ZooKeeper."""
+
+
+class _Queue(BaseModel):
+    name: str
+
+
+class _Pool(BaseModel):
+    processes: int = Field(0, alias="max-concurrency")
+
+
+class _Stats(BaseModel):
+    pool: _Pool = _Pool()
+
+
+_QUEUES, _TASKS, _STATS = TypeAdapter(tuple[_Queue, ...]), TypeAdapter(list[Any]), TypeAdapter(_Stats)
+"""The answers of a worker to `active_queues`, `active` and `stats`, as far as they are used."""
+
+
+def workers(settings: Settings) -> tuple[Worker, ...]:
+    """The workers that answer, by name; those that are slow are waited for."""
+    queues, active, stats = _ask(
+        settings, lambda i: i.active_queues(), lambda i: i.active(), lambda i: i.stats()
+    )
+    tasks, pools = _known(active, _TASKS), _known(stats, _STATS)
+    return tuple(
+        Worker(
+            name=name,
+            queues=_names(consumed),
+            processes=pools[name].pool.processes if name in pools else 0,
+            busy=len(tasks.get(name, ())),
+        )
+        for name, consumed in sorted(_known(queues, _QUEUES).items())
+    )
+
+
+def listed(site: Site, principal: Principal) -> Workers:
+    """Needs the record, and Redis."""
+    require_fleet(principal, "see the workers")
+    return Workers(workers=workers(site.settings), drained=holds.drained(site.session))
+
+
+def taking(settings: Settings) -> dict[str, tuple[str, ...]]:
+    """Worker -> the queues that it consumes; only the workers that answer in time."""
+    (queues,) = _ask(settings, lambda inspect: inspect.active_queues())
+    return {name: _names(consumed) for name, consumed in _known(queues, _QUEUES).items()}
+
+
+def _taken_by(settings: Settings, worker: str) -> tuple[str, ...] | None:
+    """The queues that this worker consumes; None if it does not answer."""
+    (queues,) = _ask(settings, lambda inspect: inspect.active_queues(), wait=ONE_WAIT, worker=worker)
+    known = _known(queues, _QUEUES)
+    return _names(known[worker]) if worker in known else None
+
+
+def _known(answers: Mapping[str, Any], form: TypeAdapter[T]) -> dict[str, T]:
+    """Without what no worker answers: whoever writes to Redis may have answered."""
+    known = {}
+    for name, answer in answers.items():
+        with suppress(ValidationError):
+            known[name] = form.validate_python(answer)
+    return known
+
+
+def _names(queues: Iterable[_Queue]) -> tuple[str, ...]:
+    return tuple(sorted(queue.name for queue in queues))
+
+
+def _ask(
+    settings: Settings, *questions: Callable[[Inspect], Any], wait: float = ANSWER_WAIT, worker: str = ""
+) -> list[dict[str, Any]]:
+    """The answers by worker; asked at the same time, since every question waits as long."""
+    control = publisher(settings).control
+    inspect = partial(control.inspect, [worker] if worker else None, timeout=wait)
+    try:
+        with ThreadPoolExecutor(len(questions)) as threads:
+            answers = [threads.submit(question, inspect()) for question in questions]
+            return [answer.result() or {} for answer in answers]
+    except (OperationalError, redis.RedisError) as error:
+        raise ServiceUnreachable(
+            f"Redis at {broker_address(settings)} does not answer: is it running? (ARKLINE_BROKER_URL)"
+        ) from error
+
+
+def drain(operator: Operator, worker: str, *, undo: bool = False) -> Drained:
+    """Have a worker take no new tasks, so that it may be stopped once it is idle; `undo` ends that.
+
+    The drain is in the record, so it lasts over a restart of the worker. It is ended for a worker that does
+    not answer too.
+    """
+    operator.require(f"drain worker {worker}")
+    session, settings = operator.session, operator.settings
+    known = holds.drained(session)
+    if worker not in known and _taken_by(settings, worker) is None:
+        raise _unknown(settings, worker, known)
+    if undo:
+        changed = worker in known and holds.undo_drain(session, operator.stamp, worker)
+    else:
+        changed = holds.drain(session, operator.hold, worker)
+    queues = _await_queues(settings, worker, some=undo)
+    return Drained(
+        worker=worker,
+        queues=queues or (),
+        answers=queues is not None,
+        drain=holds.drained(session).get(worker),
+        changed=changed,
+        followed=queues is not None and bool(queues) is undo,
+    )
+
+
+def _unknown(settings: Settings, worker: str, drained: Iterable[str]) -> UsageRefused:
+    running = ", ".join(sorted(taking(settings))) or "none answers"
+    also = f"; drained: {', '.join(drained)}" if drained else ""
+    return UsageRefused(f"no worker called '{worker}' answers; running: {running}{also}")
+
+
+def _await_queues(settings: Settings, worker: str, *, some: bool) -> tuple[str, ...] | None:
+    """The queues that the worker consumes once there are some, or none; None if it does not answer."""
+    deadline = time.monotonic() + FOLLOW_WAIT
+    queues: tuple[str, ...] | None = None
+    with suppress(ServiceUnreachable):  # Redis is away: it is not known what the worker does
+        while True:
+            queues = _taken_by(settings, worker)
+            if queues is None or bool(queues) is some or time.monotonic() > deadline:
+                return queues
+            time.sleep(FOLLOW_INTERVAL)
+    return None

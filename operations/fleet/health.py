@@ -1,0 +1,321 @@
+"""How healthy the fleet is: what jobs need and miss, what waits and why, what is tried next."""
+
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
+from datetime import datetime
+
+from operations.facts import REASON_OF_WAIT, Obstacle, Reason
+from operations.fleet.fleet import Fleet, broker_address
+from operations.fleet.hosts import HostView, waiting_hosts
+from operations.fleet.record_fault import RecordFault, record_fault
+from operations.site import Site
+from pipeline.errors import Action, Documented, Remedy
+from pipeline.machine import Queue
+from pipeline.outcome import Service, WaitKind
+from pipeline.record_budget import accepted_jobs
+from pipeline.records import Record
+from pipeline.states import JOB, JobState
+from zkstate.connection import server_memory
+from zkstate.connection.server_memory import ServerMemory
+from zkstate.connection.session import Session
+from zkstate.connection.transaction import TRANSACTION_LIMIT, takes_largest
+from zkstate.fleet import outages
+from zkstate.fleet.fixity import FixityStatus
+from zkstate.fleet.holds import Hold
+from zkstate.queue import listings, views
+from zkstate.queue.views import Active
+
+FAULTS = 5
+"""Different faults that are named; `waiting` counts all jobs that wait for a retry."""
+
+
+class Health(Documented):
+    OK = "ok", "All systems work."
+    DEGRADED = "degraded", "Some jobs cannot move or have failed, or stored objects need attention."
+    STOPPED = "stopped", "No job can move."
+
+
+class HealthProblem(Obstacle):
+    stops_all: bool = False
+
+
+class RecordMemory(ServerMemory):
+    """What is in ZooKeeper's memory, and how many jobs may be."""
+
+    jobs: int
+    """Ended ones included."""
+    accepted_jobs: int
+    """Jobs from which on nothing is submitted or split; 0: no limit."""
+
+    @property
+    def full(self) -> bool:
+        return 0 < self.accepted_jobs <= self.jobs
+
+
+class QueueHealth(Record):
+    queue: str
+    workers: int
+    processes: int
+    busy: int
+    """Processes that work on a task of this or of another queue."""
+
+
+class Fault(Record):
+    """A transient fault that active jobs and batches met at their last try."""
+
+    service: str
+    """`source`: the fault is one of the job's own content or host."""
+    message: str
+    jobs: int
+    next_try: datetime
+
+
+class OutageView(Record):
+    """A shared service that is unavailable."""
+
+    name: str
+    """The service, and which one of several: `callback:deposit.example.org`."""
+    service: str
+    since: datetime
+    message: str
+    hosts: tuple[str, ...]
+    """The hosts whose workers met the fault and have not succeeded since."""
+    everywhere: bool
+    """False if only `hosts` are affected: the service works for others."""
+    probes: int
+    next_probe: datetime
+
+
+class FleetHealth(Record):
+    status: Health
+    problems: tuple[HealthProblem, ...]
+    remedies: tuple[Remedy, ...]
+    queues: tuple[QueueHealth, ...]
+    drained: tuple[str, ...]
+    """The workers that an operator drained, whether they answer or not."""
+    redis: str
+    redis_answers: bool
+    foreign_messages: int = 0
+    """Messages and keys in arkline's queues that arkline did not send; a worker rejects them."""
+    zookeeper: str
+    """It answers, or there would be no report."""
+    beat: str
+    """The process that does scheduled work; empty if none runs."""
+    waiting: dict[Reason, int]
+    """Jobs and batches that have not ended, by what they wait for."""
+    hosts: tuple[HostView, ...] = ()
+    """The sources to which no request is sent now."""
+    outages: tuple[OutageView, ...]
+    faults: tuple[Fault, ...]
+    record_fault: RecordFault | None = None
+    """Why the record cannot be relied on."""
+    next_try: datetime | None = None
+
+
+def fleet_health(
+    fleet: Fleet,
+    counts: dict[JobState, int],
+    stops: Mapping[str, Hold],
+    stored: FixityStatus,
+    memory: RecordMemory,
+) -> FleetHealth:
+    """`stops`: the holds by collection, and the pause of the queue under the empty name.
+
+    Reads a bounded number of jobs; waits a second for the answers of the workers.
+    """
+    pause, held = stops.get(""), [name for name in stops if name]
+    session = fleet.session
+    active = (*views.active_jobs(session, counts), *views.active_batches(session))
+    hosts = waiting_hosts(session, _at_hosts(active))
+    waiting = _waiting(active, counts, pause, {view.host for view in hosts})
+    for_space = waiting.get(Reason.WAITING_FOR_SPACE, 0)
+    faults = _faults(active)
+    down = _outages(session)
+    wrong = record_fault(fleet.site)
+    problems = (
+        *((HealthProblem(reason=wrong.reason, waits_for=Service.RECORD, stops_all=True),) if wrong else ()),
+        *_of_fleet(fleet, waiting),
+        *((HealthProblem(reason=Reason.QUEUE_PAUSED),) if pause else ()),
+        *(HealthProblem(reason=Reason.COLLECTION_ON_HOLD, waits_for=name) for name in held),
+        *_of_record(session, memory),
+        *(
+            HealthProblem(reason=Reason.SERVICE_DOWN, waits_for=outage.name)
+            for outage in down
+            if outage.name != Service.RECORD
+        ),
+        *(
+            HealthProblem(reason=Reason.BETWEEN_TRIES, waits_for=service)
+            for service in dict.fromkeys(fault.service for fault in faults)
+        ),
+        *_of_fixity(stored),
+        *_of_jobs(for_space, counts[JobState.FAILED]),
+    )
+    retries = [job.retry_at for job in active if job.retry_at]
+    return FleetHealth(
+        status=_verdict(problems),
+        problems=problems,
+        remedies=(
+            *(wrong.remedies if wrong else ()),
+            *fleet.remedies(fleet.obstacles(*Queue)),
+            *((Remedy(Action.UNPAUSE),) if pause else ()),
+            *(Remedy(Action.RELEASE_COLLECTION, name) for name in held),
+            *((Remedy(Action.CLEAN_UP),) if memory.full else ()),
+            *(
+                (Remedy(Action.RAISE_LIMIT),)
+                if any(problem.reason is Reason.RECORD_LIMIT for problem in problems)
+                else ()
+            ),
+            *((Remedy(Action.ADD_SPACE),) if for_space else ()),
+            *((Remedy(Action.SHOW_FAILURES),) if counts[JobState.FAILED] else ()),
+            *((Remedy(Action.FIXITY_REPORT),) if stored.damaged else ()),
+            *((Remedy(Action.CHECK_FIXITY), Remedy(Action.RAISE_FIXITY_RATE)) if stored.overdue else ()),
+        ),
+        queues=tuple(_queue(fleet, name) for name in Queue),
+        drained=tuple(fleet.drained),
+        redis=broker_address(fleet.settings),
+        redis_answers=fleet.fault is None or fleet.fault.reason is not Reason.BROKER_UNREACHABLE,
+        foreign_messages=fleet.foreign_messages,
+        zookeeper=fleet.settings.zk_hosts,
+        beat=fleet.beat,
+        waiting=waiting,
+        hosts=hosts,
+        outages=down,
+        faults=faults,
+        record_fault=wrong,
+        next_try=min(retries, default=None),
+    )
+
+
+def _verdict(problems: Sequence[HealthProblem]) -> Health:
+    if any(problem.stops_all for problem in problems):
+        return Health.STOPPED
+    return Health.DEGRADED if problems else Health.OK
+
+
+def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterable[HealthProblem]:
+    """Servers and processes that are missing.
+
+    Without a beat, jobs still move while others end; so it stops all only if no worker has a job.
+    """
+    can_move = any(fleet.consumers(task.queue) for task in JOB.tasks())
+    idle = bool(waiting) and not waiting.get(Reason.BEING_WORKED_ON)
+    for obstacle in fleet.obstacles(*Queue):
+        stops_all = {
+            Reason.BROKER_UNREACHABLE: True,
+            Reason.BROKER_REFUSES: True,
+            Reason.BROKER_FOREIGN: True,
+            Reason.NO_WORKER: not can_move,
+            Reason.NO_BEAT: idle,
+            Reason.SWEEP_LATE: idle,
+        }[obstacle.reason]
+        yield HealthProblem(**dict(obstacle), stops_all=stops_all)
+
+
+def _of_record(session: Session, memory: RecordMemory) -> Iterable[HealthProblem]:
+    if not takes_largest(session):
+        size = f"{TRANSACTION_LIMIT:,} bytes"
+        yield HealthProblem(reason=Reason.RECORD_LIMIT, waits_for=session.hosts, message=size)
+    if memory.full:
+        yield HealthProblem(reason=Reason.RECORD_FULL, waits_for=f"{memory.accepted_jobs:,}")
+
+
+def _of_fixity(stored: FixityStatus) -> Iterable[HealthProblem]:
+    if stored.damaged:
+        yield HealthProblem(reason=Reason.FIXITY_DAMAGED, waits_for=str(stored.damaged))
+    if stored.overdue:
+        yield HealthProblem(reason=Reason.FIXITY_OVERDUE, waits_for=str(stored.overdue))
+
+
+def _of_jobs(for_space: int, failed: int) -> Iterable[HealthProblem]:
+    if for_space:
+        yield HealthProblem(reason=Reason.WAITING_FOR_SPACE, waits_for=str(for_space))
+    if failed:
+        yield HealthProblem(reason=Reason.JOBS_FAILED, waits_for=str(failed))
+
+
+def _queue(fleet: Fleet, name: str) -> QueueHealth:
+    consumers = fleet.consumers(name)
+    return QueueHealth(
+        queue=name,
+        workers=len(consumers),
+        processes=sum(worker.processes for worker in consumers),
+        busy=sum(worker.busy for worker in consumers),
+    )
+
+
+def _at_hosts(active: Iterable[Active]) -> Counter[str]:
+    """How many jobs and batches were handed back until a source may be asked again, by its host."""
+    waits = (job.waits_for for job in active if job.waits_for is not None)
+    return Counter(wait.name for wait in waits if wait.kind == WaitKind.HOST)
+
+
+def _waiting(
+    active: Sequence[Active],
+    counts: dict[JobState, int],
+    pause: Hold | None,
+    paused: Container[str],
+) -> dict[Reason, int]:
+    waiting = Counter(_reason(job, paused) for job in active)
+    waiting[Reason.WAITING_FOR_SPACE] += _unread_in_provisioning(counts)
+    dispatched = sum(1 for job in active if job.state == JobState.PENDING and job.id.startswith("jid"))
+    line = Reason.QUEUE_PAUSED if pause else Reason.WAITING_FOR_TURN
+    waiting[line] += counts[JobState.PENDING] - dispatched
+    waiting[Reason.COLLECTION_ON_HOLD] += counts[JobState.HELD]
+    return {reason: waiting[reason] for reason in Reason if waiting[reason] > 0}
+
+
+def waiting_for_space(session: Session, counts: dict[JobState, int]) -> int:
+    """Jobs that wait for working storage."""
+    read = sum(_reason(job) is Reason.WAITING_FOR_SPACE for job in views.active_jobs(session, counts))
+    return read + _unread_in_provisioning(counts)
+
+
+def _unread_in_provisioning(counts: dict[JobState, int]) -> int:
+    """So many are in provisioning only if working storage is full."""
+    return max(0, counts[JobState.PROVISIONING] - views.SAMPLE)
+
+
+def _reason(job: Active, paused: Container[str] = ()) -> Reason:
+    if job.locked:
+        return Reason.BEING_WORKED_ON
+    if job.waits_for is None:
+        does_not_fit = job.state == JobState.PROVISIONING and job.handed_back
+        return Reason.WAITING_FOR_SPACE if does_not_fit else Reason.BEING_DISPATCHED
+    if job.waits_for.name in paused:
+        return Reason.HOST_BACKING_OFF
+    return REASON_OF_WAIT.get(job.waits_for.kind, Reason.BETWEEN_TRIES)
+
+
+def _outages(session: Session) -> tuple[OutageView, ...]:
+    return tuple(
+        OutageView(
+            **dict(current.outage),
+            name=name,
+            next_probe=outages.next_probe(current),
+        )
+        for name, current in sorted(outages.known(session).items())
+        if current.outage.ended is None
+    )
+
+
+def _faults(active: Iterable[Active]) -> tuple[Fault, ...]:
+    """The most frequent faults first."""
+    by_fault: dict[tuple[str, str], list[datetime]] = {}
+    for job in active:
+        if job.retry_at is not None and _reason(job) is Reason.BETWEEN_TRIES:
+            by_fault.setdefault(("source", job.message), []).append(job.retry_at)
+    faults = [
+        Fault(service=service, message=message, jobs=len(moments), next_try=min(moments))
+        for (service, message), moments in by_fault.items()
+    ]
+    return tuple(sorted(faults, key=lambda fault: -fault.jobs)[:FAULTS])
+
+
+def record_memory(site: Site) -> RecordMemory:
+    """The memory of ZooKeeper, which holds the whole record, and the number of jobs that still fit."""
+    memory = server_memory.read(site.session)
+    return RecordMemory(
+        **dict(memory),
+        jobs=listings.recorded(site.session),
+        accepted_jobs=accepted_jobs(site.settings, memory.heap_bytes),
+    )

@@ -1,0 +1,129 @@
+"""The fleet as numbers, for metrics: what the board does not know and has to be asked.
+
+A server that does not answer makes its numbers absent, and nothing else.
+"""
+
+import shutil
+from collections import Counter
+from datetime import datetime
+
+import redis
+from pydantic import Field
+
+from operations.fleet.fleet import Fleet
+from operations.fleet.hosts import waiting_hosts
+from operations.site import Site
+from pipeline.errors import ArklineError
+from pipeline.machine import Queue
+from pipeline.records import Record
+from pipeline.settings import Settings
+from pipeline.working_storage.capacity import usage_now
+from tasks import progress
+from zkstate.care import audit
+from zkstate.care.audit import LastAudit
+from zkstate.connection.session import Session
+from zkstate.fleet import fixity, leadership, outages, sweep_record
+from zkstate.fleet.fixity import FixityStatus
+from zkstate.queue import queue
+from zkstate.record import callbacks, space
+
+
+class RecordMeasures(Record):
+    """What ZooKeeper says."""
+
+    in_flight: int
+    """Jobs that take a place."""
+    callbacks_owed: int
+    beats: int
+    reserved: int
+    """Bytes of working storage."""
+    capacity: int | None = None
+    """None on a machine without working storage."""
+    used: int | None = None
+    redispatched: dict[str, int]
+    """Jobs that sweeps have dispatched again, by state, since the record was created."""
+    hosts_waiting: int
+    """Hosts to which no request is sent for a while."""
+    outages: dict[str, int] = Field(default_factory=dict)
+    """Outages by service."""
+    oldest_outage: datetime | None = None
+    fixity: FixityStatus
+    last_audit: LastAudit | None = None
+    """None before the first audit."""
+
+
+class BrokerMeasures(Record):
+    """What Redis and the workers say."""
+
+    foreign_messages: int
+    messages: dict[str, int]
+    """Messages by queue."""
+    workers: dict[str, int]
+    """Workers that consume a queue."""
+    processes: dict[str, int]
+    busy: dict[str, int]
+    callbacks: dict[str, int] = Field(default_factory=dict)
+    """Deliveries of callbacks by outcome, since Redis lost its content last."""
+
+
+class Measures(Record):
+    record: RecordMeasures | None = None
+    """None if ZooKeeper does not answer."""
+    broker: BrokerMeasures | None = None
+    """None if Redis does not answer."""
+    storage_root_free: int | None = None
+    """Bytes; None for a storage root that is no folder of this machine."""
+
+
+def measure(site: Site) -> Measures:
+    """Asks every server once, and the workers for up to some seconds if none of them answers."""
+    session, settings = site.session, site.settings
+    try:
+        record = _record(session, settings) if session.connected else None
+    except ArklineError:
+        record = None
+    fleet = Fleet(site)
+    return Measures(record=record, broker=_broker(fleet, settings), storage_root_free=_free(settings))
+
+
+def _record(session: Session, settings: Settings) -> RecordMeasures:
+    disk = usage_now(settings) if settings.working.is_dir() else None
+    current = [known.outage for known in outages.known(session).values() if known.outage.ended is None]
+    return RecordMeasures(
+        in_flight=queue.places_taken(session),
+        callbacks_owed=callbacks.count(session),
+        beats=leadership.contenders(session),
+        reserved=space.reserved(session),
+        capacity=disk.total if disk else None,
+        used=disk.used if disk else None,
+        redispatched=sweep_record.redispatched(session),
+        hosts_waiting=len(waiting_hosts(session)),
+        outages=Counter(outage.service for outage in current),
+        oldest_outage=min((outage.since for outage in current), default=None),
+        fixity=fixity.status(session),
+        last_audit=audit.last(session),
+    )
+
+
+def _broker(fleet: Fleet, settings: Settings) -> BrokerMeasures | None:
+    if fleet.queued is None:
+        return None
+    try:
+        delivered = progress.delivered(settings)
+    except redis.RedisError:
+        delivered = {}
+    return BrokerMeasures(
+        foreign_messages=fleet.foreign_messages,
+        messages=fleet.messages(Queue),
+        workers={name: len(fleet.consumers(name)) for name in Queue},
+        processes={name: sum(worker.processes for worker in fleet.consumers(name)) for name in Queue},
+        busy={name: sum(worker.busy for worker in fleet.consumers(name)) for name in Queue},
+        callbacks={str(outcome): number for outcome, number in delivered.items()},
+    )
+
+
+def _free(settings: Settings) -> int | None:
+    try:
+        return shutil.disk_usage(settings.storage).free
+    except OSError:
+        return None

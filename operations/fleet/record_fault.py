@@ -1,0 +1,117 @@
+"""Whether the record can be relied on: not if it is older than it was, or another deployment's."""
+
+from datetime import datetime
+
+from operations.facts import Cause, Reason
+from operations.site import Site
+from pipeline.deployment import (
+    NAMES,
+    OutdatedStore,
+    Stores,
+    check_not_lost,
+    compare_age,
+)
+from pipeline.errors import Action, ArklineError, Remedy
+from pipeline.outcome import Service, ServiceDown
+from pipeline.records import Record, now
+from pipeline.settings import Settings
+from pipeline.storage.ocfl.storage import OcflStorage
+from tasks.stores import stores_of
+from zkstate.care import deployment
+from zkstate.connection.session import Session
+from zkstate.fleet import outages
+from zkstate.fleet.leadership import leader
+
+_REMEDIES = {Reason.RECORD_OUTDATED: Action.RECONCILE, Reason.RECORD_FOREIGN: Action.CHECK_SETTINGS}
+
+
+CONFIRMATION = 30.0
+"""Seconds for which a comparison by the beat, which makes one every 10 s, replaces one by this machine."""
+
+
+class RecordFault(Record):
+    reason: Reason
+    message: str
+    since: datetime | None = None
+    """When the fleet noticed the fault; None if it has not, or the record is another deployment's, which is
+    not written."""
+
+    @property
+    def remedies(self) -> tuple[Remedy, ...]:
+        return (Remedy(_REMEDIES[self.reason]),)
+
+    @property
+    def cause(self) -> Cause:
+        return Cause(
+            reason=self.reason,
+            message=self.message,
+            waits_for=Service.RECORD,
+            outage_since=self.since,
+            remedies=self.remedies,
+        )
+
+
+def record_fault(site: Site) -> RecordFault | None:
+    """What the fleet entered, else what this machine finds; nothing is written.
+
+    A store that is absent or does not answer proves nothing: this machine may be no host of workers.
+    """
+    session, settings = site.session, site.settings
+    known = outages.known(session).get(Service.RECORD)
+    if known is not None and known.outage.ended is None:
+        outage = known.outage
+        return RecordFault(reason=Reason.RECORD_OUTDATED, message=outage.message, since=outage.since)
+    if _is_confirmed(session, settings):
+        return None
+    try:
+        _compare(stores_of(session, settings))
+    except OutdatedStore as fault:
+        return RecordFault(reason=Reason.RECORD_OUTDATED, message=fault.message)
+    except ServiceDown as fault:
+        if fault.service is Service.RECORD:
+            return RecordFault(reason=Reason.RECORD_FOREIGN, message=fault.message)
+    except ArklineError:
+        return None  # a setting names no store that can be opened
+    return None
+
+
+def _is_confirmed(session: Session, settings: Settings) -> bool:
+    """Whether scheduled work has just confirmed the record, and the storage root here is the record's.
+
+    The inventory, which would be asked otherwise, loads SQLAlchemy: a fifth of the time of a status.
+    """
+    if settings.storage_service_url or settings.s3_root or not leader(session):
+        return False
+    recorded = deployment.read_dated(session)
+    if recorded is None or abs((now() - recorded[1]).total_seconds()) > CONFIRMATION:
+        return False
+    try:
+        marker = OcflStorage(settings.storage).read_deployment()
+    except ServiceDown:
+        return False
+    return marker is not None and marker.id == recorded[0].id
+
+
+def _compare(stores: Stores) -> None:
+    """Storage, which may be slow, is asked only if the inventory does not confirm the record."""
+    record = stores.record.read_deployment()
+    if record is None:
+        check_not_lost(stores)
+        return
+    others = []
+    for store in reversed(stores.kept):
+        try:
+            marker = store.read_deployment()
+        except ServiceDown:
+            continue
+        if marker is not None and marker.id == record.id:
+            if store is stores.inventory:
+                compare_age(stores, marker)
+            return
+        if marker is not None:
+            others.append(f"{NAMES[store.service]} {store.place} to {marker.id}")
+    if others:
+        raise ServiceDown(
+            Service.RECORD,
+            f"the record {stores.record.place} belongs to deployment {record.id}, but {', '.join(others)}",
+        )

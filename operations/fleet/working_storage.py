@@ -1,0 +1,194 @@
+"""Working storage: which jobs reserve how much of it, and removing what no job needs."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from enum import StrEnum
+
+from operations.fleet.health import waiting_for_space
+from operations.fleet.overview import Space, space_now
+from operations.operator import Operator
+from operations.site import Site
+from operations.visibility import require_fleet
+from pipeline.attempt import Attempt, CheckedAttempt
+from pipeline.errors import UsageRefused
+from pipeline.principal import Principal
+from pipeline.profiles.profile import Profiles
+from pipeline.records import Record, age
+from pipeline.settings import Settings
+from pipeline.states import JOB, BatchState, FailureKind, JobState
+from pipeline.steps.clients import open_clients
+from pipeline.working_storage.capacity import holders, occupancy_now
+from tasks.after_move import clean_up_completed, remove_folder
+from tasks.retention import orphans, remove_old_batches, remove_unneeded_uploads, retention_of
+from tasks.stores import expected_of
+from zkstate.connection import locks
+from zkstate.connection.session import Session
+from zkstate.fleet import holds
+from zkstate.queue import listings, queue, views
+from zkstate.record import space
+from zkstate.record.journal import JournalAction
+
+
+class GivesBack(StrEnum):
+    """When a job's part of working storage is free again. The codes are stable."""
+
+    AT_ITS_END = "at-its-end"
+    """The job is on its way; once it has ended, a clean-up follows at once."""
+    WHEN_NEEDED = "when-needed"
+    """A failed job keeps its part until other jobs need the room, or until it is deleted."""
+    CLEAN_UP = "clean-up"
+    """The job needs nothing more: beat or an operator cleans up."""
+    NEVER = "never"
+    """There is a reservation, but no job: the audit reports it."""
+
+
+class Reservation(Record):
+    """A job's part of working storage: `bytes` are reserved for it; 0 if it has no reservation."""
+
+    jid: str
+    bid: str = ""
+    profile: str = ""
+    state: JobState | None = None
+    """None if there is no such job, which the audit reports."""
+    bytes: int
+    on_disk: int | None = None
+    """Bytes of its working directory; None where working storage is not, or is not measured yet."""
+    kind: FailureKind | None = None
+    """Of its failure. A failed job gives up its reservation and its content when others need the room."""
+    since: datetime | None = None
+    """Since when the job is in this state."""
+    gives_back: GivesBack
+    usual: float | None = None
+    """Seconds in which 95 % of the jobs left this state lately, if a web process says so."""
+
+
+class SpaceView(Space):
+    folder: str
+    reservations: tuple[Reservation, ...]
+
+
+class CleanUp(Record):
+    """The result of a clean-up, or of its dry run."""
+
+    dry_run: bool
+    jobs: int
+    """Completed jobs whose clean-up a crash had interrupted."""
+    batches: tuple[str, ...]
+    """Batches that left ZooKeeper; the archive has what is known of them."""
+    folders: tuple[str, ...]
+    """Working directories that no job needs."""
+    busy: bool = False
+    """True if beat was removing batches at this moment, so that none was removed here."""
+
+
+def space_view(site: Site, principal: Principal, usual: Mapping[JobState, float] | None = None) -> SpaceView:
+    """`usual`: the usual stays in working states, as a board knows them."""
+    require_fleet(principal, "see working storage")
+    session, settings = site.session, site.settings
+    waiting = waiting_for_space(session, queue.counts(session))
+    return SpaceView(
+        **dict(space_now(site, waiting)),
+        folder=str(settings.working),
+        reservations=tuple(_reservations(session, settings, usual or {})),
+    )
+
+
+def _reservations(
+    session: Session, settings: Settings, usual: Mapping[JobState, float]
+) -> Iterator[Reservation]:
+    """The jobs that reserve or use working storage, those that hold most first."""
+    reserved = space.reservations(session)
+    disk = occupancy_now(settings) if settings.working.is_dir() else None
+    held = holders(reserved, disk.on_disk if disk else {})
+    rows = {row.jid: row for row in views.readable(views.job_rows(session, list(held)))}
+    for jid in held:
+        row, size = rows.get(jid), reserved.get(jid, 0)
+        on_disk = disk.on_disk.get(jid, 0) if disk else None
+        if row is None:
+            gives_back = GivesBack.NEVER if size else GivesBack.CLEAN_UP
+            yield Reservation(jid=jid, bytes=size, on_disk=on_disk, gives_back=gives_back)
+        else:
+            yield Reservation(
+                jid=jid,
+                bid=row.bid,
+                profile=row.profile,
+                state=row.state,
+                kind=row.kind if row.state is JobState.FAILED else None,
+                bytes=size,
+                on_disk=on_disk,
+                since=row.since,
+                gives_back=_gives_back(row.state),
+                usual=usual.get(row.state),
+            )
+
+
+def _gives_back(state: JobState) -> GivesBack:
+    if state is JobState.FAILED:
+        return GivesBack.WHEN_NEEDED
+    return GivesBack.CLEAN_UP if JOB.facts[state].ended else GivesBack.AT_ITS_END
+
+
+def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bool = False) -> CleanUp:
+    """Do now what beat does regularly, and remove the working directories that no job needs.
+
+    `older_than`: seconds that completed batches stay in ZooKeeper, instead of the settings' retention; the
+    retention time of a collection's profile applies in any case. Stopped; the same call does the rest.
+    """
+    operator.require("clean up working storage")
+    working = operator.settings.working
+    if not working.is_dir():
+        raise UsageRefused(
+            f"working storage {working} is not on this machine, or no job has used it yet: run this "
+            "where the workers run (ARKLINE_WORKING_STORAGE)"
+        )
+    session = operator.session
+    retention = operator.settings.retention if older_than is None else older_than
+    if dry_run:
+        return CleanUp(
+            dry_run=True,
+            jobs=queue.counts(session)[JobState.COMPLETED],
+            batches=_old_batches(operator, retention),
+            folders=tuple(str(folder) for folder in orphans(session, working)),
+        )
+    stopped = "the clean-up was stopped: what it removed is removed, and a further clean-up does the rest"
+    attempt = CheckedAttempt(lambda: operator.run.check(stopped))
+    holds.record_action(session, JournalAction.CLEAN_UP, operator.stamp)
+    cleaned = clean_up_completed(session, working, attempt)
+    archived, busy = _remove_batches(operator, retention, attempt)
+    folders = list(orphans(session, working))
+    for number, folder in enumerate(folders, start=1):
+        attempt.check()
+        remove_folder(folder)
+        operator.run.on_progress(number, len(folders))
+    removed = tuple(str(folder) for folder in folders)
+    return CleanUp(dry_run=False, jobs=cleaned, batches=archived, folders=removed, busy=busy)
+
+
+def _old_batches(operator: Operator, retention: float) -> tuple[str, ...]:
+    """The batches that would leave ZooKeeper now."""
+    profiles = Profiles(operator.settings.profiles)
+    rows = views.readable(views.batch_rows(operator.session, listings.all_batches(operator.session)))
+    return tuple(
+        row.bid
+        for row in rows
+        if row.status is BatchState.DELETED
+        or (
+            row.status is BatchState.COMPLETED
+            and age(row.since) > retention_of(row.profile, profiles, retention)
+        )
+    )
+
+
+def _remove_batches(operator: Operator, retention: float, attempt: Attempt) -> tuple[tuple[str, ...], bool]:
+    """The batches that were removed; True if beat was removing batches at the same moment."""
+    session = operator.session
+    chosen = operator.settings.model_copy(update={"retention": retention})
+    clients = open_clients(chosen, expected_of(session))
+    before = set(listings.all_batches(session))
+    with locks.single_flight(session, "clean_up_batches") as clock:
+        if clock is None:
+            return (), True
+        remove_old_batches(session, clock, clients, operator.stamp, attempt)
+        attempt.check()
+        remove_unneeded_uploads(session, operator.settings)
+    return tuple(sorted(before - set(listings.all_batches(session)))), False

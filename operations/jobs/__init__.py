@@ -1,0 +1,1 @@
+"""Jobs and batches as people see them."""

@@ -1,0 +1,223 @@
+"""A job as people see it, and its timeline.
+
+Live progress of downloads, as the workers report it; nothing is decided by it.
+
+Redis' client is imported where it is asked, because a command that asks nothing should start fast.
+
+The files of the version that a job stored, and the PREMIS document of its object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from operations.archive import Gone
+from operations.jobs.allowed_verbs import allowed_verbs
+from operations.objects import objects
+from operations.site import Site
+from operations.visibility import visible_job
+from pipeline.attempt import Progress
+from pipeline.description.metadata import final_description
+from pipeline.http.urls import redact_url
+from pipeline.inventory.base import InventoryFile
+from pipeline.preservation import premis_record
+from pipeline.principal import Principal, Role
+from pipeline.records import HistoryEntry, Job, PayloadType, Record
+from pipeline.settings import Settings
+from pipeline.states import Event, FailureKind, JobState
+from zkstate.connection.session import Session
+from zkstate.errors import Missing
+from zkstate.record import space
+
+if TYPE_CHECKING:
+    from pipeline.inventory.archive import ArchivedJob
+
+
+class JobView(Record):
+    jid: str
+    bid: str
+    profile: str
+    submitter: str = ""
+    state: JobState
+    since: datetime
+    version: int | None = None
+    """Of the status in ZooKeeper, for a verb that must not meet a later state."""
+    message: str = ""
+    kind: FailureKind | None = None
+    last_successful_status: JobState | None = None
+    priority: int | None = None
+    retry_count: int = 0
+    tries: int = 0
+    remark: str = ""
+    """What the depositor should check, although nothing failed; as that it became a further version."""
+    payload_url: str
+    payload_type: PayloadType
+    name: str = ""
+    who: str = ""
+    what: str = ""
+    when: str = ""
+    ark: str | None = None
+    local_id: tuple[str, ...] = ()
+    working_dir: str
+    """Empty once nothing of the job is in working storage."""
+    space_needed: int | None = None
+    space_promised: int | None = None
+    verbs: tuple[Event, ...] = ()
+    """What an operator may do with it now."""
+    archived: Gone | None = None
+
+
+class Step(HistoryEntry):
+    """One entry of the history; `seconds` until the next, None for the last."""
+
+    seconds: float | None = None
+
+
+class Timeline(Record):
+    jid: str
+    bid: str
+    state: JobState
+    seconds: float
+    """From the first entry to the last."""
+    steps: tuple[Step, ...]
+    archived: Gone | None = None
+
+
+def job_view(site: Site, principal: Principal, jid: str) -> JobView:
+    """The job from ZooKeeper or, once it has left, from the archive; Missing if it is in neither."""
+    return job_view_of(site, principal, visible_job(site, principal, jid))
+
+
+def job_view_of(site: Site, principal: Principal, job: Job | ArchivedJob) -> JobView:
+    """The job as the principal sees it: folders and verbs are for operators."""
+    configuration = job.configuration
+    # the fields that a view shares with the configuration, and below with the status, have the same names
+    facts = configuration.model_dump(include=set(JobView.model_fields)) | {
+        "jid": job.jid,
+        "bid": job.bid,
+        "profile": configuration.profile_name,
+        "payload_url": redact_url(configuration.payload_url),
+        "name": configuration.name,
+        **final_description(configuration, job.identifiers).model_dump(include={"who", "what", "when"}),
+        "ark": job.identifiers.primary_id,
+        "local_id": job.identifiers.local_id,
+    }
+    facts |= _now(site.session, job) if isinstance(job, Job) else _at_end(job)
+    if facts["state"] is JobState.COMPLETED or not isinstance(job, Job):
+        facts |= {"working_dir": "", "space_needed": None}
+    if not principal.role.includes(Role.OPERATOR):
+        facts |= {"working_dir": "", "verbs": ()}
+    return JobView.model_validate(facts)
+
+
+def _now(session: Session, job: Job) -> dict[str, Any]:
+    return job.status.model_dump(include=set(JobView.model_fields)) | {
+        "state": job.status.status,
+        "since": job.status.since,
+        "version": job.version,
+        "space_needed": job.space_needed,
+        "space_promised": space.reservation_of(session, job.jid),
+        "verbs": allowed_verbs(job),
+    }
+
+
+def _at_end(job: ArchivedJob) -> dict[str, Any]:
+    return {
+        "state": job.state,
+        "since": job.since,
+        "message": job.message,
+        "kind": job.kind,
+        "remark": job.remark,
+        "retry_count": sum(entry.event is Event.RESUME for entry in job.history),
+        "archived": Gone.of(job.disposition),
+    }
+
+
+def timeline(site: Site, principal: Principal, jid: str) -> Timeline:
+    """Every committed move, with the time that was spent in between."""
+    job = visible_job(site, principal, jid)
+    steps = steps_of(job)
+    return Timeline(
+        jid=jid,
+        bid=job.bid,
+        state=job.status.status if isinstance(job, Job) else job.state,
+        seconds=sum(step.seconds or 0.0 for step in steps),
+        steps=steps,
+        archived=None if isinstance(job, Job) else Gone.of(job.disposition),
+    )
+
+
+def steps_of(job: Job | ArchivedJob) -> tuple[Step, ...]:
+    """The history, with the time from one entry to the next."""
+    moments = [entry.at for entry in job.history]
+    spent = [(later - at).total_seconds() for at, later in pairwise(moments)]
+    return tuple(
+        Step(**entry.model_dump(), seconds=seconds)
+        for entry, seconds in zip(job.history, [*spent, None], strict=True)
+    )
+
+
+SHOWN = 3
+"""Downloads of a batch that are shown at a time."""
+
+
+def progress(site: Site, principal: Principal, jid: str) -> Progress | None:
+    """None unless the job is downloading and its worker reported progress a moment ago."""
+    job = visible_job(site, principal, jid)
+    return progress_of(site.settings, jid, job.status.status) if isinstance(job, Job) else None
+
+
+def progress_of(settings: Settings, jid: str, state: JobState) -> Progress | None:
+    """None unless the job's worker reported progress a moment ago."""
+    if state is not JobState.DOWNLOADING:
+        return None
+    from tasks.progress import read
+
+    return read(settings, jid)
+
+
+class JobFiles(Record):
+    """A page of the files; none before the version is recorded in the inventory."""
+
+    jid: str
+    ark: str = ""
+    version: int | None = None
+    total: int = 0
+    """Files of the version."""
+    files: tuple[InventoryFile, ...] = ()
+    next: str | None = None
+
+
+def job_files(site: Site, principal: Principal, jid: str, limit: int, after: int = 0) -> JobFiles:
+    visible_job(site, principal, jid)
+    inventory = site.archive()
+    page = inventory.files_of_job(jid, limit, after) if inventory else None
+    if page is None:
+        return JobFiles(jid=jid)
+    return JobFiles(
+        jid=jid,
+        ark=page.ark,
+        version=page.number,
+        total=page.total,
+        files=page.files,
+        next=None if page.last is None else str(page.last),
+    )
+
+
+def premis(site: Site, principal: Principal, jid: str) -> Iterator[bytes]:
+    """The PREMIS document of the object of which the job stored a version, piece by piece.
+
+    Missing before the version is recorded; errors as `premis_record.pieces`.
+    """
+    visible_job(site, principal, jid)
+    inventory = site.archive()
+    page = inventory.files_of_job(jid, 1) if inventory else None
+    known = inventory.describe_object(page.ark) if inventory and page else None
+    if inventory is None or known is None:
+        raise Missing(f"{jid} has stored nothing: its PREMIS exists once its version is in the inventory")
+    objects.check_visible(site, principal, known)
+    events = objects.timeline(inventory, objects.as_seen_by(principal, known))
+    return premis_record.pieces(known, events, site.storage())

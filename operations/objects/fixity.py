@@ -1,0 +1,201 @@
+"""The fixity schedule for people: its report, and checks that a person asks for.
+
+Proofs of custody: fixity checks that a caller asks for now.
+
+A worker reads the bytes, and the inventory has the result. The caller checks before that the principal may
+see the object. Any version of any size can be proved, as nobody waits for the answer.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import Field, TypeAdapter
+
+from operations.objects.objects import known_object, versions_to_prove
+from operations.operator import Operator
+from operations.site import Site
+from pipeline.attempt import CheckedAttempt
+from pipeline.fixity import OnRead
+from pipeline.inventory import fixity, proofs
+from pipeline.inventory.base import InventoryObject, PreservationEvent
+from pipeline.inventory.fixity import FixityCheck, ScheduleCounts
+from pipeline.inventory.proofs import AskedProof
+from pipeline.inventory.sql import SqlInventory
+from pipeline.outcome import AttemptOver
+from pipeline.preservation.custody import Custody
+from pipeline.preservation.fixity import LEAD, Pace, Unreadable, periods
+from pipeline.preservation.proof import size_of
+from pipeline.profiles.profile import Profiles
+from pipeline.records import Record, now
+from pipeline.settings import Settings
+from pipeline.steps.clients import open_clients
+from tasks.fixity import LOCK, conclude, request_proofs, schedule_of
+from tasks.stores import expected_of
+from zkstate.connection.locks import exclusive
+from zkstate.errors import Missing
+
+REPORTED = 100
+"""Damaged objects that a report names."""
+
+LOCK_WAIT = 180.0
+"""Seconds to wait for a scheduled check, which ends within a minute."""
+
+
+@dataclass(frozen=True)
+class FixityReport:
+    counts: ScheduleCounts
+    periods: dict[str, int]
+    """Collection -> days within which every file is read again."""
+    damage: tuple[PreservationEvent, ...]
+    """The last event of every damaged object; at most REPORTED."""
+
+
+@dataclass(frozen=True)
+class FixityRun:
+    """The result of a check that a person asked for."""
+
+    checked: tuple[FixityCheck, ...]
+    unreadable: tuple[Unreadable, ...]
+    complete: bool
+    """False if it was interrupted; the next check continues."""
+
+    @property
+    def damaged(self) -> tuple[FixityCheck, ...]:
+        return tuple(check for check in self.checked if check.damaged)
+
+
+def fixity_report(inventory: SqlInventory, settings: Settings) -> FixityReport:
+    fixity.add_new_objects(inventory)
+    own_periods = periods(inventory, Profiles(settings.profiles), settings)
+    return FixityReport(
+        counts=fixity.counts(inventory, own_periods, now()),
+        periods={name: period.days for name, period in own_periods.items()},
+        damage=fixity.damage(inventory, REPORTED),
+    )
+
+
+def check_fixity(
+    operator: Operator,
+    names: Sequence[str],
+    *,
+    every: bool,
+    on_read: OnRead,
+    on_check: Callable[[FixityCheck | Unreadable], None],
+    stopped: Callable[[], bool],
+) -> FixityRun:
+    """Check the named objects; without names, those that are due or, with `every`, all.
+
+    One check runs in the fleet at a time, so that the rate of the settings holds: this waits for a scheduled
+    check to end.
+    """
+    operator.require("check fixity")
+    clients = open_clients(operator.settings, expected_of(operator.session))
+    arks = [known_object(clients.inventory, name).ark for name in dict.fromkeys(names)]
+    schedule = schedule_of(clients, f"arkline {operator.by}")
+    checked: list[FixityCheck] = []
+    unreadable: list[Unreadable] = []
+    pace = Pace(operator.settings.fixity_rate, stopped)
+
+    def check_if_asked() -> None:
+        if stopped():
+            raise AttemptOver("interrupted while waiting for a scheduled check")
+
+    attempt = CheckedAttempt(check_if_asked)
+    try:
+        with exclusive(operator.session, "single-flight", LOCK, attempt, LOCK_WAIT):
+            outcomes = (
+                (outcome for ark in arks if (outcome := schedule.check(ark, pace, on_read)))
+                if arks
+                else schedule.run(pace, now, on_read, 0 if every else LEAD)
+            )
+            for outcome in outcomes:
+                on_check(outcome)
+                checked.append(outcome) if isinstance(outcome, FixityCheck) else unreadable.append(outcome)
+            conclude(operator.session, schedule, clients, now(), (*checked, *unreadable))
+    except AttemptOver:
+        return FixityRun((), (), complete=False)
+    return FixityRun(tuple(checked), tuple(unreadable), complete=not stopped())
+
+
+class ProofState(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class CustodyProof(Record):
+    """The proof of a version of an object, which was asked for, is being read, or has ended."""
+
+    id: str
+    ark: str
+    version: int
+    state: ProofState = ProofState.WAITING
+    asked: datetime
+    began: datetime | None = None
+    ended: datetime | None = None
+    bytes_read: int = 0
+    bytes_total: int = Field(description="Bytes that are to be read.")
+    ahead: int = Field(0, description="Proofs that wait before this one.")
+    message: str = Field("", description="Why the proof failed: storage could not be read.")
+    custody: Custody | None = Field(None, description="The result: `agrees` if nothing differs.")
+
+
+_CUSTODY = TypeAdapter(Custody)
+
+
+def start_proof(site: Site, known: InventoryObject, version: int | None, asked_by: str) -> CustodyProof:
+    """A new proof of the version (None: the current one), or the one that has not ended yet.
+
+    UsageRefused if there is no such version; TooManyProofs.
+    """
+    (number,) = versions_to_prove(known, version, every=False)
+    every = {version.number for version in known.versions}  # as each fixity check
+    facts = {"id": secrets.token_hex(8), "asked": now(), "bytes_total": size_of(known, every), "message": ""}
+    proof = proofs.ask(site.inventory(), known.ark, number, asked_by, facts)
+    request_proofs(site.settings)
+    return _shown(proof)
+
+
+def proof_of(inventory: SqlInventory, proof_id: str, known: InventoryObject) -> CustodyProof:
+    """Missing if there is no such proof of this object, any more or at all."""
+    proof = proofs.find(inventory, proof_id)
+    if proof is None or proof.ark != known.ark:
+        raise Missing(
+            f"there is no proof {proof_id} of {known.ark}, of which the last of each version is kept: "
+            "start a new one"
+        )
+    return _shown(proof)
+
+
+def latest_proof(inventory: SqlInventory, known: InventoryObject, number: int) -> CustodyProof | None:
+    """The last proof of the version that was asked for."""
+    proof = proofs.latest(inventory, known.ark, number)
+    return None if proof is None else _shown(proof)
+
+
+def _shown(proof: AskedProof) -> CustodyProof:
+    custody = None if proof.custody is None else _CUSTODY.validate_json(proof.custody)
+    return CustodyProof(
+        id=proof.id,
+        ark=proof.ark,
+        version=proof.version,
+        state=_state(proof),
+        asked=proof.asked,
+        began=proof.began,
+        ended=proof.ended,
+        bytes_read=proof.bytes_read,
+        bytes_total=proof.bytes_total,
+        ahead=proof.ahead,
+        message=proof.message,
+        custody=custody,
+    )
+
+
+def _state(proof: AskedProof) -> ProofState:
+    if proof.ended is not None:
+        return ProofState.FAILED if proof.message and proof.custody is None else ProofState.DONE
+    return ProofState.WAITING if proof.began is None else ProofState.RUNNING

@@ -1,0 +1,1 @@
+"""What an operator does to jobs, batches and the fleet."""

@@ -1,0 +1,243 @@
+"""Callbacks as an operator sees them: those that are owed, a delivery now, and a test of a receiver.
+
+A delivery or a test sends one request from this process, checked and signed as those of the workers.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from operations.operator import Operator, retry_stale
+from operations.site import Site
+from operations.visibility import in_sight, recorded_job, sees_fleet
+from pipeline.errors import UsageRefused
+from pipeline.notify.callback import HttpCallback, callback_secrets_of
+from pipeline.outcome import Service, StepFailed
+from pipeline.principal import Interface, Principal, Role
+from pipeline.profiles.profile import Profile
+from pipeline.records import Job, Record
+from pipeline.states import JobState
+from tasks.logs import log
+from tasks.outages import end_outage
+from tasks.profiles import profile_of
+from zkstate.connection.locks import single_flight
+from zkstate.connection.session import Session
+from zkstate.errors import Busy, Missing
+from zkstate.fleet import outages
+from zkstate.fleet.outages import outage_name
+from zkstate.queue import views
+from zkstate.queue.views import JobRow
+from zkstate.record import batches, callbacks, jobs
+from zkstate.record.callbacks import Owed
+
+SCANNED = 2000
+"""Callbacks that one page reads at most; fewer of them may be the principal's."""
+
+
+class OwedView(Record):
+    """A callback of a failed job that was not delivered yet."""
+
+    jid: str
+    bid: str
+    collection: str
+    since: datetime
+    """When the job failed."""
+    tries: int
+    next_try: datetime
+    """Not before then, and once a worker is free."""
+    message: str = ""
+    """Why the last try failed."""
+
+
+class OwedPage(Record):
+    callbacks: tuple[OwedView, ...]
+    owed: int
+    """All that are owed, of every collection; 0 for those who do not see every collection."""
+    next: str | None = None
+
+
+class CallbackAnswer(Record):
+    """What a receiver answered to one request."""
+
+    collection: str
+    jid: str = ""
+    """Empty: a test."""
+    receiver: str
+    """Its URL, without secrets."""
+    delivered: bool
+    message: str
+    signed: bool
+    seconds: float
+
+
+def owed_page(site: Site, principal: Principal, limit: int, after: str | None = None) -> OwedPage:
+    """The callbacks that are owed for jobs that the principal may see, sorted by job number."""
+    session = site.session
+    names = callbacks.names(session)
+    later = [name for name in names if after is None or name > after]
+    rows: list[OwedView] = []
+    owners: dict[str, str] = {}
+    read = 0
+    for owed in _with_jobs(session, later[:SCANNED]):
+        read += 1
+        if owed is not None and _seen(session, principal, owed.row, owners):
+            rows.append(owed.view)
+        if len(rows) == limit:
+            break
+    return OwedPage(
+        callbacks=tuple(rows),
+        owed=len(names) if sees_fleet(principal) else 0,
+        next=later[read - 1] if read < len(later) else None,
+    )
+
+
+def deliver(operator: Operator, jid: str) -> CallbackAnswer:
+    """Deliver the callback of a job that completed or failed, now; also if it was delivered or given up.
+
+    A delivery is entered in the job's history. UsageRefused if there is nothing to deliver, Missing if the
+    job has left ZooKeeper, Busy while a worker delivers it.
+    """
+    session = operator.session
+    job = recorded_job(operator.site, operator.principal, jid)
+    collection, state = job.configuration.profile_name, job.status.status
+    operator.require(f"deliver the callback of {jid}", collection)
+    if state not in (JobState.COMPLETED, JobState.FAILED):
+        raise UsageRefused(f"{jid} is {state}: a callback is delivered once a job is completed or has failed")
+    profile = profile_of(session, operator.site.profiles, job.bid, collection)
+    with _only_one(session, f"callback-{jid}", f"the callback of {jid} is being delivered"):
+        owed = callbacks.owed(session, jid, job.status.epoch) if state is JobState.FAILED else None
+        number = None if state is JobState.FAILED else _version_number(operator, job)
+        http = HttpCallback(operator.settings)
+        answer = _asked(operator, profile, jid, lambda: http.deliver_once(job, profile, number))
+        if answer.delivered:
+            _settle(operator, job, owed, profile)
+        elif owed is not None:
+            callbacks.put_off(session, owed, owed.record.delay, tried=False, message=answer.message)
+    return answer
+
+
+def send_test(operator: Operator, name: str) -> CallbackAnswer:
+    """Send a test to the receiver of the collection; ProfileError if there is no such collection.
+
+    UsageRefused if the profile names no receiver, Busy while another test is being sent.
+    """
+    operator.require(f"send a test callback of {name}", name)
+    profile = operator.site.profiles.get(name)
+    with _only_one(operator.session, f"callback-test-{name}", f"a test callback of {name} is being sent"):
+        http = HttpCallback(operator.settings)
+        answer = _asked(operator, profile, "", lambda: http.send_test(profile))
+    log().info("test callback sent", profile=name, by=operator.by, message=answer.message)
+    return answer
+
+
+def _asked(operator: Operator, profile: Profile, jid: str, send: Callable[[], int]) -> CallbackAnswer:
+    """The answer to one request; UsageRefused if the profile names no receiver."""
+    address = profile.callback_address
+    if address is None:
+        raise UsageRefused(
+            f"the profile {profile.name} has no callback_url: write the URL of the receiver in the profile"
+        )
+    began = time.monotonic()
+    delivered, signed = True, False
+    try:
+        signed = bool(callback_secrets_of(operator.settings, profile.name))
+        _check_signed(operator, profile, signed=signed)
+        message = f"the receiver answered {send()}"
+    except StepFailed as failure:
+        delivered, message = False, failure.message
+    return CallbackAnswer(
+        collection=profile.name,
+        jid=jid,
+        receiver=address,
+        delivered=delivered,
+        message=message,
+        signed=signed,
+        seconds=round(time.monotonic() - began, 3),
+    )
+
+
+def _check_signed(operator: Operator, profile: Profile, *, signed: bool) -> None:
+    """UsageRefused for the web process without the secret: workers may have it, and sign what they send."""
+    if not signed and operator.principal.interface in (Interface.API, Interface.WEB):
+        raise UsageRefused(
+            f"the web process has no secret to sign the callbacks of {profile.name}: send this from a host "
+            "of the workers by the command callback, or give the web process ARKLINE_CALLBACK_SECRET"
+        )
+
+
+def _settle(operator: Operator, job: Job, owed: Owed | None, profile: Profile) -> None:
+    session = operator.session
+    host = profile.callback_url.host if profile.callback_url else None
+    outage = outage_name(Service.CALLBACK, host or "")
+    if outage in outages.known(session):
+        end_outage(session, outage)
+    if owed is not None:
+        outcome = f"failure callback delivered to {host}{operator.because}"
+        callbacks.settle(session, job, owed, operator.stamp, outcome)
+    else:
+        outcome = f"callback repeated to {host}{operator.because}"
+
+        def note() -> None:
+            callbacks.note_repeated(session, jobs.load(session, job.jid), operator.stamp, outcome)
+
+        retry_stale(job.jid, note)
+
+
+def _version_number(operator: Operator, job: Job) -> int | None:
+    """The number of the version that the job stored, as the inventory has it."""
+    ark = job.identifiers.primary_id
+    known = operator.site.inventory().describe_object(ark) if ark else None
+    numbers = (version.number for version in known.versions if version.jid == job.jid) if known else ()
+    return next(iter(numbers), None)
+
+
+@contextmanager
+def _only_one(session: Session, name: str, busy: str) -> Iterator[None]:
+    with single_flight(session, name) as clock:
+        if clock is None:
+            raise Busy(f"{busy} at this moment: look at the job in a minute")
+        yield
+
+
+@dataclass(frozen=True)
+class _OwedOf:
+    """A callback with its job."""
+
+    owed: Owed
+    row: JobRow
+
+    @property
+    def view(self) -> OwedView:
+        return OwedView(
+            jid=self.row.jid,
+            bid=self.row.bid,
+            collection=self.row.profile,
+            since=self.owed.since,
+            tries=self.owed.record.tries,
+            next_try=self.owed.next_try,
+            message=self.owed.record.message,
+        )
+
+
+def _with_jobs(session: Session, names: list[str]) -> Iterator[_OwedOf | None]:
+    """For every name its callback; None if it or its job is gone, or cannot be read."""
+    for start in range(0, len(names), views.READ_PAGE):
+        part = names[start : start + views.READ_PAGE]
+        owed = {one.name: one for one in callbacks.read(session, part)}
+        jids = [one.jid for one in owed.values()]
+        rows = {row.jid: row for row in views.readable(views.job_rows(session, jids))}
+        for name in part:
+            one = owed.get(name)
+            row = rows.get(one.jid) if one else None
+            yield _OwedOf(one, row) if one and row else None
+
+
+def _seen(session: Session, principal: Principal, row: JobRow, owners: dict[str, str]) -> bool:
+    if principal.role is Role.DEPOSITOR and row.bid not in owners:
+        try:
+            owners[row.bid] = batches.load(session, row.bid).submission.owner
+        except Missing:
+            owners[row.bid] = ""  # then nobody owns it
+    return in_sight(principal, row.profile, owners.get(row.bid, ""))

@@ -1,0 +1,134 @@
+"""Replace a batch's profile snapshot by the collection's profile as the file has it now.
+
+The profiles as an operator sees them.
+"""
+
+from typing import Any
+
+from pydantic import Field
+
+from operations.jobs.allowed_verbs import check_seen
+from operations.operator import Operator, retry_stale
+from operations.visibility import recorded_batch
+from pipeline.principal import Principal
+from pipeline.profiles.profile import Profile, ProfileError, Profiles, read
+from pipeline.profiles.snapshot import profile_changes, take_snapshot
+from pipeline.records import Batch, Record
+from pipeline.states import BATCH, BatchState, IllegalTransition
+from zkstate.record import batch_profile
+
+
+class ProfileRenewal(Record):
+    """The changes for a batch; `changes`: field -> value before and value now."""
+
+    bid: str
+    profile: str
+    changes: dict[str, tuple[Any, Any]]
+    dry_run: bool = False
+
+
+def renew(
+    operator: Operator, bid: str, *, version: int | None = None, dry_run: bool = False
+) -> ProfileRenewal:
+    """Let the batch's remaining jobs use the profile as its file is now."""
+    return retry_stale(bid, lambda: _renew(operator, bid, version, dry_run))
+
+
+def _renew(operator: Operator, bid: str, version: int | None, dry_run: bool) -> ProfileRenewal:
+    batch = recorded_batch(operator.site, operator.principal, bid)
+    profile_name = batch.profile_name
+    operator.require(f"renew the profile of {bid}", profile_name)
+    check_seen(batch, version)
+    _check(batch)
+    profile = operator.site.profiles.get(profile_name)
+    changed = profile_changes(batch_profile.snapshot(operator.session, bid), profile)
+    if changed and not dry_run:
+        principal = operator.principal
+        snapshot = take_snapshot(
+            profile, operator.by, operator.reason, principal.interface, principal.request_id
+        )
+        batch_profile.renew(operator.session, batch, snapshot)
+    return ProfileRenewal(bid=bid, profile=profile.name, changes=changed, dry_run=dry_run)
+
+
+def _check(batch: Batch) -> None:
+    state = batch.status.status
+    if not BATCH.facts[state].split:
+        raise IllegalTransition(
+            f"{batch.bid} has not started: it will use the profile as the file is when it starts"
+        )
+    if state in (BatchState.COMPLETED, BatchState.DELETED):
+        raise IllegalTransition(f"{batch.bid} is {state}: it has no job left that would use a profile")
+
+
+class ProfileLine(Record):
+    """A profile in a list; one that cannot be used has `faults` and its name alone."""
+
+    name: str
+    file: str
+    description: str = ""
+    collections: tuple[str, ...] = ()
+    ark_prefixes: tuple[str, ...] = ()
+    """The beginnings of the ARKs of the collection's new objects."""
+    new_versions: bool = False
+    """Whether a deposit may add a version to an object without saying so."""
+    limits: dict[str, int] = Field(default_factory=dict)
+    """Those of the profile; the settings have the others."""
+    faults: tuple[str, ...] = ()
+
+
+class ProfileLines(Record):
+    profiles: tuple[ProfileLine, ...]
+
+
+class ProfileView(Record):
+    """A profile with all its values, also those that its file leaves out; no secret."""
+
+    file: str
+    values: dict[str, object]
+    set_in_file: tuple[str, ...]
+    """The fields that the file sets."""
+    ignored: tuple[str, ...]
+    """Warnings about fields that arkline does not use."""
+
+
+def listed(profiles: Profiles, principal: Principal | None = None) -> tuple[ProfileLine, ...]:
+    """The profiles that the principal may see, without the paths of this server; all without a principal."""
+    lines = tuple(_line(profiles, name) for name in profiles.names())
+    if principal is None:
+        return lines
+    allowed = principal.collections
+    own = (line for line in lines if allowed is None or line.name in allowed)
+    return tuple(line.model_copy(update={"file": ""}) for line in own)
+
+
+def shown(profiles: Profiles, name: str) -> ProfileView:
+    """UnknownProfile or ProfileError if there is no such profile, or it cannot be used."""
+    path = profiles.file(name)
+    profile, ignored = read(path)
+    return ProfileView(
+        file=str(path),
+        values=profile.public(),
+        set_in_file=tuple(field for field in Profile.model_fields if field in profile.model_fields_set),
+        ignored=ignored,
+    )
+
+
+def _line(profiles: Profiles, name: str) -> ProfileLine:
+    try:
+        path = profiles.file(name)
+    except ProfileError as error:
+        return ProfileLine(name=name, file="", faults=error.faults)
+    try:
+        profile, _ = read(path)
+    except ProfileError as error:
+        return ProfileLine(name=name, file=str(path), faults=error.faults)
+    return ProfileLine(
+        name=name,
+        file=str(path),
+        description=profile.description,
+        collections=profile.collections,
+        ark_prefixes=profile.ark_prefixes,
+        new_versions=profile.new_versions,
+        limits=profile.limits.model_dump(exclude_none=True),
+    )

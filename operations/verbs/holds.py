@@ -1,0 +1,125 @@
+"""Holds on collections and the pause of the queue, with the journal of both."""
+
+from operations.operator import Operator, VerbResult
+from operations.site import Site
+from operations.verbs.bulk import Outcome, act_on_many
+from operations.visibility import recorded_batch
+from pipeline.principal import Principal, Role
+from pipeline.profiles.snapshot import Renewal
+from pipeline.records import BatchHistoryEntry, Record
+from pipeline.states import BatchState, Event, JobState
+from zkstate.connection.session import Session
+from zkstate.fleet import holds
+from zkstate.fleet.holds import Hold
+from zkstate.queue import listings, views
+from zkstate.record import batch_profile
+from zkstate.record.journal import JournalEntry
+
+
+class HoldResult(Record):
+    """The state of a collection, or with `collection` None of the queue, after a verb."""
+
+    collection: str | None = None
+    hold: Hold | None = None
+    """The current hold or pause."""
+    changed: bool
+    """False if it was so before the verb."""
+    released: Outcome | None = None
+    """The held batches and jobs that were released with the collection."""
+
+
+class ActionHistory(Record):
+    """Actions of operators on the fleet (`collection` is None) or on a collection, oldest first."""
+
+    collection: str | None = None
+    entries: tuple[JournalEntry, ...] = ()
+
+
+class BatchHistory(Record):
+    """The moves of a batch, oldest first, and who renewed its profile."""
+
+    bid: str
+    moves: tuple[BatchHistoryEntry, ...]
+    renewals: tuple[Renewal, ...]
+
+
+def hold_collection(operator: Operator, name: str, *, dry_run: bool = False) -> HoldResult:
+    """Hold what is submitted to a collection; jobs that have started continue."""
+    operator.require(f"hold collection {name}", name)
+    operator.site.profiles.get(name)
+    if dry_run:
+        hold = holds.collection_hold(operator.session, name)
+        return HoldResult(collection=name, hold=hold, changed=hold is None)
+    changed = holds.place(operator.session, operator.hold, name)
+    hold = holds.collection_hold(operator.session, name)
+    return HoldResult(collection=name, hold=hold, changed=changed)
+
+
+def release_collection(
+    operator: Operator, name: str, *, keep_held: bool = False, dry_run: bool = False
+) -> HoldResult:
+    """End a hold and release the held batches and jobs of the collection, unless `keep_held`.
+
+    After an interruption the same call releases the rest.
+    """
+    operator.require(f"release collection {name}", name)
+    changed = (
+        holds.collection_hold(operator.session, name) is not None
+        if dry_run
+        else holds.end(operator.session, operator.stamp, name)
+    )
+    released = None
+    if not keep_held:
+        held = held_in(operator.session, name)
+        released = _expected(held) if dry_run else act_on_many(operator, Event.RELEASE, held)
+    return HoldResult(collection=name, changed=changed, released=released)
+
+
+def _expected(held: list[str]) -> Outcome:
+    """What the release does once the hold has ended."""
+    done = (VerbResult(id=name, was=JobState.HELD, now=JobState.PENDING) for name in held)
+    return Outcome(verb=Event.RELEASE, dry_run=True, done=tuple(done))
+
+
+def held_in(session: Session, name: str) -> list[str]:
+    """The held batches of a collection, then its held jobs."""
+    held_batches = [
+        row.bid
+        for row in views.readable(views.batch_rows(session, listings.all_batches(session)))
+        if row.status is BatchState.HELD and row.profile == name
+    ]
+    queued = listings.in_queue(session, JobState.HELD)
+    held_jobs = views.readable(views.job_rows(session, [entry.rpartition("-")[2] for entry in queued]))
+    return held_batches + [row.jid for row in held_jobs if row.profile == name]
+
+
+def pause(operator: Operator) -> HoldResult:
+    """Start no further job; running jobs continue, and submissions are still accepted."""
+    operator.require("pause the queue")
+    changed = holds.place(operator.session, operator.hold)
+    return HoldResult(hold=holds.paused(operator.session), changed=changed)
+
+
+def unpause(operator: Operator) -> HoldResult:
+    operator.require("unpause the queue")
+    changed = holds.end(operator.session, operator.stamp)
+    operator.site.feed()
+    return HoldResult(changed=changed)
+
+
+def history(site: Site, principal: Principal, collection: str | None = None) -> ActionHistory:
+    """The last actions on a collection or, without one, on the queue and the fleet."""
+    subject = "the queue" if collection is None else f"collection {collection}"
+    principal.require(Role.VIEWER, f"see the history of {subject}", collection)
+    return ActionHistory(collection=collection, entries=holds.actions(site.session, collection))
+
+
+def batch_history(site: Site, principal: Principal, bid: str) -> BatchHistory:
+    """Of a batch in ZooKeeper; Missing once the batch has moved to the archive."""
+    batch = recorded_batch(site, principal, bid)
+    snapshot = batch_profile.snapshot(site.session, bid)
+    given = () if snapshot is None else (*snapshot.earlier, snapshot)
+    renewals = tuple(
+        Renewal.model_validate(one.model_dump(include=set(Renewal.model_fields))) for one in given if one.by
+    )
+    return BatchHistory(bid=bid, moves=batch.history, renewals=renewals)

@@ -1,0 +1,1 @@
+"""Why a job or a batch is where it is."""

@@ -1,0 +1,1 @@
+"""Care of the record: audit, copy and restore, quarantine, the deployment id."""

@@ -1,0 +1,336 @@
+"""A logical copy of the record, while the fleet works: the primary nodes, batch by batch.
+
+Rule: the entries of queues, batches and reservations are not copied, because they follow from the nodes that
+are. A batch is read together with the names of its jobs, a job's nodes between two equal versions of its
+status; counters are read last, so that no copied job has a number above them.
+
+Writes the copy of a record into an empty one, and derives the nodes that the copy does not have.
+
+Rule: the job counter and the deployment id are written last, in one transaction. Until then the record has
+no job number, and no process works on a record without numbers beside stores with objects. An interrupted
+restore is repeated from the beginning.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from pipeline.backup_files import NodeCopy, RecordEntry
+from pipeline.deployment import Deployment
+from pipeline.errors import UsageRefused
+from pipeline.records import BatchStatus, HistoryEntry, JobStatus
+from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, JobState, Room, bucket
+from zkstate import codec, paths
+from zkstate.connection import locks, ownership
+from zkstate.connection.ownership import delete_record, owned
+from zkstate.connection.session import Session
+from zkstate.connection.transaction import TRANSACTION_LIMIT, Create, Operation, Put, commit, size_of, token
+from zkstate.errors import Busy, Missing
+from zkstate.fleet import counters
+from zkstate.record import batches
+
+PAGE = 100
+"""Jobs whose nodes are requested at once: some 700 answers of a few kilobytes."""
+
+TRIES = 100
+"""Readings of a batch or a job that changes while it is read."""
+
+BATCH_NODES = ("submission", "profile", "status", "history", "status-report")
+JOB_NODES = ("bid", "configuration", "identifiers", "status", "priority", "space_needed", "history")
+_WITH_CHILDREN = ("history", "report-parts")
+
+
+def read_record(session: Session) -> Iterator[RecordEntry]:
+    """Every batch with its jobs, and the single nodes; Busy if a batch changes with every reading."""
+    yield from _singles(session, "/submission-keys")
+    for bid in ownership.children(session, paths.BATCHES):
+        yield from _batch(session, bid)
+    for folder in (paths.HOLDS, paths.DRAINS, "/locks/queue", paths.CALLBACKS, "/actions/collections"):
+        yield from _singles(session, folder)
+    yield from _nodes(session, ["/actions/queue"])
+    yield from _singles(session, "/ids")
+
+
+def _singles(session: Session, folder: str) -> Iterator[RecordEntry]:
+    names = owned(folder, session.children(folder))
+    for start in range(0, len(names), PAGE):
+        yield from _nodes(session, [f"{folder}/{name}" for name in names[start : start + PAGE]])
+
+
+def _nodes(session: Session, places: Sequence[str]) -> Iterator[RecordEntry]:
+    for place, node in zip(places, session.get_many(places), strict=True):
+        if node is not None:
+            yield RecordEntry(path=place, version=node[1].version, nodes=(NodeCopy(data=node[0]),))
+
+
+def _batch(session: Session, bid: str) -> Iterator[RecordEntry]:
+    read = _batch_with_jobs(session, bid)
+    if read is None:
+        return
+    entry, present, deleted = read
+    yield entry
+    for jid in deleted:
+        yield RecordEntry(batch=bid, job=jid)
+    lost = False
+    for start in range(0, len(present), PAGE):
+        for job in _jobs(session, bid, present[start : start + PAGE]):
+            lost = lost or not job.nodes
+            yield job
+    if lost and _is_gone(session, bid):
+        yield RecordEntry(batch=bid, removed=True)
+
+
+def _is_gone(session: Session, bid: str) -> bool:
+    status = session.find(paths.batch_status(bid))
+    if status is None:
+        return True
+    return codec.decode(BatchStatus, status[0], paths.batch_status(bid)).status is BatchState.DELETED
+
+
+def _batch_with_jobs(session: Session, bid: str) -> tuple[RecordEntry, list[str], list[str]] | None:
+    """The batch, the names of its jobs, and of its deleted jobs; None if the batch is gone."""
+    path = paths.batch(bid)
+    for _ in range(TRIES):
+        before = session.find(paths.batch_status(bid))
+        if before is None:
+            return None
+        status = codec.decode(BatchStatus, before[0], paths.batch_status(bid))
+        nodes = _copies(session, path, BATCH_NODES)
+        nodes += _children(session, path, "report-parts")
+        # unended jobs first and last: a job that ends, or is resumed, is in one of the listings
+        unended = set(batches.jobs_in(session, bid, Bucket.PROCESSING))
+        ended = {name: set(batches.jobs_in(session, bid, name)) for name in Bucket}
+        deleted = ended[Bucket.DELETED]
+        every = unended.union(*ended.values())
+        after = session.exists(paths.batch_status(bid))
+        unchanged = after is not None and after.mzxid == before[1].mzxid
+        if unchanged and (len(every) == status.created or status.status is BatchState.DELETED):
+            return RecordEntry(batch=bid, nodes=tuple(nodes)), sorted(every - deleted), sorted(deleted)
+    raise Busy(f"{bid} kept changing while it was read; try again")
+
+
+def _jobs(session: Session, bid: str, jids: Sequence[str]) -> Iterator[RecordEntry]:
+    """The jobs of a page; a job that was deleted meanwhile has no nodes."""
+    left = list(jids)
+    for _ in range(TRIES):
+        before = session.exists_many([paths.job_status(jid) for jid in left])
+        # a list: what is read lazily is read after the second look at the status
+        read = list(_read_jobs(session, left))
+        after = session.exists_many([paths.job_status(jid) for jid in left])
+        changed = []
+        for jid, nodes, first, last in zip(left, read, before, after, strict=True):
+            if last is None:
+                yield RecordEntry(batch=bid, job=jid)
+            elif first is not None and first.mzxid == last.mzxid:
+                yield RecordEntry(batch=bid, job=jid, nodes=tuple(nodes))
+            else:
+                changed.append(jid)
+        left = changed
+        if not left:
+            return
+    raise Busy(f"{left[0]} kept changing while it was read; try again")
+
+
+def _read_jobs(session: Session, jids: Sequence[str]) -> Iterator[list[NodeCopy]]:
+    places = [f"{paths.job(jid)}/{name}" for jid in jids for name in JOB_NODES]
+    answers = iter(session.get_many(places))
+    for jid in jids:
+        nodes = []
+        for name in JOB_NODES:
+            node = next(answers)
+            if node is not None:
+                nodes.append(NodeCopy(name=name, data=node[0]))
+                if node[1].numChildren:
+                    nodes += _children(session, paths.job(jid), name)
+        yield nodes
+
+
+def _copies(session: Session, path: str, names: Sequence[str]) -> list[NodeCopy]:
+    """The nodes of a batch that exist, with the parts of long ones."""
+    nodes = []
+    answers = session.get_many([f"{path}/{name}" for name in names])
+    for name, node in zip(names, answers, strict=True):
+        if node is not None:
+            nodes.append(NodeCopy(name=name, data=node[0]))
+            if name in _WITH_CHILDREN and node[1].numChildren:
+                nodes += _children(session, path, name)
+    return nodes
+
+
+def _children(session: Session, path: str, folder: str) -> list[NodeCopy]:
+    names = [f"{folder}/{name}" for name in sorted(session.children(f"{path}/{folder}"))]
+    if not names:
+        return []
+    copies = []
+    for name, node in zip(names, session.get_many([f"{path}/{name}" for name in names]), strict=True):
+        if node is None:
+            raise Missing(f"znode {path}/{name} is missing")
+        copies.append(NodeCopy(name=name, data=node[0]))
+    return copies
+
+
+_OPERATIONS = 400
+"""Operations of one transaction, as many as the creation of 40 jobs has."""
+
+
+class _Writer:
+    """Creates nodes in transactions of a bounded size."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._operations: list[Operation] = []
+        self._bytes = 0
+
+    def add(self, operation: Create) -> None:
+        size = size_of(self._session, (operation,))
+        if self._bytes + size > TRANSACTION_LIMIT // 2 or len(self._operations) >= _OPERATIONS:
+            self.flush()
+        if size > TRANSACTION_LIMIT // 2:
+            # a list that an earlier release kept in one node
+            self._session.ensure_node(operation.path, operation.data)
+            return
+        self._operations.append(operation)
+        self._bytes += size
+
+    def flush(self) -> None:
+        if self._operations:
+            commit(self._session, self._operations)
+        self._operations, self._bytes = [], 0
+
+
+@contextmanager
+def alone(session: Session) -> Iterator[None]:
+    """Let no other restore work on this record; UsageRefused if one does."""
+    mark = token()
+    if not locks.take(session, paths.RESTORE, mark):
+        raise UsageRefused(
+            f"another restore works on the record {session.hosts}{session.root}: wait until it has ended; "
+            f"if it was killed, for the {session.timeout:.0f} seconds of its session"
+        )
+    try:
+        yield
+    finally:
+        locks.drop(session, paths.RESTORE, mark)
+
+
+def is_empty(session: Session) -> bool:
+    """True if the record has no batch, no job, no number and no deployment id."""
+    numbers = [stat for stat in session.exists_many([paths.DEPLOYMENT, paths.counter("job")]) if stat]
+    jobs = [name for name in ownership.children(session, paths.JOBS) if paths.is_job(name)]
+    return not (numbers or jobs or ownership.children(session, paths.BATCHES))
+
+
+def clear(session: Session) -> None:
+    """Delete every node of the record; nodes of other applications stay."""
+    delete_record(session)
+    for path in paths.SKELETON:
+        session.ensure_node(path)
+
+
+def write_record(
+    session: Session, entries: Iterable[RecordEntry], removed: frozenset[str], deployment: Deployment
+) -> None:
+    """Write the entries into an empty record. `removed`: batches whose entries do not count."""
+    writer = _Writer(session)
+    reserved = 0
+    batches: set[str] = set()
+    jobs: set[str] = set()
+    numbers: dict[str, RecordEntry] = {}
+    keys: list[RecordEntry] = []
+    for entry in entries:
+        if entry.batch in removed:
+            continue
+        if entry.job:
+            reserved += _write_job(writer, entry)
+            jobs.update([entry.job] if entry.nodes else [])
+        elif entry.batch:
+            _write_batch(writer, entry)
+            batches.add(entry.batch)
+        elif entry.path.startswith("/ids/"):
+            numbers[entry.path] = entry
+        elif entry.path.startswith("/submission-keys/"):
+            keys.append(entry)
+        elif _is_owned(entry, jobs):
+            _write_single(session, writer, entry)
+    for entry in keys:
+        if entry.data[""].decode() in batches:
+            _write_single(session, writer, entry)
+    writer.flush()
+    commit(session, [Put(paths.SPACE, codec.encode_int(reserved))])
+    _finish(session, numbers, deployment)
+
+
+def _is_owned(entry: RecordEntry, jobs: set[str]) -> bool:
+    """False for the callback of a job that is not restored."""
+    folder, _, name = entry.path.rpartition("/")
+    return folder != paths.CALLBACKS or paths.read_owed_callback(name)[0] in jobs
+
+
+def _write_single(session: Session, writer: _Writer, entry: RecordEntry) -> None:
+    parent = entry.path.rpartition("/")[0]
+    session.ensure_node(parent)
+    writer.add(Create(entry.path, entry.data[""]))
+
+
+def _tree(path: str, entry: RecordEntry) -> Iterator[Create]:
+    """The nodes of an entry, parents before children; a folder that has no node of its own is empty."""
+    yield Create(path)
+    nodes = entry.data
+    folders = {name.partition("/")[0] for name in nodes if "/" in name}
+    for name in sorted({*nodes, *folders}):
+        yield Create(f"{path}/{name}", nodes.get(name, b""))
+
+
+def _write_batch(writer: _Writer, entry: RecordEntry) -> None:
+    bid = entry.batch
+    for create in _tree(paths.batch(bid), entry):
+        writer.add(create)
+    status = codec.decode(BatchStatus, entry.data["status"], paths.batch_status(bid))
+    facts = BATCH.facts[status.status]
+    if facts.split:
+        writer.add(Create(paths.buckets(bid)))
+        for name in Bucket:
+            writer.add(Create(paths.bucket(bid, name)))
+    if facts.open:
+        writer.add(Create(paths.open_batch(bid)))
+
+
+def _write_job(writer: _Writer, entry: RecordEntry) -> int:
+    """Write a job with its places; the bytes of working storage that are reserved for the job."""
+    jid = entry.job
+    if not entry.nodes:
+        writer.add(Create(paths.batch_entry(entry.batch, Bucket.DELETED, jid)))
+        return 0
+    for create in _tree(paths.job(jid), entry):
+        writer.add(create)
+    status = codec.decode(JobStatus, entry.data["status"], paths.job_status(jid))
+    writer.add(Create(paths.batch_entry(entry.batch, bucket(status.status), jid)))
+    # a completed job is cleaned up again, which is harmless
+    writer.add(Create(paths.queue_entry(status.status, status.priority, jid)))
+    if status.waits_for and status.waits_for.listed:
+        writer.add(Create(paths.waiting(jid)))
+    reserved = codec.decode_int(entry.data["space_needed"], paths.space_needed(jid))
+    if not _holds_space(status, entry):
+        return 0
+    writer.add(Create(paths.reservation(jid), codec.encode_int(reserved)))
+    return reserved
+
+
+def _holds_space(status: JobStatus, entry: RecordEntry) -> bool:
+    """As the job had a reservation: in a working state, or after a failure that kept the reservation."""
+    if status.status is not JobState.FAILED:
+        return JOB.facts[status.status].holds_space
+    path = paths.history(entry.job)
+    lists = [data for name, data in entry.data.items() if name.split("/")[0] == "history"]
+    history = [past for data in lists for past in codec.decode(tuple[HistoryEntry, ...], data, path)]
+    provisioned = any(past.event is Event.SUCCEED and past.state is JobState.DOWNLOADING for past in history)
+    return status.room is Room.KEPT and provisioned
+
+
+def _finish(session: Session, copied: dict[str, RecordEntry], deployment: Deployment) -> None:
+    batch, job = paths.counter("batch"), paths.counter("job")
+    for path, entry in copied.items():
+        if path not in (batch, job):
+            session.ensure_node(path, entry.data[""])
+    counters.raise_batches(session, copied[batch].version if batch in copied else 0)
+    last = copied[job].data[""] if job in copied else codec.encode_int(0)
+    commit(session, [Create(job, last), Create(paths.DEPLOYMENT, codec.encode(deployment))])

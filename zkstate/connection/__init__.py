@@ -1,0 +1,1 @@
+"""The connection to ZooKeeper: sessions, transactions, locks."""

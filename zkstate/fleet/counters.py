@@ -1,0 +1,82 @@
+"""The counters of the record, which may be behind what other stores know, and are only ever raised."""
+
+from contextlib import suppress
+from urllib.parse import unquote
+
+from pipeline.records import number_of
+from zkstate import codec, paths
+from zkstate.connection import ownership
+from zkstate.connection.session import Session
+from zkstate.connection.transaction import Put, Role, commit
+from zkstate.errors import Contended, Corrupt
+
+_MINTED = "ark-"
+
+_BUMPS = 1_000
+"""Unconditional writes of the counter of batches in one transaction."""
+
+
+def last(session: Session, name: str) -> int:
+    """The last number that the counter gave; 0 if it gave none."""
+    path = paths.counter(name)
+    node = session.find(path)
+    return codec.decode_int(node[0], path) if node else 0
+
+
+def readable(session: Session, name: str) -> int | None:
+    """As `last`; None if the counter is damaged."""
+    try:
+        return last(session, name)
+    except Corrupt:
+        return None
+
+
+def highest_job(session: Session) -> int:
+    """The highest number of the jobs in the record; 0 if there is none."""
+    return max(map(number_of, ownership.children(session, paths.JOBS)), default=0)
+
+
+def last_batch(session: Session) -> int:
+    """The counter of batches is the version of its node."""
+    stat = session.exists(paths.counter("batch"))
+    return stat.version if stat else 0
+
+
+def raise_to(session: Session, name: str, number: int) -> None:
+    """Let the counter continue after `number` at least, or after `number` if it is damaged."""
+    path = paths.counter(name)
+    session.ensure_node(path, codec.encode_int(0))
+    while True:
+        data, stat = session.get(path)
+        with suppress(Corrupt):  # a damaged counter is replaced
+            if codec.decode_int(data, path) >= number:
+                return
+        with suppress(Contended):
+            commit(session, (Put(path, codec.encode_int(number), stat.version, Role.SHARED),))
+
+
+def raise_batches(session: Session, by: int, *, above: int = 0) -> None:
+    """Let batch numbers continue `by` after the last one, or after `above` if that is higher.
+
+    The counter is the version of its node, so it is written that often.
+    """
+    path = paths.counter("batch")
+    session.ensure_node(path)
+    last = last_batch(session)
+    left = max(last, above) + by - last
+    while left > 0:
+        puts = [Put(path, b"")] * min(left, _BUMPS)
+        commit(session, puts)
+        left -= len(puts)
+
+
+def minted(naan: str, shoulder: str) -> str:
+    """The name of the counter of a shoulder's ARKs."""
+    return f"{_MINTED}{naan}_{shoulder}"
+
+
+def shoulders(session: Session) -> frozenset[tuple[str, str]]:
+    """(NAAN, shoulder) of the counters of ARKs in the record."""
+    names = (unquote(name) for name in session.children("/ids"))
+    parts = (name.removeprefix(_MINTED).partition("_") for name in names if name.startswith(_MINTED))
+    return frozenset((naan, shoulder) for naan, _, shoulder in parts)

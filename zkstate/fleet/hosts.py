@@ -1,0 +1,420 @@
+"""Until when the whole fleet sends no request to a host: the host requested a pause, or does not answer.
+
+A host that does not answer is probed by one attempt whenever the pause is over; the pauses grow. The host's
+node holds a number of seconds, counted from the moment at which the node was written. That
+moment and the present are both taken from the server's clock.
+
+How many connections the whole fleet has open to one host.
+
+A connection is an ephemeral node with a number below the host's node. ZooKeeper refuses a second node of the
+same number, so however many workers wait, there are never more connections than numbers.
+
+One attempt's connections to the hosts of content, within the limits that the whole fleet observes.
+"""
+
+import math
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from urllib.parse import unquote
+
+from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
+from kazoo.protocol.states import ZnodeStat
+
+from pipeline.attempt import Attempt
+from pipeline.outcome import LONGEST_RETRY_AFTER, HostDown, HostGivenUp, RateLimited
+from pipeline.records import Record
+from zkstate import codec, paths
+from zkstate.connection import locks, remembered
+from zkstate.connection.locks import ServerClock
+from zkstate.connection.session import Session
+from zkstate.connection.transaction import token
+from zkstate.errors import Corrupt
+from zkstate.fleet.outages import LONGEST_PAUSE, pause_before
+from zkstate.record.reading import log_damage
+
+SKEW = 5.0
+"""Seconds by which a node may seem to be written after the present, as another server's clock is ahead."""
+
+FORGOTTEN_AFTER = LONGEST_RETRY_AFTER + LONGEST_PAUSE + SKEW
+"""Seconds after which no back-off lasts."""
+
+MOST_REMOVED = 2000
+"""Hosts whose nodes one run reads; the next run reads others once these are gone."""
+
+
+class BackOff(Record):
+    """`/locks/hosts/HOST`: seconds from the node's last change in which no request is sent to the host."""
+
+    seconds: float = 0
+    unanswered: int = 0
+    """Probes and attempts in a row that got no answer; 0 if the host requested the pause."""
+    since_ms: int = 0
+    """When the first of these got none, by the server's clock."""
+    cause: str = ""
+    """Why the last of these got none, or what the host answered when it requested the pause."""
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A back-off as it was read."""
+
+    left: float = 0
+    """Seconds until the next request may be sent, 0 for now."""
+    unanswered: int = 0
+    version: int = 0
+    """Of the node."""
+    silent: float = 0
+    """Seconds since the first of the requests in a row that got no answer."""
+    cause: str = ""
+    since_ms: int = 0
+
+
+def begin_pause(session: Session, host: str, seconds: float, cause: str = "") -> None:
+    """Have the fleet send no request to the host for `seconds`, unless it waits as long already."""
+    path = paths.host(host)
+    session.ensure_node(path)
+    asked = min(seconds, LONGEST_RETRY_AFTER)
+    with locks.single_flight(session, f"back-off-{host}") as clock:
+        # another worker that writes just now was asked by the host at the same moment
+        if clock is not None and seconds_left(session, host, clock) < asked:
+            data = codec.encode(BackOff(seconds=asked, cause=cause))
+            try:
+                session.ask(session.zk.set_async, path, data)
+            except NoNodeError:
+                session.ensure_node(path, data)  # it was unused, and removed a moment ago
+            remembered.forget(session, path)
+
+
+def note_no_answer(session: Session, host: str, clock: ServerClock, cause: str) -> None:
+    """The host did not answer: no request is sent to it until the next probe, unless that is so already."""
+    session.ensure_node(paths.host(host))
+    pause = read_pause(session, host, lambda: clock)
+    if pause.left <= 0 or pause.unanswered:
+        take_probe(session, host, replace(pause, cause=cause), clock, is_due=pause.left <= 0)
+
+
+def take_probe(session: Session, host: str, pause: Pause, clock: ServerClock, *, is_due: bool = True) -> bool:
+    """Start the pause to the next probe; False if another attempt takes this probe.
+
+    `is_due`: False notes the cause alone.
+    """
+    back_off = BackOff(
+        seconds=pause_before(pause.unanswered) if is_due else pause.left,
+        unanswered=pause.unanswered + is_due,
+        since_ms=pause.since_ms or clock.now_ms(),
+        cause=pause.cause,
+    )
+    return _put(session, host, pause, back_off)
+
+
+def note_answer(session: Session, host: str, clock: ServerClock) -> None:
+    """A probe got an answer: requests may be sent again."""
+    pause = read_pause(session, host, lambda: clock)
+    if pause.unanswered:
+        _put(session, host, pause, BackOff())
+
+
+def _put(session: Session, host: str, pause: Pause, back_off: BackOff) -> bool:
+    """False if the node changed since it was read."""
+    try:
+        session.ask(session.zk.set_async, paths.host(host), codec.encode(back_off), version=pause.version)
+    except (BadVersionError, NoNodeError):
+        return False
+    finally:
+        remembered.forget(session, paths.host(host))
+    return True
+
+
+def read_pause(session: Session, host: str, clock: Callable[[], ServerClock]) -> Pause:
+    """The pause of the host; `clock` is asked during a back-off."""
+    path = paths.host(host)
+    node = session.find(path)
+    return Pause() if node is None else _pause(_decoded(path, node[0]), node[1], clock)
+
+
+def watched_pause(
+    session: Session, host: str, clock: Callable[[], ServerClock]
+) -> tuple[Pause, threading.Event]:
+    """The same, remembered until the node is written, which sets the event."""
+    path = paths.host(host)
+    known_pauses = remembered.read(session, path, partial(_decoded, path))
+    if known_pauses.value is None or known_pauses.stat is None:
+        return Pause(), known_pauses.changed
+    return _pause(known_pauses.value, known_pauses.stat, clock), known_pauses.changed
+
+
+def _pause(back_off: BackOff, stat: ZnodeStat, clock: Callable[[], ServerClock]) -> Pause:
+    """A back-off from the future was noted before the server's clock was set back. It is over: the host asks
+    again if it needs more.
+    """
+    if not back_off.seconds:
+        return Pause(0, back_off.unanswered, stat.version)
+    ahead = float(stat.mtime - clock().now_ms()) / 1000
+    left = max(0.0, ahead + back_off.seconds) if ahead <= SKEW else 0.0
+    since = back_off.since_ms
+    silent = max(0.0, (clock().now_ms() - since) / 1000) if since else 0.0
+    return Pause(left, back_off.unanswered, stat.version, silent, back_off.cause, since)
+
+
+def _decoded(path: str, data: bytes) -> BackOff:
+    """No pause if the node cannot be read: if the host asks again, the node is replaced."""
+    try:
+        return codec.decode(BackOff, data, path) if data else BackOff()
+    except Corrupt as damage:
+        log_damage(damage)
+        return BackOff()
+
+
+def remove_unused(session: Session, clock: ServerClock) -> int:
+    """Delete the nodes of hosts to which no connection is open and whose back-off is over; how many.
+
+    Deleted at the version that was read, and ZooKeeper refuses it while a connection is open.
+    """
+    places = [f"{paths.HOSTS}/{name}" for name in session.children(paths.HOSTS)[:MOST_REMOVED]]
+    removed = 0
+    for path, stat in zip(places, session.exists_many(places), strict=True):
+        if stat is None or stat.numChildren:
+            continue
+        if stat.dataLength and clock.now_ms() - clock.written_ms(stat) < FORGOTTEN_AFTER * 1000:
+            continue
+        with suppress(NoNodeError, NotEmptyError, BadVersionError):
+            session.ask(session.zk.delete_async, path, version=stat.version)
+            removed += 1
+    return removed
+
+
+def known_pauses(session: Session) -> list[str]:
+    """The hosts that have a node: those with open connections or a back-off, now or a moment ago."""
+    return sorted(map(unquote, session.children(paths.HOSTS)))
+
+
+def seconds_left(session: Session, host: str, clock: ServerClock) -> float:
+    return read_pause(session, host, lambda: clock).left
+
+
+def pause_by_own_clock(session: Session, host: str) -> Pause:
+    """The pause by this machine's clock, which is good enough to be shown to a person."""
+    return read_pause(session, host, lambda: ServerClock(int(time.time() * 1000), time.monotonic()))
+
+
+UNLIMITED = 1 << 20
+"""Connections where no limit is set; back-off is observed all the same."""
+
+
+@dataclass(frozen=True)
+class Connection:
+    """The right to one connection until it is released."""
+
+    session: Session
+    path: str
+    token: str
+    opened: float
+    """When its node was created, by `time.monotonic`."""
+
+    @cached_property
+    def clock(self) -> ServerClock:
+        """The server's clock, as the node shows it: read if it is needed, while the node is there."""
+        return locks.server_clock(self.session, self.path, self.opened)
+
+
+def acquire_connection(
+    session: Session, host: str, limit: int, owner: str, changed: threading.Event
+) -> Connection | None:
+    """One of `limit` connections; None if all are in use, and `changed` is set once that has changed."""
+    while len(taken := _numbers(session, host, changed)) < limit:
+        # one number more than are taken, so that at least one of these is free
+        numbers = random.sample(range(limit), len(taken) + 1)
+        free = next(number for number in numbers if str(number) not in taken)
+        path, holder = paths.connection(host, free), f"{token()} {owner}"
+        if locks.take(session, path, holder):
+            return Connection(session, path, holder, time.monotonic())
+    return None
+
+
+def release_connection(connection: Connection) -> None:
+    locks.drop(connection.session, connection.path, connection.token)
+
+
+def connection_holders(session: Session, host: str) -> tuple[str, ...]:
+    """The job or batch that uses each connection to a host; '' for an unnamed one."""
+    path = paths.host(host)
+    if session.exists(path) is None:
+        return ()
+    nodes = session.get_many([f"{path}/{number}" for number in session.children(path)])
+    return tuple(node[0].decode(errors="replace").partition(" ")[2] for node in nodes if node)
+
+
+def _numbers(session: Session, host: str, changed: threading.Event) -> set[str]:
+    """The numbers in use; `changed` is set when a connection is opened or released."""
+    path = paths.host(host)
+    while True:
+        try:
+            return set(session.ask(session.zk.get_children_async, path, watch=lambda _: changed.set()))
+        except NoNodeError:
+            session.ensure_node(path)
+
+
+HOST_WAIT = 2.0
+"""Seconds that a worker waits for a host; then the job is handed back, and the worker takes another one. That
+is long enough for the change from one small file to the next. With a longer wait, the jobs of one busy host
+would occupy every process."""
+
+RETRY_AFTER = 5.0
+"""Seconds after which a job that got no connection asks for one again."""
+
+LEASE = 5.0
+"""Seconds after which a connection is released between two files, so that other jobs get one."""
+
+
+class FleetHostLimiter:
+    """Lends connections to the threads of one attempt. A connection is reused for its lease; `close`
+    releases all of them.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        limit: Callable[[], int],
+        owner: str = "",
+        max_wait: float = HOST_WAIT,
+        give_up_after: float = math.inf,
+    ) -> None:
+        """`give_up_after`: a host is given up after so many seconds without any answer from it."""
+        self._session = session
+        self._owner = owner
+        """The job or batch; `why` shows who uses the connections."""
+        self._limit_of = limit
+        self._max_wait = max_wait
+        self._give_up_after = give_up_after
+        self._idle: defaultdict[str, list[Connection]] = defaultdict(list)
+        self._clear: dict[str, threading.Event] = {}
+        """Hosts without back-off when they were last read; the event is set once their node is written."""
+        self._opened: dict[str, Connection] = {}
+        """The connection that was opened last to each host; it shows the server's clock."""
+        self._probing: set[str] = set()
+        """Hosts that did not answer, and that this attempt probes."""
+        self._mutex = threading.Lock()
+        self._probe_mutex = threading.Lock()
+
+    @contextmanager
+    def connection(self, host: str, attempt: Attempt) -> Iterator[None]:
+        """Within this block one request may be sent to the host.
+
+        RateLimited if that takes too long; HostDown if the host did not answer a moment ago, HostGivenUp if
+        it has not for long.
+        """
+        connection = self._reuse(host) or self._open(host, attempt)
+        try:
+            self._wait_out_back_off(host, connection, attempt)
+            yield
+        finally:
+            self._return(host, connection)
+
+    def redirected(self, start: str, host: str, attempt: Attempt) -> None:
+        """Wait for the pause of a host to which a request is redirected; read again only after a change."""
+        self._opened.setdefault(host, self._opened[start])
+        self._wait_out_back_off(host, self._opened[start], attempt)
+
+    def back_off(self, host: str, seconds: float, cause: str = "") -> None:
+        begin_pause(self._session, host, seconds, cause)
+
+    def no_answer(self, host: str, cause: str) -> None:
+        self._probing.discard(host)
+        note_no_answer(self._session, host, self._opened[host].clock, cause)
+
+    def answered(self, host: str) -> None:
+        if host in self._probing:
+            self._probing.discard(host)
+            note_answer(self._session, host, self._opened[host].clock)
+
+    def close(self) -> None:
+        with self._mutex:
+            idle = [connection for connections in self._idle.values() for connection in connections]
+            self._idle.clear()
+        for connection in idle:
+            release_connection(connection)
+
+    @cached_property
+    def _limit(self) -> int:
+        """Read when the first request is sent."""
+        return self._limit_of() or UNLIMITED
+
+    def _reuse(self, host: str) -> Connection | None:
+        with self._mutex:
+            connections = self._idle[host]
+            return connections.pop() if connections else None
+
+    def _open(self, host: str, attempt: Attempt) -> Connection:
+        deadline = time.monotonic() + self._max_wait
+        while True:
+            attempt.check()
+            changed = threading.Event()
+            connection = acquire_connection(self._session, host, self._limit, self._owner, changed)
+            if connection is not None:
+                self._opened[host] = connection
+                return connection
+            if time.monotonic() > deadline:
+                raise RateLimited(
+                    f"all {self._limit} connections that the fleet may have open to {host} are in use "
+                    "(ARKLINE_HOST_LIMIT, or limits.host_connections in the profile)",
+                    RETRY_AFTER,
+                    host,
+                )
+            changed.wait(0.5)
+
+    def _return(self, host: str, connection: Connection) -> None:
+        if time.monotonic() - connection.opened > LEASE:
+            _ = connection.clock  # read while its node is there: a back-off may have to be noted yet
+            release_connection(connection)
+            return
+        with self._mutex:
+            self._idle[host].append(connection)
+
+    def _wait_out_back_off(self, host: str, own: Connection, attempt: Attempt) -> None:
+        written = self._clear.get(host)
+        if written is not None and not written.is_set():
+            return
+        deadline = time.monotonic() + self._max_wait
+        while True:
+            pause, changed = self._read_pause(host, own)
+            if pause.left <= 0 or host in self._probing:
+                self._clear[host] = changed
+                return
+            if pause.unanswered:
+                raise self._down(host, pause)
+            if time.monotonic() + pause.left > deadline:
+                raise RateLimited(
+                    f"{host} requested a pause: no request is sent to it for {pause.left:.0f} more seconds",
+                    pause.left,
+                    host,
+                )
+            attempt.check()
+            changed.wait(min(pause.left, 0.2))
+
+    def _down(self, host: str, pause: Pause) -> HostDown | HostGivenUp:
+        """What a host that did not answer a moment ago means for this attempt."""
+        cause = pause.cause or "it did not answer"
+        if pause.silent >= self._give_up_after:
+            minutes = round(pause.silent / 60)
+            return HostGivenUp(f"{cause}; {host} has answered no request for {minutes:,} minutes")
+        return HostDown(
+            f"{cause}, when {host} was asked last; it is asked again in {pause.left:.0f} seconds",
+            pause.left,
+            host,
+        )
+
+    def _read_pause(self, host: str, own: Connection) -> tuple[Pause, threading.Event]:
+        """The pause of the host; once it is over, an attempt probes a host that did not answer."""
+        with self._probe_mutex:
+            pause, changed = watched_pause(self._session, host, lambda: own.clock)
+            if pause.left <= 0 and pause.unanswered and host not in self._probing:
+                if not take_probe(self._session, host, pause, own.clock):
+                    return watched_pause(self._session, host, lambda: own.clock)
+                self._probing.add(host)
+            return pause, changed

@@ -1,0 +1,337 @@
+"""One outage of a shared service, as its node in ZooKeeper has it.
+
+Outages: the shared services that are unavailable, as the whole fleet knows them.
+
+While an outage blocks, jobs that need the service are not started, except one probe when it is due. The first
+probe that succeeds ends the outage. An outage that ended is forgotten once QUIET seconds passed without a
+relapse, so that a service that comes and goes has one outage and one notice.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from kazoo.exceptions import BadVersionError, NoNodeError
+from kazoo.protocol.states import ZnodeStat
+from pydantic import Field
+
+from pipeline.outcome import ServiceDown
+from pipeline.records import RewrittenRecord, now
+from zkstate import codec, paths
+from zkstate.connection.locks import ServerClock
+from zkstate.connection.session import Session
+from zkstate.connection.transaction import Create, Delete, Put, Role, commit
+from zkstate.errors import Contended, Corrupt, Stale
+from zkstate.record import journal
+from zkstate.record.journal import JournalAction, Stamp
+from zkstate.record.reading import log_damage
+
+FIRST_PROBE = 5.0
+"""Seconds before the first probe; doubled for every further one."""
+
+LONGEST_PAUSE = 60.0
+"""Maximum seconds between two probes, unless the service asked for more."""
+
+MAX_REQUESTED = 3600.0
+"""Maximum seconds between two probes, whatever the service asked for."""
+
+IDLE = 60.0
+"""Seconds after a probe was due, and nothing made it, after which nothing waits for the service."""
+
+HOST_IDLE = 3600.0
+"""The same for an outage of single hosts, which no sweep probes: such a host is idle, or was taken away."""
+
+
+class Outage(RewrittenRecord):
+    """`/outages/NAME`."""
+
+    service: str
+    """A code of pipeline.outcome.Service, or one that only another release knows."""
+    instance: str = ""
+    """Which one, of several services of this kind: the host of a callback's receiver."""
+    since: datetime = Field(default_factory=now)
+    message: str = ""
+    hosts: tuple[str, ...] = ()
+    """The hosts whose workers met the fault and have not succeeded since."""
+    everywhere: bool = True
+    """False once a worker of another host succeeded: only `hosts` are blocked."""
+    of_host: bool = False
+    """The fault may be of single hosts: of their mounts or settings."""
+    retry_after: float = 0
+    """Seconds that the service asked for."""
+    probes: int = 0
+    notified: bool = False
+    """The operator was sent a mail."""
+    ended: datetime | None = None
+
+    @property
+    def name(self) -> str:
+        return outage_name(self.service, self.instance)
+
+    @property
+    def probe_after(self) -> float:
+        """Seconds between the last change of the node and the next probe."""
+        return max(pause_before(self.probes), min(self.retry_after, MAX_REQUESTED))
+
+    @property
+    def idle_after(self) -> float:
+        """Seconds between the last change of the node and the end of an outage that nothing waits for."""
+        return self.probe_after + (IDLE if self.everywhere else HOST_IDLE)
+
+    def blocks(self, host: str | None = None) -> bool:
+        """Whether work that needs the service must not start, on any host or on `host`."""
+        if self.ended is not None:
+            return False
+        return self.everywhere or (host in self.hosts if host else False)
+
+
+def pause_before(probes: int) -> float:
+    """Seconds before the next probe, after so many that failed."""
+    pause: float = min(FIRST_PROBE * 2 ** min(probes, 10), LONGEST_PAUSE)
+    return pause
+
+
+def outage_name(service: str, instance: str = "") -> str:
+    return f"{service}:{instance}" if instance else service
+
+
+def name_of(fault: ServiceDown) -> str:
+    return outage_name(fault.service, fault.instance)
+
+
+QUIET = 60.0
+"""Seconds after its end in which an outage that begins again is the same one."""
+
+HOSTS = 50
+"""Maximum hosts that an outage names; a fault that more hosts saw is not theirs alone."""
+
+MESSAGE_LIMIT = 1000
+"""Characters of an outage's message."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """An outage as it was read."""
+
+    outage: Outage
+    stat: ZnodeStat
+
+
+@dataclass
+class _Listing:
+    """What a session knows, until one of its watches fires."""
+
+    outages: dict[str, Known] = field(default_factory=dict)
+    outdated: bool = True
+
+
+_LISTING = "outages"
+
+
+def _listing(session: Session) -> _Listing:
+    listing = session.remembered.setdefault(_LISTING, _Listing())
+    assert isinstance(listing, _Listing)
+    return listing
+
+
+def known(session: Session) -> Mapping[str, Known]:
+    """The outages by name; nothing is sent to ZooKeeper unless one began, changed or ended since."""
+    listing = _listing(session)
+    if listing.outdated:
+        fresh = _Listing(outdated=False)
+        # before the reads, so that a watch that fires meanwhile is not overwritten
+        session.remembered[_LISTING] = fresh
+        fresh.outages = _read_watched(session, fresh)
+        listing = fresh
+    return listing.outages
+
+
+def _read_watched(session: Session, listing: _Listing) -> dict[str, Known]:
+    def on_change(_: object) -> None:
+        listing.outdated = True
+
+    try:
+        names = session.ask(session.zk.get_children_async, paths.OUTAGES, watch=on_change)
+    except NoNodeError:  # a record that an earlier release made
+        session.ensure_node(paths.OUTAGES)
+        names = session.ask(session.zk.get_children_async, paths.OUTAGES, watch=on_change)
+    read = {}
+    for name in names:
+        path = f"{paths.OUTAGES}/{name}"
+        try:
+            data, stat = session.ask(session.zk.get_async, path, watch=on_change)
+        except NoNodeError:
+            continue
+        if current := _decoded(session, data, stat, path):
+            read[current.outage.name] = current
+    return read
+
+
+def _decoded(session: Session, data: bytes, stat: ZnodeStat, path: str) -> Known | None:
+    """None for an unreadable outage, which is removed: whoever meets the fault again enters it again."""
+    try:
+        return Known(codec.decode(Outage, data, path), stat)
+    except Corrupt as damage:
+        log_damage(damage)
+        with suppress(NoNodeError, BadVersionError):
+            session.ask(session.zk.delete_async, path, version=stat.version)
+        return None
+
+
+def blocking(session: Session, needed: Collection[str], host: str) -> list[Known]:
+    """The outages of needed services that keep workers of `host` from starting."""
+    outages = known(session)
+    return [outages[name] for name in sorted(needed) if name in outages and outages[name].outage.blocks(host)]
+
+
+def report(session: Session, fault: ServiceDown, host: str) -> bool:
+    """Enter a fault that a worker of `host` met; True if an outage began."""
+    while True:
+        current = _find(session, name_of(fault))
+        try:
+            if current is None:
+                _begin(session, fault, host)
+                return True
+            relapsed = _met_again(current.outage, fault, host)
+            if relapsed != current.outage:
+                _put(session, current, relapsed)
+        except (Contended, Stale):
+            continue
+        return False
+
+
+def _begin(session: Session, fault: ServiceDown, host: str) -> None:
+    outage = Outage(
+        service=fault.service,
+        instance=fault.instance,
+        message=fault.message[:MESSAGE_LIMIT],
+        hosts=(host,),
+        of_host=fault.of_host,
+        retry_after=fault.retry_after or 0,
+    )
+    path = paths.outage(outage.name)
+    session.ensure_node(paths.OUTAGES)
+    create = Create(path, codec.encode(outage), role=Role.SHARED)
+    stamp = Stamp(by=host, reason=outage.message)
+    journal.commit(session, paths.actions(None), JournalAction.OUTAGE, stamp, create, target=outage.name)
+    session.remembered.pop(_LISTING, None)
+
+
+def _met_again(outage: Outage, fault: ServiceDown, host: str) -> Outage:
+    """The outage with one more host; everywhere again if a host that was not blocked met the fault."""
+    hosts = outage.hosts if host in outage.hosts else (*outage.hosts, host)[-HOSTS:]
+    everywhere = outage.everywhere or host not in outage.hosts
+    changes: dict[str, object] = {"hosts": hosts, "everywhere": everywhere}
+    if outage.ended is not None:
+        changes |= {"ended": None, "probes": 0, "everywhere": True, "message": fault.message[:MESSAGE_LIMIT]}
+    return outage.model_copy(update=changes)
+
+
+def next_probe(current: Known) -> datetime:
+    return datetime.fromtimestamp(current.stat.mtime / 1000 + current.outage.probe_after, UTC)
+
+
+def is_due(current: Known, clock: ServerClock) -> bool:
+    return _age(current, clock) > current.outage.probe_after
+
+
+def _age(current: Known, clock: ServerClock) -> float:
+    """Seconds since the last change of the node."""
+    return (clock.now_ms() - clock.written_ms(current.stat)) / 1000
+
+
+def take_probe(session: Session, current: Known, clock: ServerClock) -> bool:
+    """Start the time to the next probe anew; False if no probe is due, or another process takes this one."""
+    if not is_due(current, clock):
+        return False
+    outage = current.outage
+    try:
+        _put(session, current, outage.model_copy(update={"probes": outage.probes + 1}))
+    except Stale:
+        return False
+    return True
+
+
+def succeeded(session: Session, name: str, host: str) -> bool:
+    """End the outage because a worker of `host` used the service; True if no host is blocked any more.
+
+    A fault that may be of single hosts stays with the others that met it until each of them succeeds.
+    """
+
+    def changes(outage: Outage) -> dict[str, object]:
+        others = tuple(name for name in outage.hosts if name != host)
+        if outage.of_host and others:
+            return {"hosts": others, "everywhere": False}
+        return {"ended": now()}
+
+    return _ends(session, name, changes)
+
+
+def keep(session: Session, name: str, clock: ServerClock) -> None:
+    """The service was seen unavailable by scheduled work: the outage lasts although nothing waits for it."""
+    current = known(session).get(name)
+    if current is None or current.outage.ended is not None:
+        return
+    if _age(current, clock) > current.outage.idle_after / 2:
+        with suppress(Stale):
+            _put(session, current, current.outage)
+
+
+def mark_notified(session: Session, current: Known) -> bool:
+    """False if the outage changed meanwhile."""
+    try:
+        _put(session, current, current.outage.model_copy(update={"notified": True}))
+    except Stale:
+        return False
+    return True
+
+
+def forget_ended(session: Session, clock: ServerClock, by: str) -> list[Outage]:
+    """Remove the outages that ended QUIET seconds ago, and end those that nobody meets any more."""
+    removed = []
+    for name, current in known(session).items():
+        age = _age(current, clock)
+        outage = current.outage
+        if outage.ended is None and age > outage.idle_after:
+            end(session, name)
+        if outage.ended is None or age < QUIET:
+            continue
+        delete = Delete(paths.outage(name), role=Role.SHARED)
+        stamp = Stamp(by=by, reason=outage.message)
+        try:
+            journal.commit(
+                session, paths.actions(None), JournalAction.OUTAGE_OVER, stamp, delete, target=name
+            )
+        except Contended:
+            continue
+        removed.append(outage)
+        session.remembered.pop(_LISTING, None)
+    return removed
+
+
+def end(session: Session, name: str) -> bool:
+    """End the outage for every host; False if there was none."""
+    return _ends(session, name, lambda _: {"ended": now()})
+
+
+def _ends(session: Session, name: str, changes: Callable[[Outage], dict[str, object]]) -> bool:
+    """Change an outage that lasts; True if the change ends it."""
+    while (current := _find(session, name)) is not None and current.outage.ended is None:
+        update = changes(current.outage)
+        with suppress(Stale):
+            _put(session, current, current.outage.model_copy(update=update))
+            return "ended" in update
+    return False
+
+
+def _find(session: Session, name: str) -> Known | None:
+    path = paths.outage(name)
+    node = session.find(path)
+    return _decoded(session, node[0], node[1], path) if node else None
+
+
+def _put(session: Session, current: Known, outage: Outage) -> None:
+    """Stale if the node changed or went since it was read."""
+    commit(session, [Put(paths.outage(outage.name), codec.encode(outage), current.stat.version, Role.FENCE)])
+    session.remembered.pop(_LISTING, None)  # the watch tells this session, too, but on another thread

@@ -1,0 +1,90 @@
+"""`/sweep`: what one sweep leaves to the next, whichever process runs it: times, and where it stopped."""
+
+import time
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from zkstate import codec, paths
+from zkstate.connection import locks
+from zkstate.connection.locks import ServerClock, SweepRecord, single_flight
+from zkstate.connection.session import Session
+from zkstate.connection.transaction import Put, Role, commit
+from zkstate.errors import Corrupt, Missing, Stale
+from zkstate.fleet import leadership
+from zkstate.record.reading import log_damage
+
+FRONT = 250
+"""Entries at the front of a queue, the most urgent, which every sweep reads."""
+
+PAGE = 750
+"""Entries behind the front that one sweep reads: 5,000 are read within seven sweeps."""
+
+SWEEP_LIMIT = 60.0
+"""Seconds without a sweep after which scheduled work is not done; beat sends a sweep every 3 seconds."""
+
+MACHINE = locks.this_machine()
+
+
+class Sweep:
+    """One pass: its clock, and the pages that it reads."""
+
+    def __init__(self, session: Session, clock: ServerClock) -> None:
+        self._session = session
+        record, self._version = _load(session)
+        monotonic_ms = int(clock.at * 1000)
+        self._record = locks.advance(record, clock.zxid, clock.read_ms, MACHINE, monotonic_ms)
+        self.clock = replace(clock, marks=self._record.marks)
+        """The server's clock, which measures ages that no jump changes."""
+        self._cursors: dict[str, str] = {}
+        self._redispatched = Counter(self._record.redispatched)
+
+    def page(self, queue: str, names: Sequence[str]) -> Sequence[str]:
+        """The front of the sorted `names`, and the page behind the one that the last sweep read."""
+        front, rest = names[:FRONT], names[FRONT:]
+        start = bisect_right(rest, self._record.cursors.get(queue, ""))
+        page = rest[start : start + PAGE] or rest[:PAGE]
+        if page:
+            self._cursors[queue] = page[-1]
+        return [*front, *page]
+
+    def count_redispatch(self, state: str) -> None:
+        self._redispatched[state] += 1
+
+    def save(self) -> None:
+        """Leave the times and the pages to the next sweep; a sweep that ran meanwhile has done so."""
+        changes = {"cursors": self._cursors, "redispatched": dict(self._redispatched)}
+        record = self._record.model_copy(update=changes)
+        with suppress(Stale, Missing):
+            commit(self._session, [Put(paths.SWEEP, codec.encode(record), self._version, Role.FENCE)])
+
+
+def last_sweep(session: Session) -> float:
+    """Seconds since the last sweep, or the start of the beat, by ZooKeeper's clock; 0 if a moment ago.
+
+    The clock of this host decides only whether ZooKeeper's is asked, which takes a write.
+    """
+    _, stat = session.get(paths.SWEEP)
+    last_ms = max(stat.mtime, leadership.started_ms(session))
+    if abs(time.time() - last_ms / 1000) < SWEEP_LIMIT:
+        return 0.0
+    with single_flight(session, f"clock of {session.id:x}") as clock:
+        return (clock.now_ms() - last_ms) / 1000 if clock else 0.0
+
+
+def redispatched(session: Session) -> dict[str, int]:
+    """Job state -> jobs that sweeps have dispatched again, since the record was created."""
+    return _load(session)[0].redispatched
+
+
+def _load(session: Session) -> tuple[SweepRecord, int]:
+    data, stat = session.get(paths.SWEEP)
+    if not data:
+        return SweepRecord(), stat.version
+    try:
+        return codec.decode(SweepRecord, data, paths.SWEEP), stat.version
+    except Corrupt as damage:
+        log_damage(damage)
+        return SweepRecord(), stat.version

@@ -1,0 +1,233 @@
+"""Finds the jobs and batches that lost their worker or their message, by the server's clock.
+
+A record is abandoned if it is in a working state, has no lock and no message in the broker, and its delay
+is over. A record that loses its worker again and again is dispatched less and less often.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pipeline.outcome import WaitKind, WaitsFor
+from pipeline.records import FencedStatus, JobStatus, Ticket
+from pipeline.states import BATCH, JOB, BatchState, Bucket, JobState
+from zkstate import codec, paths
+from zkstate.connection import ownership
+from zkstate.connection.locks import ServerClock
+from zkstate.connection.session import Session
+from zkstate.errors import Busy, Corrupt, Missing, Stale
+from zkstate.fleet import outages
+from zkstate.queue import queue
+from zkstate.record import batches, jobs, record
+from zkstate.record.reading import BATCHES, JOBS, Kind, read_each
+from zkstate.record.record import R, St
+
+GRACE = 3.0
+"""Seconds after a dispatch in which a worker may have the message but not the lock yet."""
+
+MAX_DOUBLINGS = 7
+"""Maximum doublings of GRACE, one per lost worker: 384 seconds."""
+
+ROOM = 500
+"""Jobs that may end their wait in one sweep, unless the caller says otherwise."""
+
+HOST_PACE = 8
+"""Jobs that may end their wait for the same host in one sweep: most of them meet the same limit again, and
+occupy a process for `hosts.HOST_WAIT` seconds."""
+
+Live = Collection[tuple[str, int]]
+"""(id, epoch) of the tickets that are still in the broker."""
+
+Page = Callable[[str, Sequence[str]], Sequence[str]]
+"""(queue, its entries) -> the entries that this sweep reads."""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """New tickets, and the jobs or batches that lost their worker too often to get another one."""
+
+    tickets: tuple[Ticket, ...] = ()
+    exhausted: tuple[str, ...] = ()
+
+
+def _all(_: str, names: Sequence[str]) -> Sequence[str]:
+    return names
+
+
+class _Services:
+    """The records that wait for a shared service, and which of them probes it in this sweep."""
+
+    def __init__(self, session: Session, clock: ServerClock) -> None:
+        self._session = session
+        self._clock = clock
+        self._oldest: dict[str, tuple[int, str]] = {}
+        self._blocking = {name for name, current in outages.known(session).items() if current.outage.blocks()}
+
+    def keep(self, name: str, status: FencedStatus, mtime: int) -> bool:
+        """True if the record still waits, unless it is chosen to probe its service."""
+        waits_for = status.waits_for
+        if waits_for is None or waits_for.kind != WaitKind.SERVICE or waits_for.name not in self._blocking:
+            return False
+        # the record that has waited longest since it was tried last, so that one bad record stops no other
+        candidate = (mtime, name)
+        self._oldest[waits_for.name] = min(candidate, self._oldest.get(waits_for.name, candidate))
+        return True
+
+    def probes(self) -> Iterator[tuple[str, str]]:
+        """The outages that are to be probed now, each with the record that probes it."""
+        known = outages.known(self._session)
+        for outage, (_, name) in self._oldest.items():
+            if outage in known and outages.take_probe(self._session, known[outage], self._clock):
+                yield outage, name
+
+
+class _Pace:
+    """How many jobs may end their wait in one sweep."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._hosts = Counter[str]()
+
+    def admits(self, waits_for: WaitsFor | None) -> bool:
+        """True for a job that did not wait."""
+        if waits_for is None:
+            return True
+        if self._room <= 0:
+            return False
+        if waits_for.kind == WaitKind.HOST:
+            if self._hosts[waits_for.name] == HOST_PACE:
+                return False
+            self._hosts[waits_for.name] += 1
+        self._room -= 1
+        return True
+
+
+def sweep_jobs(
+    session: Session,
+    live: Live,
+    clock: ServerClock,
+    max_redispatches: int,
+    page: Page = _all,
+    room: int = ROOM,
+) -> Recovered:
+    """New tickets for abandoned jobs among those that `page` selects of each queue.
+
+    At most `room` of them are for jobs that waited.
+
+    Jobs that wait for space are left to the provisioning re-check, which reads every one of them.
+    """
+    tickets: list[Ticket] = []
+    exhausted: list[str] = []
+    services, pace = _Services(session, clock), _Pace(room)
+    for state in JOB.working():
+        if state is JobState.PROVISIONING:
+            continue
+        entries = page(str(state), queue.entries(session, state))
+        jids = [jid for _, jid in paths.read_queue_entries(entries)]
+        for jid, status in _abandoned(session, jids, JOBS, live, clock, services, partial(_is_sent, state)):
+            if status.redispatches >= max_redispatches:
+                exhausted.append(jid)
+                continue
+            if not pace.admits(status.waits_for):
+                continue
+            if ticket := _redispatch(session, jobs.load, jid, status):
+                tickets.append(ticket)
+    tickets += filter(None, [_probe(session, jobs.load, jid, outage) for outage, jid in services.probes()])
+    return Recovered(tuple(tickets), tuple(exhausted))
+
+
+def _is_sent(state: JobState, status: JobStatus) -> bool:
+    """False if the job has moved, or has not been fed yet."""
+    return status.status is state and (state is not JobState.PENDING or status.dispatched_at is not None)
+
+
+def sweep_batches(
+    session: Session, live: Live, clock: ServerClock, by: str, max_redispatches: int
+) -> Recovered:
+    """New tickets for abandoned batches, and for batches whose last job ended unnoticed."""
+    names = ownership.children(session, paths.OPEN_BATCHES)
+    tickets: list[Ticket | None] = []
+    waiting: list[str] = []
+    exhausted: list[str] = []
+    services = _Services(session, clock)
+    for bid, status in _abandoned(session, names, BATCHES, live, clock, services):
+        if status.status is BatchState.PROCESSING and status.total is not None:
+            waiting.append(bid)  # for its jobs
+        elif status.status not in BATCH.working():
+            continue
+        elif status.redispatches >= max_redispatches:
+            exhausted.append(bid)
+        else:
+            tickets.append(_redispatch(session, batches.load, bid, status))
+    tickets += [_probe(session, batches.load, bid, outage) for outage, bid in services.probes()]
+    unended = session.exists_many([paths.bucket(bid, Bucket.PROCESSING) for bid in waiting])
+    for bid, bucket in zip(waiting, unended, strict=True):
+        if bucket is None or not bucket.numChildren:
+            tickets.append(_finish(session, bid, by))
+    return Recovered(tuple(ticket for ticket in tickets if ticket is not None), tuple(exhausted))
+
+
+def _abandoned(  # noqa: PLR0913 - the facts of one sweep
+    session: Session,
+    names: Sequence[str],
+    kind: Kind[St],
+    live: Live,
+    clock: ServerClock,
+    services: _Services,
+    sent: Callable[[St], bool] = lambda _: True,
+) -> Iterator[tuple[str, St]]:
+    """Records without a lock and a message, whose delay is over; `sent`: whether a ticket was sent at all.
+
+    The locks of the others are not read: most of a long queue waits for its first ticket.
+    """
+    decode = partial(codec.decode, kind.status)
+    read = read_each(session, names, kind.status_path, decode)
+    quiet = [
+        (name, status, mtime)
+        for name, status, stat in read
+        if sent(status)
+        and (name, status.epoch) not in live
+        and _is_due(status, mtime := clock.written_ms(stat), clock)
+    ]
+    # a worker that has taken or moved one of them since has changed the status that _redispatch compares
+    locks = session.exists_many([kind.lock_path(name) for name, _, _ in quiet])
+    for (name, status, mtime), lock in zip(quiet, locks, strict=True):
+        if lock is None and not services.keep(name, status, mtime):
+            yield name, status
+
+
+def _is_due(status: FencedStatus, mtime: int, clock: ServerClock) -> bool:
+    """A record that was handed back with a delay waits that delay alone: its worker was alive."""
+    if status.waits_for is not None and status.waits_for.kind == WaitKind.SERVICE:
+        return True  # the service works again
+    lost = GRACE * 2 ** min(status.redispatches, MAX_DOUBLINGS)
+    wait = max(GRACE, status.delay) if status.delay else lost
+    return clock.now_ms() - mtime > wait * 1000
+
+
+def _redispatch(
+    session: Session, load: Callable[[Session, str], R], name: str, seen: FencedStatus
+) -> Ticket | None:
+    try:
+        loaded = load(session, name)
+        if loaded.status.op != seen.op:
+            return None
+        return record.redispatch(session, loaded, lost=not (seen.handed_back or seen.delay))
+    except (Busy, Stale, Missing, Corrupt):
+        return None  # another sweep or a worker was first, or the next sweep logs the damage
+
+
+def _probe(session: Session, load: Callable[[Session, str], R], name: str, outage: str) -> Ticket | None:
+    try:
+        return record.redispatch(session, load(session, name), lost=False, probe=outage)
+    except (Busy, Stale, Missing, Corrupt):
+        return None  # another record probes the service when the next probe is due
+
+
+def _finish(session: Session, bid: str, by: str) -> Ticket | None:
+    try:
+        finished = batches.finish_if_ended(session, bid, by)
+    except (Missing, Corrupt):
+        return None
+    return record.ticket(finished) if finished else None

@@ -1,0 +1,1 @@
+"""The record of batches and jobs: every change is fenced by the version of a status."""

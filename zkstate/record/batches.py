@@ -1,0 +1,287 @@
+"""A batch's record: submit, load, acquire, request. A move is one transaction."""
+
+from dataclasses import dataclass
+from itertools import chain
+
+from kazoo.exceptions import NoNodeError
+
+from pipeline.errors import Action, Remedy, UsageRefused
+from pipeline.outcome import Deposited
+from pipeline.principal import LOCAL
+from pipeline.profiles.snapshot import ProfileSnapshot
+from pipeline.records import Batch, BatchHistoryEntry, BatchStatus, StatusReport, Submission, Ticket, now
+from pipeline.states import BATCH, BatchState, Bucket, Event
+from zkstate import codec, paths
+from zkstate.connection.session import Session
+from zkstate.connection.transaction import Create, Delete, Operation, Put, Role, commit, token
+from zkstate.errors import Ambiguous, Busy, Missing, Stale, Taken, TooBig
+from zkstate.record import histories, record, report_parts
+from zkstate.record.record import MESSAGE_LIMIT, Lock, Move
+
+
+@dataclass(frozen=True)
+class BatchMove(Move):
+    """A move of a batch; `profile` is for all its jobs, `report` is what the depositor received.
+
+    `deposited`: what all completed jobs of the batch have added to storage.
+    """
+
+    profile: ProfileSnapshot | None = None
+    report: StatusReport | None = None
+    deposited: Deposited | None = None
+
+
+SUBMISSION_LIMIT = 128 * 1024
+"""Bytes of a submission: every job of the batch repeats its descriptions."""
+
+
+class KeyReused(UsageRefused):
+    """The idempotency key belongs to another submission."""
+
+
+def submit(session: Session, submission: Submission) -> str:
+    """Store a submission; its BID. With an idempotency key, the same submission is stored once.
+
+    TooBig if the submission is larger than SUBMISSION_LIMIT.
+    """
+    if (size := len(codec.encode(submission))) > SUBMISSION_LIMIT:
+        raise TooBig(
+            f"the submission has {size:,} bytes; the record keeps at most {SUBMISSION_LIMIT:,} bytes of a "
+            "submission: shorten its descriptions, notes and local ids, or put the description into the "
+            "object's own metadata files"
+        )
+    while True:
+        if known := submitted_under(session, submission):
+            return _same(session, known, submission)
+        if bid := _submit(session, submission):
+            return bid
+
+
+def _submit(session: Session, submission: Submission) -> str | None:
+    """The BID; None if the transaction did not happen, and is to be tried again."""
+    bid = f"bid{next_number(session):010d}"
+    status = BatchStatus(status=BATCH.initial, op=token())
+    first = BatchHistoryEntry(state=BATCH.initial, by=submission.submitter)
+    operations: list[Operation] = [
+        Create(paths.batch(bid), role=Role.NAME),
+        Create(paths.submission(bid), codec.encode(submission)),
+        Create(paths.batch_status(bid), codec.encode(status)),
+        Create(paths.batch_history(bid), codec.encode_history((first,))),
+        Create(paths.open_batch(bid)),
+    ]
+    if key := key_path(submission):
+        operations.append(Create(key, bid.encode(), role=Role.NAME))
+    try:
+        commit(session, operations)
+    except Taken:
+        # the key, by the same submission at the same moment; or the number, in a record that was restored
+        # node by node and counts from the beginning
+        return None
+    except Ambiguous:
+        if session.find(paths.submission(bid)) is None:
+            return None
+    return bid
+
+
+def next_number(session: Session) -> int:
+    """A number that no batch has had; a crash, or a write whose answer was lost, leaves a gap.
+
+    The number is the version after an unconditional write, so that writers never contend.
+    """
+    path = paths.counter("batch")
+    while True:
+        try:
+            return int(session.ask(session.zk.set_async, path, b"").version)
+        except NoNodeError:
+            session.ensure_node(path)
+
+
+def key_path(submission: Submission) -> str:
+    """The path of the submission's idempotency key; empty if it has none."""
+    key = submission.idempotency_key
+    return paths.submission_key(key, submission.owner) if key else ""
+
+
+def submitted_under(session: Session, submission: Submission) -> str | None:
+    """The BID of an earlier submission of the same owner under the same idempotency key."""
+    path = key_path(submission)
+    if not path:
+        return None
+    node = session.find(path)
+    if node is not None:
+        return node[0].decode()
+    return _submitted_by_0_1_0(session, submission) if submission.owner else None
+
+
+def _submitted_by_0_1_0(session: Session, submission: Submission) -> str | None:
+    """The BID under a key without an owner, which belongs to the submitter that its submission names."""
+    node = session.find(paths.submission_key(submission.idempotency_key or ""))
+    if node is None or not submission.owner.startswith(LOCAL):
+        return None
+    bid = node[0].decode()
+    return bid if load(session, bid).submission.submitter == submission.submitter else None
+
+
+def _same(session: Session, bid: str, submission: Submission) -> str:
+    before = load(session, bid).submission
+    ignored = {"submitted_at", "owner"}
+    if before.new_version is None:  # nobody was asked, and the name was that of the URL
+        ignored |= {"new_version", "payload_filename"}
+    if before.model_dump(exclude=ignored) != submission.model_dump(exclude=ignored):
+        raise KeyReused(
+            f"idempotency key '{submission.idempotency_key}' belongs to {bid}, which was submitted with "
+            "other values: use a new key for a new submission"
+        )
+    return bid
+
+
+def load(session: Session, bid: str) -> Batch:
+    """The whole batch in one round of reads; Missing or Corrupt names the path."""
+    places = (
+        paths.submission(bid),
+        paths.batch_status(bid),
+        paths.status_report(bid),
+        paths.batch_history(bid),
+    )
+    submission, status, report, history = session.get_many(places)
+    if submission is None and status is None:
+        raise Missing(f"there is no batch {bid}")
+    if submission is None or status is None:
+        lacking = places[0] if submission is None else places[1]
+        raise Missing(f"batch {bid} is incomplete: znode {lacking} is missing").with_remedies(
+            Remedy(Action.REPAIR, bid)
+        )
+    decoded = codec.decode(BatchStatus, status[0], places[1])
+    entries, parts = histories.read(session, places[3], history, BatchHistoryEntry) if history else ((), ())
+    return Batch(
+        bid=bid,
+        submission=codec.decode(Submission, submission[0], places[0]),
+        status=decoded,
+        version=status[1].version,
+        report=codec.decode(StatusReport, report[0], places[2]) if report else None,
+        history=entries,
+        history_parts=parts,
+    )
+
+
+def state_of(session: Session, bid: str) -> BatchState:
+    """Reads the status alone; Missing if there is no such batch."""
+    place = paths.batch_status(bid)
+    return codec.decode(BatchStatus, session.get(place)[0], place).status
+
+
+def acquire(session: Session, ticket: Ticket, by: str) -> Batch:
+    """Take the lock of the ticket's batch; a pending batch stays pending until it moves."""
+    return record.acquire(session, load(session, ticket.id), ticket, by)
+
+
+def move(session: Session, batch: Batch, request: BatchMove) -> Batch:
+    """Take the batch where the event leads, with its history, lock, buckets, report and place among the open.
+
+    Raises IllegalTransition; Stale (the record has changed, or the lock is gone); Busy (a lock that should
+    be free is held).
+    """
+    target = BATCH.next(batch.status.status, request.event)
+    moment = now()
+    # the message of a failure stays; that of a wait is over with the move
+    cause = batch.status.message if batch.status.kind else ""
+    status = record.next_epoch(
+        batch.status,
+        {
+            "status": target,
+            "last_modified": moment,
+            "message": (request.message or cause)[:MESSAGE_LIMIT],
+            "kind": request.kind or batch.status.kind,
+            "total": _total_after(batch, request),
+            # also of a report that was stopped, because its mail may have been sent under this number
+            "reports": batch.status.reports + BATCH.facts[batch.status.status].reports,
+            "dispatched_at": moment,
+            "deposited": request.deposited or batch.status.deposited,
+        },
+    )
+    report = request.report and report_parts.write(session, batch, request.report)
+    if report is not None and batch.report is not None:
+        report = report.model_copy(update=batch.report.model_extra)
+    extended = histories.extend(batch, target, request.facts | {"at": moment})
+    operations = (
+        *_start(batch, request),
+        *_put_report(batch, report),
+        *_open_or_close(batch, target),
+        *extended.operations,
+        *record.lock_operations(session, batch, request.lock),
+    )
+    return record.write(session, batch, status, operations, report=report or batch.report, **extended.changes)
+
+
+def _total_after(batch: Batch, request: BatchMove) -> int | None:
+    """A batch whose split fails gets no further jobs."""
+    unsplit = batch.status.total is None
+    return batch.status.created if unsplit and request.event is Event.FAIL else batch.status.total
+
+
+def _start(batch: Batch, request: BatchMove) -> tuple[Operation, ...]:
+    """The buckets of a batch that starts, or fails before, and the profile that all its jobs use."""
+    if BATCH.facts[batch.status.status].split or request.event not in (Event.ACQUIRE, Event.FAIL):
+        return ()
+    buckets = (Create(paths.buckets(batch.bid)), *(Create(paths.bucket(batch.bid, name)) for name in Bucket))
+    if request.profile is None:
+        return buckets
+    return (*buckets, Create(paths.profile_snapshot(batch.bid), codec.encode(request.profile)))
+
+
+def _put_report(batch: Batch, report: StatusReport | None) -> tuple[Operation, ...]:
+    if report is None:
+        return ()
+    path = paths.status_report(batch.bid)
+    data = codec.encode(report)
+    return (Create(path, data) if batch.report is None else Put(path, data),)
+
+
+def _open_or_close(batch: Batch, target: BatchState) -> tuple[Operation, ...]:
+    path = paths.open_batch(batch.bid)
+    was_open, is_open = (BATCH.facts[state].open for state in (batch.status.status, target))
+    if was_open and not is_open:
+        return (Delete(path),)
+    if is_open and not was_open:
+        return (Create(path),)
+    return ()
+
+
+def finish_split(session: Session, batch: Batch) -> Batch:
+    """All jobs are created: fix their number and release the lock."""
+    update = {"total": batch.status.created, "message": "", "op": token(), "delay": 0}
+    status = batch.status.model_copy(update=update)
+    return record.write(session, batch, status, record.lock_operations(session, batch, Lock.MINE))
+
+
+def counts(session: Session, bid: str) -> dict[Bucket, int]:
+    """How many jobs are in each bucket, without listing them."""
+    stats = session.exists_many([paths.bucket(bid, name) for name in Bucket])
+    return {name: stat.numChildren if stat else 0 for name, stat in zip(Bucket, stats, strict=True)}
+
+
+def jobs_in(session: Session, bid: str, *names: Bucket) -> list[str]:
+    """The ids of the jobs in these buckets, in their order; the buckets are listed at once."""
+    listed = session.children_of_many([paths.bucket(bid, name) for name in names])
+    return sorted(filter(paths.is_jid, chain.from_iterable(listed)))
+
+
+def all_jobs(session: Session, bid: str) -> list[str]:
+    return jobs_in(session, bid, *Bucket)
+
+
+def finish_if_ended(session: Session, bid: str, by: str) -> Batch | None:
+    """Move the batch to reporting if it is split and its last job has ended; None otherwise.
+
+    Of two last jobs, the later one sees the empty bucket, because a session reads its own writes.
+    """
+    stat = session.exists(paths.bucket(bid, Bucket.PROCESSING))
+    if stat is None or stat.numChildren:
+        return None
+    batch = load(session, bid)
+    if batch.status.status is not BatchState.PROCESSING or batch.status.total is None:
+        return None
+    try:
+        return move(session, batch, BatchMove(Event.SUCCEED, by, lock=Lock.FREE))
+    except (Stale, Busy):
+        return None

@@ -1,0 +1,158 @@
+"""Callbacks of failed jobs that have not been delivered yet, with the number of tries.
+
+A completed job's callback is the work of its state `notify`. A failed job has no state that works; so the
+move to failed creates `/callbacks/JID-EPOCH`, and the transaction that records the outcome deletes it.
+The epoch is that of the failure: a callback of a failure that was overcome matches no job any more.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+from kazoo.protocol.states import ZnodeStat
+
+from pipeline.records import Job, RewrittenRecord
+from zkstate import codec, paths
+from zkstate.connection import ownership
+from zkstate.connection.locks import ServerClock
+from zkstate.connection.session import Session
+from zkstate.connection.transaction import Delete, Operation, Put, Role, commit, token
+from zkstate.errors import Refused, Stale
+from zkstate.record import histories, record
+from zkstate.record.journal import Stamp
+from zkstate.record.reading import read_each
+from zkstate.record.record import MESSAGE_LIMIT
+
+
+class OwedCallback(RewrittenRecord):
+    """`/callbacks/JID-EPOCH`: a failed job's callback that has still to be delivered."""
+
+    tries: int = 0
+    delay: float = 60.0
+    """Seconds from the node's last change after which the sweep gives it to a worker."""
+    message: str = ""
+    """Why the last try failed; empty before the first, and in records of 0.2."""
+
+
+@dataclass(frozen=True)
+class Owed:
+    """One callback, as it was read."""
+
+    jid: str
+    epoch: int
+    record: OwedCallback
+    stat: ZnodeStat
+
+    @property
+    def since(self) -> datetime:
+        """When the job failed, by ZooKeeper's clock."""
+        return datetime.fromtimestamp(self.stat.ctime / 1000, UTC)
+
+    @property
+    def next_try(self) -> datetime:
+        """When the sweep dispatches it, by ZooKeeper's clock; then a worker tries as soon as one is free."""
+        return datetime.fromtimestamp(self.stat.mtime / 1000 + self.record.delay, UTC)
+
+    @property
+    def name(self) -> str:
+        """Its place in the order of `names`."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def path(self) -> str:
+        return paths.owed_callback(self.jid, self.epoch)
+
+
+def owed(session: Session, jid: str, epoch: int) -> Owed | None:
+    """None if the callback was delivered or given up."""
+    path = paths.owed_callback(jid, epoch)
+    node = session.find(path)
+    if node is None:
+        return None
+    data, stat = node
+    return Owed(jid, epoch, codec.decode(OwedCallback, data, path), stat)
+
+
+def count(session: Session) -> int:
+    """How many callbacks are not delivered yet."""
+    stat = session.exists(paths.CALLBACKS)
+    return stat.numChildren if stat else 0
+
+
+def names(session: Session) -> list[str]:
+    """The names of all callbacks that are owed, sorted by job number."""
+    return ownership.children(session, paths.CALLBACKS)
+
+
+def read(session: Session, some: Sequence[str]) -> list[Owed]:
+    """The callbacks of these names; those that are gone or damaged are left out."""
+    decode = partial(codec.decode, OwedCallback)
+    return [
+        Owed(*paths.read_owed_callback(name), content, stat)
+        for name, content, stat in read_each(session, some, f"{paths.CALLBACKS}/{{}}".format, decode)
+    ]
+
+
+def due(
+    session: Session, clock: ServerClock, page: Callable[[Sequence[str]], Sequence[str]] = tuple
+) -> list[Owed]:
+    """The callbacks whose delay is over, by the server's clock, among those that `page` selects."""
+    return [
+        owed
+        for owed in read(session, page(names(session)))
+        if clock.now_ms() - clock.written_ms(owed.stat) > 1000 * owed.record.delay
+    ]
+
+
+def claim(session: Session, callback: Owed) -> bool:
+    """Start the callback's delay anew, so that no other sweep dispatches it; False if one just did."""
+    return _replace(session, callback, callback.record.model_copy(update={"delay": OwedCallback().delay}))
+
+
+def put_off(session: Session, callback: Owed, delay: float, *, tried: bool = True, message: str = "") -> None:
+    """Count a failed try if it was `tried`; the sweep dispatches the callback again after `delay` seconds.
+
+    `message`: why the try failed; empty keeps what is known.
+    """
+    known = message[:MESSAGE_LIMIT] or callback.record.message
+    changes = {"tries": callback.record.tries + tried, "delay": delay, "message": known}
+    _replace(session, callback, callback.record.model_copy(update=changes))
+
+
+def drop(session: Session, callback: Owed) -> None:
+    """The callback is not needed any more."""
+    try:
+        commit(session, [Delete(callback.path)])
+    except Refused:
+        return  # another worker deleted it
+
+
+def settle(session: Session, job: Job, callback: Owed, stamp: Stamp, message: str) -> None:
+    """Record the outcome in the job's history; if the job has moved on, only delete the callback."""
+    try:
+        _note(session, job, stamp, message, Delete(callback.path))
+    except (Stale, Refused):
+        drop(session, callback)
+
+
+def note_repeated(session: Session, job: Job, stamp: Stamp, message: str) -> None:
+    """Record a callback that was not owed in the job's history; Stale if the job has changed."""
+    _note(session, job, stamp, message)
+
+
+def _note(session: Session, job: Job, stamp: Stamp, message: str, *more: Operation) -> None:
+    status = job.status.model_copy(update={"op": token()})
+    who = stamp.model_dump(include={"by", "via", "request_id"})
+    facts = {**who, "message": message[:MESSAGE_LIMIT]}
+    extended = histories.extend(job, status.status, facts)
+    record.write(session, job, status, (*extended.operations, *more))
+
+
+def _replace(session: Session, callback: Owed, content: OwedCallback) -> bool:
+    put = Put(callback.path, codec.encode(content), callback.stat.version, Role.FENCE)
+    try:
+        commit(session, [put])
+    except Stale:
+        return False
+    return True

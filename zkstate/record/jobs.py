@@ -1,0 +1,323 @@
+"""Where a job stands: its entry in the queue of its state, and its entry in its batch.
+
+A job's record: load, acquire, move, clean up. A move is one transaction, and only `move` moves a job.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from kazoo.protocol.states import ZnodeStat
+
+from pipeline.errors import Action, Remedy
+from pipeline.outcome import Done
+from pipeline.records import (
+    HistoryEntry,
+    Identifiers,
+    Job,
+    JobConfiguration,
+    JobStatus,
+    Ticket,
+    now,
+)
+from pipeline.states import JOB, Bucket, Event, FailureKind, JobState, Room, bucket
+from zkstate import codec, paths
+from zkstate.connection.session import Session
+from zkstate.connection.transaction import Create, Delete, Operation, Put, Role, commit
+from zkstate.errors import Contended, Missing
+from zkstate.record import histories, record, space
+from zkstate.record.callbacks import OwedCallback
+from zkstate.record.record import MESSAGE_LIMIT, Lock, Move
+
+
+def change_queue(job: Job, status: JobStatus) -> tuple[Operation, ...]:
+    """From one queue to another and, where the target has another bucket, within the batch.
+
+    A completed job has no entry in a queue. The entries in the batch change first, so that whoever follows
+    the changes always finds the job in one place at least.
+    """
+    source, target = job.status.status, status.status
+    left = Delete(paths.queue_entry(source, job.status.priority, job.jid))
+    entered = Create(paths.queue_entry(target, status.priority, job.jid))
+    queues = (left,) if is_done(target) else (left, entered)
+    return queues if bucket(source) is bucket(target) else (*change_bucket(job, bucket(target)), *queues)
+
+
+def is_done(state: JobState) -> bool:
+    """Nothing is left of the job but its record: whoever moved it there removes its working directory."""
+    return bool(JOB.rows(state, Event.CLEAN_UP))
+
+
+def count_unended(job: Job, status: JobStatus) -> tuple[Operation, ...]:
+    """Operations of a move whose last result tells how many jobs of the batch have not ended."""
+    if JOB.facts[status.status].ended and bucket(job.status.status) is Bucket.PROCESSING:
+        return (Put(paths.bucket(job.bid, Bucket.PROCESSING), b""),)
+    return ()
+
+
+def unended(counting: Sequence[Operation], results: Sequence[Any]) -> dict[str, object]:
+    """How many jobs have not ended; None if the move did not count, or its answer was lost."""
+    return {"unended": results[-1].numChildren if counting and results else None}
+
+
+def change_bucket(job: Job, target: Bucket) -> tuple[Operation, ...]:
+    return (
+        Create(paths.batch_entry(job.bid, target, job.jid)),
+        Delete(paths.batch_entry(job.bid, bucket(job.status.status), job.jid)),
+    )
+
+
+LOAD_PAGE = 40
+"""Jobs that are read at a time, five nodes each."""
+
+_PARTS = (paths.job_status, paths.configuration, paths.identifiers, paths.history)
+_WHOLE = (*_PARTS, paths.space_needed)
+
+_ATTEMPTS = {Lock.CARRY: 1, Lock.TAKE: 2}
+"""Attempts that a move counts: that at the next state, and that at this one if nothing has counted it."""
+
+
+@dataclass(frozen=True)
+class JobMove(Move):
+    """A move of a job; `done` has the values that the state's work changes.
+
+    `to`: the state that an operator names for the event; None: the one that the table gives.
+    """
+
+    done: Done = field(default_factory=Done)
+    to: JobState | None = None
+
+    @property
+    def gives_up_room(self) -> bool:
+        """The job fails, and its reservation is returned at once.
+
+        The depositor has to correct content that is wrong, and an operator or the sweep gives the job up.
+        """
+        gives_up = self.kind is FailureKind.CONTENT or self.lock is not Lock.MINE
+        return self.event is Event.FAIL and gives_up
+
+
+def load(session: Session, jid: str) -> Job:
+    """The whole job in one round of reads; Missing or Corrupt names the path."""
+    return next(load_many(session, (jid,)))
+
+
+def load_to_begin(session: Session, jid: str) -> Job:
+    """As `load`, without the bytes that it needs: the next state of a pending job estimates them anew."""
+    ((_, answers),) = read_parts(session, (jid,), _PARTS)
+    return _decoded(session, jid, answers)
+
+
+def load_many(session: Session, jids: Sequence[str]) -> Iterator[Job]:
+    """The jobs in this order, LOAD_PAGE of them in one round of reads; Missing or Corrupt names the path."""
+    for jid, answers in read_parts(session, jids):
+        yield _decoded(session, jid, answers)
+
+
+def load_present(session: Session, jids: Sequence[str]) -> Iterator[Job]:
+    """As `load_many`, without the jobs of which a znode is missing: they were deleted a moment ago."""
+    for jid, answers in read_parts(session, jids):
+        try:
+            job = _decoded(session, jid, answers)
+        except Missing:
+            continue
+        yield job
+
+
+def read_parts(
+    session: Session, jids: Sequence[str], parts: Sequence[Callable[[str], str]] = _WHOLE
+) -> Iterator[tuple[str, Sequence[tuple[bytes, ZnodeStat] | None]]]:
+    """JID and the nodes of each job, None for a missing one; LOAD_PAGE jobs in one round of reads."""
+    for start in range(0, len(jids), LOAD_PAGE):
+        page = jids[start : start + LOAD_PAGE]
+        answers = session.get_many([path(jid) for jid in page for path in parts])
+        for number, jid in enumerate(page):
+            first = number * len(parts)
+            yield jid, answers[first : first + len(parts)]
+
+
+def require_complete(
+    jid: str, places: Sequence[str], answers: Sequence[tuple[bytes, ZnodeStat] | None]
+) -> Sequence[tuple[bytes, ZnodeStat]]:
+    """The nodes of a job; Missing if there is no such job, or if one of its nodes is missing."""
+    if all(node is None for node in answers):
+        raise Missing(f"there is no job {jid}")
+    nodes = []
+    for path, node in zip(places, answers, strict=True):
+        if node is None:
+            if answers[0] is not None:
+                codec.refuse_merritt(answers[0][0], places[0])
+            raise Missing(f"job {jid} is incomplete: znode {path} is missing").with_remedies(
+                Remedy(Action.REPAIR, jid)
+            )
+        nodes.append(node)
+    return nodes
+
+
+def _decoded(session: Session, jid: str, answers: Sequence[tuple[bytes, ZnodeStat] | None]) -> Job:
+    places = [path(jid) for path in _WHOLE[: len(answers)]]
+    nodes = require_complete(jid, places, answers)
+    (status, stat), (configuration, _), (identifiers, named), listed, *needed = nodes
+    history, parts = histories.read(session, places[3], listed, HistoryEntry)
+    decoded = codec.decode(JobStatus, status, places[0])
+    configured = codec.decode(JobConfiguration, configuration, places[1])
+    return Job(
+        jid=jid,
+        bid=configured.batch_id,
+        configuration=configured,
+        identifiers=codec.decode(Identifiers, identifiers, places[2]),
+        status=decoded,
+        version=stat.version,
+        priority=decoded.priority,
+        space_needed=codec.decode_int(needed[0][0], places[4]) if needed else 0,
+        identifiers_version=named.version,
+        history=history,
+        history_parts=parts,
+    )
+
+
+def acquire(session: Session, ticket: Ticket, by: str) -> Job:
+    """Take the lock of the ticket's job; Stale or Busy if the ticket is void."""
+    return record.acquire(session, load(session, ticket.id), ticket, by)
+
+
+def move(session: Session, job: Job, request: JobMove) -> Job:
+    """Take the job where the event leads, with its queue entry, batch entry, history, lock and space.
+
+    Raises IllegalTransition; Stale (the record has changed, or the lock is gone); Busy (a lock that should
+    be free is held); Outdated (`done.reservation` was made from a sum that has changed).
+    """
+    status = _status_after(job, request)
+    facts = request.facts | {"message": status.message, "kind": status.kind, "at": status.since}
+    extended = histories.extend(job, status.status, facts)
+    needed = job.space_needed if request.done.space_needed is None else request.done.space_needed
+    identifiers = _identifiers_after(job, request.done)
+    operations = (
+        *change_queue(job, status),
+        *_put_values(job, request.done),
+        *_put_identifiers(job, identifiers),
+        *_owe_callback(job, status),
+        *extended.operations,
+        *record.leave_waiting(session, job),
+        *_lock_operations(session, job, status, request),
+    )
+    counting = count_unended(job, status)
+    while True:
+        space_operations = _reserve(session, job, request, status.status, needed)
+        try:
+            return record.write(
+                session,
+                job,
+                status,
+                (*operations, *space_operations, *counting),
+                partial(unended, counting),
+                priority=status.priority,
+                space_needed=needed,
+                identifiers=identifiers,
+                **extended.changes,
+            )
+        except Contended:
+            continue  # other jobs changed the sum of reserved bytes
+
+
+def _lock_operations(
+    session: Session, job: Job, status: JobStatus, request: JobMove
+) -> tuple[Operation, ...]:
+    if request.lock is Lock.TAKE:
+        return record.take_lock(job, status, request.by)
+    return record.lock_operations(session, job, request.lock)
+
+
+def target_of(job: Job, request: JobMove) -> JobState:
+    """The state that the move leads to; IllegalTransition if there is none."""
+    was = job.status
+    return JOB.next(was.status, request.event, was.last_successful_status, was.kind, was.room, request.to)
+
+
+def _status_after(job: Job, request: JobMove) -> JobStatus:
+    was = job.status
+    target = target_of(job, request)
+    last_success = was.last_successful_status
+    if request.event is Event.SUCCEED:
+        last_success = was.status
+    elif request.event in (Event.RESUME, Event.DOWNLOAD_AGAIN):
+        # a step that is repeated has not succeeded yet
+        last_success = JOB.before(JobState.FAILED, Event.RESUME, target)
+    moment = now()
+    return record.next_epoch(
+        was,
+        {
+            "status": target,
+            "last_successful_status": last_success,
+            "room": Room.YIELDED if request.gives_up_room else Room.KEPT,
+            "last_modification_date": moment,
+            "retry_count": was.retry_count + (request.event is Event.RESUME),
+            "message": (request.message or request.done.message)[:MESSAGE_LIMIT],
+            "kind": request.kind if request.event is Event.FAIL else None,
+            "priority": was.priority if request.done.priority is None else request.done.priority,
+            "remark": was.remark if request.done.remark is None else request.done.remark[:MESSAGE_LIMIT],
+            "deposited": was.deposited if request.done.deposited is None else request.done.deposited,
+            "dispatched_at": None if target is JobState.PENDING else moment,
+            "attempt": was.attempt + _ATTEMPTS.get(request.lock, 0),
+        },
+    )
+
+
+def _put_values(job: Job, done: Done) -> tuple[Operation, ...]:
+    values = (
+        (paths.space_needed(job.jid), done.space_needed),
+        (paths.priority(job.jid), done.priority),
+    )
+    return tuple(Put(path, codec.encode_int(value)) for path, value in values if value is not None)
+
+
+def _identifiers_after(job: Job, done: Done) -> Identifiers:
+    if done.description is None:
+        return job.identifiers
+    return job.identifiers.model_copy(update={"description": done.description})
+
+
+def _put_identifiers(job: Job, identifiers: Identifiers) -> tuple[Operation, ...]:
+    if identifiers == job.identifiers:
+        return ()
+    return (Put(paths.identifiers(job.jid), codec.encode(identifiers)),)
+
+
+def _owe_callback(job: Job, status: JobStatus) -> tuple[Operation, ...]:
+    """A failure is owed a callback, except in notify, where it is the callback that failed."""
+    if status.status is not JobState.FAILED or job.status.status is JobState.NOTIFY:
+        return ()
+    return (Create(paths.owed_callback(job.jid, status.epoch), codec.encode(OwedCallback())),)
+
+
+def _reserve(
+    session: Session, job: Job, request: JobMove, target: JobState, needed: int
+) -> tuple[Operation, ...]:
+    """How the move changes the bytes of working storage that are reserved for the job."""
+    if request.done.reservation is not None:
+        return space.grant(job.jid, request.done.reservation)
+    if request.gives_up_room or is_done(target):
+        return space.replace(session, job.jid, None)
+    if request.event in (Event.RESUME, Event.DOWNLOAD_AGAIN):
+        keeps = JOB.facts[target].holds_space and job.status.room is not Room.EMPTY
+        return space.replace(session, job.jid, needed if keeps else None)
+    if JOB.facts[target].holds_space and (needed != job.space_needed or request.done.space_grew):
+        return space.replace(session, job.jid, needed)
+    return ()
+
+
+def clean_up(session: Session, job: Job) -> None:
+    """Release the reservation and the queue entry that a completed job of an earlier release has.
+
+    The record stays. Repeating it is harmless.
+    """
+    JOB.next(job.status.status, Event.CLEAN_UP)
+    entry = paths.queue_entry(job.status.status, job.status.priority, job.jid)
+    while True:
+        try:
+            commit(session, (Delete(entry, role=Role.SHARED), *space.replace(session, job.jid, None)))
+        except Contended:
+            if session.exists(entry) is not None:
+                continue  # the sum of the reservations has changed
+        return

@@ -1,0 +1,257 @@
+"""The record that jobs and batches share: a status node whose version fences every change, and a lock.
+
+Rule: a change is one transaction under the version that was read. Stale and Busy mean that nothing was
+changed; Ambiguous, that the answer was lost and ZooKeeper did not come back in time.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any, TypeVar
+
+from pipeline.outcome import WaitKind, WaitsFor
+from pipeline.principal import Interface
+from pipeline.records import Batch, FencedStatus, Job, Ticket, now
+from pipeline.states import BATCH, JOB, Event, FailureKind
+from zkstate import codec, paths
+from zkstate.connection.session import Session
+from zkstate.connection.transaction import Check, Create, Delete, Operation, Put, Role, fenced, token
+from zkstate.errors import Stale
+from zkstate.record import histories
+from zkstate.record.histories import Extended
+
+MESSAGE_LIMIT = 2000
+"""Characters of a message in a znode, so that a job stays a few kilobytes."""
+
+_ANY = -1
+"""Any version of a lock: it is there. Whoever asks an attempt to yield writes to its lock."""
+
+R = TypeVar("R", Job, Batch)
+St = TypeVar("St", bound=FencedStatus)
+
+
+class Lock(Enum):
+    """The lock that a move requires, and the effect of the move on the lock."""
+
+    MINE = "mine"
+    """This attempt holds the lock; the move releases it."""
+    KEEP = "keep"
+    """This attempt holds the lock, and continues to work after the move."""
+    CARRY = "carry"
+    """This attempt holds the lock; with the move the same process begins the attempt at the next state."""
+    TAKE = "take"
+    """No attempt holds the lock (Busy otherwise); the move takes it, for the attempt at the next state."""
+    FREE = "free"
+    """No attempt holds the lock; Busy otherwise."""
+    BREAK = "break"
+    """Whichever attempt holds the lock loses it."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """A change of a record: event, principal and reason."""
+
+    event: Event
+    by: str
+    message: str = ""
+    kind: FailureKind | None = None
+    lock: Lock = Lock.MINE
+    via: Interface | None = None
+    """The interface through which a person requests the move."""
+    request_id: str | None = None
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """The details of the move in the history, besides the state."""
+        names = ("event", "by", "message", "kind", "via", "request_id")
+        return {name: getattr(self, name) for name in names}
+
+
+def status_path(record: Job | Batch) -> str:
+    return paths.job_status(record.jid) if isinstance(record, Job) else paths.batch_status(record.bid)
+
+
+def lock_path(record: Job | Batch) -> str:
+    return paths.job_lock(record.jid) if isinstance(record, Job) else paths.batch_lock(record.bid)
+
+
+def ticket(record: Job | Batch) -> Ticket:
+    return Ticket(id=record.id, state=record.status.status, epoch=record.status.epoch)
+
+
+def write(
+    session: Session,
+    record: R,
+    status: FencedStatus,
+    operations: Sequence[Operation],
+    facts_of: Callable[[Sequence[Any]], Mapping[str, object]] = lambda _: {},
+    **updates: object,
+) -> R:
+    """Commit `status` with `operations`; the record with its new status, its new version and `updates`.
+
+    `facts_of`: further updates, from the results of the operations; without any if the answer was lost.
+    A record that carries the new status already is repaired: the status that was read may be unreadable.
+    """
+    path = status_path(record)
+
+    def has_token(of: FencedStatus, data: bytes) -> bool:
+        return codec.decode(type(status), data, path).op == of.op
+
+    version, results = fenced(
+        session,
+        Put(path, codec.encode(status), record.version),
+        operations,
+        partial(has_token, status),
+        (lambda _: True) if record.status is status else partial(has_token, record.status),
+    )
+    return record.model_copy(update={"status": status, "version": version, **updates, **facts_of(results)})
+
+
+def check_ticket(record: Job | Batch, ticket: Ticket) -> None:
+    """Stale if the ticket is not for the record's state and epoch, or if no worker works in that state."""
+    status = record.status
+    if (status.status, status.epoch) != (ticket.state, ticket.epoch):
+        raise Stale(f"{record.id} is now {status.status} in epoch {status.epoch}")
+    if status.status not in (JOB if isinstance(record, Job) else BATCH).working():
+        raise Stale(f"{record.id} is {status.status}: there is nothing to do")
+
+
+def acquire(session: Session, record: R, ticket: Ticket, by: str) -> R:
+    """Take the lock and count the attempt, in one transaction; Stale if the ticket is not for this epoch."""
+    check_ticket(record, ticket)
+    status = record.status
+    changes = {"op": token(), "attempt": status.attempt + 1, "handed_back": False, "waits_for": None}
+    taken: FencedStatus = status.model_copy(update=changes)
+    return write(session, record, taken, (*take_lock(record, taken, by), *leave_waiting(session, record)))
+
+
+def take_lock(record: Job | Batch, taken: FencedStatus, by: str) -> tuple[Operation, ...]:
+    """Busy if an attempt holds the lock; Stale if one wrote the identifiers after the job had been read.
+
+    From then on, only the attempt that has the lock writes the identifiers.
+    """
+    lock = Create(lock_path(record), f"{taken.op} {by}".encode(), ephemeral=True, role=Role.LOCK)
+    if not isinstance(record, Job) or record.identifiers_version is None:
+        return (lock,)
+    return lock, Check(paths.identifiers(record.jid), record.identifiers_version)
+
+
+def hand_back(  # noqa: PLR0913 - the facts of one hand-back
+    session: Session,
+    record: R,
+    by: str,
+    *,
+    message: str = "",
+    delay: float = 0,
+    waits_for: WaitsFor | None = None,
+    lock: Lock = Lock.MINE,
+    met: bool = True,
+) -> R:
+    """Release the record without moving it; the sweep dispatches it again after `delay` seconds.
+
+    `waits_for`: None if nothing has to be waited for. A retry counts as a try, and is entered in the history.
+    `lock`: FREE if no attempt has taken the record. `met`: False if a service was not even used.
+    """
+    status = record.status
+    kind = waits_for.kind if waits_for else ""
+    enter: tuple[Operation, ...] = _enter_waiting(session, record) if waits_for else ()
+    update: dict[str, object] = {
+        "message": message[:MESSAGE_LIMIT] or status.message,
+        "epoch": status.epoch + 1,
+        "op": token(),
+        "delay": delay,
+        "tries": status.tries + (kind == WaitKind.RETRY),
+        "service_faults": status.service_faults + (kind == WaitKind.SERVICE and met),
+        "probe": "",
+        "handed_back": True,
+        "waits_for": waits_for and waits_for.model_copy(update={"since": now(), "listed": bool(enter)}),
+    }
+    status = status.model_copy(update=update)
+    operations: tuple[Operation, ...] = (*lock_operations(session, record, lock), *enter)
+    if kind != WaitKind.RETRY:
+        return write(session, record, status, operations)
+    facts = {"by": by, "message": status.message, "kind": FailureKind.TRANSIENT}
+    extended: Extended = histories.extend(record, record.status.status, facts)
+    return write(session, record, status, (*operations, *extended.operations), **extended.changes)
+
+
+def _enter_waiting(session: Session, record: Job | Batch) -> tuple[Operation, ...]:
+    """List a job that gives up its place; a release that knows no such list may have left its entry there."""
+    if not (isinstance(record, Job) and JOB.facts[record.status.status].occupies_place):
+        return ()
+    path = paths.waiting(record.jid)
+    if session.exists(path) is not None:
+        return (Put(path, b""),)
+    return (Create(path),)
+
+
+def leave_waiting(session: Session, record: Job | Batch) -> tuple[Operation, ...]:
+    """Take a job that waited from the list; an entry that somebody removed must not keep the job for ever."""
+    waits_for = record.status.waits_for
+    if not (isinstance(record, Job) and waits_for and waits_for.listed):
+        return ()
+    path = paths.waiting(record.jid)
+    return (Delete(path),) if session.exists(path) is not None else ()
+
+
+def redispatch(session: Session, record: R, *, lost: bool, probe: str = "") -> Ticket:
+    """A new ticket under a new epoch, which voids every older one; `lost` counts a worker that died.
+
+    `probe`: the outage in spite of which the record is dispatched.
+    """
+    status = dispatched(record.status, lost=lost, probe=probe)
+    operations = (*lock_operations(session, record, Lock.FREE), *leave_waiting(session, record))
+    write(session, record, status, operations)
+    return Ticket(id=record.id, state=status.status, epoch=status.epoch)
+
+
+def dispatched(was: St, *, lost: bool = False, probe: str = "") -> St:
+    """The status with a ticket that voids every older one."""
+    return was.model_copy(
+        update={
+            "epoch": was.epoch + 1,
+            "op": token(),
+            "delay": 0,
+            "handed_back": False,
+            "waits_for": None,
+            "probe": probe,
+            "dispatched_at": now(),
+            "redispatches": was.redispatches + lost,
+        }
+    )
+
+
+def next_epoch(was: St, changes: Mapping[str, object]) -> St:
+    """The status with `changes`, in a new epoch in which nothing has been tried yet."""
+    counters = {
+        "redispatches": 0,
+        "tries": 0,
+        "service_faults": 0,
+        "delay": 0,
+        "handed_back": False,
+        "waits_for": None,
+        "probe": "",
+    }
+    return was.model_copy(update={"epoch": was.epoch + 1, "op": token(), **counters, **changes})
+
+
+def lock_operations(session: Session, record: Job | Batch, lock: Lock) -> tuple[Operation, ...]:
+    path = lock_path(record)
+    delete = Delete(path, role=Role.LOCK)
+    match lock:
+        case Lock.KEEP:
+            return ()
+        case Lock.CARRY:
+            return (Check(path, _ANY, Role.LOCK),)
+        case Lock.MINE:
+            return (delete,)
+        case Lock.BREAK if session.exists(path) is not None:
+            return (delete,)
+        case _:
+            return require_free(path)
+
+
+def require_free(lock: str) -> tuple[Operation, ...]:
+    """Busy if an attempt holds the lock; leaves nothing behind."""
+    return Create(lock, ephemeral=True, role=Role.LOCK), Delete(lock, role=Role.LOCK)
