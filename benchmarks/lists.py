@@ -24,7 +24,7 @@ from tests.support import planting
 from tests.support.operators import ANN
 from zkstate import paths
 from zkstate.connection.session import Session, connect
-from zkstate.queue import listings, views
+from zkstate.queue import listings
 from zkstate.record import jobs
 
 WHOLE = 1000
@@ -72,7 +72,7 @@ def measure(session: Session, settings: Settings, board: Board, bid: str) -> dic
         "completed_jobs": seconds(lambda: page(state=JobState.COMPLETED)),
         "status_of_batch": seconds(lambda: batch_view(Site(settings, session), ANN, bid)),
         "overview": seconds(lambda: overview(Site(settings, session), ANN)),
-        "every_job": JOBS / len(sample) * seconds(lambda: list(views.job_rows(session, sample))),
+        "every_job": JOBS / len(sample) * seconds(lambda: list(listings.job_rows(session, sample))),
     }
 
 

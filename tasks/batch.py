@@ -32,7 +32,7 @@ from zkstate.connection.session import Session
 from zkstate.fleet import holds, outages
 from zkstate.fleet.hosts import FleetHostLimiter
 from zkstate.queue import fairness, listings
-from zkstate.record import batches, creation, report_parts
+from zkstate.record import batches, creation
 from zkstate.record.batches import BatchMove
 from zkstate.record.record import Lock
 
@@ -193,7 +193,7 @@ def _report(attempt: Attempt[Batch]) -> Batch:
     report, deposited = _compose(attempt)
     updates = batch.status.status is BatchState.UPDATE_REPORTING
     mailed = batch.report is not None and batch.report.mailed
-    since = report_parts.whole(attempt.session, batch) if updates and mailed else None
+    since = batches.whole_report(attempt.session, batch) if updates and mailed else None
     if (due := next_report(report, batch, since)) is None:
         return _end(attempt, report, report.message, status_report_of(report), deposited)
     if earlier := kept_report(inventory, batch.bid, due.number, due.reported_at):

@@ -26,8 +26,8 @@ from zkstate.connection.locks import ServerClock, single_flight
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt, Missing
 from zkstate.fleet import hosts, outages
-from zkstate.fleet.sweep_record import Sweep
-from zkstate.queue import process_shares, queue, recovery
+from zkstate.fleet.scheduled import Sweep
+from zkstate.queue import fairness, queue, recovery
 from zkstate.queue.recovery import Live
 from zkstate.record import batches, callbacks, jobs, record, space
 from zkstate.record.batches import BatchMove
@@ -43,19 +43,19 @@ def give_turn(context: WorkerContext, session: Session, live: Live, clock: Serve
 
     One attempt in each sweep: the next sweep sees what that changed.
     """
-    turn = process_shares.next_turn(session, live, clock, SHARE)
+    turn = fairness.next_turn(session, live, clock, SHARE)
     if turn is None:
         return
     for name in turn.names:
         with giving_up(context, locks=False, name=name):
             _dispatch_in_turn(context, session, name)
     if turn.yielding is not None:
-        process_shares.ask_to_yield(session, turn.yielding, anew=turn.anew)
+        fairness.ask_to_yield(session, turn.yielding, anew=turn.anew)
     log().info("goes before work of others", names=turn.names, yielding=turn.yielding, anew=turn.anew)
 
 
 def _dispatch_in_turn(context: WorkerContext, session: Session, name: str) -> None:
-    if process_shares.is_job(name):
+    if fairness.is_job(name):
         ticket = record.redispatch(session, jobs.load(session, name), lost=False)
         dispatch_job_in_turn(context.app, ticket)
     else:

@@ -20,7 +20,7 @@ from tasks import logs
 from tasks.publisher import configured
 from tasks.stores import await_claim, recorded_id
 from zkstate.connection.session import Session, connect
-from zkstate.fleet.leadership import lead
+from zkstate.fleet.scheduled import lead
 
 
 def _stop(*_: object) -> NoReturn:

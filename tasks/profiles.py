@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pipeline.profiles.profile import Profile, ProfileError, Profiles
 from pipeline.profiles.snapshot import public_profile, with_secrets
 from zkstate.connection.session import Session
-from zkstate.record import batch_profile
+from zkstate.record import batches
 
 
 def profile_of(session: Session, profiles: Profiles, bid: str, name: str) -> Profile:
@@ -15,7 +15,7 @@ def profile_of(session: Session, profiles: Profiles, bid: str, name: str) -> Pro
 
 def public_profile_of(session: Session, bid: str) -> Profile | None:
     """Without secrets; None if the batch has not started."""
-    return batch_profile.of_jobs(session, bid, public_profile)
+    return batches.profile_of_jobs(session, bid, public_profile)
 
 
 def with_current_secrets(public: Profile | None, profiles: Profiles, name: str) -> Profile:

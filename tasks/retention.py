@@ -30,8 +30,8 @@ from zkstate.connection.locks import AttemptGuard, ServerClock
 from zkstate.connection.session import Session
 from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.fleet import counters
-from zkstate.queue import listings, queue, views
-from zkstate.record import batches, deletion, jobs, room
+from zkstate.queue import listings, queue
+from zkstate.record import batches, deletion, jobs
 from zkstate.record.batches import BatchMove
 from zkstate.record.journal import Stamp
 from zkstate.record.record import Lock, lock_path
@@ -57,7 +57,7 @@ def remove_old_batches(
         attempt.check()
         try:
             batch = batches.load(session, bid)
-            written = views.activity(session, batch).status_written
+            written = listings.activity(session, batch).status_written
             age = clock.now_ms() / 1000 - written if written else 0.0
             retention = retention_of(
                 batch.submission.profile_name, clients.profiles, clients.settings.retention
@@ -132,7 +132,7 @@ def ended_jobs(session: Session) -> Callable[[str], bool]:
         try:
             job = jobs.load(session, jid)
         except Missing:
-            return not views.job_exists(session, jid)
+            return not listings.job_exists(session, jid)
         except Corrupt:
             return False
         return job.status.status is JobState.COMPLETED and not queue.has_entry(session, job)
@@ -227,14 +227,14 @@ def make_room(
 def _holders(session: Session, outstanding: dict[str, int], on_disk: dict[str, int]) -> Iterator[Holder]:
     """The failed jobs that have something, the oldest failure first."""
     names = sorted({*outstanding, *on_disk} - {capacity.OUTSIDE_OF_JOBS})
-    for jid, status in room.failed_jobs(session, names).items():
+    for jid, status in jobs.failed_jobs(session, names).items():
         content = 0 if status.room is Room.EMPTY else on_disk.get(jid, 0)
         yield Holder(jid, outstanding.get(jid, 0), content)
 
 
 def _yield(session: Session, jid: str) -> None:
     try:
-        room.yield_reservation(session, jid, BY)
+        jobs.yield_reservation(session, jid, BY)
     except (Stale, Busy, Missing, Corrupt):
         return  # it was resumed or deleted meanwhile
     log().warning("a failed job gave up its reservation", jid=jid)
@@ -243,7 +243,7 @@ def _yield(session: Session, jid: str) -> None:
 def _empty(context: WorkerContext, session: Session, jid: str) -> None:
     guard = AttemptGuard(session, context.stopping)
     try:
-        with room.emptying(session, jid, BY) as job:
+        with jobs.emptying(session, jid, BY) as job:
             guard.watch_lock(lock_path(job))
             for folder in Workspace.of(job, context.settings.working).content:
                 guard.check()

@@ -11,7 +11,7 @@ from operations.board import values
 from operations.jobs import job_list
 from pipeline.errors import UsageRefused
 from pipeline.states import JobState
-from zkstate.queue import views
+from zkstate.queue import listings
 
 if TYPE_CHECKING:
     from entrypoints.cli.api import Client
@@ -38,7 +38,7 @@ def is_filtered(options: SharedOptions) -> bool:
 def jobs(site: Client, options: SharedOptions, limit: int, after: str | None) -> JobList:
     """One page of the jobs that the options admit."""
     rows: list[values.BoardJob] = []
-    damaged: list[views.Unreadable] = []
+    damaged: list[listings.Unreadable] = []
     for page in _pages(site, options, limit, after):
         rows += page.rows
         damaged += page.unreadable
@@ -80,8 +80,8 @@ def _query(options: SharedOptions) -> dict[str, object]:
     }
 
 
-def _row(row: values.BoardJob) -> views.JobRow:
-    return views.JobRow(
+def _row(row: values.BoardJob) -> listings.JobRow:
+    return listings.JobRow(
         jid=row.jid,
         bid=row.bid,
         profile=row.collection,

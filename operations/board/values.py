@@ -16,7 +16,7 @@ from pipeline.outcome import WaitKind
 from pipeline.principal import Interface, Principal, Role
 from pipeline.records import Record
 from pipeline.states import BatchState, FailureKind, JobState, Room
-from zkstate.queue.views import Unreadable
+from zkstate.queue.listings import Unreadable
 
 TEMPLATE_LIMIT = 300
 """Characters of a template."""

@@ -26,7 +26,7 @@ from tasks.stores import compare, level_marks, stores_of
 from zkstate.care import copy, deployment
 from zkstate.connection.session import Session
 from zkstate.fleet import counters
-from zkstate.fleet.leadership import leader
+from zkstate.fleet.scheduled import leader
 
 Progress = Callable[[int], None]
 """Called with the number of batches and jobs copied so far."""

@@ -31,9 +31,9 @@ from pipeline.records import Record
 from pipeline.settings import Settings
 from tasks.publisher import publisher
 from zkstate.care import deployment
-from zkstate.fleet import holds, sweep_record
+from zkstate.fleet import holds, scheduled
 from zkstate.fleet.holds import Hold
-from zkstate.fleet.leadership import leader
+from zkstate.fleet.scheduled import leader
 
 if TYPE_CHECKING:
     from tasks.broker import Queued
@@ -212,8 +212,8 @@ class Fleet:
     @cached_property
     def _late(self) -> tuple[Obstacle, ...]:
         """Only what was done proves that a beat and a worker, which both answer, do scheduled work."""
-        seconds = sweep_record.last_sweep(self.session)
-        if seconds < sweep_record.SWEEP_LIMIT:
+        seconds = scheduled.last_sweep(self.session)
+        if seconds < scheduled.SWEEP_LIMIT:
             return ()
         return (Obstacle(reason=Reason.SWEEP_LATE, waits_for=self.beat, message=f"{seconds:.0f} s"),)
 

@@ -22,8 +22,8 @@ from zkstate.connection.transaction import TRANSACTION_LIMIT, takes_largest
 from zkstate.fleet import outages
 from zkstate.fleet.fixity import FixityStatus
 from zkstate.fleet.holds import Hold
-from zkstate.queue import listings, views
-from zkstate.queue.views import Active
+from zkstate.queue import listings
+from zkstate.queue.listings import Active
 
 FAULTS = 5
 """Different faults that are named; `waiting` counts all jobs that wait for a retry."""
@@ -125,7 +125,7 @@ def fleet_health(
     """
     pause, held = stops.get(""), [name for name in stops if name]
     session = fleet.session
-    active = (*views.active_jobs(session, counts), *views.active_batches(session))
+    active = (*listings.active_jobs(session, counts), *listings.active_batches(session))
     hosts = waiting_hosts(session, _at_hosts(active))
     waiting = _waiting(active, counts, pause, {view.host for view in hosts})
     for_space = waiting.get(Reason.WAITING_FOR_SPACE, 0)
@@ -266,13 +266,13 @@ def _waiting(
 
 def waiting_for_space(session: Session, counts: dict[JobState, int]) -> int:
     """Jobs that wait for working storage."""
-    read = sum(_reason(job) is Reason.WAITING_FOR_SPACE for job in views.active_jobs(session, counts))
+    read = sum(_reason(job) is Reason.WAITING_FOR_SPACE for job in listings.active_jobs(session, counts))
     return read + _unread_in_provisioning(counts)
 
 
 def _unread_in_provisioning(counts: dict[JobState, int]) -> int:
     """So many are in provisioning only if working storage is full."""
-    return max(0, counts[JobState.PROVISIONING] - views.SAMPLE)
+    return max(0, counts[JobState.PROVISIONING] - listings.SAMPLE)
 
 
 def _reason(job: Active, paused: Container[str] = ()) -> Reason:

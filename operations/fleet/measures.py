@@ -22,7 +22,7 @@ from tasks import progress
 from zkstate.care import audit
 from zkstate.care.audit import LastAudit
 from zkstate.connection.session import Session
-from zkstate.fleet import fixity, leadership, outages, sweep_record
+from zkstate.fleet import fixity, outages, scheduled
 from zkstate.fleet.fixity import FixityStatus
 from zkstate.queue import queue
 from zkstate.record import callbacks, space
@@ -92,11 +92,11 @@ def _record(session: Session, settings: Settings) -> RecordMeasures:
     return RecordMeasures(
         in_flight=queue.places_taken(session),
         callbacks_owed=callbacks.count(session),
-        beats=leadership.contenders(session),
+        beats=scheduled.contenders(session),
         reserved=space.reserved(session),
         capacity=disk.total if disk else None,
         used=disk.used if disk else None,
-        redispatched=sweep_record.redispatched(session),
+        redispatched=scheduled.redispatched(session),
         hosts_waiting=len(waiting_hosts(session)),
         outages=Counter(outage.service for outage in current),
         oldest_outage=min((outage.since for outage in current), default=None),

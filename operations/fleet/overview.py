@@ -16,8 +16,8 @@ from zkstate.feed.watch import Correction, last_correction
 from zkstate.fleet import fixity, holds
 from zkstate.fleet.fixity import FixityStatus
 from zkstate.fleet.holds import Hold
-from zkstate.queue import listings, queue, views
-from zkstate.queue.views import BatchRow
+from zkstate.queue import listings, queue
+from zkstate.queue.listings import BatchRow
 from zkstate.record import space
 
 LATEST = 10
@@ -67,7 +67,7 @@ def overview(site: Site, principal: Principal) -> Overview:
     return Overview(
         health=health,
         jobs=counts,
-        batches=tuple(views.readable(views.batch_rows(session, bids[: -LATEST - 1 : -1]))),
+        batches=tuple(listings.readable(listings.batch_rows(session, bids[: -LATEST - 1 : -1]))),
         batches_in_all=len(bids),
         open_batches=listings.open_batches(session),
         paused=stops.get(""),
@@ -82,7 +82,7 @@ def overview(site: Site, principal: Principal) -> Overview:
 
 def _held(session: Session, bids: Sequence[str]) -> int:
     """Reads the status of every batch: only while a collection is on hold."""
-    rows = views.readable(views.batch_rows(session, bids))
+    rows = listings.readable(listings.batch_rows(session, bids))
     return sum(row.status is BatchState.HELD for row in rows)
 
 

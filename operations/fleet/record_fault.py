@@ -20,7 +20,7 @@ from tasks.stores import stores_of
 from zkstate.care import deployment
 from zkstate.connection.session import Session
 from zkstate.fleet import outages
-from zkstate.fleet.leadership import leader
+from zkstate.fleet.scheduled import leader
 
 _REMEDIES = {Reason.RECORD_OUTDATED: Action.RECONCILE, Reason.RECORD_FOREIGN: Action.CHECK_SETTINGS}
 

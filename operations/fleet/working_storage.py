@@ -24,7 +24,7 @@ from tasks.stores import expected_of
 from zkstate.connection import locks
 from zkstate.connection.session import Session
 from zkstate.fleet import holds
-from zkstate.queue import listings, queue, views
+from zkstate.queue import listings, queue
 from zkstate.record import space
 from zkstate.record.journal import JournalAction
 
@@ -100,7 +100,7 @@ def _reservations(
     reserved = space.reservations(session)
     disk = occupancy_now(settings) if settings.working.is_dir() else None
     held = holders(reserved, disk.on_disk if disk else {})
-    rows = {row.jid: row for row in views.readable(views.job_rows(session, list(held)))}
+    rows = {row.jid: row for row in listings.readable(listings.job_rows(session, list(held)))}
     for jid in held:
         row, size = rows.get(jid), reserved.get(jid, 0)
         on_disk = disk.on_disk.get(jid, 0) if disk else None
@@ -167,7 +167,7 @@ def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bo
 def _old_batches(operator: Operator, retention: float) -> tuple[str, ...]:
     """The batches that would leave ZooKeeper now."""
     profiles = Profiles(operator.settings.profiles)
-    rows = views.readable(views.batch_rows(operator.session, listings.all_batches(operator.session)))
+    rows = listings.readable(listings.batch_rows(operator.session, listings.all_batches(operator.session)))
     return tuple(
         row.bid
         for row in rows

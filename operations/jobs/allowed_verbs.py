@@ -15,7 +15,7 @@ from pipeline.states import (
 )
 from zkstate.connection.session import Session
 from zkstate.fleet import holds
-from zkstate.queue.views import JobRow
+from zkstate.queue.listings import JobRow
 from zkstate.record import batches
 
 

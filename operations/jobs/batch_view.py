@@ -16,8 +16,8 @@ from pipeline.principal import Principal
 from pipeline.records import Batch, Record, StatusReport, SubmissionType
 from pipeline.states import BATCH, JOB, BatchState, Bucket, FailureKind, JobState
 from zkstate.connection.session import Session
-from zkstate.queue import listings, views
-from zkstate.record import batches, report_parts
+from zkstate.queue import listings
+from zkstate.record import batches
 
 if TYPE_CHECKING:
     from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
@@ -107,7 +107,7 @@ def _now(session: Session, batch: Batch, *, counts_only: bool) -> dict[str, Any]
         "jobs": {} if counts_only else listings.states_of_batch(session, batch.bid, counts),
         "percent": _percent(batch, counts),
         "failed_jobs": () if counts_only or not counts[Bucket.FAILED] else _failed(session, batch.bid),
-        "report": report_parts.whole(session, batch),
+        "report": batches.whole_report(session, batch),
     }
 
 
@@ -123,7 +123,7 @@ def _failed(session: Session, bid: str) -> tuple[FailedJob, ...]:
     failed = batches.jobs_in(session, bid, Bucket.FAILED)[:FAILURES]
     return tuple(
         FailedJob(jid=row.jid, name=row.name, kind=row.kind, message=row.message)
-        for row in views.readable(views.job_rows(session, failed))
+        for row in listings.readable(listings.job_rows(session, failed))
     )
 
 

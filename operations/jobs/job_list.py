@@ -8,8 +8,8 @@ from operations.board.values import BoardJob, JobPage, JobSearch, Scope, cause_o
 from pipeline.records import Record
 from pipeline.states import JobState
 from zkstate.connection.session import Session
-from zkstate.queue import views
-from zkstate.queue.views import JobRow, Unreadable
+from zkstate.queue import listings
+from zkstate.queue.listings import JobRow, Unreadable
 
 if TYPE_CHECKING:
     from operations.board.board import Board
@@ -39,7 +39,7 @@ def rows(
         return page
     read = {
         row.id if isinstance(row, Unreadable) else row.jid: row
-        for row in views.job_rows(session, [row.jid for row in page.rows])
+        for row in listings.job_rows(session, [row.jid for row in page.rows])
     }
     unreadable = tuple(row for row in read.values() if isinstance(row, Unreadable))
     shown = (

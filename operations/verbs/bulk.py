@@ -22,7 +22,7 @@ from pipeline.records import Batch, Record
 from pipeline.states import BatchState, Bucket, Event, IllegalTransition, JobState
 from zkstate.connection.session import Session
 from zkstate.errors import Ambiguous, Corrupt
-from zkstate.queue import listings, views
+from zkstate.queue import listings
 from zkstate.record import batches
 
 
@@ -46,7 +46,7 @@ class Outcome(Record):
 
 def failed_of(session: Session, bid: str) -> list[str]:
     """The jobs of the batch that may be resumed."""
-    rows = views.readable(views.job_rows(session, listings.of_batch(session, bid)))
+    rows = listings.readable(listings.job_rows(session, listings.of_batch(session, bid)))
     return [row.jid for row in rows if Event.RESUME in allowed_verbs(row)]
 
 

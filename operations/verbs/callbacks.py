@@ -27,8 +27,8 @@ from zkstate.connection.session import Session
 from zkstate.errors import Busy, Missing
 from zkstate.fleet import outages
 from zkstate.fleet.outages import outage_name
-from zkstate.queue import views
-from zkstate.queue.views import JobRow
+from zkstate.queue import listings
+from zkstate.queue.listings import JobRow
 from zkstate.record import batches, callbacks, jobs
 from zkstate.record.callbacks import Owed
 
@@ -223,11 +223,11 @@ class _OwedOf:
 
 def _with_jobs(session: Session, names: list[str]) -> Iterator[_OwedOf | None]:
     """For every name its callback; None if it or its job is gone, or cannot be read."""
-    for start in range(0, len(names), views.READ_PAGE):
-        part = names[start : start + views.READ_PAGE]
+    for start in range(0, len(names), listings.READ_PAGE):
+        part = names[start : start + listings.READ_PAGE]
         owed = {one.name: one for one in callbacks.read(session, part)}
         jids = [one.jid for one in owed.values()]
-        rows = {row.jid: row for row in views.readable(views.job_rows(session, jids))}
+        rows = {row.jid: row for row in listings.readable(listings.job_rows(session, jids))}
         for name in part:
             one = owed.get(name)
             row = rows.get(one.jid) if one else None

@@ -15,7 +15,7 @@ from pipeline.profiles.profile import Profile, ProfileError, Profiles, read
 from pipeline.profiles.snapshot import profile_changes, take_snapshot
 from pipeline.records import Batch, Record
 from pipeline.states import BATCH, BatchState, IllegalTransition
-from zkstate.record import batch_profile
+from zkstate.record import batches
 
 
 class ProfileRenewal(Record):
@@ -41,13 +41,13 @@ def _renew(operator: Operator, bid: str, version: int | None, dry_run: bool) -> 
     check_seen(batch, version)
     _check(batch)
     profile = operator.site.profiles.get(profile_name)
-    changed = profile_changes(batch_profile.snapshot(operator.session, bid), profile)
+    changed = profile_changes(batches.profile_snapshot(operator.session, bid), profile)
     if changed and not dry_run:
         principal = operator.principal
         snapshot = take_snapshot(
             profile, operator.by, operator.reason, principal.interface, principal.request_id
         )
-        batch_profile.renew(operator.session, batch, snapshot)
+        batches.renew_profile(operator.session, batch, snapshot)
     return ProfileRenewal(bid=bid, profile=profile.name, changes=changed, dry_run=dry_run)
 
 

@@ -11,8 +11,8 @@ from pipeline.states import BatchState, Event, JobState
 from zkstate.connection.session import Session
 from zkstate.fleet import holds
 from zkstate.fleet.holds import Hold
-from zkstate.queue import listings, views
-from zkstate.record import batch_profile
+from zkstate.queue import listings
+from zkstate.record import batches
 from zkstate.record.journal import JournalEntry
 
 
@@ -85,11 +85,11 @@ def held_in(session: Session, name: str) -> list[str]:
     """The held batches of a collection, then its held jobs."""
     held_batches = [
         row.bid
-        for row in views.readable(views.batch_rows(session, listings.all_batches(session)))
+        for row in listings.readable(listings.batch_rows(session, listings.all_batches(session)))
         if row.status is BatchState.HELD and row.profile == name
     ]
     queued = listings.in_queue(session, JobState.HELD)
-    held_jobs = views.readable(views.job_rows(session, [entry.rpartition("-")[2] for entry in queued]))
+    held_jobs = listings.readable(listings.job_rows(session, [entry.rpartition("-")[2] for entry in queued]))
     return held_batches + [row.jid for row in held_jobs if row.profile == name]
 
 
@@ -117,7 +117,7 @@ def history(site: Site, principal: Principal, collection: str | None = None) -> 
 def batch_history(site: Site, principal: Principal, bid: str) -> BatchHistory:
     """Of a batch in ZooKeeper; Missing once the batch has moved to the archive."""
     batch = recorded_batch(site, principal, bid)
-    snapshot = batch_profile.snapshot(site.session, bid)
+    snapshot = batches.profile_snapshot(site.session, bid)
     given = () if snapshot is None else (*snapshot.earlier, snapshot)
     renewals = tuple(
         Renewal.model_validate(one.model_dump(include=set(Renewal.model_fields))) for one in given if one.by

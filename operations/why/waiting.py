@@ -22,7 +22,7 @@ from zkstate.connection.session import Session
 from zkstate.fleet import holds, hosts, outages
 from zkstate.fleet.holds import Hold
 from zkstate.queue import fairness, queue, recovery
-from zkstate.record import room, space
+from zkstate.record import jobs, space
 
 HOLDERS_NAMED = 5
 """Jobs that a cause names, those that hold most of working storage; the view of space lists all."""
@@ -157,7 +157,7 @@ def _space(fleet: Fleet, job: Job) -> Cause:
     taken = disk.used + sum(disk.outstanding(reserved, except_for=job.jid).values())
     held = capacity.holders(reserved, disk.on_disk)
     held.pop(job.jid, None)
-    others_will_end = bool(held.keys() - room.failed_jobs(fleet.session, list(held)))
+    others_will_end = bool(held.keys() - jobs.failed_jobs(fleet.session, list(held)))
     moves = others_will_end or sum(held.values()) >= taken + job.space_needed - limit
     return Cause(
         reason=Reason.WAITING_FOR_SPACE,

@@ -33,9 +33,9 @@ from pipeline.working_storage.workspace import Workspace
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt, Missing
 from zkstate.fleet import holds
-from zkstate.queue import views
-from zkstate.queue.views import Unreadable
-from zkstate.record import batch_profile, batches, jobs, report_parts
+from zkstate.queue import listings
+from zkstate.queue.listings import Unreadable
+from zkstate.record import batches, jobs
 
 if TYPE_CHECKING:
     from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
@@ -63,7 +63,7 @@ def _cause_of_job(fleet: Fleet, job: Job) -> Cause:
 
 
 def _job_at_work(fleet: Fleet, job: Job) -> Cause:
-    activity = views.activity(fleet.session, job)
+    activity = listings.activity(fleet.session, job)
     host = waiting.for_host(fleet.site, job)
     if activity.holder is not None:
         progress = progress_of(fleet.settings, job.jid, job.status.status)
@@ -81,7 +81,7 @@ def _job_at_work(fleet: Fleet, job: Job) -> Cause:
     return waiting.for_a_worker(fleet, job.jid, status, written, channel)
 
 
-def with_worker(cause: Cause, holder: views.Holder) -> Cause:
+def with_worker(cause: Cause, holder: listings.Holder) -> Cause:
     since = datetime.fromtimestamp(holder.since, UTC)
     return cause.model_copy(update={"holder": holder.name, "holder_since": since})
 
@@ -167,7 +167,7 @@ def _state_before_failure(job: Job) -> str:
 
 def _changed_fields(fleet: Fleet, job: Job) -> tuple[str, ...]:
     """Fields of the collection's profile that were changed after the job's batch started."""
-    snapshot = batch_profile.snapshot(fleet.session, job.bid)
+    snapshot = batches.profile_snapshot(fleet.session, job.bid)
     if snapshot is None:
         return ()
     try:
@@ -241,8 +241,8 @@ def _jobs_at_work(fleet: Fleet, batch: Batch) -> Cause:
 def _first_unended(fleet: Fleet, bid: str) -> Explanation | None:
     """The first job that an operator holds back, else the first that has not ended."""
     names = batches.jobs_in(fleet.session, bid, Bucket.PROCESSING)[:EXAMINED]
-    read = list(views.job_rows(fleet.session, names))
-    rows = list(views.readable(iter(read)))
+    read = list(listings.job_rows(fleet.session, names))
+    rows = list(listings.readable(iter(read)))
     if not rows and read and isinstance(read[0], Unreadable):
         remedies = (Remedy(Action.REPAIR, read[0].id),)
         damaged = {"reason": Reason.RECORD_DAMAGED, "message": read[0].problem, "remedies": remedies}
@@ -256,7 +256,7 @@ def _first_unended(fleet: Fleet, bid: str) -> Explanation | None:
 
 def _batch_at_work(fleet: Fleet, batch: Batch) -> Cause:
     status = batch.status
-    activity = views.activity(fleet.session, batch)
+    activity = listings.activity(fleet.session, batch)
     host = waiting.for_host(fleet.site, batch)
     if activity.holder is not None:
         doing = Reason.REPORTING if status.status in _REPORTING else Reason.BEING_SPLIT
@@ -310,7 +310,7 @@ def _failed_batch(fleet: Fleet, batch: Batch, view: BatchView) -> Cause:
 
 def _outdated(session: Session, batch: Batch) -> bool:
     """Whether no report was sent, or jobs, which have all ended, ended otherwise than it says."""
-    report = report_parts.whole(session, batch)
+    report = batches.whole_report(session, batch)
     if report is None or not report.mailed:
         return True
     failed = batches.jobs_in(session, batch.bid, Bucket.FAILED)

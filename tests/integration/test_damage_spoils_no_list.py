@@ -30,7 +30,7 @@ from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.fleet import fixity, holds, hosts, outages
 from zkstate.fleet.holds import Hold
-from zkstate.queue import process_shares
+from zkstate.queue import fairness
 from zkstate.record import journal
 from zkstate.record.journal import JournalAction, Stamp
 
@@ -136,7 +136,7 @@ def readers(session: Session, settings: Settings, whole: Job) -> Iterator[Reader
             why(Site(settings, session), ANN, whole.bid),
         ),
         "timeline": lambda: timeline(Site(settings, session), ANN, whole.jid),
-        "turns": lambda: process_shares.next_turn(session, frozenset({(whole.jid, 1)}), clock, 75),
+        "turns": lambda: fairness.next_turn(session, frozenset({(whole.jid, 1)}), clock, 75),
         "scheduled work": scheduled,
     }
     board.close()

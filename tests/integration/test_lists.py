@@ -17,7 +17,7 @@ from tests.support.boards import job_page
 from tests.support.operators import ANN
 from zkstate import paths
 from zkstate.connection.session import Session
-from zkstate.queue import listings, views
+from zkstate.queue import listings
 from zkstate.record import jobs
 
 
@@ -110,7 +110,7 @@ def test_every_field_of_a_row_is_that_of_the_record(session: Session) -> None:
 
     rows = {row.jid: row for row in job_page(session).rows}
 
-    for recorded in views.readable(views.job_rows(session, [completed.jid, failed.jid, pending.jid])):
+    for recorded in listings.readable(listings.job_rows(session, [completed.jid, failed.jid, pending.jid])):
         fields = recorded.model_dump(exclude={"profile"}) | {"collection": recorded.profile}
         assert rows[recorded.jid].model_dump(include=set(fields)) == fields
 
@@ -134,8 +134,8 @@ def test_a_damaged_job_is_reported_beside_the_others(session: Session, damaged_j
 def test_a_job_without_one_of_its_znodes_is_reported(session: Session, damaged_job: str) -> None:
     session.zk.delete(paths.identifiers(damaged_job))
 
-    (found,) = views.job_rows(session, [damaged_job])
-    assert isinstance(found, views.Unreadable)
+    (found,) = listings.job_rows(session, [damaged_job])
+    assert isinstance(found, listings.Unreadable)
     session.zk.create(paths.identifiers(damaged_job), b"{}")
 
 

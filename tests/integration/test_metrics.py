@@ -30,7 +30,7 @@ from zkstate.connection.session import Session
 from zkstate.fleet import fixity, holds
 from zkstate.fleet.fixity import FixityStatus
 from zkstate.fleet.holds import Hold
-from zkstate.fleet.sweep_record import Sweep
+from zkstate.fleet.scheduled import Sweep
 from zkstate.record import batches, jobs, record
 from zkstate.record.batches import BatchMove
 from zkstate.record.record import Lock

@@ -23,7 +23,7 @@ from tests.support.waits import RETRY
 from zkstate.errors import Busy, Missing, Outdated, Stale
 from zkstate.queue import queue, recovery
 from zkstate.queue.job_record import ZooKeeperJobRecord
-from zkstate.record import deletion, jobs, record, room, space
+from zkstate.record import deletion, jobs, record, space
 from zkstate.record.jobs import JobMove
 from zkstate.record.record import Lock
 
@@ -270,10 +270,10 @@ class Pipeline(ModelMachine):
         failed = self._in((JobState.FAILED,))
         model = failed[number % len(failed)]
         if size % 2:
-            room.yield_reservation(self.operator, model.jid, "beat")
+            jobs.yield_reservation(self.operator, model.jid, "beat")
             model.room = Room.YIELDED
         else:
-            with room.emptying(self.operator, model.jid, "beat") as locked:
+            with jobs.emptying(self.operator, model.jid, "beat") as locked:
                 resumed = JobMove(Event.RESUME, "operator", lock=Lock.FREE)
                 with pytest.raises((Busy, IllegalTransition)):  # the latter after a failure of content
                     jobs.move(self.operator, locked, resumed)

@@ -32,7 +32,7 @@ from zkstate.connection.transaction import Create, Put, commit
 from zkstate.errors import Busy, Missing, Outdated, Stale
 from zkstate.queue import queue
 from zkstate.queue.job_record import ZooKeeperJobRecord
-from zkstate.record import batches, jobs, record, room, space
+from zkstate.record import batches, jobs, record, space
 from zkstate.record.batches import BatchMove
 from zkstate.record.jobs import JobMove
 from zkstate.record.record import Lock
@@ -49,9 +49,9 @@ def test_each_row_of_the_jobs_table_leads_where_it_says(session: Session, row: T
     last = "any" if not isinstance(row.after, JobState | None) else row.after
     before = planting.job_in(session, row.source, last)
     if Room.YIELDED in row.room - {Room.KEPT}:
-        room.yield_reservation(session, before.jid, "test")
+        jobs.yield_reservation(session, before.jid, "test")
     elif row.room and Room.KEPT not in row.room:
-        with room.emptying(session, before.jid, "test"):
+        with jobs.emptying(session, before.jid, "test"):
             pass
     before = jobs.load(session, before.jid)
 

@@ -21,13 +21,13 @@ from tests.support import planting
 from zkstate import paths
 from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.session import Session
-from zkstate.queue import process_shares, queue
-from zkstate.queue.process_shares import Turn, next_turn
+from zkstate.queue import fairness, queue
+from zkstate.queue.fairness import Turn, next_turn
 from zkstate.record import batches, jobs, record
 from zkstate.record.jobs import JobMove
 from zkstate.record.record import Lock
 
-LONG = process_shares.OVERDUE_AFTER + 1
+LONG = fairness.OVERDUE_AFTER + 1
 
 
 def plant(session: Session, count: int, owner: str, collection: str = "demo") -> list[Job]:
@@ -147,14 +147,14 @@ def test_the_youngest_download_starts_anew_if_one_that_was_asked_cannot_be_conti
     guard = AttemptGuard(session)
     guard.watch_lock(record.lock_path(held[3]))
 
-    process_shares.ask_to_yield(session, held[0].jid)
+    fairness.ask_to_yield(session, held[0].jid)
     soon = next_turn(session, live, later(session, LONG), share=75)
-    at_last = next_turn(session, live, later(session, process_shares.YIELD_WITHIN + LONG), share=75)
+    at_last = next_turn(session, live, later(session, fairness.YIELD_WITHIN + LONG), share=75)
 
     assert soon == Turn((other.jid,), held[1].jid), "one download after the other is asked"
     assert at_last == Turn((other.jid,), held[3].jid, anew=True)
     guard.check()
-    process_shares.ask_to_yield(session, held[3].jid, anew=True)
+    fairness.ask_to_yield(session, held[3].jid, anew=True)
     assert eventually(lambda: is_over(guard))
     assert eventually(guard.yields)
 
@@ -163,11 +163,11 @@ def test_older_downloads_are_left_alone_when_a_party_has_no_more_than_its_share(
     held = [work_on(session, job) for job in plant(session, 4, "token:many")]
     (other,) = plant(session, 1, "token:one")
     live = waiting(session, other)
-    process_shares.ask_to_yield(session, held[0].jid)
+    fairness.ask_to_yield(session, held[0].jid)
     work_on(session, plant(session, 1, "token:third")[0])
     record.hand_back(session, jobs.load(session, held[3].jid), "test", lock=Lock.BREAK)
 
-    assert next_turn(session, live, later(session, process_shares.YIELD_WITHIN + LONG), share=75) is None
+    assert next_turn(session, live, later(session, fairness.YIELD_WITHIN + LONG), share=75) is None
 
 
 def unsplit(session: Session, owner: str) -> Batch:
@@ -186,7 +186,7 @@ def test_a_batch_of_another_submitter_is_split_before_the_youngest_split_ends(se
     turn = next_turn(session, live, later(session, LONG), share=75)
 
     assert turn == Turn((other.bid,), held[3].bid, anew=True)
-    process_shares.ask_to_yield(session, held[3].bid, anew=True)
+    fairness.ask_to_yield(session, held[3].bid, anew=True)
     assert eventually(lambda: is_over(guard))
 
 
@@ -199,7 +199,7 @@ def test_a_job_goes_before_the_longest_split_where_no_process_downloads(session:
 
     assert turn is not None
     assert (turn.yielding, turn.anew) == (held[0].bid, True)
-    assert len(turn.names) == process_shares.IN_TURN
+    assert len(turn.names) == fairness.IN_TURN
     assert set(turn.names) <= {job.jid for job in others}
 
 
@@ -282,7 +282,7 @@ def eventually(condition: Callable[[], bool], seconds: float = 20) -> bool:
 
 def test_an_attempt_that_was_asked_to_yield_may_still_carry_its_job_onward(session: Session) -> None:
     held = work_on(session, plant(session, 1, "token:many")[0])
-    process_shares.ask_to_yield(session, held.jid)
+    fairness.ask_to_yield(session, held.jid)
 
     moved = jobs.move(session, held, JobMove(Event.SUCCEED, "worker", lock=Lock.CARRY))
 
@@ -290,4 +290,4 @@ def test_an_attempt_that_was_asked_to_yield_may_still_carry_its_job_onward(sessi
 
 
 def test_a_job_that_ended_meanwhile_is_not_asked(session: Session) -> None:
-    process_shares.ask_to_yield(session, "jid0000000009")
+    fairness.ask_to_yield(session, "jid0000000009")

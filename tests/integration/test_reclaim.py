@@ -25,7 +25,7 @@ from zkstate.care.audit import audit
 from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session
 from zkstate.errors import Stale
-from zkstate.record import batches, jobs, room, space
+from zkstate.record import batches, jobs, space
 from zkstate.record.jobs import JobMove
 from zkstate.record.record import Lock
 
@@ -111,8 +111,8 @@ def test_a_job_that_was_resumed_meanwhile_keeps_its_reservation_and_its_content(
     job = job_with(session, small, reserved=500, on_disk=100)
 
     with pytest.raises(Stale, match=f"{job.jid} is downloading"):
-        room.yield_reservation(session, job.jid, "beat")
-    with pytest.raises(Stale, match=f"{job.jid} is downloading"), room.emptying(session, job.jid, "beat"):
+        jobs.yield_reservation(session, job.jid, "beat")
+    with pytest.raises(Stale, match=f"{job.jid} is downloading"), jobs.emptying(session, job.jid, "beat"):
         pytest.fail("the content of a job at work would be removed")
 
     assert space.reservation_of(session, job.jid) == 500

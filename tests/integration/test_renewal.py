@@ -25,7 +25,7 @@ from tests.support import planting
 from tests.support.operators import ANN, ann
 from zkstate import paths
 from zkstate.connection.session import Session
-from zkstate.record import batch_profile, batches, jobs, record
+from zkstate.record import batches, jobs, record
 from zkstate.record.batches import BatchMove
 from zkstate.record.record import Lock
 
@@ -65,7 +65,7 @@ def test_a_renewed_batch_goes_on_by_the_file_and_says_who_changed_it(
     assert renew(operator, batch.bid).changes == {"priority": (7, 9)}
     assert renew(operator, batch.bid).changes == {}
 
-    snapshot = batch_profile.snapshot(session, batch.bid)
+    snapshot = batches.profile_snapshot(session, batch.bid)
     assert snapshot is not None
     assert (snapshot.profile["priority"], snapshot.by, snapshot.reason) == (9, "ann@desk", "because")
 
@@ -111,7 +111,7 @@ def test_a_batch_that_an_older_release_started_can_be_given_a_profile(
     batch = planting.acquired_batch(session)
 
     assert renew(operator, batch.bid).changes["owner"] == (None, "ark:/99999/fk4o")
-    assert batch_profile.snapshot(session, batch.bid) is not None
+    assert batches.profile_snapshot(session, batch.bid) is not None
 
 
 @pytest.mark.parametrize(

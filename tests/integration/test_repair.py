@@ -23,7 +23,7 @@ from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt, Missing, RecordOfMerritt
 from zkstate.queue import queue
-from zkstate.record import batch_profile, batches, jobs, space
+from zkstate.record import batches, jobs, space
 from zkstate.record.jobs import JobMove
 
 JOB_NODES = (
@@ -307,7 +307,7 @@ def test_a_damaged_batch_can_be_read_again_and_keeps_its_state(
     assert after.status.status is (BatchState.REPORTING if unsplit else state)
     assert after.submission.profile_name in ("demo", "(not readable)")
     assert any(entry.damaged for entry in after.history)
-    batch_profile.snapshot(session, batch.bid)
+    batches.profile_snapshot(session, batch.bid)
 
 
 def test_a_batch_that_may_lack_objects_is_reported_as_failed(session: Session, settings: Settings) -> None:

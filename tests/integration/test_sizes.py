@@ -27,7 +27,7 @@ from zkstate.connection.session import Session, connect
 from zkstate.connection.transaction import TRANSACTION_LIMIT, Create, Put, commit, send, settle, size_of
 from zkstate.errors import Ambiguous, ServerLimit, Stale, TooBig
 from zkstate.queue.job_record import ZooKeeperJobRecord
-from zkstate.record import batches, creation, deletion, histories, jobs, record, report_parts
+from zkstate.record import batches, creation, deletion, histories, jobs, record
 from zkstate.record.batches import SUBMISSION_LIMIT, BatchMove
 
 LONG = {"description": tuple("é" * 3000 for _ in range(10))}
@@ -156,12 +156,12 @@ def test_the_report_of_70000_jobs_is_kept_in_parts(session: Session) -> None:
     second = StatusReport(failed_jobs=names[:15_000], successful_jobs=names[15_000:])
 
     batch = _reported(session, batch, first)
-    assert report_parts.whole(session, batches.load(session, batch.bid)) == first
+    assert batches.whole_report(session, batches.load(session, batch.bid)) == first
     batch = planting.apply_batch_event(session, batch, Event.UPDATE_REPORT)
     _reported(session, batch, second)
 
     after = batches.load(session, batch.bid)
-    assert report_parts.whole(session, after) == second
+    assert batches.whole_report(session, after) == second
     assert len(session.get(paths.status_report(batch.bid))[0]) < TRANSACTION_LIMIT / 2
     assert len(session.children(paths.report_parts(batch.bid))) == 12
 
@@ -176,7 +176,7 @@ def test_a_reporting_worker_that_lost_its_lock_writes_no_part(session: Session) 
     zombie = batches.acquire(session, record.ticket(batch), "zombie")
     session.zk.delete(paths.batch_lock(batch.bid))
     record.redispatch(session, batches.load(session, batch.bid), lost=True)
-    names = tuple(f"jid{number:010d}" for number in range(2 * report_parts.PART_JOBS))
+    names = tuple(f"jid{number:010d}" for number in range(2 * batches.PART_JOBS))
 
     with pytest.raises(Stale):
         batches.move(session, zombie, BatchMove(Event.FAIL, "zombie", report=StatusReport(failed_jobs=names)))

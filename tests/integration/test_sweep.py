@@ -17,7 +17,7 @@ from zkstate import paths
 from zkstate.connection.locks import ServerClock, exclusive, single_flight
 from zkstate.connection.session import Session, connect
 from zkstate.errors import Stale
-from zkstate.fleet.sweep_record import FRONT, PAGE, Sweep
+from zkstate.fleet.scheduled import FRONT, PAGE, Sweep
 from zkstate.queue import queue, recovery
 from zkstate.queue.recovery import Recovered
 from zkstate.record import batches, jobs, record

@@ -13,7 +13,7 @@ from tests.support import planting
 from zkstate import paths
 from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session
-from zkstate.fleet.sweep_record import FRONT, PAGE, Sweep
+from zkstate.fleet.scheduled import FRONT, PAGE, Sweep
 from zkstate.queue import recovery
 
 READS_OF_A_JOB = 1

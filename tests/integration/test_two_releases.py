@@ -28,7 +28,7 @@ from zkstate.fleet import holds
 from zkstate.fleet.holds import Hold
 from zkstate.queue import queue
 from zkstate.queue.job_record import ZooKeeperJobRecord
-from zkstate.record import batch_profile, batches, callbacks, jobs, record
+from zkstate.record import batches, callbacks, jobs, record
 from zkstate.record.batches import BatchMove
 from zkstate.record.callbacks import Owed
 from zkstate.record.jobs import JobMove
@@ -111,7 +111,7 @@ def test_a_later_releases_fields_of_a_profile_snapshot_survive_a_renewal(
     batch = batches.move(session, batch, start)
     plant(session, paths.profile_snapshot(batch.bid))
 
-    batch_profile.renew(session, batch, take_snapshot(profile, by="ann"))
+    batches.renew_profile(session, batch, take_snapshot(profile, by="ann"))
 
     assert has_later(at(session, paths.profile_snapshot(batch.bid))["earlier"][0])
     batches.finish_split(session, batch)

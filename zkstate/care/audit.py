@@ -20,7 +20,7 @@ from zkstate.connection.ownership import owned
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt, Missing
 from zkstate.record import batches, jobs, space
-from zkstate.record.reading import log_damage
+from zkstate.record.node import log_damage
 
 
 class Finding(Record, frozen=True):

@@ -33,7 +33,7 @@ from zkstate.connection.session import BROKEN, Session
 from zkstate.direct import requests
 from zkstate.direct.client import whole_path
 from zkstate.errors import Corrupt, NotPushed
-from zkstate.record.reading import log_damage
+from zkstate.record.node import log_damage
 
 
 @dataclass(frozen=True, slots=True)

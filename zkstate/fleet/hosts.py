@@ -36,7 +36,7 @@ from zkstate.connection.session import Session
 from zkstate.connection.transaction import token
 from zkstate.errors import Corrupt
 from zkstate.fleet.outages import LONGEST_PAUSE, pause_before
-from zkstate.record.reading import log_damage
+from zkstate.record.node import log_damage
 
 SKEW = 5.0
 """Seconds by which a node may seem to be written after the present, as another server's clock is ahead."""

@@ -25,7 +25,7 @@ from zkstate.connection.transaction import Create, Delete, Put, Role, commit
 from zkstate.errors import Contended, Corrupt, Stale
 from zkstate.record import journal
 from zkstate.record.journal import JournalAction, Stamp
-from zkstate.record.reading import log_damage
+from zkstate.record.node import log_damage
 
 FIRST_PROBE = 5.0
 """Seconds before the first probe; doubled for every further one."""

@@ -1,26 +1,43 @@
-"""The ids of jobs and batches, listed and counted without reading any of them.
+"""Lists of jobs and batches: their ids, rows for people, outcomes for reports, and a sample of those at work.
 
 Rule: the folders of the queue and of the batches say which jobs are in which state, so a list or a count
 by state costs one listing for each folder. A listing of 100,000 names is some 2 MB and takes kazoo about
 0.3 s; ZooKeeper's `jute.maxbuffer` limits requests, not the answers to a client.
 
-The jobs of a batch as its report names them: three nodes of each, and the history of those that failed.
+Rule: a node that cannot be read spoils no list; its id and the fault stand beside the rows.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import chain
+from typing import TypeVar
 
 from kazoo.protocol.states import ZnodeStat
 
 from pipeline.notify.report.compose import JobOutcome
-from pipeline.records import HistoryEntry, Identifiers, Job, JobConfiguration, JobStatus
-from pipeline.states import JOB, Bucket, JobState
+from pipeline.outcome import WaitsFor
+from pipeline.records import (
+    Batch,
+    BatchStatus,
+    HistoryEntry,
+    Identifiers,
+    Job,
+    JobConfiguration,
+    JobStatus,
+    Record,
+    Submission,
+)
+from pipeline.states import BATCH, JOB, BatchState, Bucket, FailureKind, JobState, Room
 from zkstate import codec, paths
+from zkstate.connection import ownership
 from zkstate.connection.session import Session
+from zkstate.errors import Corrupt
 from zkstate.queue import queue
 from zkstate.record import batches, histories, jobs
 from zkstate.record.jobs import read_parts, require_complete
+from zkstate.record.node import BATCHES, JOBS, ignore_damage, read_statuses
+from zkstate.record.record import lock_path, status_path
 
 
 def all_jobs(session: Session) -> list[str]:
@@ -142,3 +159,216 @@ def _outcome(session: Session, jid: str, answers: Sequence[tuple[bytes, ZnodeSta
 def _history(session: Session, jid: str) -> tuple[HistoryEntry, ...]:
     path = paths.history(jid)
     return histories.read(session, path, session.get(path), HistoryEntry)[0]
+
+
+READ_PAGE = 200
+"""Jobs read at a time at most, three nodes each: the requests for them are some 60 kB."""
+
+
+class JobRow(Record):
+    """One line of a list of jobs."""
+
+    jid: str
+    bid: str
+    profile: str
+    name: str
+    state: JobState
+    since: datetime
+    priority: int
+    kind: FailureKind | None = None
+    message: str = ""
+    last_successful_status: JobState | None = None
+    ark: str = ""
+    local_id: tuple[str, ...] = ()
+    retry_count: int = 0
+    room: Room | None = None
+    """None: not known, as in a list over the API."""
+
+
+class BatchRow(Record):
+    """One line of a list of batches."""
+
+    bid: str
+    profile: str
+    name: str
+    status: BatchState
+    since: datetime
+    total: int | None = None
+    message: str = ""
+
+
+class Unreadable(Record):
+    """A job or a batch whose record is damaged or incomplete."""
+
+    id: str
+    problem: str
+
+
+class Holder(Record):
+    """The holder of a job's or batch's lock; `since` in seconds since the epoch, by the server's clock."""
+
+    name: str
+    since: float
+
+
+class Activity(Record):
+    """The worker of a job or a batch, and when its status was last written, in seconds since the epoch."""
+
+    holder: Holder | None = None
+    status_written: float | None = None
+
+
+Row = TypeVar("Row", JobRow, BatchRow)
+
+
+def job_exists(session: Session, jid: str) -> bool:
+    return session.exists(paths.job(jid)) is not None
+
+
+def activity(session: Session, record: Job | Batch) -> Activity:
+    lock, status = session.get_many([lock_path(record), status_path(record)])
+    holder = None
+    if lock is not None:
+        # a lock holds the token of the attempt and then the worker's name
+        name = lock[0].decode(errors="replace").partition(" ")[2]
+        # a process that carries a job onward keeps the lock of the first state
+        moved = record.status.last_modification_date.timestamp() if isinstance(record, Job) else 0
+        since = max(lock[1].ctime / 1000, moved)
+        holder = Holder(name=name or "an unnamed worker", since=since)
+    return Activity(holder=holder, status_written=status[1].mtime / 1000 if status else None)
+
+
+def job_rows(session: Session, jids: Sequence[str], page: int = READ_PAGE) -> Iterator[JobRow | Unreadable]:
+    """The jobs of these ids, in their order; a job that has been removed meanwhile is left out.
+
+    They are read `page` at a time, and only as far as the caller goes.
+    """
+    parts = (paths.job_status, paths.configuration, paths.identifiers)
+    return _rows(session, jids, parts, _job_row, min(page, READ_PAGE))
+
+
+def batch_rows(session: Session, bids: Sequence[str]) -> Iterator[BatchRow | Unreadable]:
+    """The batches of these ids, in their order; a batch that has been removed meanwhile is left out."""
+    return _rows(session, bids, (paths.submission, paths.batch_status), _batch_row, READ_PAGE)
+
+
+def readable(rows: Iterator[Row | Unreadable]) -> Iterator[Row]:
+    return (row for row in rows if not isinstance(row, Unreadable))
+
+
+def _rows(
+    session: Session,
+    names: Sequence[str],
+    parts: Sequence[Callable[[str], str]],
+    build: Callable[[str, Sequence[bytes]], Row],
+    size: int,
+) -> Iterator[Row | Unreadable]:
+    for start in range(0, len(names), size):
+        page = names[start : start + size]
+        nodes = iter(session.get_many([path(name) for name in page for path in parts]))
+        for name in page:
+            data = {path(name): node and node[0] for path, node in zip(parts, nodes, strict=False)}
+            contents = [content for content in data.values() if content is not None]
+            if not contents:
+                continue
+            if len(contents) < len(parts):
+                lacking = next(path for path, content in data.items() if content is None)
+                yield Unreadable(id=name, problem=f"{name} is incomplete: znode {lacking} is missing")
+                continue
+            try:
+                yield build(name, contents)
+            except Corrupt as damage:
+                yield Unreadable(id=name, problem=str(damage))
+
+
+def _job_row(jid: str, data: Sequence[bytes]) -> JobRow:
+    status = codec.decode(JobStatus, data[0], paths.job_status(jid))
+    configuration = codec.decode(JobConfiguration, data[1], paths.configuration(jid))
+    identifiers = codec.decode(Identifiers, data[2], paths.identifiers(jid))
+    return JobRow(
+        jid=jid,
+        bid=configuration.batch_id,
+        profile=configuration.profile_name,
+        name=configuration.name,
+        state=status.status,
+        since=status.last_modification_date,
+        priority=status.priority,
+        kind=status.kind,
+        message=status.message,
+        last_successful_status=status.last_successful_status,
+        ark=identifiers.primary_id or "",
+        local_id=identifiers.local_id,
+        retry_count=status.retry_count,
+        room=status.room,
+    )
+
+
+def _batch_row(bid: str, data: Sequence[bytes]) -> BatchRow:
+    submission = codec.decode(Submission, data[0], paths.submission(bid))
+    status = codec.decode(BatchStatus, data[1], paths.batch_status(bid))
+    return BatchRow(
+        bid=bid,
+        profile=submission.profile_name,
+        name=submission.name,
+        status=status.status,
+        since=status.last_modified,
+        total=status.total,
+        message=status.message,
+    )
+
+
+SAMPLE = 200
+"""Jobs of one state, and batches, that are read; more are active only if ARKLINE_IN_FLIGHT is larger."""
+
+BACKLOG = 5_000
+"""Pending jobs up to which the queue is listed for those that were dispatched already."""
+
+
+class Active(Record):
+    """A job or a batch in a working state that was dispatched at least once."""
+
+    id: str
+    state: str
+    locked: bool
+    """A worker has it."""
+    tries: int = 0
+    retry_at: datetime | None = None
+    """When it is dispatched again; None unless it was handed back with a delay."""
+    message: str = ""
+    handed_back: bool = False
+    """A worker released it, to wait for `waits_for`; in provisioning without that: for working storage."""
+    waits_for: WaitsFor | None = None
+
+
+def active_jobs(session: Session, counts: dict[JobState, int]) -> Iterator[Active]:
+    """At most SAMPLE of each state in which workers act; `counts`: jobs by state."""
+    for state in JOB.working():
+        if not counts[state] or (state is JobState.PENDING and counts[state] > BACKLOG):
+            continue
+        jids = queue.queued(session, state)[:SAMPLE]
+        for jid, status, locked, mtime in read_statuses(session, jids, JOBS, ignore_damage):
+            if status.status is state and (state is not JobState.PENDING or status.dispatched_at or locked):
+                yield _active(jid, status, locked, mtime)
+
+
+def active_batches(session: Session) -> Iterator[Active]:
+    """At most SAMPLE of the batches that a worker splits or reports, or should."""
+    bids = ownership.children(session, paths.OPEN_BATCHES)[:SAMPLE]
+    for bid, status, locked, mtime in read_statuses(session, bids, BATCHES, ignore_damage):
+        if status.status in BATCH.working() and status.total is None:
+            yield _active(bid, status, locked, mtime)
+
+
+def _active(name: str, status: JobStatus | BatchStatus, locked: bool, mtime: int) -> Active:
+    written = datetime.fromtimestamp(mtime / 1000, UTC)
+    waits_for = None if locked else status.waits_for
+    return Active(
+        id=name,
+        state=status.status,
+        locked=locked,
+        tries=status.tries,
+        retry_at=written + timedelta(seconds=status.delay) if waits_for else None,
+        message=status.message if waits_for else "",
+        handed_back=status.handed_back,
+        waits_for=waits_for,
+    )

@@ -19,7 +19,7 @@ from zkstate.fleet import holds
 from zkstate.queue import fairness
 from zkstate.queue.fairness import NO_LIMITS, Limits, Load, Party
 from zkstate.record import jobs, record
-from zkstate.record.reading import log_damage, read_each
+from zkstate.record.node import log_damage, read_each
 
 
 class PendingTicket(Ticket):

@@ -20,7 +20,7 @@ from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.fleet import outages
 from zkstate.queue import queue
 from zkstate.record import batches, jobs, record
-from zkstate.record.reading import BATCHES, JOBS, Kind, read_each
+from zkstate.record.node import BATCHES, JOBS, Kind, read_each
 from zkstate.record.record import R, St
 
 GRACE = 3.0

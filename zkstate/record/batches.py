@@ -1,7 +1,15 @@
-"""A batch's record: submit, load, acquire, request. A move is one transaction."""
+"""A batch's record: submit, load, acquire, move, with its report and the profile of its jobs. A move is one
+transaction.
 
+Rule: the status report has the first ids of a long report, nodes beside it the others. These are written under
+the batch's fence before the report that names them. A crash in between leaves parts that no report names; the
+next long report of the batch removes them.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import TypeVar
 
 from kazoo.exceptions import NoNodeError
 
@@ -9,14 +17,118 @@ from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.outcome import Deposited
 from pipeline.principal import LOCAL
 from pipeline.profiles.snapshot import ProfileSnapshot
-from pipeline.records import Batch, BatchHistoryEntry, BatchStatus, StatusReport, Submission, Ticket, now
+from pipeline.records import (
+    Batch,
+    BatchHistoryEntry,
+    BatchStatus,
+    Record,
+    StatusReport,
+    Submission,
+    Ticket,
+    now,
+)
 from pipeline.states import BATCH, BatchState, Bucket, Event
 from zkstate import codec, paths
+from zkstate.connection import remembered
 from zkstate.connection.session import Session
-from zkstate.connection.transaction import Create, Delete, Operation, Put, Role, commit, token
+from zkstate.connection.transaction import Check, Create, Delete, Operation, Put, Role, commit, token
 from zkstate.errors import Ambiguous, Busy, Missing, Stale, Taken, TooBig
-from zkstate.record import histories, record, report_parts
+from zkstate.record import histories, record
 from zkstate.record.record import MESSAGE_LIMIT, Lock, Move
+
+PART_JOBS = 10_000
+"""Ids of jobs in one node: 160 KB."""
+
+
+class _ReportPart(Record):
+    failed_jobs: tuple[str, ...] = ()
+    successful_jobs: tuple[str, ...] = ()
+    unfinished_jobs: tuple[str, ...] = ()
+
+
+def write_report(session: Session, batch: Batch, report: StatusReport) -> StatusReport:
+    """Write all but the first part of a long report; the report as its own node keeps it.
+
+    Stale if another attempt has taken the batch over.
+    """
+    first, *others = _divided_report(report)
+    if not others and not (batch.report and batch.report.parts):
+        return report
+    fence = Check(paths.batch_status(batch.bid), batch.version)
+    folder = paths.report_parts(batch.bid)
+    session.ensure_node(folder)
+    names = tuple(f"{batch.status.reports + 1:04d}-{number:04d}" for number in range(1, len(others) + 1))
+    present = set(session.children(folder))
+    named = batch.report.parts or () if batch.report else ()
+    for name in sorted(present - set(names) - set(named)):
+        commit(session, [fence, Delete(f"{folder}/{name}")])
+    for name, part in zip(names, others, strict=True):
+        path, data = f"{folder}/{name}", codec.encode(part)
+        commit(session, [fence, Put(path, data) if name in present else Create(path, data)])
+    return report.model_copy(update={**dict(first), "parts": names or None})
+
+
+def whole_report(session: Session, batch: Batch) -> StatusReport | None:
+    """The last report with all of its ids; one more round of reads if the report has parts."""
+    report = batch.report
+    if report is None or not report.parts:
+        return report
+    places = [f"{paths.report_parts(batch.bid)}/{name}" for name in report.parts]
+    read = []
+    for place, node in zip(places, session.get_many(places), strict=True):
+        if node is None:
+            raise Missing(f"znode {place} is missing")
+        read.append(codec.decode(_ReportPart, node[0], place))
+    whole_report = {
+        outcome: tuple(jid for part in (report, *read) for jid in getattr(part, outcome))
+        for outcome in _ReportPart.model_fields
+    }
+    return report.model_copy(update={**whole_report, "parts": None})
+
+
+def _divided_report(report: StatusReport) -> Iterator[_ReportPart]:
+    """The ids in parts, the failed jobs first."""
+    ids = [(outcome, jid) for outcome in _ReportPart.model_fields for jid in getattr(report, outcome)]
+    for start in range(0, max(1, len(ids)), PART_JOBS):
+        part: dict[str, list[str]] = {}
+        for outcome, jid in ids[start : start + PART_JOBS]:
+            part.setdefault(outcome, []).append(jid)
+        yield _ReportPart.model_validate(part)
+
+
+T = TypeVar("T")
+
+
+def profile_snapshot(session: Session, bid: str) -> ProfileSnapshot | None:
+    """None if the batch has not started, or 0.1.0 started it."""
+    path = paths.profile_snapshot(bid)
+    node = session.find(path)
+    return codec.decode(ProfileSnapshot, node[0], path) if node else None
+
+
+def profile_of_jobs(session: Session, bid: str, decode: Callable[[ProfileSnapshot], T]) -> T | None:
+    """The snapshot as `decode` returns it; read again once the batch has another profile."""
+    path = paths.profile_snapshot(bid)
+    known = remembered.read(session, path, lambda data: decode(codec.decode(ProfileSnapshot, data, path)))
+    return known.value
+
+
+def renew_profile(session: Session, batch: Batch, profile: ProfileSnapshot) -> None:
+    """Give the batch another profile to continue with, which keeps who renewed it before.
+
+    Stale if the batch moved meanwhile, or somebody else renewed its profile.
+    """
+    path = paths.profile_snapshot(batch.bid)
+    node = session.find(path)
+    if node is None:
+        put: Create | Put = Create(path, codec.encode(profile), role=Role.FENCE)
+    else:
+        data = codec.encode(profile.after(codec.decode(ProfileSnapshot, node[0], path)))
+        put = Put(path, data, node[1].version, role=Role.FENCE)
+    try:
+        commit(session, [Check(paths.batch_status(batch.bid), batch.version), put])
+    finally:
+        remembered.forget(session, path)
 
 
 @dataclass(frozen=True)
@@ -199,7 +311,7 @@ def move(session: Session, batch: Batch, request: BatchMove) -> Batch:
             "deposited": request.deposited or batch.status.deposited,
         },
     )
-    report = request.report and report_parts.write(session, batch, request.report)
+    report = request.report and write_report(session, batch, request.report)
     if report is not None and batch.report is not None:
         report = report.model_copy(update=batch.report.model_extra)
     extended = histories.extend(batch, target, request.facts | {"at": moment})

@@ -21,7 +21,7 @@ from zkstate.connection.transaction import Delete, Operation, Put, Role, commit,
 from zkstate.errors import Refused, Stale
 from zkstate.record import histories, record
 from zkstate.record.journal import Stamp
-from zkstate.record.reading import read_each
+from zkstate.record.node import read_each
 from zkstate.record.record import MESSAGE_LIMIT
 
 

@@ -12,7 +12,7 @@ from zkstate import codec
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Operation, Put, fenced, token
 from zkstate.errors import Corrupt, Stale
-from zkstate.record.reading import log_damage
+from zkstate.record.node import log_damage
 
 _log = logging.getLogger("arkline.record")
 

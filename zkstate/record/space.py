@@ -15,7 +15,7 @@ from zkstate import codec, paths
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Create, Delete, Operation, Put, Role, commit
 from zkstate.errors import Contended, Corrupt, Missing
-from zkstate.record.reading import log_damage, read_each
+from zkstate.record.node import log_damage, read_each
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,19 @@
-"""`/sweep`: what one sweep leaves to the next, whichever process runs it: times, and where it stopped."""
+"""Scheduled work: the beat that leads, and what one sweep leaves to the next.
 
+The leader is found by kazoo's election, and leaves at the first doubt about its session. `/sweep` has the
+times of the sweeps and where the last one stopped, whichever process runs the next.
+"""
+
+import os
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+
+from kazoo.client import KazooState
+from kazoo.protocol.states import ZnodeStat
 
 from zkstate import codec, paths
 from zkstate.connection import locks
@@ -13,8 +21,50 @@ from zkstate.connection.locks import ServerClock, SweepRecord, single_flight
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Put, Role, commit
 from zkstate.errors import Corrupt, Missing, Stale
-from zkstate.fleet import leadership
-from zkstate.record.reading import log_damage
+from zkstate.record.node import log_damage
+
+EXIT_IN_DOUBT = os.EX_TEMPFAIL
+"""A supervisor restarts the process."""
+
+
+def leader(session: Session) -> str:
+    """The name of the beat that does scheduled work; empty if none runs."""
+    node = _leading(session)
+    return node[0].decode(errors="replace") if node else ""
+
+
+def started_ms(session: Session) -> int:
+    """When the beat that leads was started, by ZooKeeper's clock; 0 if none runs."""
+    node = _leading(session)
+    return int(node[1].ctime) if node else 0
+
+
+def _leading(session: Session) -> tuple[bytes, ZnodeStat] | None:
+    contenders = session.children(paths.LEADER)
+    if not contenders:
+        return None
+    first = min(contenders, key=lambda name: name[-10:])  # kazoo's election: the lowest number leads
+    return session.find(f"{paths.LEADER}/{first}")
+
+
+def contenders(session: Session) -> int:
+    """How many beats run: one of them does scheduled work, the others would follow it."""
+    return len(session.children(paths.LEADER))
+
+
+def lead(session: Session, name: str, work: Callable[[], None]) -> None:
+    """Wait to be elected, then run `work`; the process exits when the session is in doubt."""
+
+    def exit_in_doubt(state: str) -> None:
+        if state != KazooState.CONNECTED:
+            os._exit(EXIT_IN_DOUBT)
+
+    session.zk.add_listener(exit_in_doubt)
+    try:
+        session.zk.Election(paths.LEADER, name).run(work)
+    finally:
+        session.zk.remove_listener(exit_in_doubt)
+
 
 FRONT = 250
 """Entries at the front of a queue, the most urgent, which every sweep reads."""
@@ -67,7 +117,7 @@ def last_sweep(session: Session) -> float:
     The clock of this host decides only whether ZooKeeper's is asked, which takes a write.
     """
     _, stat = session.get(paths.SWEEP)
-    last_ms = max(stat.mtime, leadership.started_ms(session))
+    last_ms = max(stat.mtime, started_ms(session))
     if abs(time.time() - last_ms / 1000) < SWEEP_LIMIT:
         return 0.0
     with single_flight(session, f"clock of {session.id:x}") as clock:
