@@ -28,7 +28,7 @@ from zkstate.errors import Corrupt, Missing
 from zkstate.fleet import hosts, outages
 from zkstate.fleet.scheduled import Sweep
 from zkstate.queue import fairness, queue, recovery
-from zkstate.queue.recovery import Live
+from zkstate.queue.fairness import Live
 from zkstate.record import batches, callbacks, jobs, record, space
 from zkstate.record.batches import BatchMove
 from zkstate.record.jobs import JobMove

@@ -28,10 +28,12 @@ from zkstate.connection import ownership
 from zkstate.connection.locks import ServerClock
 from zkstate.connection.session import Session
 from zkstate.errors import Missing
-from zkstate.queue.recovery import Live
 from zkstate.record import batches
 from zkstate.record.node import BATCHES, JOBS, Kind, ignore_damage, read_each, read_statuses
 from zkstate.record.record import St
+
+Live = Collection[tuple[str, int]]
+"""(id, epoch) of the tickets that are still in the broker."""
 
 Quota = Callable[[str], int | None]
 """A collection's name -> its maximum of active jobs; None: no limit."""

@@ -5,7 +5,7 @@ is over. A record that loses its worker again and again is dispatched less and l
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +19,7 @@ from zkstate.connection.session import Session
 from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.fleet import outages
 from zkstate.queue import queue
+from zkstate.queue.fairness import Live
 from zkstate.record import batches, jobs, record
 from zkstate.record.node import BATCHES, JOBS, Kind, read_each
 from zkstate.record.record import R, St
@@ -35,9 +36,6 @@ ROOM = 500
 HOST_PACE = 8
 """Jobs that may end their wait for the same host in one sweep: most of them meet the same limit again, and
 occupy a process for `hosts.HOST_WAIT` seconds."""
-
-Live = Collection[tuple[str, int]]
-"""(id, epoch) of the tickets that are still in the broker."""
 
 Page = Callable[[str, Sequence[str]], Sequence[str]]
 """(queue, its entries) -> the entries that this sweep reads."""

@@ -1,9 +1,9 @@
 """A batch's record: submit, load, acquire, move, with its report and the profile of its jobs. A move is one
 transaction.
 
-Rule: the status report has the first ids of a long report, nodes beside it the others. These are written under
-the batch's fence before the report that names them. A crash in between leaves parts that no report names; the
-next long report of the batch removes them.
+Rule: the status report has the first ids of a long report, nodes beside it the others. These are written
+under the batch's fence before the report that names them. A crash in between leaves parts that no report
+names; the next long report of the batch removes them.
 """
 
 from collections.abc import Callable, Iterator
