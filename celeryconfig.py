@@ -1,4 +1,4 @@
-"""Celery's settings, as data; `tasks.publisher` adds the broker's address and the key prefix.
+"""Celery's settings, as data; `tasks.broker` adds the broker's address and the key prefix.
 
 docs/decisions/ and docs/operators/ give the reason for each value.
 """

@@ -12,7 +12,7 @@ from pipeline.manifests.checkm import ManifestProfile, Row, write
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from tasks.after_move import feed
-from tasks.publisher import publisher
+from tasks.broker import publisher
 from tests.e2e.collection import submit
 from tests.support import planting
 from tests.support.fleet import batch_ended, is_completed

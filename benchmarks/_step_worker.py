@@ -13,7 +13,7 @@ from pipeline.records import Job
 from pipeline.states import Event, JobState
 from pipeline.steps.context import StepContext
 from tasks import worker_program
-from tasks.job import STEPS
+from tasks.run import STEPS
 from tests.support.fleet import Fleet
 
 _SECONDS = option("STEP_MS", 0) / 1000

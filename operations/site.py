@@ -64,14 +64,14 @@ class Site:
     def feed(self) -> None:
         """Dispatch pending jobs until the limit of active jobs is reached."""
         from tasks import after_move
-        from tasks.publisher import publisher
+        from tasks.broker import publisher
 
         after_move.feed(publisher(self.settings), self.session, self.settings)
 
     def follow(self, moved: Job | Batch) -> bool:
         """Do what follows a move, without feeding; False if Redis did not take a message."""
         from tasks import after_move
-        from tasks.publisher import publisher
+        from tasks.broker import publisher
 
         return after_move.follow(publisher(self.settings), self.session, self.settings, moved)
 

@@ -6,16 +6,21 @@ from celery import Celery
 
 from pipeline.files import keep_private
 from pipeline.settings import Settings
-from tasks import batch, beat, callback, job, worker
-from tasks.publisher import configured
+from pipeline.states import BATCH, JOB
+from tasks import beat, callback, run, worker
+from tasks.batch import BATCHES
+from tasks.broker import configured
+from tasks.run import JOBS
 from tasks.worker_context import WorkerContext
 
 
 def make_context(settings: Settings) -> WorkerContext:
     """A separate application with every task registered, and the context of its tasks."""
     context = WorkerContext(settings, configured(settings))
-    for tasks in (job, batch, callback, beat):
-        tasks.register(context)
+    run.register(context, JOB.tasks(), JOBS)
+    run.register(context, BATCH.tasks(), BATCHES)
+    callback.register(context)
+    beat.register(context)
     return context
 
 

@@ -5,7 +5,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from functools import partial
-from typing import Any
 
 from pipeline.decoding.calls import manifest_reader
 from pipeline.inventory.archive import SentReport, keep_report, kept_report
@@ -16,21 +15,18 @@ from pipeline.outcome import Deposited, Later, Service, ServiceDown, StepFailed,
 from pipeline.profiles.profile import Profile, ProfileError, with_site_limits
 from pipeline.profiles.snapshot import ProfileSnapshot, take_snapshot
 from pipeline.record_budget import accepted_jobs, limit_of
-from pipeline.records import Batch, StatusReport, Ticket
+from pipeline.records import Batch, StatusReport
 from pipeline.settings import Settings
-from pipeline.states import BATCH, BatchState, Event, JobState
+from pipeline.states import BatchState, Event, JobState
 from tasks.logs import log
-from tasks.meanings import is_mistake, mistakes_as
-from tasks.outages import begin_outage, needs_of_batch, this_host
-from tasks.profiles import host_limit, profile_of
+from tasks.outages import begin_outage, this_host
 from tasks.retention import compose
-from tasks.retry import hosts_given_up_after
-from tasks.run import Attempt, StateWork, run
-from tasks.worker_context import WorkerContext
+from tasks.retry import hosts_given_up_after, is_mistake, mistakes_as
+from tasks.run import Attempt, StateWork
 from zkstate.connection import server_memory
 from zkstate.connection.session import Session
 from zkstate.fleet import holds, outages
-from zkstate.fleet.hosts import FleetHostLimiter
+from zkstate.fleet.hosts import FleetHostLimiter, host_limit
 from zkstate.queue import fairness, listings
 from zkstate.record import batches, creation
 from zkstate.record.batches import BatchMove
@@ -162,7 +158,7 @@ def _create(attempt: Attempt[Batch]) -> None:
 def _profile(attempt: Attempt[Batch]) -> Profile:
     batch = attempt.record
     profiles = attempt.context.clients().profiles
-    profile = profile_of(attempt.session, profiles, batch.bid, batch.submission.profile_name)
+    profile = batches.profile_of(attempt.session, profiles, batch.bid, batch.submission.profile_name)
     return with_site_limits(profile, attempt.context.settings)
 
 
@@ -269,20 +265,11 @@ def counted(work: Callable[[Attempt[Batch]], Batch | None], attempt: Attempt[Bat
         return work(attempt)
 
 
-SPLIT = StateWork(batches.load, partial(counted, _split), _fail_split, fetches=True)
-REPORT = StateWork(batches.load, partial(counted, _report), _fail_report, needs_of_batch)
-WORKS: dict[str, StateWork[Batch]] = {
+SPLIT = StateWork(batches.load, partial(counted, _split), _fail_split)
+REPORT = StateWork(batches.load, partial(counted, _report), _fail_report)
+BATCHES: dict[str, StateWork[Batch]] = {
     BatchState.PENDING: SPLIT,
     BatchState.PROCESSING: SPLIT,
     BatchState.REPORTING: REPORT,
     BatchState.UPDATE_REPORTING: REPORT,
 }
-
-
-def register(context: WorkerContext) -> None:
-    for task in dict.fromkeys(BATCH.tasks()):
-        context.add_task(task.name, _task)
-
-
-def _task(context: WorkerContext, ticket: dict[str, Any]) -> None:
-    run(context, Ticket.model_validate(ticket), WORKS)

@@ -7,7 +7,7 @@ from math import inf
 from pipeline.outcome import Service, ServiceDown
 from pipeline.states import BATCH, JOB, Event, FailureKind, JobState
 from pipeline.working_storage import capacity, mount
-from tasks import fixity, job, retention
+from tasks import fixity, retention
 from tasks.after_move import after_move, clean_up_completed, feed, remove_folder, request_feed, take_requests
 from tasks.broker import (
     dispatch_batch,
@@ -19,7 +19,8 @@ from tasks.broker import (
 from tasks.logs import log
 from tasks.outages import begin_outage, end_outage, notify_operator, this_host
 from tasks.retention import ended_jobs, orphans
-from tasks.run import giving_up, run
+from tasks.retry import giving_up
+from tasks.run import JOBS, run
 from tasks.stores import count_up
 from tasks.worker_context import WorkerContext
 from zkstate.connection.locks import ServerClock, single_flight
@@ -110,7 +111,7 @@ def _run_provisioning(context: WorkerContext, session: Session, jid: str) -> Non
         return
     if waiting.status.status is not JobState.PROVISIONING:
         return
-    following, _ = run(context, record.ticket(waiting), job.WORKS, scheduled=True)
+    following, _ = run(context, record.ticket(waiting), JOBS, scheduled=True)
     if following is not None:
         dispatch_job(context.app, following, waiting.status.priority)
 

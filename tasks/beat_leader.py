@@ -17,7 +17,7 @@ from celery.beat import Scheduler, Service
 from pipeline.errors import ArklineError
 from pipeline.settings import Settings
 from tasks import logs
-from tasks.publisher import configured
+from tasks.broker import configured
 from tasks.stores import await_claim, recorded_id
 from zkstate.connection.session import Session, connect
 from zkstate.fleet.scheduled import lead

@@ -1,4 +1,7 @@
-"""Messages to workers: tickets are sent as messages, and those that no worker has consumed yet are read.
+"""What sends messages to the workers, and reads those that no worker has consumed yet.
+
+`configured` makes the Celery application without its tasks, which `tasks.app` adds. Nothing here reads the
+environment: the caller passes the settings.
 
 A message that is not sent is no error: the sweep sends another one. The backlog stays in ZooKeeper and the
 queues in Redis are short, so the queues can be read completely. That shows exactly which jobs still have a
@@ -7,6 +10,7 @@ message, instead of a guess from how long they wait.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import redis
 from celery import Celery, chain, signature
@@ -17,9 +21,35 @@ import celeryconfig
 from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, BatchState, JobState, Queue
+from tasks import transport
 from tasks.logs import log
-from tasks.message import MAX_MESSAGE, Foreign, ticket_in
 from tasks.queue_lists import OWN_TURN, client, lists_of, step_of
+from tasks.transport import MAX_MESSAGE, Foreign, ticket_in
+
+_SHORT = {"max_retries": 2, "interval_start": 0.1}
+"""Without a limit kombu tries forever to reach a Redis that is down, and the operator's command hangs."""
+
+
+def configured(settings: Settings) -> Celery:
+    """A separate application on the broker of `settings`."""
+    transport.register()
+    app = Celery("arkline", set_as_current=False, control="tasks.transport:Control")
+    app.config_from_object(celeryconfig)
+    options = {**celeryconfig.broker_transport_options, "global_keyprefix": settings.broker_prefix}
+    app.conf.update(broker_url=settings.broker_url, broker_transport_options=options)
+    return app
+
+
+@lru_cache(maxsize=8)
+def publisher(settings: Settings) -> Celery:
+    """The application of a command or a service: publishing gives up within a second.
+
+    A message that is not sent is left to the sweep. One per settings, because an application owns a pool
+    of connections.
+    """
+    app = configured(settings)
+    app.conf.broker_transport_options = {**app.conf.broker_transport_options, **_SHORT}
+    return app
 
 
 def dispatch_job(app: Celery, ticket: Ticket, priority: int = 0) -> bool:

@@ -7,16 +7,14 @@ from pipeline.states import JobState
 from pipeline.steps.context import Clients
 from tasks.logs import log
 from tasks.outages import begin_outage, end_outage, this_host
-from tasks.profiles import profile_of
-from tasks.retry import delay_before_retry
-from tasks.run import giving_up
+from tasks.retry import delay_before_retry, giving_up
 from tasks.worker_context import WorkerContext
 from zkstate.connection.locks import AttemptGuard, ServerClock, single_flight
 from zkstate.connection.session import Session
 from zkstate.errors import Missing
 from zkstate.fleet import outages
 from zkstate.fleet.outages import FIRST_PROBE, outage_name
-from zkstate.record import callbacks, jobs
+from zkstate.record import batches, callbacks, jobs
 from zkstate.record.callbacks import Owed
 from zkstate.record.journal import Stamp
 
@@ -55,7 +53,7 @@ def deliver(
         callbacks.drop(session, owed)
         return
     try:
-        profile = profile_of(session, clients.profiles, job.bid, job.configuration.profile_name)
+        profile = batches.profile_of(session, clients.profiles, job.bid, job.configuration.profile_name)
         if profile.callback_url is None:
             callbacks.drop(session, owed)
             return

@@ -30,9 +30,8 @@ from pipeline.preservation.fixity import Pace, Schedule, Unreadable
 from pipeline.records import now
 from pipeline.settings import Settings
 from pipeline.steps.context import Clients
-from tasks.broker import waiting_messages
+from tasks.broker import publisher, waiting_messages
 from tasks.logs import log
-from tasks.publisher import publisher
 from tasks.worker_context import WorkerContext
 from zkstate.connection.locks import AttemptGuard, ServerClock
 from zkstate.connection.session import Session

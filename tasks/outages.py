@@ -2,46 +2,34 @@
 
 import socket
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from pipeline.errors import UsageRefused
 from pipeline.notify.mail import outage_notice
 from pipeline.outcome import Service, ServiceDown, StepFailed, WaitKind, WaitsFor
-from pipeline.profiles.profile import MinterName
+from pipeline.profiles.profile import MinterName, Profile
 from pipeline.records import Batch, Job
-from pipeline.states import JOB, BatchState, JobState
+from pipeline.states import BATCH, JOB, JobState
 from pipeline.upload_url import is_upload
 from tasks.logs import log
-from tasks.profiles import profile_of
+from tasks.retry import OWN_AFTER, OWN_AFTER_MOUNTED
 from tasks.worker_context import WorkerContext
 from zkstate.connection.session import Session
 from zkstate.fleet import outages
 from zkstate.fleet.outages import FIRST_PROBE, Outage, name_of, outage_name
-from zkstate.record import record
+from zkstate.record import batches, record
 from zkstate.record.record import R
 
 HOST_PAUSE = 2.0
 """Seconds that a process waits after a record that its host cannot work on: workers of hosts that can are to
 get the next message."""
 
-OWN_AFTER = 1
-"""Faults of a shared service, met by one record, after which a further one counts as a try of that record if
-the service worked for others meanwhile: the service refuses this one, whatever the status says."""
-
-OWN_AFTER_MOUNTED = 5
-"""The same for a fault of a file system, which one host after the other may meet."""
-
 
 def this_host() -> str:
     return socket.gethostname()
 
 
-def check_start(
-    context: WorkerContext,
-    session: Session,
-    loaded: R,
-    needs: Callable[[WorkerContext, R], Collection[str]],
-) -> Collection[str] | None:
+def check_start(context: WorkerContext, session: Session, loaded: R) -> Collection[str] | None:
     """The outages that end if the work succeeds; None if the record was handed back to wait for one.
 
     A probe starts whatever else is unavailable: two services could not be probed otherwise by jobs that need
@@ -50,7 +38,7 @@ def check_start(
     if not outages.known(session):
         return ()
     probe: str = loaded.status.probe
-    needed = {*needs(context, loaded), *([probe] if probe else ())}
+    needed = {*needs_of(context, loaded), *([probe] if probe else ())}
     blocking = [current.outage for current in outages.blocking(session, needed, this_host())]
     local = not any(outage.everywhere for outage in blocking)
     if not blocking or probe or (local and context.may_try(blocking[0].name)):
@@ -114,53 +102,39 @@ def notify_operator(context: WorkerContext, outage: Outage) -> None:
 
 JOB_NEEDS: dict[JobState, frozenset[Service]] = {
     JobState.DOWNLOADING: frozenset({Service.WORKING_STORAGE}),
-    JobState.PROCESSING: frozenset({Service.INVENTORY, Service.IDENTIFIERS, Service.STORAGE}),
+    JobState.PROCESSING: frozenset({Service.INVENTORY, Service.STORAGE}),
     JobState.RECORDING: frozenset({Service.INVENTORY}),
-    JobState.NOTIFY: frozenset({Service.CALLBACK}),
 }
 """A state that is not listed needs none, or some only for some jobs: those wait once they met the fault.
 
 Whatever reads content needs working storage besides.
 """
 
-BATCH_NEEDS: dict[BatchState, frozenset[Service]] = {
-    BatchState.REPORTING: frozenset({Service.MAIL, Service.INVENTORY}),
-    BatchState.UPDATE_REPORTING: frozenset({Service.MAIL, Service.INVENTORY}),
-}
+REPORT_NEEDS = frozenset({Service.MAIL, Service.INVENTORY})
 
 
-def needs_of_job(context: WorkerContext, job: Job) -> Collection[str]:
-    """The names of the outages that keep the job from working in its state."""
-    needs = JOB_NEEDS.get(job.status.status, frozenset())
-    if JOB.facts[job.status.status].reads_content:
-        needs |= {Service.WORKING_STORAGE}
-    by_profile = {Service.IDENTIFIERS: _identifiers, Service.CALLBACK: _callback}
-    names = [str(service) for service in needs if service not in by_profile]
-    if job.status.status is JobState.DOWNLOADING and is_upload(job.configuration.payload_url):
-        names.append(Service.UPLOADS)
-    for service in needs & by_profile.keys():
-        names += by_profile[service](context, job)
-    return names
+def needs_of(context: WorkerContext, loaded: Job | Batch) -> Collection[str]:
+    """The names of the outages that keep the record from being worked on in its state."""
+    if isinstance(loaded, Batch):
+        return REPORT_NEEDS if BATCH.facts[loaded.status.status].reports else ()
+    state = loaded.status.status
+    needs: set[str] = {*JOB_NEEDS.get(state, ())}
+    if JOB.facts[state].reads_content:
+        needs.add(Service.WORKING_STORAGE)
+    if state is JobState.DOWNLOADING and is_upload(loaded.configuration.payload_url):
+        needs.add(Service.UPLOADS)
+    asks_ezid = state is JobState.PROCESSING and bool(context.settings.ezid_url)
+    profile = _profile(context, loaded) if asks_ezid or state is JobState.NOTIFY else None
+    if profile is not None and asks_ezid and profile.minter is not MinterName.LOCAL:
+        needs.add(Service.IDENTIFIERS)
+    if profile is not None and state is JobState.NOTIFY and profile.callback_url is not None:
+        needs.add(outage_name(Service.CALLBACK, profile.callback_url.host or ""))
+    return needs
 
 
-def needs_of_batch(_: WorkerContext, batch: Batch) -> Collection[str]:
-    return BATCH_NEEDS.get(batch.status.status, frozenset())
-
-
-def _identifiers(context: WorkerContext, job: Job) -> list[str]:
-    if not context.settings.ezid_url:
-        return []
+def _profile(context: WorkerContext, job: Job) -> Profile | None:
+    """None if the profile is missing or invalid: the step meets the same fault, and reports it."""
     try:
-        profile = profile_of(context.session(), context.clients().profiles, job.bid, job.profile_name)
+        return batches.profile_of(context.session(), context.clients().profiles, job.bid, job.profile_name)
     except (StepFailed, UsageRefused):
-        return []  # the step meets the same fault, and reports it
-    return [] if profile.minter is MinterName.LOCAL else [Service.IDENTIFIERS]
-
-
-def _callback(context: WorkerContext, job: Job) -> list[str]:
-    try:
-        profile = profile_of(context.session(), context.clients().profiles, job.bid, job.profile_name)
-    except (StepFailed, UsageRefused):
-        return []
-    host = profile.callback_url.host if profile.callback_url else None
-    return [outage_name(Service.CALLBACK, host)] if host else []
+        return None

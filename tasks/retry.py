@@ -1,22 +1,49 @@
-"""When work that failed is tried again, and when no more.
+"""What an exception means for the work that it ends; when failed work is tried again, and when no more.
 
 | fault | next try | last try |
 |---|---|---|
 | of the job, transient | `ARKLINE_BACKOFF` s, doubled each time, to BACKOFF_LIMIT | `ARKLINE_MAX_TRIES` |
 | of a shared service | when the service works again: `tasks.outages` | none; an own fault counts as a try |
+| of a host of the content | as the host asks | `hosts_given_up_after` |
 | a lost worker | after `zkstate.queue.recovery.GRACE`, doubled with each loss | `ARKLINE_MAX_REDISPATCHES` |
 | a damaged znode | after BACKOFF_LIMIT | none |
 | of the content | none | the first |
 """
 
 import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
 
-from pipeline.outcome import StepFailed
+from kombu.exceptions import OperationalError
+
+from pipeline.errors import UsageRefused
+from pipeline.outcome import AttemptOver, Later, ServiceDown, StepFailed, Stopping
 from pipeline.records import Batch, Job, now
 from pipeline.settings import Settings
+from tasks.logs import log
+from tasks.worker_context import WorkerContext
+from zkstate.errors import (
+    Ambiguous,
+    Busy,
+    Corrupt,
+    Missing,
+    ServerLimit,
+    Stale,
+    TooBig,
+    Unreachable,
+    Unwritable,
+)
 
 BACKOFF_LIMIT = 1800.0
 """Maximum seconds between two tries."""
+
+OWN_AFTER = 1
+"""Faults of a shared service, met by one record, after which a further one counts as a try of that record if
+the service worked for others meanwhile: the service refuses this one, whatever the status says."""
+
+OWN_AFTER_MOUNTED = 5
+"""The same for a fault of a file system, which one host after the other may meet."""
 
 
 def delay_before_retry(failure: StepFailed, tries: int, settings: Settings) -> float | None:
@@ -39,3 +66,100 @@ def hosts_given_up_after(record: Job | Batch, settings: Settings) -> float:
     lasting: float = sum(min(settings.backoff * 2**number, BACKOFF_LIMIT) for number in tries)
     waited = (now() - record.status.since).total_seconds()
     return lasting if waited >= lasting else math.inf
+
+
+class Meaning(Enum):
+    """The meaning of an exception for the work that it ends."""
+
+    SUPERSEDED = "another attempt or an operator was first: the ticket is void"
+    DISCONNECTED = "ZooKeeper's answer is missing: drop the session; the sweep continues"
+    NO_BROKER = "Redis does not answer: nothing is sent; the sweep continues"
+    STOPPING = "the worker stops: hand the record back"
+    LATER = "something has to be waited for: hand the record back, and count no try"
+    SERVICE_DOWN = "a shared service is at fault: hand the record back, and count no try"
+    FAULT = "the work failed: try again later if the fault is transient, else fail"
+    DAMAGED = "a znode is unreadable: hand the record back, with the longest delay"
+    UNEXPECTED = "a mistake in the code: drop the session; the sweep tries again, less and less often"
+
+
+MEANINGS: Mapping[type[BaseException], Meaning] = {
+    Stale: Meaning.SUPERSEDED,
+    Busy: Meaning.SUPERSEDED,
+    Missing: Meaning.SUPERSEDED,
+    AttemptOver: Meaning.SUPERSEDED,
+    Unreachable: Meaning.DISCONNECTED,
+    Ambiguous: Meaning.DISCONNECTED,
+    OperationalError: Meaning.NO_BROKER,
+    Stopping: Meaning.STOPPING,
+    SystemExit: Meaning.STOPPING,
+    KeyboardInterrupt: Meaning.STOPPING,
+    Later: Meaning.LATER,
+    ServiceDown: Meaning.SERVICE_DOWN,
+    StepFailed: Meaning.FAULT,
+    UsageRefused: Meaning.FAULT,
+    TooBig: Meaning.FAULT,
+    ServerLimit: Meaning.FAULT,
+    Unwritable: Meaning.FAULT,
+    Corrupt: Meaning.DAMAGED,
+}
+
+
+def meaning_of(error: BaseException) -> Meaning:
+    """The meaning of the most specific class in MEANINGS."""
+    kinds = type(error).__mro__
+    return next((MEANINGS[kind] for kind in kinds if kind in MEANINGS), Meaning.UNEXPECTED)
+
+
+def is_mistake(error: Exception) -> bool:
+    """A mistake in the code, or a damaged znode."""
+    return meaning_of(error) in (Meaning.UNEXPECTED, Meaning.DAMAGED)
+
+
+@contextmanager
+def mistakes_as(
+    unexpected: Callable[[str], StepFailed], damaged: Callable[[str], StepFailed]
+) -> Iterator[None]:
+    """Raise `unexpected`, or `damaged` for a znode, with a message, in place of a mistake."""
+    try:
+        yield
+    except Exception as error:
+        if not is_mistake(error):
+            raise
+        log().exception("work failed unexpectedly")
+        if isinstance(error, Corrupt):
+            raise damaged(str(error)) from error
+        raise unexpected(f"unexpected {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def giving_up(context: WorkerContext, *, locks: bool = True, **facts: object) -> Iterator[None]:
+    """Log the exception that ends this block, with `facts`; drop the session if the session is in doubt.
+
+    `locks`: False if the block takes none, and others use the session after it.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - the caller raises the exception
+        match meaning_of(error):
+            case Meaning.SUPERSEDED:
+                log().info("superseded", reason=str(error), **facts)
+            case Meaning.DISCONNECTED:
+                log().warning(
+                    "attempt abandoned; the sweep redispatches the record", error=str(error), **facts
+                )
+                context.drop_session()
+            case Meaning.NO_BROKER:
+                log().warning(
+                    "Redis does not answer; the sweep dispatches the record", error=str(error), **facts
+                )
+            case Meaning.SERVICE_DOWN if isinstance(error, ServiceDown):
+                context.stores().log_once(error)
+                context.drop_session()
+            case Meaning.DAMAGED:
+                log().error("record unreadable", error=str(error), **facts)
+            case Meaning.STOPPING:
+                log().info("stopped", reason=str(error), **facts)
+            case _:
+                log().exception("failed unexpectedly", **facts)
+                if locks:
+                    context.drop_session()

@@ -1,6 +1,10 @@
-"""One runner for every ticket, of a job or of a batch: read, lock, work, move, and do what follows.
+"""The walk of a job or a batch: from a message, through the work of its state, to its next state.
 
-A ticket that is stale, duplicated or late finds the record elsewhere, and does nothing.
+Celery calls `_task` with a ticket. `run` reads the record, checks that the ticket is for the state the record
+is in, and takes the lock; then it does the work of the state and moves the record, in one transaction, or
+hands it back. A ticket that is stale, duplicated or late finds the record elsewhere, and does nothing.
+
+STEPS has the work of each state of a job; that of a batch is in `tasks.batch`.
 
 Rule: a process continues with its job, with the record and the lock in hand, if it consumes the messages of
 the next state's queue anyway. The ticket goes through Redis where the worker is stopping or drained, where
@@ -8,47 +12,91 @@ a shared service is unavailable, and before a long state where a more urgent mes
 that has to wait (for space, its next try, a host) is handed back by its step, as ever.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from typing import Generic
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any, Generic
 
 import redis
 import structlog
+from celery import current_task
 
+from pipeline.file_system import host_lacks
 from pipeline.outcome import (
     AttemptOver,
+    Done,
     Later,
+    Mistake,
     Service,
     ServiceDown,
     StepFailed,
     Stopping,
+    Wait,
     WaitKind,
     WaitsFor,
     content,
     system,
     transient,
 )
-from pipeline.records import Job, Ticket, trace_id
-from pipeline.states import JOB, JobState, Queue
+from pipeline.profiles.profile import Profile, with_site_limits
+from pipeline.records import Job, PayloadType, Ticket, trace_id
+from pipeline.states import BATCH, JOB, Event, JobState, Queue, Task
+from pipeline.steps import download, estimate, notify, pending, process, provision, record
+from pipeline.steps.context import StepContext
+from pipeline.working_storage import mount
+from pipeline.working_storage.capacity import working_storage_faults
 from tasks.after_move import after_move
 from tasks.broker import more_urgent
 from tasks.logs import log
-from tasks.meanings import Meaning, meaning_of
 from tasks.outages import begin_outage, check_start, end_outage, is_own_fault
-from tasks.retry import BACKOFF_LIMIT, delay_before_retry
+from tasks.progress import ReportingAttempt
+from tasks.retry import (
+    BACKOFF_LIMIT,
+    Meaning,
+    delay_before_retry,
+    giving_up,
+    hosts_given_up_after,
+    meaning_of,
+    mistakes_as,
+)
 from tasks.worker_context import WorkerContext
 from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.session import Session
-from zkstate.errors import Stale, TooBig
+from zkstate.errors import Outdated, Stale, TooBig
 from zkstate.fleet import outages
+from zkstate.fleet.hosts import FleetHostLimiter, host_limit
 from zkstate.fleet.outages import FIRST_PROBE, name_of
-from zkstate.record import record
-from zkstate.record.record import Lock, R
+from zkstate.queue.job_record import ZooKeeperJobRecord
+from zkstate.record import batches, jobs
+from zkstate.record.jobs import JobMove
+from zkstate.record.record import Lock, R, acquire, check_ticket, hand_back, lock_path, ticket
+
+Step = Callable[[Job, StepContext], Done | Wait]
+
+STEPS: dict[JobState, Step] = {
+    JobState.PENDING: pending.work,
+    JobState.ESTIMATING: estimate.work,
+    JobState.PROVISIONING: provision.work,
+    JobState.DOWNLOADING: download.work,
+    JobState.PROCESSING: process.work,
+    JobState.RECORDING: record.work,
+    JobState.NOTIFY: notify.work,
+}
 
 LONG = frozenset(state for state in JOB.working() if JOB.task(state).queue in (Queue.DOWNLOAD, Queue.PROCESS))
 """States whose work may take hours; the others end in less time than a look into Redis is worth."""
+
+
+@dataclass(frozen=True)
+class StateWork(Generic[R]):
+    """The work of one state."""
+
+    load: Callable[[Session, str], R]
+    do: Callable[["Attempt[R]"], R | None]
+    """The moved record; None if the record was handed back."""
+    fail: Callable[["Attempt[R]", StepFailed], R]
+    """Move the record after a fault that is not tried again."""
 
 
 @dataclass
@@ -59,7 +107,7 @@ class Attempt(Generic[R]):
     session: Session
     guard: AttemptGuard
     record: R
-    work: "StateWork[R]"
+    work: StateWork[R]
     lock: Lock = Lock.MINE
     """FREE: the attempt only reads before its only transaction, for which nobody may have the lock."""
     continues: bool = False
@@ -69,18 +117,9 @@ class Attempt(Generic[R]):
     carried: bool = False
     """The work has moved the record, and this process holds the attempt at the next state too."""
 
-    def carries(self, target: JobState) -> bool:
-        """See the rule above; a job that goes back to an earlier state gets a ticket."""
-        job, context = self.record, self.context
-        if not (self.continues and isinstance(job, Job) and _is_next(job, target)):
-            return False
-        if not context.begins_next(JOB.task(target).queue) or outages.known(self.session):
-            return False
-        return target not in LONG or not _is_urgent_work_waiting(context, job)
-
     def hand_back(self, message: str, *, delay: float = 0, waits_for: WaitsFor | None = None) -> None:
         """Under the version that this attempt holds: a later owner's version is never used."""
-        record.hand_back(
+        hand_back(
             self.session,
             self.record,
             self.context.name,
@@ -91,100 +130,108 @@ class Attempt(Generic[R]):
         )
 
 
-@dataclass(frozen=True)
-class StateWork(Generic[R]):
-    """The work of one state."""
+def register(context: WorkerContext, tasks: Iterable[Task], works: Mapping[str, StateWork[R]]) -> None:
+    """Have Celery call `_task` for these tasks: those of jobs, or those of batches."""
+    for task in dict.fromkeys(tasks):
+        context.add_task(task.name, partial(_task, works))
 
-    load: Callable[[Session, str], R]
-    do: Callable[[Attempt[R]], R | None]
-    """The moved record; None if the record was handed back."""
-    fail: Callable[[Attempt[R], StepFailed], R]
-    """Move the record after a fault that is not tried again."""
-    needs: Callable[[WorkerContext, R], Collection[str]] = lambda _context, _record: ()
-    """The names of the outages during which the work is not started; asked only while there is one."""
-    needs_lock: Callable[[R], bool] = lambda _record: True
-    """False if the work has no effect but its one transaction."""
-    fetches: bool = False
-    """As in the facts of the state: a stopping worker waits less for it."""
+
+def _task(
+    works: Mapping[str, StateWork[R]], context: WorkerContext, hint: dict[str, Any]
+) -> dict[str, Any] | None:
+    """The ticket that Celery passes to the next task of the chain; the chain ends if there is none."""
+    following, carried = run(context, Ticket.model_validate(hint), works)
+    request: Any = current_task.request
+    if following is None:
+        # not by Ignore: Flower would show the task as STARTED for ever
+        request.chain = None
+        return None
+    if carried:
+        del request.chain[-carried:]  # the next task is the last of the list
+    return following.model_dump()
 
 
 def run(
-    context: WorkerContext, ticket: Ticket, works: Mapping[str, StateWork[R]], *, scheduled: bool = False
+    context: WorkerContext, hint: Ticket, works: Mapping[str, StateWork[R]], *, scheduled: bool = False
 ) -> tuple[Ticket | None, int]:
     """Do the work of the ticket's state, and of the states after it that this process continues with.
 
     The next state's ticket, or None if there is nothing to chain; and the number of states carried on.
     `scheduled`: scheduled work asks, not a message; it may try a record that waits, and continues with none.
     """
-    attempt = _begin(context, ticket, works, scheduled)
-    carried = 0
-    while attempt is not None:
-        following = _work_on(attempt, works)
-        if not isinstance(following, Attempt):
-            return following, carried
-        attempt, carried = following, carried + 1
-    return None, carried
+    following, carried = None, 0
+    attempt: Attempt[R] | None = None
+    with giving_up(context, ticket=hint.model_dump()):
+        attempt = _begin(context, hint, works, scheduled=scheduled)
+    while attempt is not None:  # once for each state
+        current, attempt = attempt, None
+        known = ticket(current.record).model_dump()
+        with structlog.contextvars.bound_contextvars(**_facts(current)), giving_up(context, ticket=known):
+            moved = _work(current)
+            if moved is None:
+                break
+            log().info("moved", to=str(moved.status.status), message=moved.status.message)
+            if current.carried:
+                attempt, carried = _carry(current, moved, works), carried + 1
+            elif _is_next(current.record, moved.status.status):
+                following = ticket(moved)
+            else:
+                after_move(context.app, current.session, context.settings, moved)
+    return following, carried
 
 
 def _begin(
-    context: WorkerContext, ticket: Ticket, works: Mapping[str, StateWork[R]], scheduled: bool
+    context: WorkerContext, hint: Ticket, works: Mapping[str, StateWork[R]], *, scheduled: bool
 ) -> Attempt[R] | None:
-    with giving_up(context, ticket=ticket.model_dump()):
-        session, work = context.session(), works.get(ticket.state)
-        if work is None:
-            raise Stale(f"no worker of this release works on {ticket.id} while {ticket.state[:100]}")
-        # before the lock, to notice a session that is lost
-        guard = AttemptGuard(session, partial(context.stopping, fetches=work.fetches))
-        loaded = work.load(session, ticket.id)
-        record.check_ticket(loaded, ticket)
-        if loaded.status.handed_back and not scheduled:
-            raise Stale(f"{loaded.id} waits: the sweep gives out a new ticket when the wait is over")
-        probed = check_start(context, session, loaded, work.needs)
-        if probed is None:
-            return None
-        if not work.needs_lock(loaded):
-            return Attempt(context, session, guard, loaded, work, Lock.FREE, not scheduled, probed)
-        acquired = record.acquire(session, loaded, ticket, context.name)
-        guard.watch_lock(record.lock_path(acquired))
-        return Attempt(context, session, guard, acquired, work, Lock.MINE, not scheduled, probed)
-    return None
+    """Read, check and lock the record; None if the record was handed back, to wait for a service."""
+    session, work = context.session(), works.get(hint.state)
+    if work is None:
+        raise Stale(f"no worker of this release works on {hint.id} while {hint.state[:100]}")
+    loaded = work.load(session, hint.id)
+    check_ticket(loaded, hint)
+    if loaded.status.handed_back and not scheduled:
+        raise Stale(f"{loaded.id} waits: the sweep gives out a new ticket when the wait is over")
+    probed = check_start(context, session, loaded)
+    if probed is None:
+        return None
+    # before the lock, to notice a session that is lost
+    guard = AttemptGuard(session, _stopping(context, loaded))
+    attempt = Attempt(context, session, guard, loaded, work, Lock.FREE, not scheduled, probed)
+    if not _only_reads(loaded):
+        attempt.record, attempt.lock = acquire(session, loaded, hint, context.name), Lock.MINE
+        guard.watch_lock(lock_path(loaded))
+    return attempt
 
 
-def _work_on(attempt: Attempt[R], works: Mapping[str, StateWork[R]]) -> Attempt[R] | Ticket | None:
-    """The attempt at the next state, if this process continues; a ticket, if Celery's chain is to."""
-    context, session, before = attempt.context, attempt.session, attempt.record
-    ticket = record.ticket(before).model_dump()
-    with structlog.contextvars.bound_contextvars(**_facts(attempt)), giving_up(context, ticket=ticket):
-        moved = _tried(attempt)
-        if moved is None:
-            return None
-        log().info("moved", to=str(moved.status.status), message=moved.status.message)
-        if attempt.carried:
-            work = works[moved.status.status]
-            guard = attempt.guard.carried(partial(context.stopping, fetches=work.fetches))
-            if attempt.lock is Lock.FREE:
-                guard.watch_lock(record.lock_path(moved))
-            return Attempt(context, session, guard, moved, work, continues=True)
-        if isinstance(before, Job) and isinstance(moved, Job) and _is_next(before, moved.status.status):
-            return record.ticket(moved)
-        after_move(context.app, session, context.settings, moved)
-    return None
+def _stopping(context: WorkerContext, loaded: R) -> Callable[[], bool]:
+    """Whether an attempt in this state has to end because the worker stops."""
+    status = loaded.status.status
+    facts = JOB.facts[status] if isinstance(loaded, Job) else BATCH.facts[status]
+    return partial(context.stopping, fetches=facts.fetches)
 
 
-def _is_next(job: Job, target: JobState) -> bool:
+def _only_reads(loaded: R) -> bool:
+    """The work of a pending job is to look at the record, unless a manifest has to be fetched."""
+    if not isinstance(loaded, Job) or loaded.status.status is not JobState.PENDING:
+        return False
+    return loaded.configuration.payload_type is not PayloadType.OBJECT_MANIFEST
+
+
+def _carry(attempt: Attempt[R], moved: R, works: Mapping[str, StateWork[R]]) -> Attempt[R]:
+    """The attempt at the next state: it began with the move."""
+    context = attempt.context
+    guard = attempt.guard.carried(_stopping(context, moved))
+    if attempt.lock is Lock.FREE:
+        guard.watch_lock(lock_path(moved))
+    return Attempt(context, attempt.session, guard, moved, works[moved.status.status], continues=True)
+
+
+def _is_next(was: R, target: str) -> bool:
     """Celery's chain has the tasks of the following states in their order; back it does not lead."""
-    order = JOB.working()
-    return target in order and order.index(target) == order.index(job.status.status) + 1
-
-
-def _is_urgent_work_waiting(context: WorkerContext, job: Job) -> bool:
-    queues = {JOB.task(state).queue for state in JOB.working()}
-    served = [queue for queue in queues if context.begins_next(queue)]
-    try:
-        return more_urgent(context.settings, served, job.status.priority)
-    except redis.RedisError as error:
-        log().debug("urgency not compared: Redis does not answer", error=str(error))
-        return False  # no message could be sent either
+    order: list[str] = [*JOB.working()]
+    if not isinstance(was, Job) or target not in order:
+        return False
+    return order.index(target) == order.index(was.status.status) + 1
 
 
 def _facts(attempt: Attempt[R]) -> dict[str, object]:
@@ -199,7 +246,7 @@ def _facts(attempt: Attempt[R]) -> dict[str, object]:
     return {"bid": acquired.bid, "jid": acquired.jid, **state, **trace}
 
 
-def _tried(attempt: Attempt[R]) -> R | None:
+def _work(attempt: Attempt[R]) -> R | None:
     """The moved record; None if the record was handed back.
 
     The session is dropped with any exception: the attempt's lock must not stay with a living process.
@@ -220,6 +267,87 @@ def _tried(attempt: Attempt[R]) -> R | None:
     return moved
 
 
+def _do_step(attempt: Attempt[Job]) -> Job | None:
+    """The step of the job's state, then the transaction that moves the job."""
+    job, session, context = attempt.record, attempt.session, attempt.context
+    own = ZooKeeperJobRecord(session, attempt.guard)
+    step_context, limiter = _step_context(attempt, own)
+    while True:
+        outcome = _step(job, step_context, limiter)
+        if isinstance(outcome, Wait):
+            attempt.hand_back(outcome.reason)
+            return None
+        attempt.guard.check()
+        request = JobMove(outcome.event, context.name, done=outcome, lock=attempt.lock)
+        carried = _carries(attempt, jobs.target_of(job, request))
+        if carried:
+            request = replace(request, lock=Lock.TAKE if attempt.lock is Lock.FREE else Lock.CARRY)
+        try:
+            moved = jobs.move(session, own.with_changes(job), request)
+        except Outdated:
+            continue  # another job reserved space in between: provisioning counts again
+        attempt.carried = carried
+        return moved
+
+
+def _step_context(attempt: Attempt[Job], own: ZooKeeperJobRecord) -> tuple[StepContext, FleetHostLimiter]:
+    """What the step works with; the secrets of the profile are those of its file now."""
+    job, session, context = attempt.record, attempt.session, attempt.context
+    clients, settings = context.clients(), context.settings
+
+    @cache
+    def profile() -> Profile:
+        named = batches.profile_of(session, clients.profiles, job.bid, job.configuration.profile_name)
+        return with_site_limits(named, settings)
+
+    limit = partial(host_limit, settings.host_limit, profile)
+    give_up_after = hosts_given_up_after(job, settings)
+    limiter = FleetHostLimiter(session, limit, job.jid, give_up_after=give_up_after)
+    reporting = ReportingAttempt(attempt.guard, context.progress(), job.jid)
+    return clients.step_context(own, reporting, limiter, profile), limiter
+
+
+def _step(job: Job, step_context: StepContext, limiter: FleetHostLimiter) -> Done | Wait:
+    """A mistake in the code counts as a try; a damaged znode fails the job, until an operator repairs it."""
+    settings = step_context.settings
+    storage = working_storage_faults(settings), mount.losses(settings)
+    with closing(limiter), mistakes_as(Mistake, damaged=system), storage[0], storage[1], host_lacks():
+        return STEPS[job.status.status](job, step_context)
+
+
+def _carries(attempt: Attempt[Job], target: JobState) -> bool:
+    """See the rule above; a job that goes back to an earlier state gets a ticket."""
+    job, context = attempt.record, attempt.context
+    if not (attempt.continues and _is_next(job, target)):
+        return False
+    if not context.begins_next(JOB.task(target).queue) or outages.known(attempt.session):
+        return False
+    return target not in LONG or not _is_urgent_work_waiting(context, job)
+
+
+def _is_urgent_work_waiting(context: WorkerContext, job: Job) -> bool:
+    queues = {JOB.task(state).queue for state in JOB.working()}
+    served = [queue for queue in queues if context.begins_next(queue)]
+    try:
+        return more_urgent(context.settings, served, job.status.priority)
+    except redis.RedisError as error:
+        log().debug("urgency not compared: Redis does not answer", error=str(error))
+        return False  # no message could be sent either
+
+
+def _fail_job(attempt: Attempt[Job], failure: StepFailed) -> Job:
+    request = JobMove(
+        Event.FAIL, attempt.context.name, message=failure.message, kind=failure.kind, lock=attempt.lock
+    )
+    return jobs.move(attempt.session, attempt.record, request)
+
+
+JOBS: dict[str, StateWork[Job]] = {
+    state: StateWork(jobs.load_to_begin if state is JobState.PENDING else jobs.load, _do_step, _fail_job)
+    for state in STEPS
+}
+
+
 def _release(attempt: Attempt[R], over: AttemptOver) -> None:
     """Give up a job whose step continues after its attempt, before its process ends."""
     with giving_up(attempt.context):
@@ -238,23 +366,19 @@ def _settle(attempt: Attempt[R], error: BaseException) -> R | None:
             attempt.hand_back(error.message, delay=error.wait, waits_for=waits_for)
         case Meaning.SERVICE_DOWN if isinstance(error, ServiceDown):
             return _wait_for_service(attempt, error)
+        case Meaning.FAULT if isinstance(error, StepFailed):
+            return _retry_or_fail(attempt, error)
         case Meaning.FAULT:
-            return _retry_or_fail(attempt, _failure(error))
+            return _retry_or_fail(attempt, (content if isinstance(error, TooBig) else system)(str(error)))
         case Meaning.DAMAGED:
             log().error("record unreadable", error=str(error))
-            delay = BACKOFF_LIMIT
-            attempt.hand_back(str(error), delay=delay, waits_for=WaitsFor(kind=WaitKind.REPAIR))
+            waits_for = WaitsFor(kind=WaitKind.REPAIR)
+            attempt.hand_back(str(error), delay=BACKOFF_LIMIT, waits_for=waits_for)
         case _:
             raise error
     if not isinstance(error, Exception):
         raise error  # the process must end
     return None
-
-
-def _failure(error: BaseException) -> StepFailed:
-    if isinstance(error, StepFailed):
-        return error
-    return content(str(error)) if isinstance(error, TooBig) else system(str(error))
 
 
 def _wait_for_service(attempt: Attempt[R], fault: ServiceDown) -> R | None:
@@ -281,37 +405,3 @@ def _retry_or_fail(attempt: Attempt[R], failure: StepFailed) -> R | None:
     attempt.hand_back(failure.message, delay=delay, waits_for=WaitsFor(kind=WaitKind.RETRY))
     log().warning("retry scheduled", message=failure.message, seconds=delay)
     return None
-
-
-@contextmanager
-def giving_up(context: WorkerContext, *, locks: bool = True, **facts: object) -> Iterator[None]:
-    """Log the exception that ends this block, with `facts`; drop the session if the session is in doubt.
-
-    `locks`: False if the block takes none, and others use the session after it.
-    """
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - the caller raises the exception
-        match meaning_of(error):
-            case Meaning.SUPERSEDED:
-                log().info("superseded", reason=str(error), **facts)
-            case Meaning.DISCONNECTED:
-                log().warning(
-                    "attempt abandoned; the sweep redispatches the record", error=str(error), **facts
-                )
-                context.drop_session()
-            case Meaning.NO_BROKER:
-                log().warning(
-                    "Redis does not answer; the sweep dispatches the record", error=str(error), **facts
-                )
-            case Meaning.SERVICE_DOWN if isinstance(error, ServiceDown):
-                context.stores().log_once(error)
-                context.drop_session()
-            case Meaning.DAMAGED:
-                log().error("record unreadable", error=str(error), **facts)
-            case Meaning.STOPPING:
-                log().info("stopped", reason=str(error), **facts)
-            case _:
-                log().exception("failed unexpectedly", **facts)
-                if locks:
-                    context.drop_session()

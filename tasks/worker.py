@@ -36,7 +36,7 @@ from celery.worker.consumer.tasks import Tasks
 
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.settings import Settings
-from tasks import control, interruption, logs
+from tasks import interruption, logs, transport
 from tasks.broker import waiting_messages
 from tasks.logs import log
 from tasks.stores import await_claim, confirmed_id, keep_claim
@@ -232,7 +232,7 @@ def connect_signals(context: WorkerContext) -> None:
 
     own_drain = OwnDrain(context.serve)
     context.app.steps["consumer"].add(draining_step(own_drain))
-    celeryd_init.connect(lambda **_: control.restrict(), weak=False)
+    celeryd_init.connect(lambda **_: transport.restrict(), weak=False)
     celeryd_init.connect(await_record, weak=False)
     setup_logging.connect(set_up_logging, weak=False)
     # after that time the process has lost its session, and its attempt is over

@@ -29,7 +29,7 @@ from pipeline.errors import Action, Remedy, ServiceUnreachable, UsageRefused
 from pipeline.principal import Principal
 from pipeline.records import Record
 from pipeline.settings import Settings
-from tasks.publisher import publisher
+from tasks.broker import publisher
 from zkstate.care import deployment
 from zkstate.fleet import holds, scheduled
 from zkstate.fleet.holds import Hold

@@ -21,7 +21,6 @@ from pipeline.records import Job, Record
 from pipeline.states import JobState
 from tasks.logs import log
 from tasks.outages import end_outage
-from tasks.profiles import profile_of
 from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session
 from zkstate.errors import Busy, Missing
@@ -105,7 +104,7 @@ def deliver(operator: Operator, jid: str) -> CallbackAnswer:
     operator.require(f"deliver the callback of {jid}", collection)
     if state not in (JobState.COMPLETED, JobState.FAILED):
         raise UsageRefused(f"{jid} is {state}: a callback is delivered once a job is completed or has failed")
-    profile = profile_of(session, operator.site.profiles, job.bid, collection)
+    profile = batches.profile_of(session, operator.site.profiles, job.bid, collection)
     with _only_one(session, f"callback-{jid}", f"the callback of {jid} is being delivered"):
         owed = callbacks.owed(session, jid, job.status.epoch) if state is JobState.FAILED else None
         number = None if state is JobState.FAILED else _version_number(operator, job)

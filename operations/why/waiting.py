@@ -17,12 +17,11 @@ from pipeline.records import Batch, BatchStatus, Job, JobStatus, now
 from pipeline.states import BATCH, JOB
 from pipeline.working_storage import capacity
 from pipeline.working_storage.workspace import Workspace
-from tasks.profiles import host_limit, profile_of
 from zkstate.connection.session import Session
 from zkstate.fleet import holds, hosts, outages
 from zkstate.fleet.holds import Hold
 from zkstate.queue import fairness, queue, recovery
-from zkstate.record import jobs, space
+from zkstate.record import batches, jobs, space
 
 HOLDERS_NAMED = 5
 """Jobs that a cause names, those that hold most of working storage; the view of space lists all."""
@@ -279,8 +278,8 @@ def for_host(site: Site, record: Job | Batch) -> Cause | None:
     if not facts.fetches:
         return None
     session, settings = site.session, site.settings
-    profile = partial(profile_of, session, site.profiles, record.bid, record.profile_name)
-    limit = host_limit(settings.host_limit, profile) or hosts.UNLIMITED
+    profile = partial(batches.profile_of, session, site.profiles, record.bid, record.profile_name)
+    limit = hosts.host_limit(settings.host_limit, profile) or hosts.UNLIMITED
     for host in filter(None, _hosts(record, settings.working)):
         pause = hosts.pause_by_own_clock(session, host)
         if pause.left > 0:

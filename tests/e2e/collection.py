@@ -7,8 +7,7 @@ from typing import Any
 
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
-from tasks.broker import dispatch_batch
-from tasks.publisher import publisher
+from tasks.broker import dispatch_batch, publisher
 from tests.servers.http_source import HttpSource
 from zkstate.connection.session import Session
 from zkstate.record import batches, record

@@ -11,8 +11,7 @@ from operations.fleet import fleet as workers
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import Queue
-from tasks.broker import waiting_messages
-from tasks.publisher import publisher
+from tasks.broker import publisher, waiting_messages
 from tests.e2e.collection import submit
 from tests.servers import redis as redis_servers
 from tests.servers.http_source import HttpSource

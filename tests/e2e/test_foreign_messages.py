@@ -12,8 +12,7 @@ import redis
 from pipeline.records import SubmissionType, Ticket
 from pipeline.settings import Settings
 from pipeline.states import BatchState
-from tasks.broker import Queued, dispatch_job, read_queues
-from tasks.publisher import configured, publisher
+from tasks.broker import Queued, configured, dispatch_job, publisher, read_queues
 from tasks.queue_lists import list_of, step_of
 from tasks.stores import claim_key
 from tests.e2e.collection import body_of, submit

@@ -10,8 +10,7 @@ import redis
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, Event, JobState
-from tasks.broker import dispatch_job
-from tasks.publisher import publisher
+from tasks.broker import dispatch_job, publisher
 from tasks.worker import EXIT_STALLED
 from tests.e2e.collection import body_of, put_collection, submit
 from tests.e2e.test_pipeline import rows

@@ -6,7 +6,7 @@ import pytest
 from celery.app.control import Control
 
 from pipeline.settings import Settings
-from tasks.publisher import publisher
+from tasks.broker import publisher
 from tests.support.fleet import Fleet
 
 

@@ -10,7 +10,7 @@ from celery.events.state import State
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState
-from tasks.publisher import configured
+from tasks.broker import configured
 from tests.e2e.collection import submit
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended, quiet

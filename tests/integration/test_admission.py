@@ -19,9 +19,8 @@ from pipeline.profiles.profile import ProfileLimits, Profiles, with_site_limits
 from pipeline.records import BatchStatus, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind
-from tasks import batch as batch_work
 from tasks.app import make_context
-from tasks.batch import check_room
+from tasks.batch import SPLIT, check_room
 from tasks.worker_context import WorkerContext
 from tests.servers import zookeeper
 from tests.servers.http_source import HttpSource
@@ -187,7 +186,7 @@ def test_a_batch_above_the_limit_of_the_site_fails_with_the_limit_and_its_name(
         url = source.put("/batch.checkm", containers(3))
         given = planting.submission(payload_url=url, type=SubmissionType.CONTAINER_BATCH_MANIFEST)
         bid = batches.submit(session, given)
-        work_on(context, record.ticket(batches.load(session, bid)), batch_work.SPLIT)
+        work_on(context, record.ticket(batches.load(session, bid)), SPLIT)
 
     after = batches.load(session, bid)
     assert after.status.status is BatchState.REPORTING
@@ -199,7 +198,7 @@ def test_a_batch_above_the_limit_of_the_site_fails_with_the_limit_and_its_name(
 def split(session: Session, settings: Settings, bid: str) -> BatchStatus:
     opened = make_context(settings)
     try:
-        work_on(opened, record.ticket(batches.load(session, bid)), batch_work.SPLIT)
+        work_on(opened, record.ticket(batches.load(session, bid)), SPLIT)
     finally:
         opened.drop_session()
     return batches.load(session, bid).status

@@ -11,11 +11,10 @@ from pipeline.records import Batch, Job, StatusReport
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
 from pipeline.steps.context import StepContext
-from tasks import batch as batch_work
 from tasks import beat
-from tasks import job as job_work
 from tasks.app import make_context
-from tasks.run import Attempt, StateWork
+from tasks.batch import REPORT, SPLIT, counted
+from tasks.run import JOBS, STEPS, Attempt, StateWork
 from tasks.worker_context import WorkerContext
 from tests.integration.test_sweep import later
 from tests.support import planting
@@ -28,7 +27,7 @@ from zkstate.queue import recovery
 from zkstate.record import batches, creation, jobs, record
 from zkstate.record.batches import BatchMove
 
-REPORT = StatusReport(successful_jobs=("jid0000000001",))
+KNOWN = StatusReport(successful_jobs=("jid0000000001",))
 
 
 def moved_by_zombie(event: Event, report: StatusReport | None = None) -> Callable[[Session, Batch], object]:
@@ -47,8 +46,8 @@ SPLITTING: dict[str, Callable[[Session, Batch], object]] = {
     "hands back": lambda session, zombie: record.hand_back(session, zombie, "zombie", waits_for=RETRY),
 }
 REPORTING: dict[str, Callable[[Session, Batch], object]] = {
-    "reports success": moved_by_zombie(Event.SUCCEED, REPORT),
-    "reports failure": moved_by_zombie(Event.FAIL, REPORT),
+    "reports success": moved_by_zombie(Event.SUCCEED, KNOWN),
+    "reports failure": moved_by_zombie(Event.FAIL, KNOWN),
     "hands back": lambda session, zombie: record.hand_back(session, zombie, "zombie"),
 }
 
@@ -128,7 +127,7 @@ def test_an_unexpected_error_in_a_split_counts_as_a_try_and_the_last_one_fails_t
     session: Session, context: WorkerContext
 ) -> None:
     batch = planting.batch_in(session, BatchState.PENDING)
-    work = StateWork(batches.load, partial(batch_work.counted, mistaken), batch_work.SPLIT.fail)
+    work = StateWork(batches.load, partial(counted, mistaken), SPLIT.fail)
 
     tries = try_until_it_ends(context, session, batch.bid, work)
 
@@ -146,25 +145,25 @@ def test_an_unexpected_error_in_a_step_counts_as_a_try_and_the_last_one_ends_in_
     def mistaken_step(job: Job, step_context: StepContext) -> Done | Wait:
         raise ValueError(next(errors))
 
-    monkeypatch.setitem(job_work.STEPS, JobState.PROCESSING, mistaken_step)
+    monkeypatch.setitem(STEPS, JobState.PROCESSING, mistaken_step)
     job = planting.job_in(session, JobState.PROCESSING)
 
     for tries in (1, 2):
-        work_on(context, record.ticket(jobs.load(session, job.jid)), job_work.WORKS[JobState.PROCESSING])
+        work_on(context, record.ticket(jobs.load(session, job.jid)), JOBS[JobState.PROCESSING])
         waiting = jobs.load(session, job.jid).status
         assert (waiting.status, waiting.tries) == (JobState.PROCESSING, tries)
         assert waiting.message == f"unexpected ValueError: mistake {tries} in the code"
         assert waiting.waits_for is not None
         assert waiting.waits_for.kind == WaitKind.RETRY
         assert waiting.delay > 0
-    work_on(context, record.ticket(jobs.load(session, job.jid)), job_work.WORKS[JobState.PROCESSING])
+    work_on(context, record.ticket(jobs.load(session, job.jid)), JOBS[JobState.PROCESSING])
 
     failed = jobs.load(session, job.jid).status
     assert (failed.status, failed.kind) == (JobState.FAILED, FailureKind.SYSTEM)
     assert failed.message == "unexpected ValueError: mistake 3 in the code"
     batch = batches.load(session, job.bid)
     assert batch.status.status is BatchState.REPORTING
-    work_on(context, record.ticket(batch), batch_work.REPORT)
+    work_on(context, record.ticket(batch), REPORT)
     reported = batches.load(session, job.bid)
     assert reported.report is not None
     assert reported.report.failed_jobs == (job.jid,)
@@ -179,14 +178,14 @@ def test_a_report_of_a_damaged_record_fails_with_a_message_and_can_be_requested_
     whole, _ = session.get(paths.configuration(jid))
     session.zk.set(paths.configuration(jid), b"{damaged")
 
-    tries = try_until_it_ends(context, session, batch.bid, batch_work.REPORT)
+    tries = try_until_it_ends(context, session, batch.bid, REPORT)
 
     failed = batches.load(session, batch.bid)
     assert (tries, failed.status.status) == (3, BatchState.FAILED)
     assert f"the report could not be written: znode {paths.configuration(jid)}" in failed.status.message
     session.zk.set(paths.configuration(jid), whole)
     again = planting.apply_batch_event(session, failed, Event.UPDATE_REPORT)
-    work_on(context, record.ticket(again), batch_work.REPORT)
+    work_on(context, record.ticket(again), REPORT)
     assert batches.load(session, batch.bid).report is not None
 
 

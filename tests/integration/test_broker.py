@@ -9,8 +9,7 @@ from celery import Celery
 
 import celeryconfig
 from pipeline.settings import Settings
-from tasks.broker import Queued, live_tickets, read_queues
-from tasks.publisher import configured
+from tasks.broker import Queued, configured, live_tickets, read_queues
 
 
 @pytest.fixture

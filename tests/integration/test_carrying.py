@@ -13,12 +13,11 @@ from pipeline.records import Job, Ticket
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, JobState, Queue
 from pipeline.steps.context import StepContext
-from tasks import job as job_work
 from tasks.app import make_context
 from tasks.broker import dispatch_job
 from tasks.interruption import EXIT_OVERDUE
 from tasks.outages import begin_outage
-from tasks.run import run
+from tasks.run import JOBS, STEPS, run
 from tasks.worker_context import Stop, WorkerContext
 from tests.integration.test_sweep import sweep
 from tests.servers.http_source import HttpSource
@@ -67,7 +66,7 @@ def test_one_ticket_takes_a_job_from_the_queue_to_its_end(
 ) -> None:
     ticket = planted(session, source)
 
-    assert run(context, ticket, job_work.WORKS) == (None, STATES - 1)
+    assert run(context, ticket, JOBS) == (None, STATES - 1)
 
     job = jobs.load(session, ticket.id)
     assert job.status.status is JobState.COMPLETED, job.status.message
@@ -82,7 +81,7 @@ def test_a_job_begins_with_one_transaction_that_takes_the_lock_and_leaves_the_fi
     ticket = planted(session, source)
     before = jobs.load(session, ticket.id).version
 
-    run(context, ticket, job_work.WORKS)
+    run(context, ticket, JOBS)
 
     assert jobs.load(session, ticket.id).version == before + STATES  # one for each state
 
@@ -95,7 +94,7 @@ def test_a_job_that_another_process_works_on_does_not_begin(
     session.ask(session.zk.create_async, lock, b"", ephemeral=True)
     before = jobs.load(session, ticket.id)
 
-    assert run(context, ticket, job_work.WORKS) == (None, 0)
+    assert run(context, ticket, JOBS) == (None, 0)
 
     assert jobs.load(session, ticket.id) == before
     session.ask(session.zk.delete_async, lock)
@@ -107,7 +106,7 @@ def test_a_job_whose_collection_is_on_hold_is_held_under_its_lock(
     ticket = planted(session, source)
     holds.place(session, Hold(by="ann"), "demo")
 
-    assert run(context, ticket, job_work.WORKS) == (None, 0)
+    assert run(context, ticket, JOBS) == (None, 0)
 
     stops_before(JobState.HELD, session, ticket)
 
@@ -118,7 +117,7 @@ def test_a_state_of_another_workers_queue_gets_a_ticket(
     context.serve(Queue.DOWNLOAD, served=False)
     ticket = planted(session, source)
 
-    following, carried = run(context, ticket, job_work.WORKS)
+    following, carried = run(context, ticket, JOBS)
 
     assert following == record.ticket(jobs.load(session, ticket.id))
     assert carried == 2
@@ -131,7 +130,7 @@ def test_a_stopping_worker_begins_no_further_state(
     context.ask_to_stop(Stop.ONWARD)
     ticket = planted(session, source)
 
-    following, carried = run(context, ticket, job_work.WORKS)
+    following, carried = run(context, ticket, JOBS)
 
     assert (following and following.state, carried) == (JobState.ESTIMATING, 0)
     stops_before(JobState.ESTIMATING, session, ticket)
@@ -143,7 +142,7 @@ def test_no_state_is_begun_without_a_message_during_an_outage(
     ticket = planted(session, source)
     begin_outage(session, ServiceDown(Service.INVENTORY, "the inventory does not answer"))
 
-    following, carried = run(context, ticket, job_work.WORKS)
+    following, carried = run(context, ticket, JOBS)
 
     assert (following and following.state, carried) == (JobState.ESTIMATING, 0)
 
@@ -155,7 +154,7 @@ def test_a_more_urgent_message_goes_before_a_long_state(
     urgent = planting.one_job(session)
     dispatch_job(context.app, record.ticket(urgent), urgent.status.priority)
 
-    following, carried = run(context, ticket, job_work.WORKS)
+    following, carried = run(context, ticket, JOBS)
 
     assert (following and following.state, carried) == (JobState.DOWNLOADING, 2)
 
@@ -167,7 +166,7 @@ def test_a_message_as_urgent_as_the_job_does_not_stop_it(
     other = planting.one_job(session)
     dispatch_job(context.app, record.ticket(other), 50)
 
-    assert run(context, ticket, job_work.WORKS) == (None, STATES - 1)
+    assert run(context, ticket, JOBS) == (None, STATES - 1)
 
 
 def test_a_job_that_has_to_wait_is_handed_back_with_its_lock(
@@ -176,7 +175,7 @@ def test_a_job_that_has_to_wait_is_handed_back_with_its_lock(
     ticket = planted(session, source)
     source.put("/a.txt", b"content", status=503)
 
-    assert run(context, ticket, job_work.WORKS)[0] is None
+    assert run(context, ticket, JOBS)[0] is None
 
     status = jobs.load(session, ticket.id).status
     assert (status.status, status.tries) == (JobState.DOWNLOADING, 1)
@@ -224,7 +223,7 @@ def test_a_batch_ends_with_its_last_job_carried(
 ) -> None:
     ticket = planted(session, source)
 
-    run(context, ticket, job_work.WORKS)
+    run(context, ticket, JOBS)
 
     bid = jobs.load(session, ticket.id).bid
     assert batches.load(session, bid).status.status.value == "reporting"
@@ -247,11 +246,11 @@ def test_fail_ends_a_carried_attempt_whatever_it_waits_for(
         silent.recv(1)
         return Done()
 
-    monkeypatch.setitem(job_work.STEPS, state, waits_for_an_answer)
+    monkeypatch.setitem(STEPS, state, waits_for_an_answer)
     child = os.fork()
     if not child:
         try:
-            run(context, ticket, job_work.WORKS)
+            run(context, ticket, JOBS)
         finally:
             os._exit(1)
     os.read(began, 1)
@@ -274,10 +273,10 @@ def test_a_mistake_in_a_carried_attempt_counts_as_a_try(
     def mistaken_step(_job: Job, _context: StepContext) -> Done:
         raise ValueError("a mistake in the code")
 
-    monkeypatch.setitem(job_work.STEPS, JobState.RECORDING, mistaken_step)
+    monkeypatch.setitem(STEPS, JobState.RECORDING, mistaken_step)
     ticket = planted(session, source)
 
-    assert run(context, ticket, job_work.WORKS)[0] is None
+    assert run(context, ticket, JOBS)[0] is None
 
     status = jobs.load(session, ticket.id).status
     assert (status.status, status.tries, status.redispatches) == (JobState.RECORDING, 1, 0)

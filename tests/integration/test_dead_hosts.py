@@ -18,8 +18,7 @@ from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.transfer import Download
 from tasks import retry
-from tasks.meanings import Meaning, meaning_of
-from tasks.retry import hosts_given_up_after
+from tasks.retry import Meaning, hosts_given_up_after, meaning_of
 from tests.servers.http_source import HttpSource
 from tests.support.records import a_job
 from zkstate import codec, paths

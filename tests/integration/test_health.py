@@ -19,7 +19,7 @@ from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from tasks.beat_leader import OnceLogged
-from tasks.publisher import configured
+from tasks.broker import configured
 from tasks.queue_lists import client
 from tasks.stores import claim_key, note_ours
 from tests.servers import redis as redis_servers

@@ -20,7 +20,6 @@ from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.transfer import Download
 from pipeline.states import JobState
-from tasks.profiles import host_limit
 from tests.servers.http_source import HttpSource
 from tests.support import planting, waits
 from tests.support.operators import ANN
@@ -190,8 +189,8 @@ def test_a_collection_may_have_a_limit_of_its_own(settings: Settings, tmp_path: 
     )
     profiles = Profiles(settings.profiles)
 
-    assert host_limit(7, lambda: profiles.get("shy")) == 2
-    assert host_limit(7, lambda: profiles.get("unknown")) == 7
+    assert hosts.host_limit(7, lambda: profiles.get("shy")) == 2
+    assert hosts.host_limit(7, lambda: profiles.get("unknown")) == 7
 
 
 def test_a_collection_with_a_lower_limit_counts_the_connections_of_all(session: Session) -> None:

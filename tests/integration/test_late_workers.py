@@ -11,7 +11,7 @@ import pytest
 from operations.fleet import fleet
 from operations.fleet.fleet import Worker
 from pipeline.settings import Settings
-from tasks.publisher import configured
+from tasks.broker import configured
 from tests.support.operators import ann
 from zkstate.connection.session import Session
 from zkstate.fleet import holds

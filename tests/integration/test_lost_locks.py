@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.settings import Settings
 from tasks import beat
-from tasks.publisher import publisher
+from tasks.broker import publisher
 from tasks.worker_context import WorkerContext
 from zkstate import paths
 from zkstate.connection import locks

@@ -1,7 +1,7 @@
 """A fault of a shared service pauses the work that needs it, for the whole fleet, until a probe succeeds."""
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,7 +15,7 @@ from pipeline.records import Job, Ticket
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, JobState
 from tasks.app import make_context
-from tasks.outages import this_host
+from tasks.outages import JOB_NEEDS, this_host
 from tasks.run import Attempt, StateWork
 from tasks.worker_context import WorkerContext
 from tests.support import planting
@@ -43,8 +43,8 @@ def context(settings: Settings) -> Iterator[WorkerContext]:
     opened.drop_session()
 
 
-def working_on(error: Exception | None, needs: Collection[str] = (INVENTORY,)) -> StateWork[Job]:
-    """Work of a state that needs these services: it meets `error`, or succeeds."""
+def working_on(error: Exception | None) -> StateWork[Job]:
+    """Work of a state: it meets `error`, or succeeds."""
 
     def do(attempt: Attempt[Job]) -> Job | None:
         if error is not None:
@@ -55,17 +55,16 @@ def working_on(error: Exception | None, needs: Collection[str] = (INVENTORY,)) -
         request = jobs.JobMove(Event.FAIL, "worker", message=str(failure))
         return jobs.move(attempt.session, attempt.record, request)
 
-    return StateWork(jobs.load, do, fail, lambda _context, _job: needs)
+    return StateWork(jobs.load, do, fail)
 
 
 def attempt(
     context: WorkerContext,
     job: Job | Ticket,
     error: Exception | None = None,
-    needs: Collection[str] = (INVENTORY,),
 ) -> None:
     ticket = job if isinstance(job, Ticket) else record.ticket(job)
-    work_on(context, ticket, working_on(error, needs))
+    work_on(context, ticket, working_on(error))
 
 
 def recording(session: Session) -> Job:
@@ -168,16 +167,17 @@ def test_a_probe_that_succeeds_ends_the_outage_and_the_others_continue(
 
 
 def test_two_outages_that_the_same_jobs_meet_are_both_probed(
-    session: Session, context: WorkerContext
+    session: Session, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = ServiceDown(Service.STORAGE, "the storage root is read-only")
-    both = ("inventory", "storage")
-    attempt(context, recording(session), DOWN, needs=both)
-    attempt(context, recording(session), needs=both)  # waits for the inventory
+    both = frozenset({Service.INVENTORY, Service.STORAGE})
+    monkeypatch.setitem(JOB_NEEDS, JobState.RECORDING, both)
+    attempt(context, recording(session), DOWN)
+    attempt(context, recording(session))  # waits for the inventory
     outages.report(session, other, this_host())
 
     (probe,) = sweep(session, seconds=6)
-    attempt(context, probe, needs=both)
+    attempt(context, probe)
 
     assert jobs.load(session, probe.id).status.status is JobState.NOTIFY
     assert all(known.outage.ended for known in outages.known(session).values())

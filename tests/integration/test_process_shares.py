@@ -15,7 +15,7 @@ from tasks import beat
 from tasks.app import make_context
 from tasks.beat import give_turn
 from tasks.broker import dispatch_batch, more_urgent, read_queues
-from tasks.run import giving_up
+from tasks.retry import giving_up
 from tests.integration.test_sweep import later
 from tests.support import planting
 from zkstate import paths

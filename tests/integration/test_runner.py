@@ -24,8 +24,7 @@ from pipeline.states import BatchState, Event, FailureKind
 from pipeline.working_storage.capacity import SPACE_WAIT, no_room
 from tasks.app import make_context
 from tasks.logs import log
-from tasks.meanings import MEANINGS, Meaning, meaning_of
-from tasks.retry import BACKOFF_LIMIT
+from tasks.retry import BACKOFF_LIMIT, MEANINGS, Meaning, meaning_of
 from tasks.run import Attempt, StateWork
 from tasks.worker_context import WorkerContext
 from tests.support import planting

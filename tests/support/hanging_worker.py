@@ -11,8 +11,8 @@ from pipeline.records import Job
 from pipeline.states import JobState
 from pipeline.steps import process
 from pipeline.steps.context import StepContext
-from tasks import job as path_of_a_job
 from tasks import worker_program
+from tasks.run import STEPS
 
 
 def _hang(job: Job, context: StepContext) -> Done:
@@ -21,7 +21,7 @@ def _hang(job: Job, context: StepContext) -> Done:
     return process.work(job, context)
 
 
-path_of_a_job.STEPS[JobState.PROCESSING] = _hang
+STEPS[JobState.PROCESSING] = _hang
 
 if __name__ == "__main__":
     sys.exit(worker_program.main())

@@ -15,9 +15,8 @@ from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import JobState, Queue
 from pipeline.steps.context import StepContext
-from tasks import job as path_of_a_job
 from tasks.app import make_context
-from tasks.run import run
+from tasks.run import JOBS, STEPS, Step, run
 from zkstate.record import jobs, record
 
 
@@ -27,7 +26,7 @@ def _stuck(_job: Job, _services: StepContext) -> Done:
     raise AssertionError("nobody sets that event")
 
 
-def _stuck_after(work: path_of_a_job.Step, job: Job, services: StepContext) -> Done:
+def _stuck_after(work: Step, job: Job, services: StepContext) -> Done:
     work(job, services)
     return _stuck(job, services)
 
@@ -35,12 +34,12 @@ def _stuck_after(work: path_of_a_job.Step, job: Job, services: StepContext) -> D
 def main() -> None:
     """Do the real work of the states before STATE, then block in STATE."""
     jid, state, *after = sys.argv[1], JobState(sys.argv[2]), *sys.argv[3:]
-    steps = path_of_a_job.STEPS
+    steps = STEPS
     steps[state] = partial(_stuck_after, steps[state]) if after else _stuck
     context = make_context(Settings())
     for queue in Queue:
         context.serve(queue)
-    run(context, record.ticket(jobs.load(context.session(), jid)), path_of_a_job.WORKS)
+    run(context, record.ticket(jobs.load(context.session(), jid)), JOBS)
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ def test_a_release_of_kazoo_that_is_not_known_has_the_connection_of_kazoo(
 
 
 ELSEWHERE = {
-    "tasks/control.py: Mailbox._collect",
-    "tasks/control.py: Mailbox._publish",
+    "tasks/transport.py: Mailbox._collect",
+    "tasks/transport.py: Mailbox._publish",
     "tasks/transport.py: Channel._brpop_read",
     "tasks/transport.py: Channel._put",
     "tasks/transport.py: Channel._put_fanout",

@@ -10,8 +10,7 @@ from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
 from tasks.app import make_context
 from tasks.beat import WORK
-from tasks.broker import dispatch_batch
-from tasks.publisher import publisher
+from tasks.broker import dispatch_batch, publisher
 from tools.chaos.cluster import PROFILE
 from tools.chaos.deposits import Deposit
 from zkstate.connection.locks import single_flight

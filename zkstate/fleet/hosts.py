@@ -28,6 +28,7 @@ from kazoo.protocol.states import ZnodeStat
 
 from pipeline.attempt import Attempt
 from pipeline.outcome import LONGEST_RETRY_AFTER, HostDown, HostGivenUp, RateLimited
+from pipeline.profiles.profile import Profile, ProfileError
 from pipeline.records import Record
 from zkstate import codec, paths
 from zkstate.connection import locks, remembered
@@ -270,6 +271,15 @@ RETRY_AFTER = 5.0
 
 LEASE = 5.0
 """Seconds after which a connection is released between two files, so that other jobs get one."""
+
+
+def host_limit(default: int, profile: Callable[[], Profile]) -> int:
+    """The fleet's limit of connections to one host, for a job of this profile."""
+    try:
+        own = profile().limits.host_connections
+    except ProfileError:
+        return default  # the step that needs the profile meets the same fault, and reports it
+    return default if own is None else own
 
 
 class FleetHostLimiter:

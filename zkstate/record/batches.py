@@ -6,17 +6,17 @@ under the batch's fence before the report that names them. A crash in between le
 names; the next long report of the batch removes them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypeVar
 
 from kazoo.exceptions import NoNodeError
 
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.outcome import Deposited
 from pipeline.principal import LOCAL
-from pipeline.profiles.snapshot import ProfileSnapshot
+from pipeline.profiles.profile import Profile, Profiles
+from pipeline.profiles.snapshot import ProfileSnapshot, public_profile, with_secrets
 from pipeline.records import (
     Batch,
     BatchHistoryEntry,
@@ -96,9 +96,6 @@ def _divided_report(report: StatusReport) -> Iterator[_ReportPart]:
         yield _ReportPart.model_validate(part)
 
 
-T = TypeVar("T")
-
-
 def profile_snapshot(session: Session, bid: str) -> ProfileSnapshot | None:
     """None if the batch has not started, or 0.1.0 started it."""
     path = paths.profile_snapshot(bid)
@@ -106,11 +103,18 @@ def profile_snapshot(session: Session, bid: str) -> ProfileSnapshot | None:
     return codec.decode(ProfileSnapshot, node[0], path) if node else None
 
 
-def profile_of_jobs(session: Session, bid: str, decode: Callable[[ProfileSnapshot], T]) -> T | None:
-    """The snapshot as `decode` returns it; read again once the batch has another profile."""
+def profile_of(session: Session, profiles: Profiles, bid: str, name: str) -> Profile:
+    """The profile of the batch's jobs, with the secrets of its file now; read again once it was renewed.
+
+    That of the file if the batch has not started; ProfileError if the file is invalid.
+    """
     path = paths.profile_snapshot(bid)
-    known = remembered.read(session, path, lambda data: decode(codec.decode(ProfileSnapshot, data, path)))
-    return known.value
+
+    def decode(data: bytes) -> Profile:
+        return public_profile(codec.decode(ProfileSnapshot, data, path))
+
+    known = remembered.read(session, path, decode)
+    return profiles.get(name) if known.value is None else with_secrets(known.value, profiles)
 
 
 def renew_profile(session: Session, batch: Batch, profile: ProfileSnapshot) -> None:
