@@ -1,6 +1,6 @@
 """What each command prints with --json: the table behind docs/api/json.md, which tools.json_page writes."""
 
-from operations.board.summary import BoardSummary
+from operations.board.values import BoardSummary
 from operations.checks.aliases import AuditView, ReconcileView
 from operations.checks.backup import BackupView, InventoryRestoreView, RestoreView
 from operations.checks.check import CheckView

@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 
 from entrypoints.cli.api import Client
 from entrypoints.cli.command_table import load_all
-from operations.board.summary import CAUSES, LATEST, BoardSummary, LiveView
+from operations.board.values import CAUSES_SHOWN, LATEST, BoardSummary, LiveView
 from operations.board.values import BatchPage, CollectionCounts, FailureGroup, Freshness, Stops
 from operations.jobs.batch_view import BatchView
 from pipeline.errors import ArklineError, ServiceUnreachable
@@ -180,7 +180,7 @@ def live_view(site: Client) -> LiveView:
         jobs=counts.jobs,
         oldest=counts.oldest,
         stops=counts.stops,
-        failures=failures[:CAUSES],
+        failures=failures[:CAUSES_SHOWN],
         causes=len(failures),
         collections=site.get_list("/v1/collections", CollectionCounts),
     )

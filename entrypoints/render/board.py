@@ -10,7 +10,7 @@ from rich.text import Text
 from entrypoints.render import console as screen
 from entrypoints.render.console import Column
 from entrypoints.render.humanize import age, brief, by_whom, kept_back
-from operations.board.summary import BoardSummary, LiveView
+from operations.board.values import BoardSummary, LiveView
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -19,7 +19,7 @@ def following(settings: Settings) -> Iterator[tuple[Site, Board]]:
     ZooKeeper may be away: then the pages say so, what helps, and that nothing is known yet.
     """
     with connect(settings, ANSWER_TIMEOUT, answer_timeout=ANSWER_TIMEOUT, required=False) as session:
-        board = Board.open(session, settings)
+        board = Board.open(session)
         try:
             yield Site(settings, session), board
         finally:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from importlib.metadata import version
+from operator import itemgetter
 from typing import TypeVar
 
 from prometheus_client import (
@@ -195,15 +196,14 @@ def _of_moves(tallied: Tallied) -> Iterator[Metric]:
     durations = HistogramMetricFamily(
         "arkline_job_state_duration_seconds", "Time in a state, at its end.", labels=("state", "outcome")
     )
-    for (source, target), (counts, total) in sorted(tallied.durations.items()):
-        durations.add_metric((source, _event(source, target)), _buckets(counts), total)
+    for (source, target), spent in sorted(tallied.durations.items(), key=itemgetter(0)):
+        durations.add_metric((source, _event(source, target)), _buckets(spent.counts), spent.total)
     yield durations
-    counts, total = tallied.completions
     yield HistogramMetricFamily(
         "arkline_job_duration_seconds",
         "Time from the submission to the completion of a job.",
-        buckets=_buckets(counts),
-        sum_value=total,
+        buckets=_buckets(tallied.completions.counts),
+        sum_value=tallied.completions.total,
     )
     yield _counters("job_retries", "Waits for another try after a transient fault.", tallied.retries, "state")
     yield _counters("reports", "Batches that were reported, by their outcome.", tallied.reports, "outcome")

@@ -1,19 +1,23 @@
 """The board of one process: it follows the record on a thread of its own and answers from memory."""
 
+import json
+import sqlite3
 import threading
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
-from operations.board import queries
-from operations.board.currency import Currency
 from operations.board.follower import Follower
 from operations.board.ring import Ring
 from operations.board.table import Table
 from operations.board.tally import Tallied, Tally
 from operations.board.values import (
     EVERYTHING,
+    OWNERS,
     BatchPage,
     BatchSearch,
+    BoardBatch,
+    BoardJob,
     Changes,
     CollectionCounts,
     FailureGroup,
@@ -21,13 +25,63 @@ from operations.board.values import (
     JobPage,
     JobSearch,
     Scope,
+    Stop,
     Stops,
+    scope_of,
 )
 from operations.board.writer import Writer
-from pipeline.errors import ServiceUnreachable
-from pipeline.settings import Settings
-from pipeline.states import BatchState, JobState
+from pipeline.errors import ServiceUnreachable, UsageRefused
+from pipeline.names import NotAnArk, canonical_ark
+from pipeline.principal import Principal
+from pipeline.profiles.profile import Profiles
+from pipeline.records import now
+from pipeline.states import JOB, BatchState, FailureKind, JobState
 from zkstate.connection.session import Session
+from zkstate.errors import Missing
+from zkstate.fleet.holds import Hold
+
+CAUSES = 500
+"""Causes of failures in one answer: a deposit may fail by as many hosts as it names."""
+
+_HELD = "({0} = 'held' OR ({0} = 'pending' AND collection IN (SELECT collection FROM hold))) AS held"
+_BY_PRIORITY = frozenset(JOB.where(lambda facts: not facts.ended))
+"""The states whose jobs are listed in the order of the queue; others newest first."""
+
+
+@dataclass
+class _Where:
+    """Conditions with their values; those of the caller's scope come first."""
+
+    scope: Scope
+    terms: list[str] = field(default_factory=lambda: ["collection IS NOT NULL"])
+    values: list[object] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.scope.collections is not None:
+            names = json.dumps(sorted(self.scope.collections))
+            self.add("collection IN (SELECT value FROM json_each(?))", names)
+        if self.scope.owner is not None:
+            self.add("owner = ?", self.scope.owner)
+
+    def add(self, term: str, *values: object) -> None:
+        self.terms.append(term)
+        self.values += values
+
+    def add_fields(self, search: JobSearch | BatchSearch, *columns: str) -> None:
+        for column in columns:
+            if (value := getattr(search, column)) is not None:
+                self.add(f"{column} = ?", value)
+
+    def add_slow(self, usual: Mapping[JobState, float]) -> None:
+        """Only jobs that are in their state for longer than is usual there."""
+        moment = now().timestamp()
+        self.add(
+            f"({' OR '.join('(state = ? AND since < ?)' for _ in usual) or 'false'})",
+            *(value for state, limit in usual.items() for value in (state, moment - limit)),
+        )
+
+    def __str__(self) -> str:
+        return " AND ".join(self.terms)
 
 
 class Board:
@@ -41,9 +95,7 @@ class Board:
         self._table = Table()
         self._ring = Ring()
         self._tally = Tally()
-        self._currency = Currency()
-        writer = Writer(session, self._table, self._ring, self._tally)
-        self._follower = Follower(session, writer, self._currency)
+        self._follower = Follower(session, Writer(session, self._table, self._ring, self._tally))
         self._fill_timeout = 0.0
         self._starting = threading.Lock()
 
@@ -55,7 +107,7 @@ class Board:
         return board
 
     @classmethod
-    def open(cls, session: Session, settings: Settings) -> "Board":
+    def open(cls, session: Session) -> "Board":
         """A board that starts to follow the record of this session; returns at once."""
         board = cls(session)
         board._follower.start()
@@ -77,11 +129,10 @@ class Board:
                 self._follower.start()
                 self.wait_filled(self._fill_timeout)
 
-    @property
-    def _rows(self) -> Table:
+    def _read(self, statement: str, values: Sequence[object] = ()) -> list[sqlite3.Row]:
         self._ask()
         if self.known:
-            return self._table
+            return self._table.read(statement, values)
         if not self._session.connected:
             raise self._session.unreachable()
         raise ServiceUnreachable(
@@ -94,26 +145,68 @@ class Board:
 
     def freshness(self) -> Freshness:
         self._ask()
-        return self._currency.read()
+        return self._follower.currency.read()
 
     def counts(self, scope: Scope) -> dict[JobState, int]:
         """Jobs by state; completed ones until their batch is removed from the record."""
-        return queries.counts(self._rows, scope)
+        return {state: 0 for state in JobState} | self._jobs_by_state(_Where(scope))
+
+    def _jobs_by_state(self, where: _Where) -> dict[JobState, int]:
+        rows = self._read(
+            f"SELECT state, count(*) AS jobs FROM job WHERE {where} AND state IS NOT NULL GROUP BY state",
+            where.values,
+        )
+        return {JobState(row["state"]): row["jobs"] for row in rows}
 
     def oldest(self, scope: Scope) -> dict[JobState, datetime]:
         """Since when the job is there that has been in the state for longest."""
-        return queries.oldest(self._rows, scope)
+        return {JobState(state): since for state, since in self._oldest(scope, "job", "state").items()}
 
     def oldest_batches(self, scope: Scope) -> dict[BatchState, datetime]:
         """Since when the batch is there that has been in the state for longest."""
-        return queries.oldest_batches(self._rows, scope)
+        return {BatchState(state): since for state, since in self._oldest(scope, "batch", "status").items()}
+
+    def _oldest(self, scope: Scope, kind: str, column: str) -> dict[str, datetime]:
+        where = _Where(scope)
+        rows = self._read(
+            f"SELECT {column} AS state, min(since) AS since FROM {kind} "
+            f"WHERE {where} AND {column} IS NOT NULL GROUP BY {column}",
+            where.values,
+        )
+        return {row["state"]: _moment(row["since"]) for row in rows}
 
     def jobs(self, scope: Scope, search: JobSearch, limit: int, after: str | None = None) -> JobPage:
         """Jobs of a batch in their order, active ones of a state in the queue's order, others newest first.
 
         Deleted jobs are listed only where their state is asked for.
         """
-        return queries.jobs(self._rows, scope, search, limit, after, self._tally.usual())
+        where, usual = _Where(scope), self._tally.usual()
+        if search.state is None:
+            where.add("state IS NOT NULL AND state != 'deleted'")
+        where.add_fields(search, "state", "bid", "collection", "kind", "cause", "waiting")
+        if search.older_than is not None:
+            where.add("since <= ?", now().timestamp() - search.older_than)
+        if search.q:
+            _search_text(where, search.q.strip())
+        if search.slow:
+            where.add_slow(usual)
+        total = self._read(f"SELECT count(*) AS jobs FROM job WHERE {where}", where.values)[0]["jobs"]
+        by_priority = search.state in _BY_PRIORITY and search.bid is None
+        ascending = by_priority or search.bid is not None
+        if after is not None:
+            priority, jid = _read_cursor(after, by_priority)
+            if by_priority:
+                where.add("(priority, jid) > (?, ?)", priority, jid)
+            else:
+                where.add("jid > ?" if ascending else "jid < ?", jid)
+        order = "priority, jid" if by_priority else "jid" if ascending else "jid DESC"
+        rows = self._read(
+            f"SELECT *, {_HELD.format('state')} FROM job WHERE {where} ORDER BY {order} LIMIT ?",
+            [*where.values, limit + 1],
+        )
+        last = rows[limit - 1] if len(rows) > limit else None
+        cursor = last and (f"{last['priority']:02d}-{last['jid']}" if by_priority else last["jid"])
+        return JobPage(rows=tuple(_job(row, usual) for row in rows[:limit]), next=cursor, total=total)
 
     def usual(self) -> dict[JobState, float]:
         """Seconds in a state after which a job is slow there: 95 % of those that left lately needed less.
@@ -124,21 +217,134 @@ class Board:
 
     def slow(self, scope: Scope) -> dict[JobState, int]:
         """How many jobs are slow, by state; without the states that have none."""
-        return queries.slow(self._rows, scope, self._tally.usual())
+        where = _Where(scope)
+        where.add_slow(self._tally.usual())
+        return self._jobs_by_state(where)
 
     def batches(self, scope: Scope, search: BatchSearch, limit: int, after: str | None = None) -> BatchPage:
         """Newest first."""
-        return queries.batches(self._rows, scope, search, limit, after)
+        where = _Where(scope)
+        where.add("status IS NOT NULL")
+        where.add_fields(search, "status", "collection", "owner")
+        text = (search.q or "").strip()
+        if text.startswith("bid"):
+            where.add("bid >= ? AND bid < ?", text, f"{text}:")
+        elif text:
+            pattern = f"%{_literal(text)}%"
+            where.add("(name LIKE ? ESCAPE '!' OR submitter LIKE ? ESCAPE '!')", pattern, pattern)
+        total = self._read(f"SELECT count(*) AS batches FROM batch WHERE {where}", where.values)[0]["batches"]
+        if after is not None:
+            if not after.startswith("bid"):
+                raise _no_cursor(after)
+            where.add("bid < ?", after)
+        rows = self._read(
+            f"SELECT *, {_HELD.format('status')} FROM batch WHERE {where} ORDER BY bid DESC LIMIT ?",
+            [*where.values, limit + 1],
+        )
+        page = rows[:limit]
+        states: dict[str, dict[JobState, int]] = {}
+        for row in self._read(
+            "SELECT bid, state, count(*) AS jobs FROM job WHERE bid IN (SELECT value FROM json_each(?)) "
+            "AND state IS NOT NULL GROUP BY bid, state",
+            (json.dumps([row["bid"] for row in page]),),
+        ):
+            states.setdefault(row["bid"], {})[JobState(row["state"])] = row["jobs"]
+        return BatchPage(
+            rows=tuple(_batch(row, states.get(row["bid"], {})) for row in page),
+            next=page[-1]["bid"] if len(rows) > limit else None,
+            total=total,
+        )
 
     def failures(self, scope: Scope, cause: str | None = None) -> tuple[FailureGroup, ...]:
-        """Failures by cause, the 500 most frequent, or those of one cause."""
-        return queries.failures(self._rows, scope, cause)
+        """The CAUSES most frequent causes of failures, the most frequent first, or the one with this id."""
+        where = _Where(scope)
+        where.add("cause IS NOT NULL")
+        if cause is not None:
+            where.add("cause = ?", cause)
+        columns = "cause, kind, template, host, collection, since, message"
+        rows = self._read(
+            "SELECT cause, kind, template, host, sum(job) AS jobs, sum(1 - job) AS batches, "
+            "min(since) AS first, max(since) AS last, group_concat(DISTINCT collection) AS collections, "
+            "min(id) FILTER (WHERE job) AS jid, min(id) AS id, message FROM ("
+            f"SELECT 1 AS job, jid AS id, {columns} FROM job WHERE {where} UNION ALL "
+            f"SELECT 0 AS job, bid AS id, {columns} FROM batch WHERE {where}"
+            ") GROUP BY cause ORDER BY jobs DESC, last DESC LIMIT ?",
+            [*where.values, *where.values, CAUSES],
+        )
+        return tuple(
+            FailureGroup(
+                id=row["cause"],
+                kind=FailureKind(row["kind"]),
+                owner=OWNERS[FailureKind(row["kind"])],
+                template=row["template"],
+                host=row["host"],
+                count=row["jobs"],
+                batches=row["batches"],
+                first=_moment(row["first"]),
+                last=_moment(row["last"]),
+                collections=tuple(sorted(row["collections"].split(","))),
+                example=row["jid"] or row["id"],
+                message=row["message"],
+            )
+            for row in rows
+        )
 
     def collections(self, scope: Scope) -> tuple[CollectionCounts, ...]:
-        return queries.collections(self._rows, scope)
+        where = _Where(scope)
+        by_name: dict[str, dict[str, dict[str, int]]] = {}
+        for kind, column in (("job", "state"), ("batch", "status")):
+            rows = self._read(
+                f"SELECT collection, {column} AS state, count(*) AS number FROM {kind} WHERE {where} "
+                f"AND {column} IS NOT NULL GROUP BY collection, {column}",
+                where.values,
+            )
+            for row in rows:
+                counts = by_name.setdefault(row["collection"], {"job": {}, "batch": {}})
+                counts[kind][row["state"]] = row["number"]
+        held = {row["collection"] for row in self._read("SELECT collection FROM hold")}
+        return tuple(
+            CollectionCounts(
+                collection=name,
+                jobs={JobState(state): number for state, number in numbers["job"].items()},
+                batches={BatchState(state): number for state, number in numbers["batch"].items()},
+                held=name in held,
+            )
+            for name, numbers in sorted(by_name.items())
+        )
 
     def stops(self, scope: Scope) -> Stops:
-        return queries.stops(self._rows, scope)
+        """The pause and the holds of the caller's collections, with the caller's jobs that they keep back."""
+        stops = {
+            row["collection"]: self._stop(scope, row["collection"], Hold.model_validate_json(row["content"]))
+            for row in self._read("SELECT collection, content FROM hold ORDER BY collection")
+            if not row["collection"] or scope.collections is None or row["collection"] in scope.collections
+        }
+        return Stops(pause=stops.pop("", None), collections=tuple(stops.values()))
+
+    def _stop(self, scope: Scope, collection: str, hold: Hold) -> Stop:
+        where = _Where(scope)
+        kept_back = "state = 'pending'"
+        if collection:
+            where.add("collection = ?", collection)
+            kept_back = "state IN ('pending', 'held')"
+        (jobs,) = self._read(
+            "SELECT count(*) AS jobs, count(bytes) AS sized, COALESCE(sum(bytes), 0) AS bytes FROM job "
+            f"WHERE {where} AND {kept_back}",
+            where.values,
+        )
+        (batches,) = self._read(
+            f"SELECT count(*) AS batches FROM batch WHERE {where} AND status IN ('pending', 'held')",
+            where.values,
+        )
+        return Stop(
+            collection=collection or None,
+            by=hold.by,
+            reason=hold.reason,
+            at=hold.at,
+            via=hold.via,
+            batches=batches["batches"] if collection else 0,
+            **dict(jobs),
+        )
 
     def changes_since(self, event_id: str | None, scope: Scope = EVERYTHING) -> Changes:
         """The changes after this id; `reset` if some of them are forgotten."""
@@ -159,3 +365,96 @@ class Board:
     def tally(self) -> Tallied:
         """What moved since this board was opened."""
         return self._tally.read()
+
+
+def collection_counts(board: Board, profiles: Profiles, principal: Principal, name: str) -> CollectionCounts:
+    """The row of the list of collections, or an empty one; Missing unless the principal may see it."""
+    scope = scope_of(principal)
+    if scope.collections is None or name in scope.collections:
+        narrowed = Scope(collections=frozenset({name}), owner=scope.owner)
+        for counts in board.collections(narrowed):
+            return counts
+        if name in profiles.names():
+            held = any(stop.collection == name for stop in board.stops(narrowed).collections)
+            return CollectionCounts(collection=name, jobs={}, batches={}, held=held)
+    raise Missing(f"there is no collection {name}")
+
+
+def _search_text(where: _Where, text: str) -> None:
+    if text.startswith(("jid", "bid")):
+        key = text[:3]
+        where.add(f"{key} >= ? AND {key} < ?", text, f"{text}:")  # a colon follows the digits
+    elif text.lower().startswith("ark:"):
+        where.add("ark LIKE ? ESCAPE '!'", f"{_literal(_ark(text))}%")
+    else:
+        where.add("name LIKE ? ESCAPE '!'", f"%{_literal(text)}%")
+
+
+def _ark(text: str) -> str:
+    try:
+        return canonical_ark(text)
+    except NotAnArk:
+        return text  # the beginning of one
+
+
+def _read_cursor(after: str, by_priority: bool) -> tuple[int, str]:
+    priority, dash, jid = after.partition("-") if by_priority else ("0", "-", after)
+    if not dash or not priority.isdecimal() or not jid.startswith("jid"):
+        raise _no_cursor(after)
+    return int(priority), jid
+
+
+def _no_cursor(after: str) -> UsageRefused:
+    return UsageRefused(f"'{after}' is not a cursor of this list: take `next` of the page before")
+
+
+def _literal(text: str) -> str:
+    """The text for LIKE, where % and _ have a meaning."""
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+
+
+def _job(row: sqlite3.Row, usual: Mapping[JobState, float]) -> BoardJob:
+    """With what is usual beside a job that is slow."""
+    state = JobState(row["state"])
+    limit = usual.get(state)
+    slow = limit is not None and now().timestamp() - row["since"] > limit
+    return BoardJob(
+        jid=row["jid"],
+        bid=row["bid"],
+        collection=row["collection"],
+        owner=row["owner"] or "",
+        name=row["name"],
+        ark=row["ark"],
+        state=state,
+        priority=row["priority"],
+        since=_moment(row["since"]),
+        kind=FailureKind(row["kind"]) if row["kind"] else None,
+        cause=row["cause"] or "",
+        message=row["message"],
+        held=bool(row["held"]),
+        waiting=row["waiting"],
+        usual=limit if slow else None,
+    )
+
+
+def _batch(row: sqlite3.Row, states: dict[JobState, int]) -> BoardBatch:
+    return BoardBatch(
+        bid=row["bid"],
+        collection=row["collection"],
+        owner=row["owner"],
+        name=row["name"],
+        submitter=row["submitter"],
+        status=BatchState(row["status"]),
+        since=_moment(row["since"]),
+        submitted_at=_moment(row["submitted"]),
+        total=row["total"],
+        jobs=states,
+        kind=FailureKind(row["kind"]) if row["kind"] else None,
+        cause=row["cause"] or "",
+        message=row["message"],
+        held=bool(row["held"]),
+    )
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -9,9 +9,9 @@ import logging
 import threading
 import time
 from collections import deque
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from operations.board.currency import Currency
+from operations.board.values import Freshness
 from operations.board.writer import Writer
 from pipeline.errors import ArklineError
 from pipeline.records import now
@@ -36,14 +36,75 @@ RETRY_INTERVAL = 0.5
 STOP_TIMEOUT = 5.0
 """Seconds to wait for the thread; an answer of ZooKeeper that does not come holds it for longer."""
 
+PROOF_LIMIT = 15.0
+"""Seconds without a proof that changes are pushed after which the board is stale, whoever did not notice."""
+
 _log = logging.getLogger("arkline.board")
 
 
+class Currency:
+    """How current the board is; thread-safe, since the connection's thread reports a loss."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._state = Freshness(as_of=now(), stale=True, stale_since=now())
+        self._proven = 0.0
+        """When it was last proven that changes are pushed; a moment of `time.monotonic`."""
+
+    def read(self) -> Freshness:
+        """While changes are pushed, the board is as of the last proof of that."""
+        with self._lock:
+            return self._read()
+
+    def _read(self) -> Freshness:
+        state = self._state
+        if state.stale or not state.following:
+            return state
+        silent = time.monotonic() - self._proven
+        as_of = max(state.as_of, now() - timedelta(seconds=silent))
+        if silent < PROOF_LIMIT:
+            return state.model_copy(update={"as_of": as_of})
+        return state.model_copy(update={"as_of": as_of, "stale": True, "stale_since": as_of})
+
+    def proven(self, moment: float) -> None:
+        """All changes up to this moment of `time.monotonic` were pushed and are applied."""
+        with self._lock:
+            self._proven = moment
+
+    def lost(self) -> bool:
+        """The connection was lost; False if the board is stale already."""
+        with self._lock:
+            if self._state.stale:
+                return False
+            self._state = self._read().model_copy(
+                update={"stale": True, "stale_since": now(), "following": False}
+            )
+            return True
+
+    def compared(
+        self, as_of: datetime, *, following: bool, corrections: int = 0, resync: bool = False
+    ) -> bool:
+        """The board agrees with the record as it was at `as_of`; True if it was stale before."""
+        with self._lock:
+            before = self._state
+            self._state = before.model_copy(
+                update={
+                    "as_of": as_of,
+                    "stale": False,
+                    "stale_since": None,
+                    "following": following,
+                    "corrections": before.corrections + corrections,
+                    "resyncs": before.resyncs + resync,
+                }
+            )
+            return before.stale
+
+
 class Follower:
-    def __init__(self, session: Session, writer: Writer, currency: Currency) -> None:
+    def __init__(self, session: Session, writer: Writer) -> None:
         self._session = session
         self._writer = writer
-        self._currency = currency
+        self.currency = Currency()
         self._feed = Feed(session, self._on_change, self._on_connection)
         self._changes: deque[tuple[float, FeedChange]] = deque()
         self._news = threading.Event()
@@ -84,7 +145,7 @@ class Follower:
 
     def _lose(self) -> None:
         self._lost.set()
-        if self._currency.lost():
+        if self.currency.lost():
             self._writer.publish_freshness()
 
     def _run(self) -> None:
@@ -93,7 +154,7 @@ class Follower:
                 while not self._stopping:
                     self._wait(self._step())
         finally:
-            self._currency.lost()
+            self.currency.lost()
 
     def _wait(self, seconds: float) -> None:
         """Until something happens, and then FLUSH_INTERVAL for what happens with it."""
@@ -134,10 +195,7 @@ class Follower:
             self._writer.compare(all_batches=False)
             self._mark_current(as_of)
             return
-        unsettled: set[str] = set()
-        corrections = self._writer.compare(
-            lambda: unsettled.update(self._flush()), unsettled, all_batches=True
-        )
+        corrections = self._writer.compare(self._flush, all_batches=True)
         self._mark_current(as_of, corrections=corrections)
         if corrections:
             _log.warning(
@@ -151,7 +209,7 @@ class Follower:
         self._compare_at = time.monotonic() + (COMPARE_INTERVAL if self._pushes else LIST_INTERVAL)
         if self._lost.is_set():
             return  # lost again meanwhile
-        if self._currency.compared(as_of, following=self._pushes, corrections=corrections, resync=resync):
+        if self.currency.compared(as_of, following=self._pushes, corrections=corrections, resync=resync):
             self._writer.publish_freshness()
 
     def _flush(self) -> set[str]:
@@ -160,7 +218,7 @@ class Follower:
         changes = [self._changes.popleft() for _ in range(len(self._changes))]
         lag = time.monotonic() - changes[0][0] if changes else 0.0
         self._writer.flush([change for _, change in changes], lag)
-        self._currency.proven(proven)
+        self.currency.proven(proven)
         return {name for _, change in changes for name in _subjects(change)}
 
 

@@ -1,26 +1,36 @@
 """The rows of the board: an SQLite database in memory, for one writer and many readers."""
 
+import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from operator import itemgetter
+from datetime import datetime
+from typing import NamedTuple
 
-from operations.board import rows
-from operations.board.place import Place
-from operations.board.rows import JobWrite
-from operations.board.values import Change
-from pipeline.states import JOB, Bucket, JobState
+from operations.board.values import Change, cause_of
+from pipeline.states import JOB, Bucket, FailureKind, JobState
 from zkstate.feed.tree import BatchRead, JobDetail
+from zkstate.feed.watch import BucketChange, QueueChange
 
-_SCHEMA = """
+_STATE_OF_BUCKET = {JOB.facts[state].bucket: state for state in JOB.where(lambda facts: facts.ended)}
+"""The state of a job that has left the queue: a completed job leaves it when it is cleaned up."""
+
+_CASES = " ".join(f"WHEN '{bucket}' THEN '{state}'" for bucket, state in _STATE_OF_BUCKET.items())
+
+_SCHEMA = f"""
 CREATE TABLE job (
     jid TEXT PRIMARY KEY, bid TEXT NOT NULL, collection TEXT, owner TEXT,
-    queue TEXT, bucket TEXT, state TEXT, previous TEXT, priority INTEGER NOT NULL, since REAL NOT NULL,
+    queue TEXT, bucket TEXT, state TEXT AS (COALESCE(queue, CASE bucket {_CASES} END)) STORED,
+    previous TEXT, priority INTEGER NOT NULL, since REAL NOT NULL,
     name TEXT NOT NULL DEFAULT '', ark TEXT NOT NULL DEFAULT '', kind TEXT, cause TEXT, template TEXT,
     host TEXT, message TEXT NOT NULL DEFAULT '', waiting TEXT NOT NULL DEFAULT '',
     bytes INTEGER, details INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE TABLE listed (
+    jid TEXT PRIMARY KEY, bid TEXT NOT NULL DEFAULT '', queue TEXT, priority INTEGER NOT NULL DEFAULT 0,
+    bucket TEXT
 ) WITHOUT ROWID;
 CREATE TABLE batch (
     bid TEXT PRIMARY KEY, collection TEXT, owner TEXT NOT NULL, name TEXT NOT NULL, submitter TEXT NOT NULL,
@@ -29,7 +39,7 @@ CREATE TABLE batch (
 ) WITHOUT ROWID;
 CREATE TABLE hold (collection TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
 """
-"""`state`: of the queue, or of the bucket of a job that has left the queue. The pause is the hold of ''."""
+"""`listed`: the jobs in the folders of the record, while these are compared. The pause is the hold of ''."""
 
 _INDEXES = (
     "job_counts ON job (collection, owner, state, bytes)",
@@ -43,10 +53,11 @@ _INDEXES = (
 """Created after the first fill: to fill a table without indexes is faster."""
 
 _PUT_PLACE = """
-INSERT INTO job (jid, bid, collection, owner, queue, bucket, state, priority, previous, since)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO job (jid, bid, collection, owner, queue, bucket, priority, previous, since)
+SELECT :jid, :bid, batch.collection, batch.owner, :queue, :bucket, :priority, :previous, :since
+FROM (SELECT 1) LEFT JOIN batch ON batch.bid = :bid WHERE true
 ON CONFLICT (jid) DO UPDATE SET bid = excluded.bid, collection = excluded.collection, owner = excluded.owner,
-    queue = excluded.queue, bucket = excluded.bucket, state = excluded.state, priority = excluded.priority
+    queue = excluded.queue, bucket = excluded.bucket, priority = excluded.priority
 """
 
 _ENTER_STATE = f"""{_PUT_PLACE},
@@ -54,9 +65,67 @@ _ENTER_STATE = f"""{_PUT_PLACE},
     host = NULL, message = '', waiting = '', details = 0
 """
 
+_LIST_BUCKET = """
+INSERT INTO listed (jid, bid, bucket) SELECT value, ?, ? FROM json_each(?) WHERE true ORDER BY value
+ON CONFLICT (jid) DO UPDATE SET bid = excluded.bid, bucket = excluded.bucket
+"""
+_LIST_QUEUE = """
+INSERT INTO listed (jid, queue, priority) SELECT value, ?, ? FROM json_each(?) WHERE true ORDER BY value
+ON CONFLICT (jid) DO UPDATE SET queue = excluded.queue, priority = excluded.priority
+"""
+"""In the order of the key: SQLite appends instead of searching. `WHERE true` lets it parse ON CONFLICT.
+
+A listing is one text, of which SQLite makes the rows: other threads of the process run meanwhile."""
+
+_FILL = """
+INSERT INTO job (jid, bid, collection, owner, queue, bucket, priority, since)
+SELECT jid, listed.bid, collection, owner, queue, bucket, priority, COALESCE(since, 0)
+FROM listed LEFT JOIN batch ON batch.bid = listed.bid ORDER BY jid
+"""
+
+_DIFFERING = """
+SELECT jid FROM job LEFT JOIN listed USING (jid)
+WHERE listed.jid IS NULL OR job.queue IS NOT listed.queue OR job.bucket IS NOT listed.bucket
+    OR (listed.queue IS NOT NULL AND job.priority != listed.priority)
+    OR (listed.bucket IS NOT NULL AND job.bid != listed.bid)
+UNION ALL SELECT jid FROM listed LEFT JOIN job USING (jid) WHERE job.jid IS NULL
+"""
+
 READ_AT_ONCE = (JobState.FAILED, JobState.HELD)
 READ_LATER = tuple(state for state in JOB.working() if state is not JobState.PENDING)
 """The states whose jobs are read: at most the places of the fleet, and the failures."""
+
+
+class Place(NamedTuple):
+    """A job's entry in the queue and in its batch; None where it has none."""
+
+    bid: str = ""
+    queue: JobState | None = None
+    priority: int = 0
+    bucket: Bucket | None = None
+
+    @property
+    def state(self) -> JobState | None:
+        """None for a job that is not in the record, or whose entries contradict each other."""
+        if self.queue is not None:
+            return self.queue
+        return None if self.bucket is None else _STATE_OF_BUCKET.get(self.bucket)
+
+    @property
+    def gone(self) -> bool:
+        return self.queue is None and self.bucket is None
+
+    def after(self, change: QueueChange | BucketChange) -> "Place":
+        """The place after a change; an entry that is gone already is not an error."""
+        if isinstance(change, QueueChange):
+            if change.present:
+                return self._replace(queue=change.state, priority=change.priority)
+            left = (self.queue, self.priority) == (change.state, change.priority)
+            return self._replace(queue=None) if left else self
+        if change.present:
+            return self._replace(bid=change.bid, bucket=change.bucket)
+        left = (self.bid, self.bucket) == (change.bid, change.bucket)
+        return self._replace(bucket=None) if left else self
 
 
 @dataclass(frozen=True)
@@ -83,11 +152,6 @@ class Table:
         self._sql.row_factory = sqlite3.Row
         self._sql.executescript(_SCHEMA)
 
-    def add_indexes(self) -> None:
-        with self._lock:
-            for index in _INDEXES:
-                self._sql.execute(f"CREATE INDEX IF NOT EXISTS {index}")
-
     def close(self) -> None:
         with self._lock:
             self._sql.close()
@@ -95,10 +159,6 @@ class Table:
     def read(self, statement: str, values: Mapping[str, object] | Sequence[object] = ()) -> list[sqlite3.Row]:
         with self._lock:
             return self._sql.execute(statement, values).fetchall()
-
-    def execute(self, statement: str, values: Mapping[str, object] | Sequence[object] = ()) -> None:
-        """A statement of the writer, within `writing`."""
-        self._sql.execute(statement, values)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -112,50 +172,100 @@ class Table:
                 raise
             self._sql.execute("COMMIT")
 
-    def places(self, jids: Iterable[str] | None = None) -> dict[str, Place]:
-        """The places of these jobs, or of all; a job without a row is left out."""
-        columns = "jid, bid, queue, priority, bucket"
-        some = self.read(f"SELECT {columns} FROM job") if jids is None else self._of_jobs(columns, jids)
-        return {row["jid"]: _place(row) for row in some}
+    def _of(self, ids: Iterable[str], columns: str, kind: str = "job", key: str = "jid") -> list[sqlite3.Row]:
+        statement = f"SELECT {columns} FROM {kind} WHERE {key} IN (SELECT value FROM json_each(?))"
+        return self.read(statement, (json.dumps(list(ids)),))
 
-    def write_jobs(self, jobs: Sequence[JobWrite]) -> None:
-        """Insert or change the places; what was read of a job in an earlier state is forgotten."""
-        batches = self._of_batches({job.place.bid for job in jobs})
-        for statement, moved in ((_ENTER_STATE, True), (_PUT_PLACE, False)):
-            written = [job for job in jobs if job.moved is moved]
-            values = (rows.of_place(job, batches.get(job.place.bid, rows.UNKNOWN)) for job in written)
-            # in the order of the key: SQLite appends instead of searching
-            self._sql.executemany(statement, sorted(values, key=itemgetter(0)))
+    def places(self, jids: Iterable[str], kind: str = "job") -> dict[str, Place]:
+        """The places of these jobs; a job without a row is left out."""
+        return {row["jid"]: _place(row) for row in self._of(jids, "jid, bid, queue, priority, bucket", kind)}
 
-    def _of_batches(self, bids: Iterable[str]) -> dict[str, rows.OfBatch]:
-        return {
-            row["bid"]: rows.OfBatch(row["collection"], row["owner"])
-            for part in _parts(sorted(bids))
-            for row in self.read(
-                f"SELECT bid, collection, owner FROM batch WHERE bid IN ({_marks(part)})", part
+    def write_jobs(self, placed: Mapping[str, tuple[Place, Place | None]], since: float) -> list[str]:
+        """Insert or change the places, (new, old) by JID; the jobs whose state changed.
+
+        What was read of a job in an earlier state is void.
+        """
+        entered: list[Mapping[str, object]] = []
+        same: list[Mapping[str, object]] = []
+        for jid, (place, old) in sorted(placed.items()):  # in the order of the key: SQLite appends
+            values = {
+                "jid": jid,
+                "bid": place.bid,
+                "queue": place.queue,
+                "bucket": place.bucket,
+                "priority": place.priority,
+                "previous": old and old.state,
+                "since": since,
+            }
+            (same if old is not None and old.state is place.state else entered).append(values)
+        self._sql.executemany(_ENTER_STATE, entered)
+        self._sql.executemany(_PUT_PLACE, same)
+        return [str(values["jid"]) for values in entered]
+
+    def bucket_sizes(self) -> dict[tuple[str, str], int]:
+        rows = self.read(
+            "SELECT bid, bucket, count(*) AS jobs FROM job WHERE bucket IS NOT NULL GROUP BY 1, 2"
+        )
+        return {(row["bid"], row["bucket"]): row["jobs"] for row in rows}
+
+    def begin_listing(self, kept: Iterable[tuple[str, str]]) -> None:
+        """Forget what was listed; the jobs in the buckets `kept` are taken from the board."""
+        with self.writing():
+            self._sql.execute("DELETE FROM listed")
+            self._sql.execute(
+                "INSERT INTO listed (jid, bid, bucket) SELECT jid, bid, bucket FROM job "
+                "WHERE bid || bucket IN (SELECT value FROM json_each(?))",
+                (json.dumps([bid + bucket for bid, bucket in kept]),),
             )
-        }
+
+    def list_bucket(self, bid: str, bucket: Bucket, jids: Collection[str]) -> None:
+        with self._lock:
+            self._sql.execute(_LIST_BUCKET, (bid, bucket, json.dumps(jids)))
+
+    def list_queue(self, state: JobState, priority: int, jids: Collection[str]) -> None:
+        with self._lock:
+            self._sql.execute(_LIST_QUEUE, (state, priority, json.dumps(jids)))
+
+    def differing(self) -> set[str]:
+        """The jobs whose place on the board is not the listed one."""
+        return {row["jid"] for row in self.read(_DIFFERING)}
+
+    def fill(self) -> None:
+        """Write all listed jobs, with what their batches on the board say."""
+        with self.writing():
+            self._sql.execute("DELETE FROM job")  # of a fill that ZooKeeper's absence cut off
+            self._sql.execute(_FILL)
+            for index in _INDEXES:
+                self._sql.execute(f"CREATE INDEX IF NOT EXISTS {index}")
+
+    def end_listing(self) -> None:
+        with self.writing():
+            self._sql.execute("DELETE FROM listed")
 
     def since(self, jids: Iterable[str]) -> dict[str, float]:
         """JID -> seconds since the epoch at which the job came to its state."""
-        return {row["jid"]: row["since"] for row in self._of_jobs("jid, since", jids)}
+        return {row["jid"]: row["since"] for row in self._of(jids, "jid, since")}
 
     def submitted(self, bids: Iterable[str]) -> dict[str, float]:
         """BID -> seconds since the epoch at which the batch was submitted."""
-        return {
-            row["bid"]: row["submitted"]
-            for part in _parts(sorted(bids))
-            for row in self.read(f"SELECT bid, submitted FROM batch WHERE bid IN ({_marks(part)})", part)
-        }
+        return {row["bid"]: row["submitted"] for row in self._of(bids, "bid, submitted", "batch", "bid")}
 
     def jobs_as_changes(self, jids: Iterable[str]) -> list[Change]:
         """The jobs as they are now, for those who follow the board; jobs of an unknown batch are left out."""
-        columns = "jid, bid, collection, owner, state, previous"
-        return [rows.job_change(row) for row in self._of_jobs(columns, jids) if row["collection"] is not None]
-
-    def _of_jobs(self, columns: str, jids: Iterable[str]) -> Iterator[sqlite3.Row]:
-        for part in _parts(sorted(jids)):
-            yield from self.read(f"SELECT {columns} FROM job WHERE jid IN ({_marks(part)})", part)
+        return [
+            Change(
+                id="",
+                kind="job",
+                subject=row["jid"],
+                bid=row["bid"],
+                collection=row["collection"],
+                owner=row["owner"] or "",
+                state=row["state"] or "",
+                previous=row["previous"] or "",
+            )
+            for row in self._of(jids, "jid, bid, collection, owner, state, previous")
+            if row["collection"] is not None
+        ]
 
     def remove_jobs(self, jids: Iterable[str]) -> None:
         self._sql.executemany("DELETE FROM job WHERE jid = ?", [(jid,) for jid in jids])
@@ -187,15 +297,20 @@ class Table:
         self._sql.executemany("UPDATE job SET details = 1 WHERE jid = ?", [(jid,) for jid in requested])
         self._sql.executemany(
             "UPDATE job SET name = :name, ark = :ark, since = :since, kind = :kind, cause = :cause, "
-            "template = :template, host = :host, message = :message, waiting = :waiting, "
+            "template = :template, host = :host, message = :message, waiting = :waits_for, "
             "bytes = :bytes "
             "WHERE jid = :jid AND state = :state",
-            [rows.of_detail(detail) for detail in details],
+            [
+                vars(detail)
+                | {"since": detail.since.timestamp()}
+                | _failure(detail.kind if detail.state is JobState.FAILED else None, detail.message)
+                for detail in details
+            ],
         )
 
     def write_batches(self, batches: Iterable[BatchRead]) -> None:
         """Insert or change the batches, and give their jobs the collection and the owner."""
-        values = [rows.of_batch(batch) for batch in batches]
+        values = [_of_batch(batch) for batch in batches]
         self._sql.executemany(
             "INSERT OR REPLACE INTO batch VALUES (:bid, :collection, :owner, :name, :submitter, :status, "
             ":since, :submitted, :total, :kind, :cause, :template, :host, :message, :files, :bytes)",
@@ -210,15 +325,11 @@ class Table:
         self._sql.executemany("DELETE FROM batch WHERE bid = ?", [(bid,) for bid in bids])
 
     def batch_facts(self, bids: Iterable[str]) -> dict[str, BatchFacts]:
-        return {
-            row["bid"]: BatchFacts(**row)
-            for part in _parts(sorted(bids))
-            for row in self.read(
-                "SELECT bid, COALESCE(collection, '') AS collection, owner, COALESCE(status, '') AS status, "
-                f"since, total, message, files, bytes FROM batch WHERE bid IN ({_marks(part)})",
-                part,
-            )
-        }
+        columns = (
+            "bid, COALESCE(collection, '') AS collection, owner, COALESCE(status, '') AS status, since, "
+            "total, message, files, bytes"
+        )
+        return {row["bid"]: BatchFacts(**row) for row in self._of(bids, columns, "batch", "bid")}
 
     def batch_statuses(self) -> dict[str, str]:
         return {row["bid"]: row["status"] or "" for row in self.read("SELECT bid, status FROM batch")}
@@ -241,14 +352,38 @@ def _place(row: sqlite3.Row) -> Place:
     )
 
 
-def _parts(values: Sequence[str], size: int = 500) -> Iterator[Sequence[str]]:
-    for start in range(0, len(values), size):
-        yield values[start : start + size]
+def _of_batch(batch: BatchRead) -> dict[str, object]:
+    submission, status = batch.submission, batch.status
+    submitted = submission.submitted_at if submission else None
+    deposited = status.deposited if status else None
+    since = status.last_modified if status else submitted
+    return {
+        "bid": batch.bid,
+        "collection": submission.profile_name if submission else None,
+        "owner": submission.owner if submission else "",
+        "name": submission.name if submission else "",
+        "submitter": submission.submitter if submission else "",
+        "status": status.status if status else None,
+        "since": _seconds(since),
+        "submitted": _seconds(submitted or since),
+        "total": status.total if status else None,
+        "message": status.message if status else "",
+        "files": deposited.files if deposited else 0,
+        "bytes": deposited.bytes if deposited else 0,
+        **_failure(status.kind if status else None, status.message if status else ""),
+    }
+
+
+def _seconds(moment: datetime | None) -> float:
+    return moment.timestamp() if moment else 0.0
+
+
+def _failure(kind: FailureKind | None, message: str) -> dict[str, object]:
+    if kind is None:
+        return {"kind": None, "cause": None, "template": None, "host": None}
+    cause = cause_of(kind, message)
+    return {"kind": kind, "cause": cause.id, "template": cause.template, "host": cause.host}
 
 
 def _quoted(states: Iterable[JobState]) -> str:
     return ", ".join(f"'{state}'" for state in states)
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))

@@ -1,17 +1,40 @@
-"""What moved since this process started: counters and durations for metrics."""
+"""What moved since this process started, for metrics, and how long jobs usually stay in a state.
 
+Of the stays that ended lately, 95 % were shorter than what is called usual. A fixed timeout suits no state:
+downloads of one site take seconds and of another hours. Only states in which somebody works on a job are
+judged: how long a job is pending says something about the queue.
+"""
+
+import copy
 import threading
+import time
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from operations.board.usual import RecentStays
 from pipeline.outcome import Deposited
-from pipeline.states import BatchState, FailureKind, JobState
+from pipeline.states import JOB, BatchState, FailureKind, JobState
 
 BOUNDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 """Upper bounds of the duration of a state, in seconds."""
+
+JUDGED = frozenset(JOB.working()) - {JobState.PENDING}
+
+REMEMBERED = 500
+"""Stays of each state that are remembered."""
+
+PERIOD = 86_400.0
+"""Seconds after which a stay does not count any more."""
+
+ENOUGH = 20
+"""Stays from which on it is known what is usual."""
+
+SHARE = 0.95
+
+SHORTEST = 10.0
+"""Seconds below which nothing is slow: a person would not look."""
 
 
 @dataclass
@@ -26,27 +49,51 @@ class Durations:
         self.total += seconds
 
 
-@dataclass(frozen=True)
+@dataclass
 class Tallied:
-    """A copy at one moment."""
-
-    moves: Mapping[tuple[JobState, JobState], int]
+    moves: Counter[tuple[JobState, JobState]] = field(default_factory=Counter)
     """(source, target) -> moves."""
-    failures: Mapping[tuple[FailureKind, str], int]
+    failures: Counter[tuple[FailureKind, str]] = field(default_factory=Counter)
     """(kind, state in which it failed) -> failures."""
-    durations: Mapping[tuple[JobState, JobState], tuple[Sequence[int], float]]
-    """(state, following state) -> counts by bound, and the sum of seconds."""
-    completions: tuple[Sequence[int], float]
-    """Completed jobs by the time since their submission, and the sum of seconds."""
-    retries: Mapping[JobState, int]
+    durations: defaultdict[tuple[JobState, JobState], Durations] = field(
+        default_factory=lambda: defaultdict(Durations)
+    )
+    """(state, following state) -> time in the state."""
+    completions: Durations = field(default_factory=Durations)
+    """Completed jobs by the time since their submission."""
+    retries: Counter[JobState] = field(default_factory=Counter)
     """Jobs that began to wait for their next try after a transient fault."""
-    reports: Mapping[BatchState, int]
+    reports: Counter[BatchState] = field(default_factory=Counter)
     """Ended batches whose report was sent, by their state."""
-    deposited: Mapping[str, Deposited]
+    deposited: defaultdict[str, Deposited] = field(default_factory=lambda: defaultdict(Deposited))
     """Collection -> what reported batches have added to storage."""
-    events: int
-    lag: float
+    events: int = 0
+    lag: float = 0.0
     """Seconds from the first change of the last flush to that flush."""
+
+
+class RecentStays:
+    """The stays that ended lately, in every judged state."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._stays: dict[JobState, deque[tuple[float, float]]] = {
+            state: deque(maxlen=REMEMBERED) for state in JUDGED
+        }
+
+    def add(self, state: JobState, seconds: float) -> None:
+        if state in JUDGED:
+            self._stays[state].append((self._clock(), seconds))
+
+    def usual(self) -> dict[JobState, float]:
+        """Seconds after which a job is slow; without the states of which too little is known."""
+        since = self._clock() - PERIOD
+        usual = {}
+        for state, stays in self._stays.items():
+            known = sorted(seconds for at, seconds in stays if at > since)
+            if len(known) >= ENOUGH:
+                usual[state] = max(SHORTEST, known[int(len(known) * SHARE)])
+        return usual
 
 
 class Tally:
@@ -54,65 +101,28 @@ class Tally:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._moves: Counter[tuple[JobState, JobState]] = Counter()
-        self._failures: Counter[tuple[FailureKind, str]] = Counter()
-        self._durations: dict[tuple[JobState, JobState], Durations] = {}
-        self._completions = Durations()
-        self._retries: Counter[JobState] = Counter()
-        self._reports: Counter[BatchState] = Counter()
-        self._deposited: dict[str, Deposited] = {}
+        self._tallied = Tallied()
         self._stays = RecentStays()
-        self._events = 0
-        self._lag = 0.0
 
-    def count_events(self, number: int, lag: float) -> None:
+    @contextmanager
+    def counting(self) -> Iterator[Tallied]:
+        """What is counted, to be changed within the block."""
         with self._lock:
-            self._events += number
-            self._lag = lag
+            yield self._tallied
 
     def count_move(self, source: JobState, target: JobState, seconds: float | None) -> None:
         """`seconds`: how long the job was in `source`; None if this is not known."""
-        with self._lock:
-            self._moves[source, target] += 1
+        with self.counting() as tallied:
+            tallied.moves[source, target] += 1
             if seconds is not None:
-                self._durations.setdefault((source, target), Durations()).add(seconds)
+                tallied.durations[source, target].add(seconds)
                 self._stays.add(source, seconds)
 
     def usual(self) -> dict[JobState, float]:
-        """Seconds in a state after which a job is slow; without the states of which too little is known."""
-        return self._stays.usual()
-
-    def count_failure(self, kind: FailureKind, state: str) -> None:
         with self._lock:
-            self._failures[kind, state] += 1
-
-    def count_completion(self, seconds: float) -> None:
-        with self._lock:
-            self._completions.add(seconds)
-
-    def count_retry(self, state: JobState) -> None:
-        with self._lock:
-            self._retries[state] += 1
-
-    def count_report(self, state: BatchState) -> None:
-        with self._lock:
-            self._reports[state] += 1
-
-    def count_deposited(self, collection: str, added: Deposited) -> None:
-        with self._lock:
-            self._deposited[collection] = self._deposited.get(collection, Deposited()) + added
+            return self._stays.usual()
 
     def read(self) -> Tallied:
+        """A copy."""
         with self._lock:
-            durations = {key: (tuple(of.counts), of.total) for key, of in self._durations.items()}
-            return Tallied(
-                moves=dict(self._moves),
-                failures=dict(self._failures),
-                durations=durations,
-                completions=(tuple(self._completions.counts), self._completions.total),
-                retries=dict(self._retries),
-                reports=dict(self._reports),
-                deposited=dict(self._deposited),
-                events=self._events,
-                lag=self._lag,
-            )
+            return copy.deepcopy(self._tallied)

@@ -1,6 +1,6 @@
-"""The cause of a failure from its message: what stays once ids, numbers, names and URLs are left out.
+"""The values of the board: who may see what, what is asked, and the answers.
 
-The values of the board: who may see what, what is asked, and the answers.
+The cause of a failure is what stays of its message once ids, numbers, names and URLs are left out.
 """
 
 import hashlib
@@ -282,3 +282,41 @@ class Changes(Record):
     """The id to continue after."""
     changes: tuple[Change, ...] = ()
     reset: bool = False
+
+
+CAUSES_SHOWN = 10
+"""Causes of failures that a terminal shows."""
+
+LATEST = 10
+"""Batches that a terminal shows."""
+
+
+class BoardSummary(Record):
+    """The board as one value, for a terminal."""
+
+    freshness: Freshness
+    jobs: dict[JobState, int]
+    oldest: dict[JobState, datetime]
+    """Since when the job is there that has been in the state for longest."""
+    stops: Stops
+    failures: tuple[FailureGroup, ...]
+    """The most frequent causes."""
+    causes: int
+    """Causes in all."""
+    collections: tuple[CollectionCounts, ...]
+
+
+class LiveView(Record):
+    """The board as a terminal shows it while it changes."""
+
+    summary: BoardSummary
+    batches: BatchPage
+    """The latest."""
+    problem: str = ""
+    """Why the view is stale: the site does not answer."""
+
+    def stale(self, problem: str) -> "LiveView":
+        """This view, which cannot be read again now."""
+        freshness = self.summary.freshness.model_copy(update={"stale": True})
+        summary = self.summary.model_copy(update={"freshness": freshness})
+        return self.model_copy(update={"summary": summary, "problem": problem})

@@ -1,22 +1,19 @@
 """Writes the board: changes that were pushed, comparisons with the record, and what has to be read."""
 
-import gc
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 
-from operations.board.place import Place, after
 from operations.board.ring import Ring
-from operations.board.rows import JobWrite
-from operations.board.table import BatchFacts, Table
+from operations.board.table import BatchFacts, Place, Table
 from operations.board.tally import Tally
-from operations.board.tree import Between, Listings, fill
 from operations.board.values import Change
 from pipeline.outcome import Deposited, WaitKind
-from pipeline.states import BATCH, BatchState, JobState
+from pipeline.states import BATCH, BatchState, Bucket, JobState
 from zkstate.connection.session import Session
 from zkstate.feed import tree
+from zkstate.feed.tree import BucketMark
 from zkstate.feed.watch import BatchChange, BucketChange, FeedChange, QueueChange, StopsChange, WaitingChange
 from zkstate.fleet import holds
 
@@ -29,21 +26,12 @@ READ_EARLY = 20
 SETTLED = 2.0
 """Most jobs stay in a state for a shorter time, and are not read there."""
 
+Between = Callable[[], Iterable[str]]
+"""Called between two listings, to apply changes while a large record is listed; the ids of what changed."""
 
-def _nothing() -> None:
-    return
 
-
-@contextmanager
-def _garbage_left_alone() -> Iterator[None]:
-    """Without the search for reference cycles: it would walk through all new places again and again."""
-    searched = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if searched:
-            gc.enable()
+def _nothing() -> tuple[str, ...]:
+    return ()
 
 
 class Writer:
@@ -54,12 +42,15 @@ class Writer:
         self._table = table
         self._ring = ring
         self._tally = tally
-        self._listings = Listings()
+        self._marks: dict[tuple[str, Bucket], BucketMark] = {}
+        """How each bucket was at its last listing; one that has not changed is not listed again."""
         self._filled = False
 
     def flush(self, changes: Sequence[FeedChange], lag: float = 0.0) -> None:
         """Apply what was pushed since the last flush, read what has to be read, and publish the changes."""
-        self._tally.count_events(len(changes), lag)
+        with self._tally.counting() as tallied:
+            tallied.events += len(changes)
+            tallied.lag = lag
         by_job: dict[str, list[QueueChange | BucketChange]] = defaultdict(list)
         bids: dict[str, None] = {}
         waiting: list[str] = []
@@ -81,43 +72,55 @@ class Writer:
             jobs = self._apply(by_job)
         self._publish([*batches, *jobs, *self._read_jobs(), *(self._read_stops() if stops else ())])
 
-    def compare(
-        self, between: Between = _nothing, unsettled: Iterable[str] = (), *, all_batches: bool
-    ) -> int:
+    def compare(self, between: Between = _nothing, *, all_batches: bool) -> int:
         """Make the board agree with the record; the number of jobs and batches that did not.
 
-        `unsettled`, read at the end, are jobs that moved meanwhile: their changes are applied in their order.
+        What changed meanwhile is not compared: the changes are applied in their order.
         """
-        if not self._filled:
-            self._fill()
-            return 0
-        with _garbage_left_alone():
-            return self._compare(between, unsettled, all_batches=all_batches)
-
-    def _fill(self) -> None:
-        """Nobody follows the board yet: nothing is published."""
-        bids = set(tree.batch_ids(self._session))
-        self._compare_batches(bids, self._table.batch_statuses(), all_batches=True)
-        fill(self._session, self._table, self._listings.mark(self._session, bids))
-        self._table.add_indexes()
-        self._read_jobs()
-        self._read_stops()
-        self._filled = True
-
-    def _compare(self, between: Between, unsettled: Iterable[str], *, all_batches: bool) -> int:
         known_statuses = self._table.batch_statuses()
         bids = set(tree.batch_ids(self._session))
-        batches = self._compare_batches(bids, known_statuses, all_batches=all_batches)
-        between()
-        places = self._listings.places(self._session, bids, self._table.places(), between)
-        skipped = set(unsettled)
-        known = self._table.places()
-        settled = (places.keys() | known.keys()) - skipped
-        differing = [jid for jid in settled if places.get(jid) != known.get(jid)]
-        with self._table.writing():
-            jobs = self._place({jid: (places.get(jid, Place()), known.get(jid)) for jid in differing})
-        self._publish([*batches, *jobs, *self._read_jobs(), *self._read_stops()])
-        return len(differing) + sum(change.subject not in skipped for change in batches)
+        batches = self._compare_batches(bids, known_statuses, all_batches=all_batches or not self._filled)
+        unsettled = set(between())
+        for _ in self._list_places(sorted(bids)):
+            unsettled.update(between())
+        if self._filled:
+            jids = self._table.differing() - unsettled
+            listed, known = self._table.places(jids, "listed"), self._table.places(jids)
+            with self._table.writing():
+                jobs = self._place({jid: (listed.get(jid, Place()), known.get(jid)) for jid in jids})
+        else:
+            jids, jobs = set(), []
+            self._table.fill()
+        self._table.end_listing()
+        changes = [*batches, *jobs, *self._read_jobs(), *self._read_stops()]
+        if not self._filled:
+            self._filled = True
+            return 0  # nobody follows the board yet: nothing is published
+        self._publish(changes)
+        return len(jids) + sum(change.subject not in unsettled for change in batches)
+
+    def _list_places(self, bids: Sequence[str]) -> Iterator[None]:
+        """List the folders of all jobs, and pause after each."""
+        before, on_board = self._marks, self._table.bucket_sizes()
+        self._marks = marks = {
+            (bid, bucket): mark for bid, bucket, mark in tree.bucket_marks(self._session, bids)
+        }
+        kept = {
+            key
+            for key, mark in marks.items()
+            if before.get(key) == mark and on_board.get(key, 0) == mark.jobs
+        }
+        yield
+        self._table.begin_listing(kept)
+        changed = [key for key, mark in marks.items() if mark.jobs and key not in kept]
+        for bid, bucket, jids in tree.bucket_jids(self._session, changed):
+            self._table.list_bucket(bid, bucket, jids)
+            yield
+        # states in the order of the work: a job that moves during the listings is listed twice, not never
+        for state in tree.queues():
+            for priority, jids in tree.queued_jids(self._session, state).items():
+                self._table.list_queue(state, priority, jids)
+            yield
 
     def publish_freshness(self) -> None:
         self._ring.add([Change(id="", kind="freshness")])
@@ -139,52 +142,40 @@ class Writer:
         moment = time.time()
         for jid, changes in by_job.items():
             before = known.get(jid)
-            moved = after(before or Place(), changes)
-            placed[jid] = moved.place, before
-            state = before.state if before else None
-            if state is not moved.place.state is JobState.COMPLETED:
-                completed.append(moved.place.bid or "")
-            self._count_moves(state, moved.states, since.get(jid), moment)
+            place, states = before or Place(), [before and before.state]
+            for change in changes:
+                place = place.after(change)
+                if place.state is not None and place.state is not states[-1]:
+                    states.append(place.state)
+            placed[jid] = place, before
+            if states[0] is not place.state is JobState.COMPLETED:
+                completed.append(place.bid)
+            self._count_moves(states, since.get(jid), moment)
         submitted = self._table.submitted(set(completed))
-        for bid in completed:
-            if bid in submitted:
-                self._tally.count_completion(max(0.0, moment - submitted[bid]))
+        with self._tally.counting() as tallied:
+            for bid in completed:
+                if bid in submitted:
+                    tallied.completions.add(max(0.0, moment - submitted[bid]))
         return self._place(placed)
 
-    def _count_moves(
-        self, source: JobState | None, states: Sequence[JobState], since: float | None, moment: float
-    ) -> None:
-        for target in states:
-            if source is not None and source is not target:
+    def _count_moves(self, states: Sequence[JobState | None], since: float | None, moment: float) -> None:
+        """`since`: when the job came to the first of the states."""
+        for source, target in pairwise(states):
+            if source is not None and target is not None:
                 self._tally.count_move(source, target, max(0.0, moment - since) if since else None)
-            source, since = target, moment
+            since = moment
 
     def _place(self, placed: dict[str, tuple[Place, Place | None]]) -> list[Change]:
         """Write the places that differ; (new, old) by JID."""
-        moment = time.time()
         gone = [jid for jid, (place, _) in placed.items() if place.gone]
         removed = [
             change.model_copy(update={"state": "", "previous": change.state})
             for change in self._table.jobs_as_changes(gone)
         ]
-        writes = [
-            JobWrite(
-                jid=jid,
-                place=place,
-                since=moment,
-                previous=old.state if old else None,
-                moved=old is None or old.state is not place.state,
-            )
-            for jid, (place, old) in placed.items()
-            if not place.gone and place != old
-        ]
-        self._table.write_jobs(writes)
+        moved = {jid: (place, old) for jid, (place, old) in placed.items() if not place.gone and place != old}
+        entered = self._table.write_jobs(moved, time.time())
         self._table.remove_jobs(gone)
-        return [*removed, *self._table.jobs_as_changes([write.jid for write in writes if write.moved])]
-
-    def _changes_of(self, jids: list[str]) -> list[Change]:
-        """Nobody follows the board before it is filled, and what happened before is not counted."""
-        return self._table.jobs_as_changes(jids) if self._filled else []
+        return [*removed, *self._table.jobs_as_changes(entered)]
 
     def _read_jobs(self) -> list[Change]:
         """Read jobs of which a list shows more than their place, and that were not read in this state."""
@@ -194,14 +185,15 @@ class Writer:
         read = list(tree.read_details(self._session, jids))
         with self._table.writing():
             self._table.write_details(jids, read)
-        changes = self._changes_of([detail.jid for detail in read])
-        for detail in read:
-            if detail.waits_for == WaitKind.RETRY:
-                self._tally.count_retry(detail.state)
+        if not self._filled:
+            return []  # what happened before is not counted
+        changes = self._table.jobs_as_changes(detail.jid for detail in read)
         kinds = {detail.jid: detail.kind for detail in read if detail.state is JobState.FAILED}
-        for change in changes:
-            if change.state == JobState.FAILED and (kind := kinds.get(change.subject)) is not None:
-                self._tally.count_failure(kind, change.previous)
+        with self._tally.counting() as tallied:
+            tallied.retries.update(detail.state for detail in read if detail.waits_for == WaitKind.RETRY)
+            for change in changes:
+                if change.state == JobState.FAILED and (kind := kinds.get(change.subject)) is not None:
+                    tallied.failures[kind, change.previous] += 1
         return changes
 
     def _read_batches(self, changed: Iterable[str], of_jobs: set[str]) -> list[Change]:
@@ -226,11 +218,11 @@ class Writer:
     def _count_report(self, before: BatchFacts | None, current: BatchFacts | None) -> None:
         reported = current is not None and current.status in (BatchState.COMPLETED, BatchState.FAILED)
         if before is not None and current is not None and reported and before.status != current.status:
-            self._tally.count_report(BatchState(current.status))
-            added = Deposited(
-                files=max(0, current.files - before.files), bytes=max(0, current.bytes - before.bytes)
-            )
-            self._tally.count_deposited(current.collection, added)
+            with self._tally.counting() as tallied:
+                tallied.reports[BatchState(current.status)] += 1
+                tallied.deposited[current.collection] += Deposited(
+                    files=max(0, current.files - before.files), bytes=max(0, current.bytes - before.bytes)
+                )
 
     def _compare_batches(self, bids: set[str], known: dict[str, str], *, all_batches: bool) -> list[Change]:
         if all_batches:

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 from kazoo.protocol.serialization import int_struct, write_string
 
-from operations.board import queries
+from operations.board import board as boards
 from operations.board.board import Board
 from operations.board.follower import FLUSH_INTERVAL, IDLE_INTERVAL, RETRY_INTERVAL
 from operations.board.values import EVERYTHING, BatchSearch, JobSearch, Scope, scope_of
@@ -40,7 +40,7 @@ LIVING = [state for state in JobState if state is not JobState.DELETED]
 
 @pytest.fixture
 def board(session: Session, settings: Settings) -> Iterator[Board]:
-    opened = Board.open(session, settings)
+    opened = Board.open(session)
     assert opened.wait_filled(30)
     yield opened
     opened.close()
@@ -52,7 +52,7 @@ def filled(session: Session, settings: Settings) -> Iterator[Callable[[], Board]
     opened: list[Board] = []
 
     def fill() -> Board:
-        opened.append(Board.open(session, settings))
+        opened.append(Board.open(session))
         assert opened[-1].wait_filled(30)
         return opened[-1]
 
@@ -224,7 +224,7 @@ def test_of_very_many_causes_the_most_frequent_are_listed_and_each_is_found(
         planting.apply_event(session, jobs.load(session, jid), Event.FAIL, kind)
     board = filled()
     frequent, rare = board.failures(EVERYTHING)
-    monkeypatch.setattr(queries, "CAUSES", 1)
+    monkeypatch.setattr(boards, "CAUSES", 1)
 
     assert board.failures(EVERYTHING) == (frequent,)
     assert board.failures(EVERYTHING, rare.id) == (rare,)
@@ -271,7 +271,7 @@ def record_states(session: Session) -> dict[str, JobState]:
 @pytest.fixture
 def behind_proxy(shaky: Session, settings: Settings) -> Iterator[Board]:
     """A board whose connection can be cut."""
-    opened = Board.open(shaky, settings)
+    opened = Board.open(shaky)
     assert opened.wait_filled(30)
     yield opened
     opened.close()
@@ -374,7 +374,7 @@ def test_a_board_whose_watch_has_gone_silent_notices_and_follows_again(
 ) -> None:
     monkeypatch.setattr(watch, "PROOF_INTERVAL", 0.2)
     with connect(settings) as own:
-        board = Board.open(own, settings)
+        board = Board.open(own)
         try:
             assert board.wait_filled(30)
             own.zk.request(RemoveWatches(f"{own.zk.chroot}{silent}")).get(timeout=10)
@@ -396,7 +396,7 @@ def test_a_server_that_has_stopped_to_answer_makes_the_board_stale_before_the_co
     monkeypatch.setattr(watch, "PROOF_TIMEOUT", 1.0)
     patient = {"zk_hosts": zookeeper_proxy.hosts, "zk_session_timeout": 60}
     with connect(settings.model_copy(update=patient), answer_timeout=2.0) as own:
-        board = Board.open(own, settings)
+        board = Board.open(own)
         try:
             assert board.wait_filled(30)
             zookeeper_proxy.partition()
@@ -413,7 +413,7 @@ def test_boards_share_the_writes_that_prove_their_feeds(
 ) -> None:
     monkeypatch.setattr(watch, "PROOF_INTERVAL", 2.0)
     with ExitStack() as opened:
-        boards = [Board.open(opened.enter_context(connect(settings)), settings) for _ in range(4)]
+        boards = [Board.open(opened.enter_context(connect(settings))) for _ in range(4)]
         for board in boards:
             opened.callback(board.close)
         assert all(board.wait_filled(30) for board in boards)
@@ -429,7 +429,7 @@ def test_without_pushed_changes_the_record_is_listed_again(
     session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Feed, "arm", lambda _: False)  # as a server before 3.6 answers
-    board = Board.open(session, settings)
+    board = Board.open(session)
     try:
         assert board.wait_filled(30)
         job = planting.one_job(session)

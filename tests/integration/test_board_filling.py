@@ -1,15 +1,13 @@
-"""A board that is filled at once shows what a comparison, job by job, would write."""
+"""A board that is filled at once shows what the record says, job by job."""
 
 import itertools
 from collections.abc import Iterator
 
 import pytest
 
-from operations.board.place import Place
 from operations.board.ring import Ring
-from operations.board.table import Table
+from operations.board.table import Place, Table
 from operations.board.tally import Tally
-from operations.board.tree import Listings, fill
 from operations.board.writer import Writer
 from pipeline.settings import Settings
 from pipeline.states import Bucket, JobState
@@ -17,7 +15,7 @@ from tests.support import planting
 from zkstate import paths
 from zkstate.connection.session import Session, connect
 from zkstate.feed import tree
-from zkstate.feed.watch import QueueChange
+from zkstate.feed.watch import BucketChange, QueueChange
 from zkstate.record import jobs
 
 
@@ -56,13 +54,53 @@ def contradictory(settings: Settings) -> Iterator[Session]:
         yield opened
 
 
-def test_a_filled_board_has_the_places_that_a_comparison_reads(contradictory: Session) -> None:
+def places_in(session: Session) -> dict[str, Place]:
+    """The places of all jobs, as if each of their entries were created now."""
+    places: dict[str, Place] = {}
+    buckets = [(bid, bucket) for bid, bucket, _ in tree.bucket_marks(session, tree.batch_ids(session))]
+    for bid, bucket, jids in tree.bucket_jids(session, buckets):
+        for jid in jids:
+            places[jid] = places.get(jid, Place()).after(BucketChange(jid, bid, bucket, True))
+    for state in tree.queues():
+        for priority, jids in tree.queued_jids(session, state).items():
+            for jid in jids:
+                places[jid] = places.get(jid, Place()).after(QueueChange(jid, state, priority, True))
+    return places
+
+
+def on_board(table: Table) -> dict[str, Place]:
+    return table.places(row["jid"] for row in table.read("SELECT jid FROM job"))
+
+
+def test_a_filled_board_has_the_places_of_the_record(contradictory: Session) -> None:
     _, table, _ = filled_board(contradictory)
 
-    places = Listings().places(contradictory, tree.batch_ids(contradictory), {}, lambda: None)
-    assert table.places() == places
+    places = places_in(contradictory)
+    assert on_board(table) == places
     for row in table.read("SELECT jid, state FROM job"):
         assert row["state"] == places[row["jid"]].state
+
+
+def test_a_comparison_writes_the_places_of_the_record(contradictory: Session) -> None:
+    writer, table, _ = filled_board(contradictory)
+    places = on_board(table)
+    with table.writing():
+        table.remove_jobs(places)
+
+    assert writer.compare(all_batches=True) == len(places)
+
+    assert on_board(table) == places
+
+
+def test_a_job_that_ended_while_its_moves_were_followed_is_no_difference(session: Session) -> None:
+    job = planting.job_in(session, JobState.COMPLETED)
+    writer, table, _ = filled_board(session)
+    jobs.clean_up(session, job)
+    priority = on_board(table)[job.jid].priority
+
+    writer.flush([QueueChange(job.jid, JobState.COMPLETED, priority, False)])
+
+    assert writer.compare(all_batches=True) == 0
 
 
 def test_a_filled_board_gives_jobs_what_their_batch_says(session: Session) -> None:
@@ -79,13 +117,15 @@ def test_a_filled_board_gives_jobs_what_their_batch_says(session: Session) -> No
 def test_a_fill_after_one_that_was_cut_off_has_no_jobs_of_before(session: Session) -> None:
     job = planting.one_job(session)
     writer, table, _ = filled_board(session)
-    listings = Listings()
     with table.writing():
-        table.execute("UPDATE job SET jid = 'jid0000000999'")
+        table.write_jobs({"jid0000000999": (Place(job.bid, JobState.PENDING, 5), None)}, 0.0)
 
-    fill(session, table, listings.mark(session, tree.batch_ids(session)))
+    table.begin_listing([])
+    table.list_queue(JobState.PENDING, 5, [job.jid])
+    table.list_bucket(job.bid, Bucket.PROCESSING, [job.jid])
+    table.fill()
 
-    assert list(table.places()) == [job.jid]
+    assert list(on_board(table)) == [job.jid]
     assert writer.compare(all_batches=True) == 0
 
 
@@ -99,6 +139,6 @@ def test_a_fill_publishes_nothing_and_a_later_change_is_published(session: Sessi
         [QueueChange(job.jid, JobState.PENDING, 5, False), QueueChange(job.jid, JobState.HELD, 5, True)]
     )
 
-    assert table.places()[job.jid] == Place(job.bid, JobState.HELD, 5, Bucket.PROCESSING)
+    assert on_board(table)[job.jid] == Place(job.bid, JobState.HELD, 5, Bucket.PROCESSING)
     (change,) = ring.since(start).changes
     assert (change.subject, change.state, change.previous) == (job.jid, "held", "pending")

@@ -31,7 +31,7 @@ IN_FLIGHT = 50
 @contextmanager
 def opened(settings: Settings) -> Iterator[Board]:
     with connect(settings) as session:
-        board = Board.open(session, settings)
+        board = Board.open(session)
         try:
             assert board.wait_filled(30)
             yield board
@@ -65,7 +65,7 @@ def move_all(session: Session, source: JobState, target: JobState, after_half: C
 
 
 def shows_record(board: Board, session: Session) -> bool:
-    in_record = {state: len(tree.queue_entries(session, state)) for state in tree.queues()}
+    in_record = {state: sum(map(len, tree.queued_jids(session, state).values())) for state in tree.queues()}
     return {state: n for state, n in board.counts(EVERYTHING).items() if n} == {
         state: n for state, n in in_record.items() if n
     }
@@ -130,7 +130,7 @@ def test_a_board_whose_user_may_not_read_says_so_and_is_not_taken_for_empty(sett
     log.addHandler(refusal)
     with connect(of("fleet")) as owner, connect(of("stranger")) as session:
         planting.one_job(owner)
-        board = Board.open(session, of("stranger"))
+        board = Board.open(session)
         try:
             assert refusal.seen.wait(30)
             assert board.freshness().stale

@@ -92,7 +92,7 @@ def whole(session: Session, settings: Settings) -> Job:
 def readers(session: Session, settings: Settings, whole: Job) -> Iterator[Readers]:
     context = make_context(settings)
     own = context.session()
-    board = Board.open(session, settings)
+    board = Board.open(session)
     clock = later(session)
 
     def shown_by_board() -> object:

@@ -56,7 +56,7 @@ def alone(settings: Settings) -> Settings:
 
 @pytest.fixture
 def board(session: Session, settings: Settings) -> Iterator[Board]:
-    opened = Board.open(session, settings)
+    opened = Board.open(session)
     assert opened.wait_filled(30)
     yield opened
     opened.close()
@@ -111,7 +111,7 @@ def test_completions_retries_and_reports_are_counted(session: Session, alone: Se
     estimating = planting.apply_event(session, jobs.load(session, tried_again), Event.ACQUIRE)
     waits = WaitsFor(kind=WaitKind.RETRY)
     record.hand_back(session, planting.acquire(session, estimating), "test", delay=60, waits_for=waits)
-    until(board, lambda: bool(board.tally().retries and board.tally().completions[1]))
+    until(board, lambda: bool(board.tally().retries and board.tally().completions.total))
 
     values = samples(ArklineCollector(board, Site(alone, session)))
 

@@ -14,7 +14,7 @@ import requests
 
 from entrypoints.web.middleware import SECURITY_HEADERS
 from entrypoints.web.rate_limit import RateLimit
-from operations.board.usual import ENOUGH
+from operations.board.tally import ENOUGH
 from operations.board.values import EVERYTHING, JobSearch
 from operations.deposits import resubmission
 from operations.verbs.holds import hold_collection, release_collection

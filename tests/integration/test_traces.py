@@ -30,7 +30,7 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture
 def export(session: Session, settings: Settings, collector: Collector) -> Iterator[TraceExport]:
-    board = Board.open(session, settings)
+    board = Board.open(session)
     assert board.wait_filled(SECONDS)
     export = TraceExport.start(board, session, otlp.sender(collector.url))
     yield export

@@ -1,6 +1,6 @@
 """What is slow: longer in a state than 95 % of the jobs that left it lately."""
 
-from operations.board.usual import ENOUGH, PERIOD, REMEMBERED, SHORTEST, RecentStays
+from operations.board.tally import ENOUGH, PERIOD, REMEMBERED, SHORTEST, RecentStays
 from pipeline.states import JobState
 
 STATE = JobState.DOWNLOADING

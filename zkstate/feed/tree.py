@@ -27,7 +27,6 @@ from zkstate import codec, paths
 from zkstate.connection import ownership
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt
-from zkstate.feed.watch import BucketChange, QueueChange
 
 
 @dataclass(frozen=True)
@@ -110,15 +109,6 @@ def queued_jids(session: Session, state: JobState) -> dict[int, list[str]]:
     return jids
 
 
-def queue_entries(session: Session, state: JobState) -> list[QueueChange]:
-    """Every entry of the queue of `state`, as if it were created now."""
-    return [
-        QueueChange(jid, state, priority, True)
-        for priority, jids in queued_jids(session, state).items()
-        for jid in jids
-    ]
-
-
 def queues() -> tuple[JobState, ...]:
     """The states that have a queue."""
     return tuple(JOB.where(lambda facts: facts.queued))
@@ -179,11 +169,3 @@ def bucket_jids(
         listings = session.children_of_many([paths.bucket(bid, bucket) for bid, bucket in page])
         for (bid, bucket), jids in zip(page, listings, strict=True):
             yield bid, bucket, list(filter(paths.is_jid, jids))
-
-
-def bucket_entries(
-    session: Session, buckets: Sequence[tuple[str, Bucket]]
-) -> Iterator[tuple[str, Bucket, list[BucketChange]]]:
-    """The jobs of each bucket, as if their entries were created now."""
-    for bid, bucket, jids in bucket_jids(session, buckets):
-        yield bid, bucket, [BucketChange(jid, bid, bucket, True) for jid in jids]

@@ -30,10 +30,10 @@ from pipeline.states import Bucket, JobState
 
 if TYPE_CHECKING:
     from entrypoints.cli.following import LiveBoard
-    from operations.board.summary import LiveView
+    from operations.board.values import LiveView
 if TYPE_CHECKING:
     from entrypoints.cli.api import Client
-    from operations.board.summary import LiveView
+    from operations.board.values import LiveView
     from operations.jobs.batch_view import BatchView
     from pipeline.attempt import Progress
 

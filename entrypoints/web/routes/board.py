@@ -17,7 +17,7 @@ from entrypoints.web.parameters import (
     job_search,
     linked,
 )
-from operations.board.summary import collection_counts
+from operations.board.board import collection_counts
 from operations.board.values import (
     BatchPage,
     BatchSearch,
