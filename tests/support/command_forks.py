@@ -143,7 +143,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
     main = import_module("entrypoints.cli.main").main
     entries = import_module("entrypoints.cli.command_table").ENTRIES
-    for name in (*(f"entrypoints.cli.{entry.module}" for entry in entries), *LIBRARIES):
+    for name in (*(f"entrypoints.cli.commands.{entry.module}" for entry in entries), *LIBRARIES):
         import_module(name)
     assert "tasks.app" not in sys.modules, "it has the settings of another process"
     if _serve(socket.socket(fileno=int(sys.argv[1]))):
