@@ -12,8 +12,17 @@ from queue import Empty, SimpleQueue
 
 from entrypoints.cli.api import Client
 from entrypoints.cli.command_table import load_all
-from operations.board.values import CAUSES_SHOWN, LATEST, BoardSummary, LiveView
-from operations.board.values import BatchPage, CollectionCounts, FailureGroup, Freshness, Stops
+from operations.board.values import (
+    CAUSES_SHOWN,
+    LATEST,
+    BatchPage,
+    BoardSummary,
+    CollectionCounts,
+    FailureGroup,
+    Freshness,
+    LiveView,
+    Stops,
+)
 from operations.jobs.batch_view import BatchView
 from pipeline.errors import ArklineError, ServiceUnreachable
 from pipeline.records import Record
