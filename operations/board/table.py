@@ -208,14 +208,14 @@ class Table:
         )
         return {(row["bid"], row["bucket"]): row["jobs"] for row in rows}
 
-    def begin_listing(self, kept: Iterable[tuple[str, str]]) -> None:
-        """Forget what was listed; the jobs in the buckets `kept` are taken from the board."""
+    def begin_listing(self, unchanged: Iterable[tuple[str, str]]) -> None:
+        """Forget what was listed; the jobs in the `unchanged` buckets are taken from the board."""
         with self.writing():
             self._sql.execute("DELETE FROM listed")
             self._sql.execute(
                 "INSERT INTO listed (jid, bid, bucket) SELECT jid, bid, bucket FROM job "
                 "WHERE bid || bucket IN (SELECT value FROM json_each(?))",
-                (json.dumps([bid + bucket for bid, bucket in kept]),),
+                (json.dumps([bid + bucket for bid, bucket in unchanged]),),
             )
 
     def list_bucket(self, bid: str, bucket: Bucket, jids: Collection[str]) -> None:

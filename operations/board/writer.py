@@ -105,14 +105,14 @@ class Writer:
         self._marks = marks = {
             (bid, bucket): mark for bid, bucket, mark in tree.bucket_marks(self._session, bids)
         }
-        kept = {
+        unchanged = {
             key
             for key, mark in marks.items()
             if before.get(key) == mark and on_board.get(key, 0) == mark.jobs
         }
         yield
-        self._table.begin_listing(kept)
-        changed = [key for key, mark in marks.items() if mark.jobs and key not in kept]
+        self._table.begin_listing(unchanged)
+        changed = [key for key, mark in marks.items() if mark.jobs and key not in unchanged]
         for bid, bucket, jids in tree.bucket_jids(self._session, changed):
             self._table.list_bucket(bid, bucket, jids)
             yield
