@@ -292,7 +292,7 @@ def test_the_pause_behind_a_redirect_is_read_once_for_many_files(
         reads.append(host)
         return read(session, host, *given)
 
-    monkeypatch.setattr(hosts, "read_watched", counted)
+    monkeypatch.setattr(hosts, "watched_pause", counted)
     with HttpFetcher(settings) as process:
         fetcher = process.limited_by(limiter)
         assert {fetcher.read(url, 100) for _ in range(5)} == {b"content"}
