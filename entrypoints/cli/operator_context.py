@@ -14,13 +14,12 @@ import typer
 
 from entrypoints.cli import context as opened
 from entrypoints.cli import exit_codes
-from entrypoints.cli.options import SharedOptions
 from entrypoints.render import console as screen
 from pipeline.errors import UsageRefused
 
 if TYPE_CHECKING:
     from entrypoints.cli.api import Client
-    from operations.operator import Operator
+    from operations.site import Site
     from operations.verbs.bulk import Outcome
 
 QUEUED_LATER = (
@@ -30,13 +29,11 @@ QUEUED_LATER = (
 
 
 @contextmanager
-def operator(options: SharedOptions) -> Iterator[Operator]:
-    """The person at this command line, with a session."""
-    from operations.operator import Operator
-
+def quiet_site() -> Iterator[Site]:
+    """The site of the environment, for a command that reports itself what the task layer would log."""
     opened.quiet_logs()
     with opened.site() as site:
-        yield Operator(site, opened.principal(options.by), options.reason)
+        yield site
 
 
 @contextmanager
@@ -50,7 +47,7 @@ def acting(site: Client) -> Iterator[None]:
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-    from operations.operator import Run
+    from operations.run import UNWATCHED, Run
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bars = Progress(*columns, console=screen.err(), transient=True, disable=not sys.stderr.isatty())
@@ -64,7 +61,7 @@ def acting(site: Client) -> Iterator[None]:
         try:
             yield
         finally:
-            site.here.acting = Run()
+            site.here.acting = UNWATCHED
 
 
 def confirm(question: str, yes: bool) -> None:

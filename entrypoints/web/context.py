@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,10 @@ from entrypoints.web.slow_work import LONG, SlowWork
 from entrypoints.web.streams import Streams
 from operations.board.board import Board
 from operations.oidc import values as oidc_values
-from operations.operator import Operator, Run
+from operations.run import UNWATCHED, Run
 from operations.site import Site
 from operations.tokens import Authenticator, InvalidToken, Logins
-from pipeline.attempt import UNATTENDED, Attempt, is_over
+from pipeline.attempt import Attempt, is_over
 from pipeline.errors import UsageRefused
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Interface, Principal
@@ -40,7 +40,7 @@ class WebContext:
 
     site: Site
     board: Board
-    run: Run = field(default_factory=Run)
+    run: Run = UNWATCHED
     """How a verb reports its progress, and learns that it should stop, to whom is in this process."""
 
     @property
@@ -134,10 +134,9 @@ class WebContext:
         """One for all scrapes: it remembers for some seconds what workers and disks answered."""
         return ArklineCollector(self.board, self.site)
 
-    def operator(self, principal: Principal, reason: str = "", attempt: Attempt = UNATTENDED) -> Operator:
-        """The principal of a request, with what a verb needs; a verb stops once the attempt is over."""
-        run = replace(self.run, should_stop=lambda: is_over(attempt) or self.run.should_stop())
-        return Operator(self.site, principal, reason, run)
+    def run_of(self, attempt: Attempt) -> Run:
+        """For a verb that takes long, which stops once the attempt is over."""
+        return replace(self.run, should_stop=lambda: is_over(attempt) or self.run.should_stop())
 
 
 def site_of(request: HTTPConnection) -> Site:

@@ -24,7 +24,7 @@ from entrypoints.web.app import create_app
 from entrypoints.web.context import WebContext
 from entrypoints.web.rate_limit import LOCAL
 from operations.board.board import Board
-from operations.operator import Run
+from operations.run import UNWATCHED, Run
 from operations.site import Site
 from pipeline.principal import Principal
 from pipeline.settings import Settings
@@ -70,7 +70,7 @@ class InProcess(BaseAdapter):
     def __init__(self, principal: Principal) -> None:
         super().__init__()
         self._principal = principal
-        self.acting = Run()
+        self.acting = UNWATCHED
         self.run = Run(
             lambda done, total: self.acting.on_progress(done, total), lambda: self.acting.should_stop()
         )

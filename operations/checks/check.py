@@ -20,10 +20,12 @@ from operations.checks.differences import (
     Search,
     StoreProblem,
 )
-from operations.operator import Operator, Stopped
+from operations.run import UNWATCHED, Run, Stopped
+from operations.site import Site
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import UsageRefused
 from pipeline.outcome import ServiceDown, StepFailed
+from pipeline.principal import Principal, Role
 from pipeline.records import Record, now
 from pipeline.steps.clients import open_clients
 from tasks.stores import expected_of
@@ -32,7 +34,7 @@ from zkstate.care.audit import LastAudit
 from zkstate.connection.locks import exclusive
 from zkstate.fleet import holds
 from zkstate.queue import listings
-from zkstate.record.journal import JournalAction
+from zkstate.record.journal import JournalAction, Stamp
 
 LISTED = 1_000
 """Differences that a result lists; all of them are counted."""
@@ -78,51 +80,61 @@ class CheckView(Record):
         return sum(self.counts.values()) - sum(self.repaired.values())
 
 
-def check(
-    operator: Operator,
+def check(  # noqa: PLR0913 - the conditions of one verb
+    site: Site,
+    principal: Principal,
     scope: Scope = Scope.ALL,
     *,
+    reason: str = "",
     content: bool = False,
     repair: bool = False,
     on_progress: Callable[[int], None] = lambda _: None,
+    run: Run = UNWATCHED,
 ) -> CheckView:
     """Compare what is in `scope`, and with `repair` enter, reserve and raise what can be repaired.
 
     `content`: read every byte of the versions. Safe beside a running fleet. A check of the stores that
     compared everything leaves its time and the number of differences to the metrics.
     """
-    operator.require("check the stores")
-    run = _Run(operator, scope, content=content, repair=repair, on_progress=on_progress)
+    principal.require(Role.OPERATOR, "check the stores")
+
+    def on_tick(compared: int) -> None:
+        run.check("interrupted")
+        on_progress(compared)
+
+    one = _Check(site, Stamp.of(principal, reason), scope, content=content, repair=repair, on_tick=on_tick)
     alone = (
-        exclusive(operator.session, "single-flight", "reconcile", UNATTENDED, LOCK_WAIT)
+        exclusive(site.session, "single-flight", "reconcile", UNATTENDED, LOCK_WAIT)
         if repair
         else nullcontext()
     )
     with alone:
-        run.compare()
-    view = run.view()
+        one.compare()
+    view = one.view()
     if view.complete and not view.unreachable and scope is not Scope.RECORD:
-        audit.publish(operator.session, LastAudit(at=now(), findings=view.left))
+        audit.publish(site.session, LastAudit(at=now(), findings=view.left))
     return view
 
 
-class _Run:
+class _Check:
     """One check: counts the differences, and repairs them one by one."""
 
     def __init__(
         self,
-        operator: Operator,
+        site: Site,
+        stamp: Stamp,
         scope: Scope,
         *,
         content: bool,
         repair: bool,
-        on_progress: Callable[[int], None],
+        on_tick: Callable[[int], None],
     ) -> None:
-        self._operator = operator
+        self._site = site
+        self._stamp = stamp
         self._scope = scope
         self._content = content
         self._repair = repair
-        self._on_progress = on_progress
+        self._on_tick = on_tick
         self._compared = 0
         self._counts: Counter[StoreProblem] = Counter()
         self._repaired: Counter[StoreProblem] = Counter()
@@ -148,11 +160,11 @@ class _Run:
     def _not_compared(self) -> Iterator[NotCompared]:
         if not self._listed:
             yield NotCompared.UNKNOWN_VERSIONS
-        if self._scope is Scope.ALL and self._operator.settings.inventory_service_url:
+        if self._scope is Scope.ALL and self._site.settings.inventory_service_url:
             yield NotCompared.INVENTORY_SERVICE
 
     def compare(self) -> None:
-        session = self._operator.session
+        session = self._site.session
         if self._scope is Scope.ALL and deployment.read(session) is None:
             raise UsageRefused(
                 f"the record {session.hosts}{session.root} has no deployment id: restore it from a backup, "
@@ -173,7 +185,7 @@ class _Run:
             self._record(done)
 
     def _comparisons(self) -> Iterator[Comparison]:
-        session = self._operator.session
+        session = self._site.session
         if self._scope is Scope.RECORD:
             return iter(())
         recorded, failed = listings.recorded_jobs(session), listings.failed_jobs(session)
@@ -194,24 +206,22 @@ class _Run:
         return stores.jobs_of_record(self._search(), names, with_entries=True) if names else iter(())
 
     def _search(self) -> Search:
-        session, settings = self._operator.session, self._operator.settings
+        session, settings = self._site.session, self._site.settings
         clients = open_clients(settings, expected_of(session))
         return Search(
             session,
             settings,
             clients.storage,
             clients.inventory,
-            f"arkline {self._operator.by}",
+            f"arkline {self._stamp.by}",
             self._tick,
             Numbers(numbers.shoulders(session, settings)),
             self._content,
         )
 
     def _tick(self, number: int) -> None:
-        self._operator.run.check("interrupted")
-        if number:
-            self._compared += number
-            self._on_progress(self._compared)
+        self._compared += number
+        self._on_tick(self._compared)
 
     def _take(self, comparison: Comparison) -> None:
         difference = comparison.difference
@@ -236,4 +246,4 @@ class _Run:
         return difference.model_copy(update={"repaired": True})
 
     def _record(self, target: str) -> None:
-        holds.record_action(self._operator.session, JournalAction.RECONCILE, self._operator.stamp, target)
+        holds.record_action(self._site.session, JournalAction.RECONCILE, self._stamp, target)

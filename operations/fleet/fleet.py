@@ -26,7 +26,7 @@ from operations.facts import Obstacle, Reason
 from operations.site import Site
 from operations.visibility import require_fleet
 from pipeline.errors import Action, Remedy, ServiceUnreachable, UsageRefused
-from pipeline.principal import Principal
+from pipeline.principal import Principal, Role
 from pipeline.records import Record
 from pipeline.settings import Settings
 from tasks.broker import publisher
@@ -34,11 +34,10 @@ from zkstate.care import deployment
 from zkstate.fleet import holds, scheduled
 from zkstate.fleet.holds import Hold
 from zkstate.fleet.scheduled import leader
+from zkstate.record.journal import Stamp
 
 if TYPE_CHECKING:
     from tasks.broker import Queued
-if TYPE_CHECKING:
-    from operations.operator import Operator
 
 CONTROL = "control"
 """The queue of scheduled work."""
@@ -364,21 +363,21 @@ def _ask(
         ) from error
 
 
-def drain(operator: Operator, worker: str, *, undo: bool = False) -> Drained:
+def drain(site: Site, principal: Principal, worker: str, *, reason: str = "", undo: bool = False) -> Drained:
     """Have a worker take no new tasks, so that it may be stopped once it is idle; `undo` ends that.
 
     The drain is in the record, so it lasts over a restart of the worker. It is ended for a worker that does
     not answer too.
     """
-    operator.require(f"drain worker {worker}")
-    session, settings = operator.session, operator.settings
+    principal.require(Role.OPERATOR, f"drain worker {worker}")
+    session, settings = site.session, site.settings
     known = holds.drained(session)
     if worker not in known and _taken_by(settings, worker) is None:
         raise _unknown(settings, worker, known)
     if undo:
-        changed = worker in known and holds.undo_drain(session, operator.stamp, worker)
+        changed = worker in known and holds.undo_drain(session, Stamp.of(principal, reason), worker)
     else:
-        changed = holds.drain(session, operator.hold, worker)
+        changed = holds.drain(session, Hold.of(principal, reason), worker)
     queues = _await_queues(settings, worker, some=undo)
     return Drained(
         worker=worker,

@@ -6,13 +6,12 @@ from enum import StrEnum
 
 from operations.fleet.health import waiting_for_space
 from operations.fleet.overview import Space, space_now
-from operations.operator import Operator
+from operations.run import UNWATCHED, Run
 from operations.site import Site
 from operations.visibility import require_fleet
 from pipeline.attempt import Attempt, CheckedAttempt
 from pipeline.errors import UsageRefused
-from pipeline.principal import Principal
-from pipeline.profiles.profile import Profiles
+from pipeline.principal import Principal, Role
 from pipeline.records import Record, age
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, FailureKind, JobState
@@ -26,7 +25,7 @@ from zkstate.connection.session import Session
 from zkstate.fleet import holds
 from zkstate.queue import listings, queue
 from zkstate.record import space
-from zkstate.record.journal import JournalAction
+from zkstate.record.journal import JournalAction, Stamp
 
 
 class GivesBack(StrEnum):
@@ -128,67 +127,76 @@ def _gives_back(state: JobState) -> GivesBack:
     return GivesBack.CLEAN_UP if JOB.facts[state].ended else GivesBack.AT_ITS_END
 
 
-def clean_up(operator: Operator, *, older_than: float | None = None, dry_run: bool = False) -> CleanUp:
+def clean_up(
+    site: Site,
+    principal: Principal,
+    *,
+    reason: str = "",
+    older_than: float | None = None,
+    dry_run: bool = False,
+    run: Run = UNWATCHED,
+) -> CleanUp:
     """Do now what beat does regularly, and remove the working directories that no job needs.
 
     `older_than`: seconds that completed batches stay in ZooKeeper, instead of the settings' retention; the
     retention time of a collection's profile applies in any case. Stopped; the same call does the rest.
     """
-    operator.require("clean up working storage")
-    working = operator.settings.working
+    principal.require(Role.OPERATOR, "clean up working storage")
+    session, working = site.session, site.settings.working
     if not working.is_dir():
         raise UsageRefused(
             f"working storage {working} is not on this machine, or no job has used it yet: run this "
             "where the workers run (ARKLINE_WORKING_STORAGE)"
         )
-    session = operator.session
-    retention = operator.settings.retention if older_than is None else older_than
+    retention = site.settings.retention if older_than is None else older_than
     if dry_run:
         return CleanUp(
             dry_run=True,
             jobs=queue.counts(session)[JobState.COMPLETED],
-            batches=_old_batches(operator, retention),
+            batches=_old_batches(site, retention),
             folders=tuple(str(folder) for folder in orphans(session, working)),
         )
     stopped = "the clean-up was stopped: what it removed is removed, and a further clean-up does the rest"
-    attempt = CheckedAttempt(lambda: operator.run.check(stopped))
-    holds.record_action(session, JournalAction.CLEAN_UP, operator.stamp)
+    attempt = CheckedAttempt(lambda: run.check(stopped))
+    stamp = Stamp.of(principal, reason)
+    holds.record_action(session, JournalAction.CLEAN_UP, stamp)
     cleaned = clean_up_completed(session, working, attempt)
-    archived, busy = _remove_batches(operator, retention, attempt)
+    archived, busy = _remove_batches(site, stamp, retention, attempt)
     folders = list(orphans(session, working))
     for number, folder in enumerate(folders, start=1):
         attempt.check()
         remove_folder(folder)
-        operator.run.on_progress(number, len(folders))
+        run.on_progress(number, len(folders))
     removed = tuple(str(folder) for folder in folders)
     return CleanUp(dry_run=False, jobs=cleaned, batches=archived, folders=removed, busy=busy)
 
 
-def _old_batches(operator: Operator, retention: float) -> tuple[str, ...]:
+def _old_batches(site: Site, retention: float) -> tuple[str, ...]:
     """The batches that would leave ZooKeeper now."""
-    profiles = Profiles(operator.settings.profiles)
-    rows = listings.readable(listings.batch_rows(operator.session, listings.all_batches(operator.session)))
+    rows = listings.readable(listings.batch_rows(site.session, listings.all_batches(site.session)))
     return tuple(
         row.bid
         for row in rows
         if row.status is BatchState.DELETED
         or (
             row.status is BatchState.COMPLETED
-            and age(row.since) > retention_of(row.profile, profiles, retention)
+            and age(row.since) > retention_of(row.profile, site.profiles, retention)
         )
     )
 
 
-def _remove_batches(operator: Operator, retention: float, attempt: Attempt) -> tuple[tuple[str, ...], bool]:
+def _remove_batches(
+    site: Site, stamp: Stamp, retention: float, attempt: Attempt
+) -> tuple[tuple[str, ...], bool]:
     """The batches that were removed; True if beat was removing batches at the same moment."""
-    session = operator.session
-    chosen = operator.settings.model_copy(update={"retention": retention})
+    session = site.session
+    chosen = site.settings.model_copy(update={"retention": retention})
     clients = open_clients(chosen, expected_of(session))
     before = set(listings.all_batches(session))
     with locks.single_flight(session, "clean_up_batches") as clock:
         if clock is None:
             return (), True
-        remove_old_batches(session, clock, clients, operator.stamp, attempt)
+        remove_old_batches(session, clock, clients, stamp, attempt)
         attempt.check()
-        remove_unneeded_uploads(session, operator.settings)
+        remove_unneeded_uploads(session, site.settings)
     return tuple(sorted(before - set(listings.all_batches(session)))), False

@@ -15,7 +15,6 @@ from enum import StrEnum
 from pydantic import Field, TypeAdapter
 
 from operations.objects.objects import known_object, versions_to_prove
-from operations.operator import Operator
 from operations.site import Site
 from pipeline.attempt import CheckedAttempt
 from pipeline.fixity import OnRead
@@ -28,6 +27,7 @@ from pipeline.outcome import AttemptOver
 from pipeline.preservation.custody import Custody
 from pipeline.preservation.fixity import LEAD, Pace, Unreadable, periods
 from pipeline.preservation.proof import size_of
+from pipeline.principal import Principal, Role
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Record, now
 from pipeline.settings import Settings
@@ -77,8 +77,9 @@ def fixity_report(inventory: SqlInventory, settings: Settings) -> FixityReport:
     )
 
 
-def check_fixity(
-    operator: Operator,
+def check_fixity(  # noqa: PLR0913 - the conditions of one verb
+    site: Site,
+    principal: Principal,
     names: Sequence[str],
     *,
     every: bool,
@@ -91,13 +92,13 @@ def check_fixity(
     One check runs in the fleet at a time, so that the rate of the settings holds: this waits for a scheduled
     check to end.
     """
-    operator.require("check fixity")
-    clients = open_clients(operator.settings, expected_of(operator.session))
+    principal.require(Role.OPERATOR, "check fixity")
+    clients = open_clients(site.settings, expected_of(site.session))
     arks = [known_object(clients.inventory, name).ark for name in dict.fromkeys(names)]
-    schedule = schedule_of(clients, f"arkline {operator.by}")
+    schedule = schedule_of(clients, f"arkline {principal.name}")
     checked: list[FixityCheck] = []
     unreadable: list[Unreadable] = []
-    pace = Pace(operator.settings.fixity_rate, stopped)
+    pace = Pace(site.settings.fixity_rate, stopped)
 
     def check_if_asked() -> None:
         if stopped():
@@ -105,7 +106,7 @@ def check_fixity(
 
     attempt = CheckedAttempt(check_if_asked)
     try:
-        with exclusive(operator.session, "single-flight", LOCK, attempt, LOCK_WAIT):
+        with exclusive(site.session, "single-flight", LOCK, attempt, LOCK_WAIT):
             outcomes = (
                 (outcome for ark in arks if (outcome := schedule.check(ark, pace, on_read)))
                 if arks
@@ -114,7 +115,7 @@ def check_fixity(
             for outcome in outcomes:
                 on_check(outcome)
                 checked.append(outcome) if isinstance(outcome, FixityCheck) else unreadable.append(outcome)
-            conclude(operator.session, schedule, clients, now(), (*checked, *unreadable))
+            conclude(site.session, schedule, clients, now(), (*checked, *unreadable))
     except AttemptOver:
         return FixityRun((), (), complete=False)
     return FixityRun(tuple(checked), tuple(unreadable), complete=not stopped())

@@ -10,20 +10,21 @@ import time
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 
 from operations.jobs.allowed_verbs import Moved, allowed_verbs, check_seen
-from operations.operator import Operator, Stopped, VerbResult
-from operations.verbs.verbs import WAS, act, repair, stop_batch, stop_job
+from operations.run import UNWATCHED, Run, Stopped
+from operations.site import Site
+from operations.verbs.verbs import WAS, VerbResult, act, repair, stop_batch, stop_job
 from operations.visibility import recorded_batch
 from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable, UsageRefused
-from pipeline.principal import Principal
-from pipeline.records import Batch, Record
+from pipeline.principal import Principal, Role
+from pipeline.records import Record
 from pipeline.states import BatchState, Bucket, Event, IllegalTransition, JobState
 from zkstate.connection.session import Session
 from zkstate.errors import Ambiguous, Corrupt
 from zkstate.queue import listings
 from zkstate.record import batches
+from zkstate.record.journal import Stamp
 
 
 class Refusal(Record):
@@ -50,115 +51,106 @@ def failed_of(session: Session, bid: str) -> list[str]:
     return [row.jid for row in rows if Event.RESUME in allowed_verbs(row)]
 
 
-def act_on_many(
-    operator: Operator,
+def act_on_many(  # noqa: PLR0913 - the conditions of one verb
+    site: Site,
+    principal: Principal,
     event: Event,
     names: Iterable[str],
     *,
+    reason: str = "",
     to: JobState | None = None,
     dry_run: bool = False,
+    run: Run = UNWATCHED,
 ) -> Outcome:
     """Raise `event` on these jobs and batches, one after the other; `to`: where jobs are to be resumed."""
 
-    def act_on(part: Operator, name: str) -> VerbResult:
-        return act(part, name, event, to=to, dry_run=dry_run, feeding=False)
+    def act_on(name: str, part: Run) -> VerbResult:
+        return act(
+            site, principal, name, event, reason=reason, to=to, dry_run=dry_run, feeding=False, run=part
+        )
 
-    return _for_all(operator, event, list(names), act_on, dry_run)
-
-
-def act_on_one(
-    operator: Operator,
-    event: Event,
-    name: str,
-    *,
-    version: int | None = None,
-    to: JobState | None = None,
-    dry_run: bool = False,
-) -> Outcome:
-    """Raise `event` on this job or batch; raises what refuses it."""
-    result = act(operator, name, event, version=version, to=to, dry_run=dry_run)
-    return Outcome(verb=event, dry_run=dry_run, done=(result,))
+    return _on_each(site, event, list(names), act_on, run, dry_run=dry_run)
 
 
-def resume_batch(
-    operator: Operator,
+def resume_batch(  # noqa: PLR0913 - the conditions of one verb
+    site: Site,
+    principal: Principal,
     bid: str,
     *,
+    reason: str = "",
     version: int | None = None,
     to: JobState | None = None,
     dry_run: bool = False,
+    run: Run = UNWATCHED,
 ) -> Outcome:
     """Resume the failed jobs of the batch; Moved if the batch has another version than its caller saw."""
-    batch = recorded_batch(operator.site, operator.principal, bid)
-    operator.require(f"resume {bid}", batch.profile_name)
+    batch = recorded_batch(site, principal, bid)
+    principal.require(Role.OPERATOR, f"resume {bid}", batch.profile_name)
     check_seen(batch, version)
-    names = failed_of(operator.session, bid)
-    return act_on_many(operator, Event.RESUME, names, to=to, dry_run=dry_run)
+    names = failed_of(site.session, bid)
+    return act_on_many(site, principal, Event.RESUME, names, reason=reason, to=to, dry_run=dry_run, run=run)
 
 
-def repair_many(operator: Operator, names: list[str]) -> Outcome:
-    """Replace what cannot be read of these jobs and batches; raises what refuses a single one."""
-    if len(names) == 1:
-        return Outcome(verb="repair", done=(repair(operator, names[0]),))
-
-    def act_on(part: Operator, name: str) -> VerbResult:
-        return repair(part, name, feeding=False)
-
-    return _for_all(operator, "repair", names, act_on, False)
-
-
-def cancel(operator: Operator, bid: str, *, version: int | None = None, dry_run: bool = False) -> Outcome:
+def cancel(  # noqa: PLR0913 - the conditions of one verb
+    site: Site,
+    principal: Principal,
+    bid: str,
+    *,
+    reason: str = "",
+    version: int | None = None,
+    dry_run: bool = False,
+    run: Run = UNWATCHED,
+) -> Outcome:
     """Stop the batch: end its split or its report, fail its jobs that have not ended, delete the held ones.
 
     The report follows. After an interruption the same call stops the rest.
     """
-    batch = recorded_batch(operator.site, operator.principal, bid)
-    operator.require(f"cancel {bid}", batch.profile_name)
+    batch, stamp = recorded_batch(site, principal, bid), Stamp.of(principal, reason)
+    principal.require(Role.OPERATOR, f"cancel {bid}", batch.profile_name)
     check_seen(batch, version)
-    stopped = stop_batch(operator, bid, dry_run=dry_run)
-    unended = batches.jobs_in(operator.session, bid, Bucket.PROCESSING)
+    stopped = stop_batch(site, stamp, bid, dry_run=dry_run)
+    unended = batches.jobs_in(site.session, bid, Bucket.PROCESSING)
     if not unended and stopped is None:
         if batch.status.status is not BatchState.PROCESSING:
             raise IllegalTransition(
                 f"{bid} is {batch.status.status}: it has ended, and no job of it is at work"
             )
-        stopped = _finish(operator, batch, dry_run=dry_run)
+        if not dry_run:
+            site.follow(batch)  # its last job ended unnoticed: it is reported, as the sweep would have it
+        stopped = VerbResult(id=bid, was=batch.status.status, now=BatchState.REPORTING)
 
-    def stop(part: Operator, jid: str) -> VerbResult:
+    def stop(jid: str, _: Run) -> VerbResult:
         try:
-            return stop_job(part, jid, dry_run=dry_run)
+            return stop_job(site, stamp, jid, dry_run=dry_run)
         except Corrupt:
             if dry_run:
                 return VerbResult(id=jid, was=WAS, now=JobState.FAILED)
-            return repair(part, jid, feeding=False)
+            return repair(site, principal, jid, reason=reason, feeding=False)
 
-    outcome = _for_all(operator, "cancel", unended, stop, dry_run)
+    outcome = _on_each(site, "cancel", unended, stop, run, dry_run=dry_run)
     done = outcome.done if stopped is None else (stopped, *outcome.done)
     return outcome.model_copy(update={"done": done})
 
 
-def _finish(operator: Operator, batch: Batch, *, dry_run: bool) -> VerbResult:
-    """Have a batch reported whose last job ended unnoticed, as the sweep does."""
-    if not dry_run:
-        operator.site.follow(batch)
-    return VerbResult(id=batch.bid, was=batch.status.status, now=BatchState.REPORTING)
-
-
-def _for_all(
-    operator: Operator,
+def _on_each(
+    site: Site,
     verb: str,
-    names: list[str],
-    act_on: Callable[[Operator, str], VerbResult],
-    dry_run: bool,
+    names: Sequence[str],
+    act_on: Callable[[str, Run], VerbResult | None],
+    run: Run,
+    *,
+    dry_run: bool = False,
 ) -> Outcome:
+    """`act_on` returns None for a job that it leaves alone."""
     done: list[VerbResult] = []
     refused: list[Refusal] = []
-    stopped = ""
-    for number, name in enumerate(names):
-        if operator.run.should_stop():
+    stopped, tried = "", 0
+    for name in names:
+        if run.should_stop():
             break
         try:
-            done.append(act_on(replace(operator, run=operator.run.part(number, len(names))), name))
+            if (result := act_on(name, run.part(tried, len(names)))) is not None:
+                done.append(result)
         except Stopped:
             break
         except (ServiceUnreachable, Ambiguous) as error:
@@ -166,15 +158,16 @@ def _for_all(
             break
         except ArklineError as error:
             refused.append(Refusal(id=name, message=str(error)))
-        operator.run.on_progress(len(done) + len(refused), len(names))
+        tried += 1
+        run.on_progress(tried, len(names))
     if done and not dry_run and not stopped:
-        operator.site.feed()
+        site.feed()
     return Outcome(
         verb=verb,
         dry_run=dry_run,
         done=tuple(done),
         refused=tuple(refused),
-        untried=len(names) - len(done) - len(refused),
+        untried=len(names) - tried,
         stopped=stopped,
     )
 
@@ -218,30 +211,30 @@ class Receipt(Record):
     """The service that did not answer, so that `untried` jobs were not reached."""
 
 
-class _Sealed(Record):
-    """The content of a token. Every web process can read it, so any of them can carry out the plan."""
+class Planned(Record):
+    """The content of a token. Every web process can read it, so any of them can carry out the plan.
+
+    It gives no right: the verb checks role, collection and version of every job.
+    """
 
     verb: Event
     owner: str
     until: float
     """Seconds since the epoch."""
     to: JobState | None = None
-    jobs: tuple[tuple[int, int], ...]
-    """The number of a job, and the version of its status."""
-
-
-@dataclass(frozen=True)
-class Planned:
-    """What a token asks for. It gives no right: the verb checks role, collection and version of every job."""
-
-    verb: Event
-    jobs: tuple[tuple[str, int], ...]
-    """The id of a job, and the version that the dry run saw."""
-    to: JobState | None = None
     """The state in which the jobs are to be resumed."""
+    jobs: tuple[tuple[int, int], ...]
+    """The number of a job, and the version of its status that the dry run saw."""
 
 
-def make_plan(operator: Operator, event: Event, names: Sequence[str], to: JobState | None = None) -> BulkPlan:
+def make_plan(
+    site: Site,
+    principal: Principal,
+    event: Event,
+    names: Sequence[str],
+    to: JobState | None = None,
+    run: Run = UNWATCHED,
+) -> BulkPlan:
     """UsageRefused for more jobs than JOBS_OF_A_PLAN; Stopped."""
     if len(names) > JOBS_OF_A_PLAN:
         raise UsageRefused(
@@ -251,22 +244,22 @@ def make_plan(operator: Operator, event: Event, names: Sequence[str], to: JobSta
     expected: list[VerbResult] = []
     refused: list[Refusal] = []
     for name in names:
-        operator.run.check(f"the dry run of {event} was stopped: nothing was changed")
+        run.check(f"the dry run of {event} was stopped: nothing was changed")
         try:
-            expected.append(act(operator, name, event, to=to, dry_run=True))
+            expected.append(act(site, principal, name, event, to=to, dry_run=True))
         except (ServiceUnreachable, Ambiguous):
             raise
         except ArklineError as error:
             refused.append(Refusal(id=name, message=str(error)))
-    sealed = _Sealed(
+    planned = Planned(
         verb=event,
-        owner=operator.principal.identity,
+        owner=principal.identity,
         until=time.time() + PLAN_SECONDS,
         to=to,
         jobs=tuple((int(one.id.removeprefix("jid")), one.version or 0) for one in expected),
     )
     return BulkPlan(
-        token=urlsafe_b64encode(zlib.compress(sealed.model_dump_json().encode(), 9)).decode(),
+        token=urlsafe_b64encode(zlib.compress(planned.model_dump_json().encode(), 9)).decode(),
         verb=event,
         jobs=len(expected),
         expected=tuple(expected),
@@ -276,56 +269,58 @@ def make_plan(operator: Operator, event: Event, names: Sequence[str], to: JobSta
 
 def read_plan(principal: Principal, event: Event, token: str) -> Planned:
     """What the dry run of this principal showed; NoSuchPlan for any other token."""
-    sealed = _opened(token)
-    if (sealed.verb, sealed.owner) != (event, principal.identity):
+    planned = _opened(token)
+    if (planned.verb, planned.owner) != (event, principal.identity):
         raise NoSuchPlan(f"this is no token of your dry run of {event}: make the dry run again")
-    if sealed.until < time.time():
+    if planned.until < time.time():
         raise NoSuchPlan(f"the dry run is older than {PLAN_SECONDS / 60:.0f} minutes: make it again")
-    jobs = tuple((f"jid{number:010d}", version) for number, version in sealed.jobs)
-    return Planned(event, jobs, sealed.to)
+    return planned
 
 
-def _opened(token: str) -> _Sealed:
+def _opened(token: str) -> Planned:
     """NoSuchPlan for a token that is damaged, or larger than that of any plan."""
     try:
         inflated = zlib.decompressobj()
         text = inflated.decompress(urlsafe_b64decode(token.encode()), PLAIN_LIMIT)
         if not inflated.eof:
             raise NoSuchPlan("the token is not complete: make the dry run again")
-        sealed = _Sealed.model_validate_json(text)
+        planned = Planned.model_validate_json(text)
     except (ValueError, zlib.error) as error:
         raise NoSuchPlan("this is no token of a dry run: make the dry run again") from error
-    if len(sealed.jobs) > JOBS_OF_A_PLAN or any(number < 0 for number, _ in sealed.jobs):
+    if len(planned.jobs) > JOBS_OF_A_PLAN or any(number < 0 for number, _ in planned.jobs):
         raise NoSuchPlan("this is no token of a dry run: make the dry run again")
-    return sealed
+    return planned
 
 
-def carry_out(operator: Operator, plan: Planned) -> Receipt:
+def carry_out(
+    site: Site, principal: Principal, plan: Planned, *, reason: str = "", run: Run = UNWATCHED
+) -> Receipt:
     """Do exactly what the plan says; a refusal of one job does not stop the others."""
-    done: list[VerbResult] = []
-    refused: list[Refusal] = []
+    versions = {f"jid{number:010d}": version for number, version in plan.jobs}
     moved: list[Refusal] = []
-    stopped = ""
-    for jid, version in plan.jobs:
-        if operator.run.should_stop():
-            break
+
+    def act_on(jid: str, _: Run) -> VerbResult | None:
         try:
-            done.append(act(operator, jid, plan.verb, version=version, to=plan.to, feeding=False))
+            return act(
+                site,
+                principal,
+                jid,
+                plan.verb,
+                reason=reason,
+                version=versions[jid],
+                to=plan.to,
+                feeding=False,
+            )
         except Moved as error:
             moved.append(Refusal(id=jid, message=str(error)))
-        except (ServiceUnreachable, Ambiguous) as error:
-            stopped = str(error)
-            break
-        except ArklineError as error:
-            refused.append(Refusal(id=jid, message=str(error)))
-        operator.run.on_progress(len(done) + len(moved) + len(refused), len(plan.jobs))
-    if done and not stopped:
-        operator.site.feed()
+            return None
+
+    outcome = _on_each(site, plan.verb, tuple(versions), act_on, run)
     return Receipt(
         verb=plan.verb,
-        done=tuple(done),
-        refused=tuple(refused),
+        done=outcome.done,
+        refused=outcome.refused,
         moved=tuple(moved),
-        untried=len(plan.jobs) - len(done) - len(refused) - len(moved),
-        stopped=stopped,
+        untried=outcome.untried,
+        stopped=outcome.stopped,
     )

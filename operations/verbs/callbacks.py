@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from operations.operator import Operator, retry_stale
 from operations.site import Site
+from operations.verbs.verbs import retry_stale
 from operations.visibility import in_sight, recorded_job, sees_fleet
 from pipeline.errors import UsageRefused
 from pipeline.notify.callback import HttpCallback, callback_secrets_of
@@ -30,6 +30,7 @@ from zkstate.queue import listings
 from zkstate.queue.listings import JobRow
 from zkstate.record import batches, callbacks, jobs
 from zkstate.record.callbacks import Owed
+from zkstate.record.journal import Stamp
 
 SCANNED = 2000
 """Callbacks that one page reads at most; fewer of them may be the principal's."""
@@ -92,46 +93,48 @@ def owed_page(site: Site, principal: Principal, limit: int, after: str | None = 
     )
 
 
-def deliver(operator: Operator, jid: str) -> CallbackAnswer:
+def deliver(site: Site, principal: Principal, jid: str, *, reason: str = "") -> CallbackAnswer:
     """Deliver the callback of a job that completed or failed, now; also if it was delivered or given up.
 
     A delivery is entered in the job's history. UsageRefused if there is nothing to deliver, Missing if the
     job has left ZooKeeper, Busy while a worker delivers it.
     """
-    session = operator.session
-    job = recorded_job(operator.site, operator.principal, jid)
+    session = site.session
+    job = recorded_job(site, principal, jid)
     collection, state = job.configuration.profile_name, job.status.status
-    operator.require(f"deliver the callback of {jid}", collection)
+    principal.require(Role.OPERATOR, f"deliver the callback of {jid}", collection)
     if state not in (JobState.COMPLETED, JobState.FAILED):
         raise UsageRefused(f"{jid} is {state}: a callback is delivered once a job is completed or has failed")
-    profile = batches.profile_of(session, operator.site.profiles, job.bid, collection)
+    profile = batches.profile_of(session, site.profiles, job.bid, collection)
     with _only_one(session, f"callback-{jid}", f"the callback of {jid} is being delivered"):
         owed = callbacks.owed(session, jid, job.status.epoch) if state is JobState.FAILED else None
-        number = None if state is JobState.FAILED else _version_number(operator, job)
-        http = HttpCallback(operator.settings)
-        answer = _asked(operator, profile, jid, lambda: http.deliver_once(job, profile, number))
+        number = None if state is JobState.FAILED else _version_number(site, job)
+        http = HttpCallback(site.settings)
+        answer = _asked(site, principal, profile, jid, lambda: http.deliver_once(job, profile, number))
         if answer.delivered:
-            _settle(operator, job, owed, profile)
+            _settle(session, job, owed, profile, Stamp.of(principal, reason))
         elif owed is not None:
             callbacks.put_off(session, owed, owed.record.delay, tried=False, message=answer.message)
     return answer
 
 
-def send_test(operator: Operator, name: str) -> CallbackAnswer:
+def send_test(site: Site, principal: Principal, name: str) -> CallbackAnswer:
     """Send a test to the receiver of the collection; ProfileError if there is no such collection.
 
     UsageRefused if the profile names no receiver, Busy while another test is being sent.
     """
-    operator.require(f"send a test callback of {name}", name)
-    profile = operator.site.profiles.get(name)
-    with _only_one(operator.session, f"callback-test-{name}", f"a test callback of {name} is being sent"):
-        http = HttpCallback(operator.settings)
-        answer = _asked(operator, profile, "", lambda: http.send_test(profile))
-    log().info("test callback sent", profile=name, by=operator.by, message=answer.message)
+    principal.require(Role.OPERATOR, f"send a test callback of {name}", name)
+    profile = site.profiles.get(name)
+    with _only_one(site.session, f"callback-test-{name}", f"a test callback of {name} is being sent"):
+        http = HttpCallback(site.settings)
+        answer = _asked(site, principal, profile, "", lambda: http.send_test(profile))
+    log().info("test callback sent", profile=name, by=principal.name, message=answer.message)
     return answer
 
 
-def _asked(operator: Operator, profile: Profile, jid: str, send: Callable[[], int]) -> CallbackAnswer:
+def _asked(
+    site: Site, principal: Principal, profile: Profile, jid: str, send: Callable[[], int]
+) -> CallbackAnswer:
     """The answer to one request; UsageRefused if the profile names no receiver."""
     address = profile.callback_address
     if address is None:
@@ -141,8 +144,8 @@ def _asked(operator: Operator, profile: Profile, jid: str, send: Callable[[], in
     began = time.monotonic()
     delivered, signed = True, False
     try:
-        signed = bool(callback_secrets_of(operator.settings, profile.name))
-        _check_signed(operator, profile, signed=signed)
+        signed = bool(callback_secrets_of(site.settings, profile.name))
+        _check_signed(principal, profile, signed=signed)
         message = f"the receiver answered {send()}"
     except StepFailed as failure:
         delivered, message = False, failure.message
@@ -157,37 +160,36 @@ def _asked(operator: Operator, profile: Profile, jid: str, send: Callable[[], in
     )
 
 
-def _check_signed(operator: Operator, profile: Profile, *, signed: bool) -> None:
+def _check_signed(principal: Principal, profile: Profile, *, signed: bool) -> None:
     """UsageRefused for the web process without the secret: workers may have it, and sign what they send."""
-    if not signed and operator.principal.interface in (Interface.API, Interface.WEB):
+    if not signed and principal.interface in (Interface.API, Interface.WEB):
         raise UsageRefused(
             f"the web process has no secret to sign the callbacks of {profile.name}: send this from a host "
             "of the workers by the command callback, or give the web process ARKLINE_CALLBACK_SECRET"
         )
 
 
-def _settle(operator: Operator, job: Job, owed: Owed | None, profile: Profile) -> None:
-    session = operator.session
+def _settle(session: Session, job: Job, owed: Owed | None, profile: Profile, stamp: Stamp) -> None:
     host = profile.callback_url.host if profile.callback_url else None
     outage = outage_name(Service.CALLBACK, host or "")
     if outage in outages.known(session):
         end_outage(session, outage)
     if owed is not None:
-        outcome = f"failure callback delivered to {host}{operator.because}"
-        callbacks.settle(session, job, owed, operator.stamp, outcome)
+        outcome = f"failure callback delivered to {host}{stamp.because}"
+        callbacks.settle(session, job, owed, stamp, outcome)
     else:
-        outcome = f"callback repeated to {host}{operator.because}"
+        outcome = f"callback repeated to {host}{stamp.because}"
 
         def note() -> None:
-            callbacks.note_repeated(session, jobs.load(session, job.jid), operator.stamp, outcome)
+            callbacks.note_repeated(session, jobs.load(session, job.jid), stamp, outcome)
 
         retry_stale(job.jid, note)
 
 
-def _version_number(operator: Operator, job: Job) -> int | None:
+def _version_number(site: Site, job: Job) -> int | None:
     """The number of the version that the job stored, as the inventory has it."""
     ark = job.identifiers.primary_id
-    known = operator.site.inventory().describe_object(ark) if ark else None
+    known = site.inventory().describe_object(ark) if ark else None
     numbers = (version.number for version in known.versions if version.jid == job.jid) if known else ()
     return next(iter(numbers), None)
 

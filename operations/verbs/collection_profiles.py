@@ -8,9 +8,10 @@ from typing import Any
 from pydantic import Field
 
 from operations.jobs.allowed_verbs import check_seen
-from operations.operator import Operator, retry_stale
+from operations.site import Site
+from operations.verbs.verbs import retry_stale
 from operations.visibility import recorded_batch
-from pipeline.principal import Principal
+from pipeline.principal import Principal, Role
 from pipeline.profiles.profile import Profile, ProfileError, Profiles, read
 from pipeline.profiles.snapshot import profile_changes, take_snapshot
 from pipeline.records import Batch, Record
@@ -28,27 +29,30 @@ class ProfileRenewal(Record):
 
 
 def renew(
-    operator: Operator, bid: str, *, version: int | None = None, dry_run: bool = False
+    site: Site,
+    principal: Principal,
+    bid: str,
+    *,
+    reason: str = "",
+    version: int | None = None,
+    dry_run: bool = False,
 ) -> ProfileRenewal:
     """Let the batch's remaining jobs use the profile as its file is now."""
-    return retry_stale(bid, lambda: _renew(operator, bid, version, dry_run))
 
+    def attempt() -> ProfileRenewal:
+        batch = recorded_batch(site, principal, bid)
+        principal.require(Role.OPERATOR, f"renew the profile of {bid}", batch.profile_name)
+        check_seen(batch, version)
+        _check(batch)
+        profile = site.profiles.get(batch.profile_name)
+        changed = profile_changes(batches.profile_snapshot(site.session, bid), profile)
+        if changed and not dry_run:
+            by, via = principal.name, principal.interface
+            snapshot = take_snapshot(profile, by, reason, via, principal.request_id)
+            batches.renew_profile(site.session, batch, snapshot)
+        return ProfileRenewal(bid=bid, profile=profile.name, changes=changed, dry_run=dry_run)
 
-def _renew(operator: Operator, bid: str, version: int | None, dry_run: bool) -> ProfileRenewal:
-    batch = recorded_batch(operator.site, operator.principal, bid)
-    profile_name = batch.profile_name
-    operator.require(f"renew the profile of {bid}", profile_name)
-    check_seen(batch, version)
-    _check(batch)
-    profile = operator.site.profiles.get(profile_name)
-    changed = profile_changes(batches.profile_snapshot(operator.session, bid), profile)
-    if changed and not dry_run:
-        principal = operator.principal
-        snapshot = take_snapshot(
-            profile, operator.by, operator.reason, principal.interface, principal.request_id
-        )
-        batches.renew_profile(operator.session, batch, snapshot)
-    return ProfileRenewal(bid=bid, profile=profile.name, changes=changed, dry_run=dry_run)
+    return retry_stale(bid, attempt)
 
 
 def _check(batch: Batch) -> None:

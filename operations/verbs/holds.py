@@ -1,8 +1,9 @@
 """Holds on collections and the pause of the queue, with the journal of both."""
 
-from operations.operator import Operator, VerbResult
+from operations.run import UNWATCHED, Run
 from operations.site import Site
 from operations.verbs.bulk import Outcome, act_on_many
+from operations.verbs.verbs import VerbResult
 from operations.visibility import recorded_batch
 from pipeline.principal import Principal, Role
 from pipeline.profiles.snapshot import Renewal
@@ -13,7 +14,7 @@ from zkstate.fleet import holds
 from zkstate.fleet.holds import Hold
 from zkstate.queue import listings
 from zkstate.record import batches
-from zkstate.record.journal import JournalEntry
+from zkstate.record.journal import JournalEntry, Stamp
 
 
 class HoldResult(Record):
@@ -43,42 +44,46 @@ class BatchHistory(Record):
     renewals: tuple[Renewal, ...]
 
 
-def hold_collection(operator: Operator, name: str, *, dry_run: bool = False) -> HoldResult:
+def hold_collection(
+    site: Site, principal: Principal, name: str, *, reason: str = "", dry_run: bool = False
+) -> HoldResult:
     """Hold what is submitted to a collection; jobs that have started continue."""
-    operator.require(f"hold collection {name}", name)
-    operator.site.profiles.get(name)
-    if dry_run:
-        hold = holds.collection_hold(operator.session, name)
-        return HoldResult(collection=name, hold=hold, changed=hold is None)
-    changed = holds.place(operator.session, operator.hold, name)
-    hold = holds.collection_hold(operator.session, name)
+    principal.require(Role.OPERATOR, f"hold collection {name}", name)
+    site.profiles.get(name)
+    changed = not dry_run and holds.place(site.session, Hold.of(principal, reason), name)
+    hold = holds.collection_hold(site.session, name)
+    changed = hold is None if dry_run else changed
     return HoldResult(collection=name, hold=hold, changed=changed)
 
 
-def release_collection(
-    operator: Operator, name: str, *, keep_held: bool = False, dry_run: bool = False
+def release_collection(  # noqa: PLR0913 - the conditions of one verb
+    site: Site,
+    principal: Principal,
+    name: str,
+    *,
+    reason: str = "",
+    keep_held: bool = False,
+    dry_run: bool = False,
+    run: Run = UNWATCHED,
 ) -> HoldResult:
     """End a hold and release the held batches and jobs of the collection, unless `keep_held`.
 
     After an interruption the same call releases the rest.
     """
-    operator.require(f"release collection {name}", name)
-    changed = (
-        holds.collection_hold(operator.session, name) is not None
-        if dry_run
-        else holds.end(operator.session, operator.stamp, name)
-    )
+    principal.require(Role.OPERATOR, f"release collection {name}", name)
+    if dry_run:
+        changed = holds.collection_hold(site.session, name) is not None
+    else:
+        changed = holds.end(site.session, Stamp.of(principal, reason), name)
     released = None
     if not keep_held:
-        held = held_in(operator.session, name)
-        released = _expected(held) if dry_run else act_on_many(operator, Event.RELEASE, held)
+        held = held_in(site.session, name)
+        if dry_run:  # once the hold has ended
+            done = (VerbResult(id=one, was=JobState.HELD, now=JobState.PENDING) for one in held)
+            released = Outcome(verb=Event.RELEASE, dry_run=True, done=tuple(done))
+        else:
+            released = act_on_many(site, principal, Event.RELEASE, held, reason=reason, run=run)
     return HoldResult(collection=name, changed=changed, released=released)
-
-
-def _expected(held: list[str]) -> Outcome:
-    """What the release does once the hold has ended."""
-    done = (VerbResult(id=name, was=JobState.HELD, now=JobState.PENDING) for name in held)
-    return Outcome(verb=Event.RELEASE, dry_run=True, done=tuple(done))
 
 
 def held_in(session: Session, name: str) -> list[str]:
@@ -93,17 +98,17 @@ def held_in(session: Session, name: str) -> list[str]:
     return held_batches + [row.jid for row in held_jobs if row.profile == name]
 
 
-def pause(operator: Operator) -> HoldResult:
+def pause(site: Site, principal: Principal, *, reason: str = "") -> HoldResult:
     """Start no further job; running jobs continue, and submissions are still accepted."""
-    operator.require("pause the queue")
-    changed = holds.place(operator.session, operator.hold)
-    return HoldResult(hold=holds.paused(operator.session), changed=changed)
+    principal.require(Role.OPERATOR, "pause the queue")
+    changed = holds.place(site.session, Hold.of(principal, reason))
+    return HoldResult(hold=holds.paused(site.session), changed=changed)
 
 
-def unpause(operator: Operator) -> HoldResult:
-    operator.require("unpause the queue")
-    changed = holds.end(operator.session, operator.stamp)
-    operator.site.feed()
+def unpause(site: Site, principal: Principal, *, reason: str = "") -> HoldResult:
+    principal.require(Role.OPERATOR, "unpause the queue")
+    changed = holds.end(site.session, Stamp.of(principal, reason))
+    site.feed()
     return HoldResult(changed=changed)
 
 

@@ -3,32 +3,21 @@
 Repair of a job or a batch whose znodes cannot be read: their bytes are kept aside, and the job fails.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 from operations.jobs.allowed_verbs import allowed_verbs, check_seen, target_of
 from operations.jobs.reports import compose
-from operations.operator import (
-    Operator,
-    VerbResult,
-    remove_folder,
-    retry_stale,
-)
+from operations.run import UNWATCHED, Run
+from operations.site import Site
 from operations.visibility import recorded
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.notify.report.compose import deleted_with_batch
-from pipeline.records import Batch, DamagedNode, Job
-from pipeline.states import (
-    BATCH,
-    JOB,
-    BatchState,
-    Event,
-    FailureKind,
-    JobState,
-    Raiser,
-)
+from pipeline.principal import Principal, Role
+from pipeline.records import Batch, Job, Record
+from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState, Raiser
 from pipeline.working_storage import mount
 from pipeline.working_storage.workspace import folder_at
 from tasks import after_move
@@ -38,66 +27,81 @@ from zkstate.queue import listings
 from zkstate.record import batches, deletion, jobs
 from zkstate.record.batches import BatchMove
 from zkstate.record.jobs import JobMove
+from zkstate.record.journal import Stamp
 from zkstate.record.record import Lock
+
+R = TypeVar("R")
+
+TRIES = 20
+"""Times that a verb reads a job or a batch again that moved between the read and the write."""
+
+WAS = "unreadable"
+"""The state before a repair."""
 
 _FOR_A_BATCH = {Event.FAIL: (Action.CANCEL,), Event.RESUME: (Action.RESUME_BATCH,)}
 """What does to the jobs of a batch what the event does to one job."""
 
 
+class VerbResult(Record):
+    """The effect of a verb on a job or a batch; `version` is that of its status after the verb."""
+
+    id: str
+    was: str
+    now: str
+    version: int | None = None
+    sent: bool = True
+    """False if Redis did not take a message; the sweep sends the message later."""
+    folder_left: str = ""
+    """The working directory, if it is not on this machine and so was not removed."""
+    complete: bool = True
+    """False if the caller stopped the deletion of a batch midway; the same verb does the rest."""
+
+
+def retry_stale(name: str, act: Callable[[], R]) -> R:
+    """Call `act` until no other change comes between its read and its write."""
+    for _ in range(TRIES):
+        try:
+            return act()
+        except Stale:
+            continue
+    raise Busy(f"{name} keeps changing state; try again")
+
+
 def act(  # noqa: PLR0913 - the conditions of one verb
-    operator: Operator,
+    site: Site,
+    principal: Principal,
     name: str,
     event: Event,
     *,
+    reason: str = "",
     version: int | None = None,
     to: JobState | None = None,
     dry_run: bool = False,
     feeding: bool = True,
+    run: Run = UNWATCHED,
 ) -> VerbResult:
     """Raise `event` on the job or batch, with everything that follows from the move.
 
     `version`: that of the status that the caller decided on; Moved if the status has another one. `to`: the
     state in which a job is to be resumed; None: after its last successful step. A dry run
     raises what the verb would raise. Without `feeding` the caller hands out the pending jobs, once for many.
-    To delete a batch again completes a deletion that was interrupted.
+    To delete a batch again completes a deletion that was interrupted; `run` is for such a deletion.
     """
     check_kind(name, event)
 
     def attempt() -> VerbResult:
-        thing = recorded(operator.site, operator.principal, name)
-        operator.require(f"{event} {name}", thing.profile_name)
+        thing = recorded(site, principal, name)
+        principal.require(Role.OPERATOR, f"{event} {name}", thing.profile_name)
         check_seen(thing, version)
-        return _act_on(operator, thing, event, to=to, dry_run=dry_run)
+        target = target_of(site.session, thing, event, to)
+        if dry_run:
+            return VerbResult(id=thing.id, was=thing.status.status, now=target, version=thing.version)
+        return _carry_out(site, Stamp.of(principal, reason), thing, event, to, run)
 
     result = retry_stale(name, attempt)
     if feeding and not dry_run:
-        operator.site.feed()
+        site.feed()
     return result
-
-
-def stop_job(operator: Operator, jid: str, *, dry_run: bool = False) -> VerbResult:
-    """Fail the job of a batch that the operator stops; delete it if it is held, so that it has not begun."""
-
-    def attempt() -> VerbResult:
-        job = jobs.load(operator.session, jid)
-        event = Event.FAIL if Event.FAIL in allowed_verbs(job) else Event.DELETE
-        return _act_on(operator, job, event, dry_run=dry_run)
-
-    return retry_stale(jid, attempt)
-
-
-def _act_on(
-    operator: Operator, thing: Job | Batch, event: Event, *, to: JobState | None = None, dry_run: bool
-) -> VerbResult:
-    target = target_of(operator.session, thing, event, to)
-    if dry_run:
-        return VerbResult(id=thing.id, was=thing.status.status, now=target, version=thing.version)
-    if event is Event.DELETE:
-        return _delete_job(operator, thing) if isinstance(thing, Job) else _delete_batch(operator, thing)
-    fails = isinstance(thing, Job) and event is Event.FAIL
-    changes = {} if to is None else {"to": to}
-    moved = _fail(operator, thing) if fails else _move(operator, thing, event, **changes)
-    return _result(operator, thing, moved)
 
 
 def check_kind(name: str, event: Event) -> None:
@@ -113,94 +117,131 @@ def check_kind(name: str, event: Event) -> None:
     raise refusal.with_remedies(*(Remedy(action, name) for action in _FOR_A_BATCH.get(event, ())))
 
 
-def _request(operator: Operator, event: Event) -> dict[str, Any]:
-    message = f"{event} by {operator.by}{operator.because}"
-    principal = operator.principal
-    who = {"by": operator.by, "via": principal.interface, "request_id": principal.request_id}
-    return {**who, "event": event, "message": message, "lock": Lock.FREE}
+def stop_job(site: Site, stamp: Stamp, jid: str, *, dry_run: bool) -> VerbResult:
+    """Fail the job of a batch that the operator stops; delete it if it is held, so that it has not begun."""
+
+    def attempt() -> VerbResult:
+        job = jobs.load(site.session, jid)
+        event = Event.FAIL if Event.FAIL in allowed_verbs(job) else Event.DELETE
+        target = target_of(site.session, job, event)
+        if dry_run:
+            return VerbResult(id=jid, was=job.status.status, now=target, version=job.version)
+        return _carry_out(site, stamp, job, event)
+
+    return retry_stale(jid, attempt)
 
 
-def _move(operator: Operator, thing: Job | Batch, event: Event, **changes: Any) -> Job | Batch:
-    request = _request(operator, event) | changes
-    if isinstance(thing, Job):
-        return jobs.move(operator.session, thing, JobMove(**request))
-    return batches.move(operator.session, thing, BatchMove(**request))
-
-
-def stop_batch(operator: Operator, bid: str, *, dry_run: bool = False) -> VerbResult | None:
+def stop_batch(site: Site, stamp: Stamp, bid: str, *, dry_run: bool) -> VerbResult | None:
     """End the split or the report of the batch; a worker that has the batch loses it. The jobs continue.
 
     None if the batch is split and its jobs are at work, or if it has ended.
     """
 
     def attempt() -> VerbResult | None:
-        batch = batches.load(operator.session, bid)
+        batch = batches.load(site.session, bid)
         status = batch.status
-        if status.total is not None and not BATCH.facts[status.status].reports:
+        reports = BATCH.facts[status.status].reports
+        if status.total is not None and not reports:
             return None
         if Event.FAIL not in BATCH.events(status.status, Raiser.OPERATOR):
             return None
         if dry_run:
             target = BATCH.next(status.status, Event.FAIL)
             return VerbResult(id=bid, was=status.status, now=target, version=batch.version)
-        message = f"cancelled by {operator.by}{operator.because or ', who gave no reason'}"
-        kind = None if BATCH.facts[status.status].reports else FailureKind.SYSTEM
-        try:
-            changes = {"message": message, "kind": kind, "lock": Lock.BREAK}
-            return _result(operator, batch, _move(operator, batch, Event.FAIL, **changes))
-        except Busy as error:
-            raise Stale(f"a worker acquired {bid} after it was read") from error
+        return _end(site, stamp, batch, None if reports else FailureKind.SYSTEM, _said("cancelled", stamp))
 
     return retry_stale(bid, attempt)
 
 
-def _result(operator: Operator, before: Job | Batch, after: Job | Batch) -> VerbResult:
+def _carry_out(
+    site: Site,
+    stamp: Stamp,
+    thing: Job | Batch,
+    event: Event,
+    to: JobState | None = None,
+    run: Run = UNWATCHED,
+) -> VerbResult:
+    if event is Event.DELETE:
+        return (
+            _delete_job(site, stamp, thing)
+            if isinstance(thing, Job)
+            else _delete_batch(site, stamp, thing, run)
+        )
+    if event is Event.FAIL:
+        return _end(site, stamp, thing, FailureKind.SYSTEM, _said("failed", stamp))
+    changes = {} if to is None else {"to": to}
+    return _result(site, thing, _move(site, thing, _request(stamp, event, **changes)))
+
+
+def _said(verb: str, stamp: Stamp) -> str:
+    return f"{verb} by {stamp.by}{stamp.because or ', who gave no reason'}"
+
+
+def _end(site: Site, stamp: Stamp, thing: Job | Batch, kind: FailureKind | None, message: str) -> VerbResult:
+    """The job or batch fails. A worker that has it loses the lock, and with it any further effect."""
+    request = _request(stamp, Event.FAIL, message=message, kind=kind, lock=Lock.BREAK)
+    try:
+        return _result(site, thing, _move(site, thing, request))
+    except Busy as error:
+        raise Stale(f"a worker acquired {thing.id} after it was read") from error
+
+
+def _move(site: Site, thing: Job | Batch, request: dict[str, Any]) -> Job | Batch:
+    if isinstance(thing, Job):
+        return jobs.move(site.session, thing, JobMove(**request))
+    return batches.move(site.session, thing, BatchMove(**request))
+
+
+def _request(stamp: Stamp, event: Event, **changes: Any) -> dict[str, Any]:
+    who = {"by": stamp.by, "via": stamp.via, "request_id": stamp.request_id}
+    message = f"{event} by {stamp.by}{stamp.because}"
+    return {"event": event, "message": message, "lock": Lock.FREE, **who, **changes}
+
+
+def _result(site: Site, before: Job | Batch, after: Job | Batch) -> VerbResult:
     return VerbResult(
         id=before.id,
         was=before.status.status,
         now=after.status.status,
         version=after.version,
-        sent=operator.site.follow(after),
+        sent=site.follow(after),
     )
 
 
-def _fail(operator: Operator, job: Job | Batch) -> Job | Batch:
-    """A worker that has the job loses the lock, and with it the right to any further effect."""
-    message = f"failed by {operator.by}{operator.because or ', who gave no reason'}"
-    try:
-        return _move(operator, job, Event.FAIL, message=message, kind=FailureKind.SYSTEM, lock=Lock.BREAK)
-    except Busy as error:
-        raise Stale(f"a worker acquired {job.id} after it was read") from error
-
-
-def _delete_job(operator: Operator, job: Job) -> VerbResult:
+def _delete_job(site: Site, stamp: Stamp, job: Job) -> VerbResult:
     """The tombstone first, the folder last: a crash leaves at most a folder, which the clean-up finds."""
     from pipeline.inventory.archive import tombstone  # loads SQLAlchemy
 
-    tombstone(operator.site.inventory(), job, by=operator.by, reason=operator.reason)
-    deleted = deletion.delete_job(operator.session, job, operator.by)
-    left = remove_folder(operator, job)
-    return _result(operator, job, deleted).model_copy(update={"version": None, "folder_left": left})
+    tombstone(site.inventory(), job, by=stamp.by, reason=stamp.reason)
+    deleted = deletion.delete_job(site.session, job, stamp.by)
+    left = ""
+    if mount.is_marked(site.settings.working):
+        after_move.remove_folder(folder_at(site.settings.working, job.bid, job.jid))
+    else:
+        left = job.configuration.working_dir
+    return _result(site, job, deleted).model_copy(update={"version": None, "folder_left": left})
 
 
-def _delete_batch(operator: Operator, batch: Batch) -> VerbResult:
+def _delete_batch(site: Site, stamp: Stamp, batch: Batch, run: Run) -> VerbResult:
     """Tombstones first, folders last: after a crash or a stop a repeated delete does the rest.
 
     Half of the progress is the writing of the tombstones, half the removal of the jobs.
     """
-    session, run, was = operator.session, operator.run, batch.status.status
+    session, working, was = site.session, site.settings.working, batch.status.status
     jids = listings.of_batch(session, batch.bid)
-    left = _folder_elsewhere(operator, jids)
+    left = ""
+    if not mount.is_marked(working) and (first := next(jobs.load_present(session, jids), None)):
+        left = str(PurePath(first.configuration.working_dir).parent)
     if was is not BatchState.DELETED:
-        _write_tombstones(operator, batch, jids)
-        batch = batches.move(session, batch, BatchMove(**_request(operator, Event.DELETE)))
+        _write_tombstones(site, stamp, batch, jids, run)
+        batch = batches.move(session, batch, BatchMove(**_request(stamp, Event.DELETE)))
     to_remove, number = set(jids), max(1, len(jids))
 
     def on_removed(removed: Sequence[str]) -> bool:
         for jid in to_remove.intersection(removed):
             to_remove.remove(jid)
             if not left:
-                after_move.remove_folder(folder_at(operator.settings.working, batch.bid, jid))
+                after_move.remove_folder(folder_at(working, batch.bid, jid))
         run.on_progress(2 * number - len(to_remove), 2 * number)
         return not run.should_stop()
 
@@ -208,84 +249,69 @@ def _delete_batch(operator: Operator, batch: Batch) -> VerbResult:
     return VerbResult(id=batch.bid, was=was, now=BatchState.DELETED, folder_left=left, complete=complete)
 
 
-def _write_tombstones(operator: Operator, batch: Batch, jids: Sequence[str]) -> None:
+def _write_tombstones(site: Site, stamp: Stamp, batch: Batch, jids: Sequence[str], run: Run) -> None:
     """Of the jobs, then of their batch, with its report; a page of jobs at a time is in memory."""
     from pipeline.inventory.archive import archive_jobs, tombstone  # loads SQLAlchemy
 
-    inventory, by, reason = operator.site.inventory(), operator.by, operator.reason
-    members = _unless_stopped(operator, batch, jids)
-    buried = archive_jobs(inventory, members, by=by, reason=reason, deleted=True)
-    as_deleted = partial(deleted_with_batch, reason=reason)
-    report = compose(operator.site, batch, buried, as_deleted)
+    def members() -> Iterator[Job]:
+        for number, job in enumerate(jobs.load_present(site.session, jids), 1):
+            run.check(f"the deletion of {batch.bid} was stopped before anything was removed")
+            run.on_progress(number, 2 * len(jids))
+            yield job
+
+    inventory, by, reason = site.inventory(), stamp.by, stamp.reason
+    buried = archive_jobs(inventory, members(), by=by, reason=reason, deleted=True)
+    report = compose(site, batch, buried, partial(deleted_with_batch, reason=reason))
     tombstone(inventory, batch, by=by, reason=reason, report=report)
 
 
-def _unless_stopped(operator: Operator, batch: Batch, jids: Sequence[str]) -> Iterator[Job]:
-    """The jobs of a batch that is to be deleted, until the caller asks to stop."""
-    for number, job in enumerate(jobs.load_present(operator.session, jids), 1):
-        operator.run.check(f"the deletion of {batch.bid} was stopped before anything was removed")
-        operator.run.on_progress(number, 2 * len(jids))
-        yield job
-
-
-def _folder_elsewhere(operator: Operator, jids: Sequence[str]) -> str:
-    """The folder of these jobs' batch if working storage is not mounted here: the folder is not removed."""
-    if mount.is_marked(operator.settings.working):
-        return ""
-    first = next(jobs.load_present(operator.session, jids), None)
-    return str(PurePath(first.configuration.working_dir).parent) if first else ""
-
-
-WAS = "unreadable"
-
-
-def repair(operator: Operator, name: str, *, feeding: bool = True) -> VerbResult:
+def repair(
+    site: Site, principal: Principal, name: str, *, reason: str = "", feeding: bool = True
+) -> VerbResult:
     """Replace what cannot be read, end a job that has not ended, and free what it holds.
 
     UsageRefused if every znode can be read. The collection may be unreadable too, so that only an operator of
     all collections may do this.
     """
-    operator.require(f"repair {name}")
-    session = operator.session
-    moved: Job | Batch
-    if name.startswith("bid"):
-        batch = retry_stale(name, lambda: quarantine.quarantine_batch(session, name, operator.stamp))
-        moved = retry_stale(name, lambda: _end_batch(operator, batches.load(session, name), batch))
-    else:
-        working = operator.settings.working
-        job = retry_stale(name, lambda: quarantine.quarantine_job(session, name, working, operator.stamp))
-        moved = retry_stale(name, lambda: _end_job(operator, jobs.load(session, name), job))
-    sent = operator.site.follow(moved)
+    principal.require(Role.OPERATOR, f"repair {name}")
+    session, stamp = site.session, Stamp.of(principal, reason)
+
+    def replace() -> Job | Batch:
+        if name.startswith("bid"):
+            return quarantine.quarantine_batch(session, name, stamp)
+        return quarantine.quarantine_job(session, name, site.settings.working, stamp)
+
+    nodes = retry_stale(name, replace).history[-1].damaged or ()
+    lost = {node.path.rpartition("/")[2] for node in nodes}
+
+    def end() -> VerbResult:
+        is_batch = name.startswith("bid")
+        thing: Job | Batch = batches.load(session, name) if is_batch else jobs.load(session, name)
+        failure = _failure_of(thing, lost)
+        # without the person's interface: the report says what was damaged, not that staff stopped the job
+        unseen = Stamp(by=stamp.by)
+        return _end(site, unseen, thing, *failure) if failure else _result(site, thing, thing)
+
+    result = retry_stale(name, end)
     if feeding:
-        operator.site.feed()
-    return VerbResult(id=name, was=WAS, now=moved.status.status, version=moved.version, sent=sent)
+        site.feed()
+    return result.model_copy(update={"was": WAS})
 
 
-def _end_job(operator: Operator, job: Job, repaired: Job) -> Job:
-    """A job that has not ended fails, whoever holds its lock; the depositor's report has the message."""
-    if Event.FAIL not in JOB.events(job.status.status, Raiser.OPERATOR):
-        return job
-    nodes = _replaced(repaired)
-    lost = {"configuration", "identifiers"} & {node.path.rpartition("/")[2] for node in nodes}
-    what = " and ".join(sorted(lost)) or "state"
+def _failure_of(thing: Job | Batch, lost: set[str]) -> tuple[FailureKind, str] | None:
+    """The failure that the loss of these znodes is; None if the job or batch goes its way.
+
+    A job that has not ended fails; the depositor's report has the message. A batch whose submission was lost
+    before it was split has nothing to split.
+    """
+    if isinstance(thing, Batch):
+        if BATCH.facts[thing.status.status].split or "submission" not in lost:
+            return None
+        message = "the submission in the record was damaged: submit its content again"
+        return FailureKind.CONTENT, message
+    if Event.FAIL not in JOB.events(thing.status.status, Raiser.OPERATOR):
+        return None
+    content = sorted({"configuration", "identifiers"} & lost)
+    what = " and ".join(content) or "state"
     message = f"the {what} of this object in the record was damaged, and cannot be read any more"
-    kind = FailureKind.CONTENT if lost else FailureKind.SYSTEM
-    try:
-        request = JobMove(Event.FAIL, operator.by, message=message, kind=kind, lock=Lock.BREAK)
-        return jobs.move(operator.session, job, request)
-    except Busy as error:
-        raise Stale(f"a worker acquired {job.jid} after it was read") from error
-
-
-def _end_batch(operator: Operator, batch: Batch, repaired: Batch) -> Batch:
-    """A batch whose submission was lost before it was split has nothing to split; any other goes its way."""
-    lost = any(node.path.endswith("/submission") for node in _replaced(repaired))
-    if BATCH.facts[batch.status.status].split or not lost:
-        return batch
-    message = "the submission in the record was damaged: submit its content again"
-    request = BatchMove(Event.FAIL, operator.by, message=message, kind=FailureKind.CONTENT, lock=Lock.BREAK)
-    return batches.move(operator.session, batch, request)
-
-
-def _replaced(repaired: Job | Batch) -> tuple[DamagedNode, ...]:
-    return repaired.history[-1].damaged or ()
+    return FailureKind.CONTENT if content else FailureKind.SYSTEM, message

@@ -25,7 +25,7 @@ from tests.servers.http_source import HttpSource
 from tests.support import planting
 from tests.support.browser import Chromium, Visitor, chromium, visitor
 from tests.support.fleet import fleet
-from tests.support.operators import ANN, ann
+from tests.support.operators import ANN
 from tests.support.remedy_world import World, quick_settings
 from tests.support.web import Caller, Web, new_token, serving, serving_board
 from zkstate.connection.session import connect
@@ -166,7 +166,7 @@ def test_a_board_that_is_not_kept_current_leaves_the_banner_of_a_fleet_that_work
 
 
 def test_a_paused_queue(world: World, front: Page) -> None:
-    holds.pause(ann(world.session, world.settings))
+    holds.pause(Site(world.settings, world.session), ANN)
     bid = world.submit()
 
     expect(front.get_by_text("The queue is paused").first).to_be_visible()
@@ -177,8 +177,7 @@ def test_a_paused_queue(world: World, front: Page) -> None:
 
 
 def test_a_collection_on_hold(world: World, front: Page) -> None:
-    acting = ann(world.session, world.settings)
-    holds.hold_collection(acting, "demo")
+    holds.hold_collection(Site(world.settings, world.session), ANN, "demo")
     bid = world.submit()
 
     banner = front.locator("section[aria-labelledby=health]")

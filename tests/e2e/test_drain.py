@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from operations.fleet import fleet as workers
+from operations.site import Site
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import Queue
@@ -18,9 +19,10 @@ from tests.servers.http_source import HttpSource
 from tests.servers.proxy import Proxy
 from tests.support import cli
 from tests.support.fleet import Fleet, assert_completed, batch_ended
-from tests.support.operators import ann
+from tests.support.operators import ANN
 from zkstate.connection.session import Session
 from zkstate.fleet import holds
+from zkstate.record.journal import Stamp
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -49,10 +51,10 @@ def test_a_worker_that_is_restarted_stays_drained_until_the_drain_is_undone(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource
 ) -> None:
     fleet.settings = settings.model_copy(update={"stalled_after": STALLED_AFTER})
-    operator = ann(session, settings)
+    site = Site(settings, session)
     worker = fleet.worker()
     taken(settings)
-    drained = workers.drain(operator, NAME)
+    drained = workers.drain(site, ANN, NAME)
     worker.stop()
 
     restarted = fleet.worker()
@@ -62,7 +64,7 @@ def test_a_worker_that_is_restarted_stays_drained_until_the_drain_is_undone(
     # messages wait, and the worker leaves them on purpose: it does not count as stalled
     assert restarted.wait(3 * STALLED_AFTER) is None
     assert waiting_messages(settings, Queue) == 1
-    back = workers.drain(operator, NAME, undo=True)
+    back = workers.drain(site, ANN, NAME, undo=True)
     assert (back.queues, back.drain, back.followed) == (EVERY, None, True)
     fleet.beat()
     assert_completed(batch_ended(session, bid))
@@ -85,12 +87,12 @@ def test_a_message_in_redis_changes_no_queue_that_a_worker_consumes(
 def test_the_end_of_a_drain_restores_the_queues_that_the_worker_was_started_for(
     session: Session, settings: Settings, fleet: Fleet
 ) -> None:
-    operator = ann(session, settings)
+    site = Site(settings, session)
     fleet.worker(queues="io")
     taken(settings)
 
-    assert workers.drain(operator, NAME).queues == ()
-    assert workers.drain(operator, NAME, undo=True).queues == ("io",)
+    assert workers.drain(site, ANN, NAME).queues == ()
+    assert workers.drain(site, ANN, NAME, undo=True).queues == ("io",)
 
 
 def test_a_worker_stays_drained_without_zookeeper_and_after_a_new_connection_to_redis(
@@ -105,9 +107,9 @@ def test_a_worker_stays_drained_without_zookeeper_and_after_a_new_connection_to_
         fleet.settings = settings.model_copy(update={"broker_url": url, "zk_hosts": zookeeper_proxy.hosts})
         worker = fleet.worker()
         taken(settings)
-        workers.drain(ann(session, settings), NAME)
+        workers.drain(Site(settings, session), ANN, NAME)
         zookeeper_proxy.refuse()
-        holds.undo_drain(session, ann(session, settings).stamp, NAME)
+        holds.undo_drain(session, Stamp.of(ANN), NAME)
         redis_proxy.cut()
         log = worker.command.log
         await_true(lambda: log.read_text().count("Connected to redis") == 2, "no new connection")
@@ -120,15 +122,15 @@ def test_a_worker_stays_drained_without_zookeeper_and_after_a_new_connection_to_
 def test_the_drain_of_a_worker_that_does_not_answer_can_be_undone(
     session: Session, settings: Settings, fleet: Fleet
 ) -> None:
-    operator = ann(session, settings)
+    site = Site(settings, session)
     worker = fleet.worker()
     taken(settings)
-    workers.drain(operator, NAME)
+    workers.drain(site, ANN, NAME)
     worker.stop()
     (line,) = cli.run(settings, "drain").out.splitlines()
     assert re.fullmatch(rf"{NAME} is drained by ann@desk for .* \(because\): it does not answer\.", line)
 
-    done = workers.drain(operator, NAME, undo=True)
+    done = workers.drain(site, ANN, NAME, undo=True)
 
     assert (done.queues, done.answers, done.changed, done.followed) == ((), False, True, False)
     assert holds.drained(session) == {}

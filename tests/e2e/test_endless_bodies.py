@@ -3,6 +3,7 @@
 import threading
 from pathlib import Path
 
+from operations.site import Site
 from operations.verbs.verbs import act
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
@@ -11,7 +12,7 @@ from pipeline.working_storage import capacity
 from tests.e2e.collection import File, body_of, put_object, submit
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, assert_completed, batch_ended, quiet, wait_for, wait_for_split
-from tests.support.operators import ann
+from tests.support.operators import ANN
 from zkstate import paths
 from zkstate.care.audit import audit
 from zkstate.connection.session import Session
@@ -88,7 +89,7 @@ def test_a_failed_job_of_unknown_size_gives_its_bytes_back_to_a_job_that_needs_t
         lambda: str(jobs.load(session, jid)),
     )
 
-    act(ann(session, settings), jid, Event.FAIL)
+    act(Site(settings, session), ANN, jid, Event.FAIL)
     assert space.reservation_of(session, jid) is None
     body = body_of("large", 80 * MIB)
     url = put_object(source, "large", [File("a.bin", body)])

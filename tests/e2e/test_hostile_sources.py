@@ -4,6 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from operations.site import Site
 from operations.verbs.bulk import cancel
 from operations.verbs.verbs import act
 from pipeline.records import SubmissionType
@@ -13,7 +14,7 @@ from tests.e2e.collection import submit
 from tests.servers.hostile_source import HostileSource
 from tests.support import planting
 from tests.support.fleet import Fleet, batch_ended, wait_for
-from tests.support.operators import ann
+from tests.support.operators import ANN
 from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.record import batches, jobs
@@ -40,7 +41,7 @@ def test_sources_that_send_a_byte_per_25_seconds_delay_nobody_else_and_end_when_
     session: Session, settings: Settings, fleet: Fleet
 ) -> None:
     """They hold every process for jobs and for splits; reports and the sweep go their way."""
-    operator = ann(session, settings)
+    site = Site(settings, session)
     worker = fleet.worker(concurrency=4, wait=False)
     split = fleet.worker("split", 2, queues="split", wait=False)
     fleet.worker("control", 2, queues="control", wait=False)
@@ -71,11 +72,11 @@ def test_sources_that_send_a_byte_per_25_seconds_delay_nobody_else_and_end_when_
         wait_for(session, paths.SWEEP, lambda: _version(session) > sweeps + 1, 30, lambda: "no sweep")
 
         (failed,) = batches.all_jobs(session, held[0][1])
-        act(operator, failed, Event.FAIL)
+        act(site, ANN, failed, Event.FAIL)
         held[0][0].await_left(held[0][0].arrived, SOON)
-        cancel(operator, held[2][1])
+        cancel(site, ANN, held[2][1])
         held[2][0].await_left(held[2][0].arrived, SOON)
-        cancel(operator, manifests[0][1])
+        cancel(site, ANN, manifests[0][1])
         manifests[0][0].await_left(manifests[0][0].arrived, SOON)
         worker.terminate()
         split.terminate()
@@ -90,7 +91,7 @@ def test_sources_that_send_a_byte_per_25_seconds_delay_nobody_else_and_end_when_
                 2 * SOON,
                 lambda bid=bid: str(batches.load(session, bid)),  # type: ignore[misc]
             )
-            cancel(operator, bid)
+            cancel(site, ANN, bid)
         for _, bid in (*held, *manifests):
             assert batch_ended(session, bid).status.status is BatchState.FAILED
 

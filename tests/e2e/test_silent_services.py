@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from operations.site import Site
 from operations.verbs.verbs import act
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
@@ -14,7 +15,7 @@ from tests.servers.hostile_source import HostileSource
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import batch_ended, wait_for
 from tests.support.fleet import fleet as running_fleet
-from tests.support.operators import ann
+from tests.support.operators import ANN
 from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.record import batches, jobs
@@ -41,7 +42,7 @@ def test_fail_ends_a_request_to_a_service_that_answers_nothing(
 
             (jid,) = batches.all_jobs(session, bid)
             assert jobs.load(session, jid).status.status is JobState.PROCESSING
-            act(ann(session, changed), jid, Event.FAIL)
+            act(Site(changed, session), ANN, jid, Event.FAIL)
 
             silent.await_left(1, SOON)
             assert batch_ended(session, bid).status.status is BatchState.FAILED

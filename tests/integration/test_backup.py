@@ -14,6 +14,7 @@ from operations.checks.backup import back_up, restore, restore_inventory
 from operations.checks.check import check
 from operations.checks.deployment import initialize
 from operations.checks.numbers import MARGIN
+from operations.site import Site
 from pipeline.deployment import OutdatedStore
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.inventory.copy import restore_inventory_copy
@@ -24,7 +25,7 @@ from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from tasks.stores import ConfirmedStores, count_up
 from tests.support import cli, planting
-from tests.support.operators import ann
+from tests.support.operators import ANN
 from tests.support.recordings import ARK, recording
 from tests.support.records import a_submission
 from tests.support.repository import Repository
@@ -33,6 +34,7 @@ from zkstate import codec, paths
 from zkstate.care import audit, copy, deployment
 from zkstate.connection.session import Session
 from zkstate.fleet import counters, holds
+from zkstate.fleet.holds import Hold
 from zkstate.record import batches
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ def test_a_record_that_is_not_empty_is_replaced_only_when_that_is_said(
 
 def test_the_drain_of_a_worker_is_in_a_backup(session: Session, settings: Settings, tmp_path: Path) -> None:
     initialize(session, settings)
-    drain = ann(session, settings).hold
+    drain = Hold.of(ANN, "because")
     holds.drain(session, drain, "worker1@here")
     back_up(session, settings, tmp_path / "backup")
 
@@ -269,7 +271,7 @@ def test_a_lost_inventory_is_restored_and_not_used_before_it_is_reconciled(
     stores.confirm(session)
     with pytest.raises(OutdatedStore, match="makes the missing entries from storage"):
         stores.expected(Service.INVENTORY)
-    check(ann(session, settings), repair=True)
+    check(Site(settings, session), ANN, repair=True)
     stores.doubt()
     stores.confirm(session)
     assert stores.expected(Service.INVENTORY) == stores.id
@@ -325,7 +327,7 @@ def test_versions_that_only_storage_knows_keep_the_fleet_waiting_until_they_are_
     assert "from job jid0000000001" in view.listed[0]
     with pytest.raises(OutdatedStore):
         ConfirmedStores(repository.settings).confirm(session)
-    check(ann(session, repository.settings), repair=True)
+    check(Site(repository.settings, session), ANN, repair=True)
     ConfirmedStores(repository.settings).confirm(session)
     assert store.repository.inventory.last_job() == 1
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from standardwebhooks import Webhook
 
-from operations.operator import Operator
 from operations.site import Site
 from operations.verbs import callbacks as of_operators
 from operations.verbs.callbacks import CallbackAnswer
@@ -17,7 +16,7 @@ from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from tests.servers.receiver import Receiver
 from tests.support import cli, planting
-from tests.support.operators import ANN, ann
+from tests.support.operators import ANN
 from tests.support.step_context import collection
 from tests.support.web import serving
 from zkstate.connection.locks import single_flight
@@ -38,13 +37,8 @@ def settings(settings: Settings, tmp_path: Path, receiver: Receiver) -> Settings
     return given
 
 
-@pytest.fixture
-def operator(session: Session, settings: Settings) -> Operator:
-    return ann(session, settings)
-
-
-def deliver(operator: Operator, jid: str) -> CallbackAnswer:
-    return of_operators.deliver(operator, jid)
+def deliver(site: Site, jid: str, principal: Principal = ANN) -> CallbackAnswer:
+    return of_operators.deliver(site, principal, jid, reason="because")
 
 
 def failed(session: Session) -> Job:
@@ -52,14 +46,14 @@ def failed(session: Session) -> Job:
 
 
 def test_an_owed_callback_is_listed_until_an_operator_delivers_it(
-    session: Session, operator: Operator, receiver: Receiver, site: Site
+    session: Session, receiver: Receiver, site: Site
 ) -> None:
     job = failed(session)
     (row,) = of_operators.owed_page(site, ANN, 10).callbacks
     assert (row.jid, row.bid, row.collection, row.tries, row.message) == (job.jid, job.bid, "demo", 0, "")
     assert row.since < row.next_try
 
-    answer = deliver(operator, job.jid)
+    answer = deliver(site, job.jid)
 
     assert (answer.delivered, answer.signed, answer.message) == (True, True, "the receiver answered 200")
     assert "hidden" not in str(answer)
@@ -71,12 +65,12 @@ def test_an_owed_callback_is_listed_until_an_operator_delivers_it(
 
 
 def test_a_delivery_that_is_refused_stays_owed_with_the_answer(
-    session: Session, operator: Operator, receiver: Receiver, site: Site
+    session: Session, receiver: Receiver, site: Site
 ) -> None:
     job = failed(session)
     receiver.answers += [(404, {})]
 
-    answer = deliver(operator, job.jid)
+    answer = deliver(site, job.jid)
 
     (row,) = of_operators.owed_page(site, ANN, 10).callbacks
     assert not answer.delivered
@@ -87,12 +81,12 @@ def test_a_delivery_that_is_refused_stays_owed_with_the_answer(
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.COMPLETED])
 def test_a_callback_that_was_delivered_is_delivered_again_with_the_same_id(
-    session: Session, operator: Operator, receiver: Receiver, state: JobState
+    session: Session, site: Site, receiver: Receiver, state: JobState
 ) -> None:
     job = planting.job_in(session, state)
-    deliver(operator, job.jid)
+    deliver(site, job.jid)
 
-    assert deliver(operator, job.jid).delivered
+    assert deliver(site, job.jid).delivered
 
     first, second = receiver.received
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
@@ -101,26 +95,26 @@ def test_a_callback_that_was_delivered_is_delivered_again_with_the_same_id(
 
 
 def test_only_what_has_ended_and_has_a_receiver_is_delivered(
-    session: Session, operator: Operator, settings: Settings
+    session: Session, site: Site, settings: Settings
 ) -> None:
     working = planting.job_in(session, JobState.PROCESSING)
     with pytest.raises(UsageRefused, match="is processing"):
-        deliver(operator, working.jid)
+        deliver(site, working.jid)
 
     collection(settings)
     with pytest.raises(UsageRefused, match="no callback_url"):
-        deliver(operator, planting.job_in(session, JobState.COMPLETED).jid)
+        deliver(site, planting.job_in(session, JobState.COMPLETED).jid)
 
 
-def test_a_delivery_by_a_worker_is_not_repeated_meanwhile(session: Session, operator: Operator) -> None:
+def test_a_delivery_by_a_worker_is_not_repeated_meanwhile(session: Session, site: Site) -> None:
     job = failed(session)
 
     with single_flight(session, f"callback-{job.jid}"), pytest.raises(Busy, match="is being delivered"):
-        deliver(operator, job.jid)
+        deliver(site, job.jid)
 
 
-def test_a_test_callback_is_signed_and_is_of_no_job(operator: Operator, receiver: Receiver) -> None:
-    answer = of_operators.send_test(operator, "demo")
+def test_a_test_callback_is_signed_and_is_of_no_job(site: Site, receiver: Receiver) -> None:
+    answer = of_operators.send_test(site, ANN, "demo")
 
     assert (answer.delivered, answer.signed, answer.jid) == (True, True, "")
     (request,) = receiver.received
@@ -132,9 +126,9 @@ def test_a_test_callback_is_signed_and_is_of_no_job(operator: Operator, receiver
 def test_a_test_callback_to_an_address_that_is_not_public_is_not_sent(
     session: Session, settings: Settings, receiver: Receiver
 ) -> None:
-    operator = ann(session, settings.model_copy(update={"allow_networks": ""}))
+    site = Site(settings.model_copy(update={"allow_networks": ""}), session)
 
-    answer = of_operators.send_test(operator, "demo")
+    answer = of_operators.send_test(site, ANN, "demo")
 
     assert not answer.delivered
     assert "not public" in answer.message
@@ -142,14 +136,13 @@ def test_a_test_callback_to_an_address_that_is_not_public_is_not_sent(
 
 
 def test_the_web_process_sends_nothing_that_it_cannot_sign(
-    session: Session, operator: Operator, receiver: Receiver
+    session: Session, site: Site, receiver: Receiver
 ) -> None:
-    (operator.settings.profiles / "demo.secret").unlink()
+    (site.settings.profiles / "demo.secret").unlink()
     principal = VIEWER.model_copy(update={"role": Role.OPERATOR})
-    web = Operator(operator.site, principal)
 
     with pytest.raises(UsageRefused, match="no secret to sign"):
-        of_operators.send_test(web, "demo")
+        of_operators.send_test(site, principal, "demo")
 
     assert receiver.received == []
 
@@ -175,13 +168,11 @@ def test_callbacks_are_listed_page_by_page(session: Session, site: Site) -> None
     assert (first.owed, second.next) == (3, None)
 
 
-def test_a_viewer_sends_nothing(session: Session, operator: Operator, receiver: Receiver) -> None:
-    viewer = Operator(operator.site, VIEWER)
-
+def test_a_viewer_sends_nothing(session: Session, site: Site, receiver: Receiver) -> None:
     with pytest.raises(Forbidden):
-        deliver(viewer, failed(session).jid)
+        deliver(site, failed(session).jid, VIEWER)
     with pytest.raises(Forbidden):
-        of_operators.send_test(viewer, "demo")
+        of_operators.send_test(site, VIEWER, "demo")
 
     assert receiver.received == []
 

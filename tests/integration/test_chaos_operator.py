@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from operations.operator import Operator
+from operations.site import Site
 from pipeline.settings import Settings
 from tests.servers.http_source import HttpSource
 from tools.chaos import hostile
@@ -35,10 +35,10 @@ def test_an_error_without_a_type_is_a_problem_of_the_run_and_the_next_act_is_don
 ) -> None:
     done = Event()
 
-    def fail(operator: Operator, names: list[str], acts: Acts) -> str:
+    def fail(site: Site, names: list[str], acts: Acts) -> str:
         raise KeyError("a mistake in a verb")
 
-    def finish(operator: Operator, names: list[str], acts: Acts) -> str:
+    def finish(site: Site, names: list[str], acts: Acts) -> str:
         done.set()
         return "done"
 
@@ -54,12 +54,12 @@ def test_an_error_without_a_type_is_a_problem_of_the_run_and_the_next_act_is_don
 def test_the_operator_is_not_paused_within_an_act(operator: OperatorThread) -> None:
     began, end, later = Event(), Event(), Event()
 
-    def work(operator: Operator, names: list[str], acts: Acts) -> str:
+    def work(site: Site, names: list[str], acts: Acts) -> str:
         began.set()
         end.wait(30)
         return "done"
 
-    def finish(operator: Operator, names: list[str], acts: Acts) -> str:
+    def finish(site: Site, names: list[str], acts: Acts) -> str:
         later.set()
         return "done"
 

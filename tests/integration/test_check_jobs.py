@@ -10,12 +10,13 @@ from operations.checks.aliases import audit_view
 from operations.checks.check import CheckView, Scope, check
 from operations.checks.deployment import initialize
 from operations.checks.differences import Difference, StoreProblem
+from operations.site import Site
 from pipeline.inventory.sql import open_inventory
 from pipeline.records import Identifiers
 from pipeline.settings import Settings
 from pipeline.states import JobState
 from tests.support import cli, planting
-from tests.support.operators import ann
+from tests.support.operators import ANN
 from tests.support.repository import Repository
 from tests.support.stores import Store, flip, with_record
 from zkstate import paths
@@ -41,7 +42,7 @@ def completed(session: Session, store: Store) -> str:
 
 
 def checked(session: Session, store: Store, *, content: bool = False) -> CheckView:
-    return check(ann(session, store.repository.settings), Scope.JOBS, content=content)
+    return check(Site(store.repository.settings, session), ANN, Scope.JOBS, content=content)
 
 
 def of_stores(view: CheckView) -> list[Difference]:
@@ -214,7 +215,7 @@ def test_a_check_of_everything_finds_other_digests_and_damaged_bytes_too(
     store.repository.inventory.database.write(lambda connection: connection.execute(text(change)))
     store.change(ark, "v1/content/producer/a.txt", flip)
 
-    view = check(ann(session, store.repository.settings), content=True)
+    view = check(Site(store.repository.settings, session), ANN, content=True)
 
     assert {StoreProblem.DIFFERENT, StoreProblem.DAMAGED} <= set(problems(view))
     assert view.broken

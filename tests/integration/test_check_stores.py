@@ -11,7 +11,8 @@ from operations.checks.check import CheckView, check
 from operations.checks.deployment import initialize
 from operations.checks.differences import StoreProblem
 from operations.objects.objects import timeline
-from operations.operator import Run
+from operations.run import Run
+from operations.site import Site
 from pipeline.errors import Action, Remedy
 from pipeline.inventory.archive import tombstone
 from pipeline.inventory.base import InventoryObject
@@ -22,7 +23,7 @@ from pipeline.settings import Settings
 from pipeline.states import JobState
 from tests.servers.s3 import S3Fixture, Server
 from tests.support import cli, planting
-from tests.support.operators import ann
+from tests.support.operators import ANN
 from tests.support.repository import Repository
 from tests.support.stores import Store, with_record
 from zkstate import paths
@@ -82,7 +83,7 @@ def deposited(store: Store, number: int, **facts: object) -> str:
 
 
 def compared(session: Session, store: Store, *, repair: bool = False) -> CheckView:
-    return check(ann(session, store.repository.settings), repair=repair)
+    return check(Site(store.repository.settings, session), ANN, repair=repair)
 
 
 def lose_inventory(session: Session, store: Store) -> None:
@@ -373,9 +374,11 @@ def test_a_stopped_reconciliation_says_so_and_is_continued(session: Session, on_
 
     # each version is counted once before the page is repaired: it stops at an entry of the inventory
     first = check(
-        replace(ann(session, on_disk.repository.settings), run=Run(should_stop=lambda: len(ticks) >= 5)),
+        Site(on_disk.repository.settings, session),
+        ANN,
         repair=True,
         on_progress=ticks.append,
+        run=Run(should_stop=lambda: len(ticks) >= 5),
     )
     second = compared(session, on_disk, repair=True)
 
@@ -438,7 +441,7 @@ def test_a_storage_that_goes_away_during_the_search_is_no_lost_object(
         if compared == 1:
             settings.storage.rename(settings.home / "aside")
 
-    view = check(ann(session, settings), on_progress=unmount)
+    view = check(Site(settings, session), ANN, on_progress=unmount)
 
     assert "mount its disk" in view.unreachable
     assert view.counts == {}

@@ -25,7 +25,7 @@ from tasks.beat import WORK
 from tests.integration.test_sweep import later
 from tests.support import planting
 from tests.support.boards import job_page
-from tests.support.operators import ANN, ann, downloading_job
+from tests.support.operators import ANN, downloading_job
 from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.fleet import fixity, holds, hosts, outages
@@ -126,7 +126,7 @@ def readers(session: Session, settings: Settings, whole: Job) -> Iterator[Reader
         "jobs": listed,
         "board": shown_by_board,
         "metrics": measured,
-        "audit": lambda: check(ann(session, settings), Scope.JOBS),
+        "audit": lambda: check(Site(settings, session), ANN, Scope.JOBS),
         "hosts": lambda: (known_hosts(Site(settings, session), ANN), waiting_hosts(session)),
         "callbacks": lambda: owed_page(Site(settings, session), ANN, 10),
         "space": lambda: space_view(Site(settings, session), ANN),

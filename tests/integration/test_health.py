@@ -26,7 +26,7 @@ from tests.servers import redis as redis_servers
 from tests.support import planting
 from tests.support.fleet import fleet as running_fleet
 from tests.support.log_entries import log_entries
-from tests.support.operators import ANN, ann
+from tests.support.operators import ANN
 from tests.support.waits import RETRY
 from zkstate.care.deployment import RecordDeployment
 from zkstate.connection.session import Session
@@ -202,7 +202,7 @@ def test_a_fleet_is_healthy_until_its_workers_are_drained(session: Session, sett
         running.beat()
         healthy = overview(Site(settings, session), ANN).health
         (name,) = fleet.taking(settings)
-        fleet.drain(ann(session, settings), name)
+        fleet.drain(Site(settings, session), ANN, name)
         drained = overview(Site(settings, session), ANN).health
 
     assert (healthy.status, healthy.problems) == (Health.OK, ())

@@ -10,9 +10,10 @@ import pytest
 
 from operations.fleet import fleet
 from operations.fleet.fleet import Worker
+from operations.site import Site
 from pipeline.settings import Settings
 from tasks.broker import configured
-from tests.support.operators import ann
+from tests.support.operators import ANN
 from zkstate.connection.session import Session
 from zkstate.fleet import holds
 from zkstate.record.journal import JournalAction
@@ -102,8 +103,8 @@ def test_a_worker_that_does_not_follow_its_drain_is_named_with_what_it_still_con
 ) -> None:
     monkeypatch.setattr(fleet, "FOLLOW_WAIT", 0.5)
     with answering(settings, "worker1@here"):
-        done = fleet.drain(ann(session, settings), "worker1@here")
-        again = fleet.drain(ann(session, settings), "worker1@here")
+        done = fleet.drain(Site(settings, session), ANN, "worker1@here")
+        again = fleet.drain(Site(settings, session), ANN, "worker1@here")
 
     assert (done.queues, done.changed, done.followed) == (("process",), True, False)
     assert (again.drain, again.changed) == (done.drain, False)

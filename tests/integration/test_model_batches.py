@@ -10,6 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
+from operations.site import Site
 from operations.verbs.bulk import cancel
 from pipeline.attempt import UNATTENDED
 from pipeline.records import Batch, StatusReport
@@ -17,7 +18,7 @@ from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, Bucket, Event
 from tests.integration.test_sweep import later
 from tests.support import planting
-from tests.support.operators import ann
+from tests.support.operators import ANN
 from tests.support.record_machine import MOST, WORKERS, RecordMachine, end_session, pick, run_machine
 from tests.support.waits import RETRY
 from zkstate import paths
@@ -232,7 +233,7 @@ class Batches(RecordMachine):
         model = self._unended()[number % len(self._unended())]
         if model.owner is not None:
             self.zombies.append((model.owner, self._release(model)))
-        cancel(ann(self.operator, self.settings), model.bid)
+        cancel(Site(self.settings, self.operator), ANN, model.bid)
         if model.wants_a_worker or model.state is BatchState.HELD:
             model.move(Event.FAIL)
         if model.state is BatchState.PROCESSING:

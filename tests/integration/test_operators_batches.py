@@ -1,6 +1,5 @@
 """What operators do to batches, and to many jobs at once."""
 
-import dataclasses
 import gc
 import json
 
@@ -8,7 +7,7 @@ import pytest
 
 from operations.jobs.allowed_verbs import Moved
 from operations.jobs.batch_view import batch_view
-from operations.operator import Operator, Run, Stopped
+from operations.run import Run, Stopped
 from operations.site import Site
 from operations.verbs.bulk import Planned, act_on_many, cancel, carry_out, failed_of, make_plan
 from operations.verbs.verbs import act
@@ -21,7 +20,7 @@ from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, IllegalTransition, JobState, Raiser
 from tasks.broker import live_tickets
 from tests.support import planting
-from tests.support.operators import ANN, ann
+from tests.support.operators import ANN
 from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.errors import Stale
@@ -33,51 +32,46 @@ BATCH_VERBS = {row.event for row in BATCH.table if Raiser.OPERATOR in row.by} - 
 """The failure of a batch is a part of `cancel`."""
 
 
-@pytest.fixture
-def operator(session: Session, settings: Settings) -> Operator:
-    return ann(session, settings)
-
-
 @pytest.mark.parametrize("state", [s for s in BatchState if s is not BatchState.DELETED])
 def test_what_the_batchs_table_does_not_allow_is_refused_and_changes_nothing(
-    session: Session, operator: Operator, state: BatchState
+    session: Session, site: Site, state: BatchState
 ) -> None:
     batch = planting.batch_in(session, state)
     before = planting.tree(session)
 
     for event in BATCH_VERBS - BATCH.events(state, Raiser.OPERATOR):
         with pytest.raises(IllegalTransition, match=f"{batch.bid} is {state}"):
-            act(operator, batch.bid, event)
+            act(site, ANN, batch.bid, event)
 
     assert planting.tree(session) == before
 
 
 @pytest.mark.parametrize("event", sorted(BATCH_VERBS))
 def test_without_the_right_a_verb_is_refused_and_changes_nothing(
-    session: Session, operator: Operator, event: Event
+    session: Session, site: Site, event: Event
 ) -> None:
     batch = planting.batch_in(session, BatchState.HELD)
     before = planting.tree(session)
-    viewer = dataclasses.replace(operator, principal=ANN.model_copy(update={"role": Role.VIEWER}))
+    viewer = ANN.model_copy(update={"role": Role.VIEWER})
 
     with pytest.raises(Forbidden, match=f"must not {event} {batch.bid}"):
-        act(viewer, batch.bid, event)
+        act(site, viewer, batch.bid, event)
     with pytest.raises(Forbidden, match=f"must not cancel {batch.bid}"):
-        cancel(viewer, batch.bid)
+        cancel(site, viewer, batch.bid)
 
     assert planting.tree(session) == before
 
 
-def test_a_verb_on_an_older_version_of_a_batch_is_refused(session: Session, operator: Operator) -> None:
+def test_a_verb_on_an_older_version_of_a_batch_is_refused(session: Session, site: Site) -> None:
     batch = planting.batch_in(session, BatchState.HELD)
-    act(operator, batch.bid, Event.RELEASE, version=batch.version)
+    act(site, ANN, batch.bid, Event.RELEASE, version=batch.version)
 
     with pytest.raises(Moved, match=f"{batch.bid} has changed since you read it: pending since"):
-        act(operator, batch.bid, Event.DELETE, version=batch.version)
+        act(site, ANN, batch.bid, Event.DELETE, version=batch.version)
 
 
 def test_progress_is_reported_and_a_verb_that_was_stopped_can_be_repeated(
-    session: Session, operator: Operator
+    session: Session, site: Site
 ) -> None:
     bid, jids = planting.split_batch(session, 3)
     progress: list[tuple[float, int]] = []
@@ -85,34 +79,32 @@ def test_progress_is_reported_and_a_verb_that_was_stopped_can_be_repeated(
         on_progress=lambda done, total: progress.append((done, total)), should_stop=lambda: len(progress) == 2
     )
 
-    first = cancel(dataclasses.replace(operator, run=run), bid)
-    rest = cancel(operator, bid)
+    first = cancel(site, ANN, bid, run=run)
+    rest = cancel(site, ANN, bid)
 
     assert progress == [(1, 3), (2, 3)]
     assert ([result.id for result in first.done], first.untried) == (jids[:2], 1)
     assert ([result.id for result in rest.done], rest.untried) == (jids[2:], 0)
 
 
-def test_a_plan_that_is_stopped_acts_on_no_further_job(session: Session, operator: Operator) -> None:
+def test_a_plan_that_is_stopped_acts_on_no_further_job(session: Session, site: Site) -> None:
     _, jids = planting.split_batch(session, 3)
-    plan = Planned(Event.HOLD, tuple((jid, jobs.load(session, jid).version) for jid in jids))
+    versions = tuple((int(jid.removeprefix("jid")), jobs.load(session, jid).version) for jid in jids)
+    plan = Planned(verb=Event.HOLD, owner=ANN.identity, until=0.0, jobs=versions)
     looks = iter((False, True))
-    stopping = dataclasses.replace(operator, run=Run(should_stop=lambda: next(looks)))
 
-    receipt = carry_out(stopping, plan)
+    receipt = carry_out(site, ANN, plan, run=Run(should_stop=lambda: next(looks)))
     with pytest.raises(Stopped, match="nothing was changed"):
-        make_plan(dataclasses.replace(operator, run=Run(should_stop=lambda: True)), Event.HOLD, jids)
+        make_plan(site, ANN, Event.HOLD, jids, run=Run(should_stop=lambda: True))
 
     assert ([result.id for result in receipt.done], receipt.untried) == (jids[:1], 2)
     assert [jobs.load(session, jid).status.status is JobState.HELD for jid in jids] == [True, False, False]
 
 
-def test_a_held_batch_is_released_to_be_split(
-    session: Session, operator: Operator, settings: Settings
-) -> None:
+def test_a_held_batch_is_released_to_be_split(session: Session, site: Site, settings: Settings) -> None:
     batch = planting.batch_in(session, BatchState.HELD)
 
-    act(operator, batch.bid, Event.RELEASE)
+    act(site, ANN, batch.bid, Event.RELEASE, reason="because")
 
     released = batches.load(session, batch.bid)
     assert released.status.status is BatchState.PENDING
@@ -122,44 +114,40 @@ def test_a_held_batch_is_released_to_be_split(
 
 
 def test_a_failed_batch_is_reported_again_once_nothing_in_it_is_at_work(
-    session: Session, operator: Operator, settings: Settings
+    session: Session, site: Site, settings: Settings
 ) -> None:
     batch = planting.batch_in(session, BatchState.FAILED)
     (jid,) = batches.all_jobs(session, batch.bid)
-    act(operator, jid, Event.RESUME)
+    act(site, ANN, jid, Event.RESUME)
 
     with pytest.raises(IllegalTransition, match=r"1 job of .* has not ended"):
-        act(operator, batch.bid, Event.UPDATE_REPORT)
-    act(operator, jid, Event.FAIL)
-    act(operator, batch.bid, Event.UPDATE_REPORT)
+        act(site, ANN, batch.bid, Event.UPDATE_REPORT)
+    act(site, ANN, jid, Event.FAIL)
+    act(site, ANN, batch.bid, Event.UPDATE_REPORT)
 
     again = batches.load(session, batch.bid)
     assert again.status.status is BatchState.UPDATE_REPORTING
     assert (batch.bid, again.status.epoch) in live_tickets(settings)
 
 
-def test_a_deleted_batch_leaves_tombstones_of_itself_and_its_jobs(
-    session: Session, operator: Operator
-) -> None:
+def test_a_deleted_batch_leaves_tombstones_of_itself_and_its_jobs(session: Session, site: Site) -> None:
     batch = planting.batch_in(session, BatchState.FAILED)
     jids = batches.all_jobs(session, batch.bid)
 
-    act(operator, batch.bid, Event.DELETE)
+    act(site, ANN, batch.bid, Event.DELETE, reason="because")
 
     assert session.children(paths.BATCHES) == []
     assert session.children(paths.JOBS) == ["states"]
-    kept = find_batch(operator.site.inventory(), batch.bid)
+    kept = find_batch(site.inventory(), batch.bid)
     assert kept is not None
     assert (kept.state, kept.disposition.why) == (BatchState.DELETED, "because")
-    report = json.loads(find_report(operator.site.inventory(), batch.bid) or "")
+    report = json.loads(find_report(site.inventory(), batch.bid) or "")
     assert [(job["jid"], job["message"]) for job in report["deleted"]] == [(jid, "because") for jid in jids]
     assert not report["failed"]
-    assert [job.jid for job in jobs_of(operator.site.inventory(), batch.bid)] == jids
+    assert [job.jid for job in jobs_of(site.inventory(), batch.bid)] == jids
 
 
-def test_what_a_deleted_batch_has_stored_stays_completed_in_its_report(
-    session: Session, operator: Operator, site: Site
-) -> None:
+def test_what_a_deleted_batch_has_stored_stays_completed_in_its_report(session: Session, site: Site) -> None:
     bid, (stored, failed) = planting.split_batch(session, 2)
     planting.complete(session, jobs.load(session, stored))
     planting.apply_event(session, jobs.load(session, failed), Event.FAIL)
@@ -167,24 +155,24 @@ def test_what_a_deleted_batch_has_stored_stays_completed_in_its_report(
     assert reporting is not None
     planting.apply_batch_event(session, reporting, Event.FAIL)
 
-    act(operator, bid, Event.DELETE)
+    act(site, ANN, bid, Event.DELETE)
 
     view = batch_view(site, ANN, bid)
     assert view.jobs == {JobState.COMPLETED: 1, JobState.DELETED: 1}
     assert view.report is None, "what was sent before is not what is so now"
 
 
-def test_a_deletion_of_a_batch_that_was_interrupted_goes_on(session: Session, operator: Operator) -> None:
+def test_a_deletion_of_a_batch_that_was_interrupted_goes_on(session: Session, site: Site) -> None:
     batch = planting.batch_in(session, BatchState.FAILED)
     batches.move(session, batch, BatchMove(Event.DELETE, "test", lock=Lock.FREE))
 
-    act(operator, batch.bid, Event.DELETE)
+    act(site, ANN, batch.bid, Event.DELETE)
 
     assert session.children(paths.BATCHES) == []
 
 
 def test_the_deletion_of_a_batch_reports_its_progress_and_can_be_stopped_and_repeated(
-    session: Session, operator: Operator
+    session: Session, site: Site
 ) -> None:
     bid, jids = planting.split_batch(session, deletion.CHUNK + 1)
     for jid in jids:
@@ -194,22 +182,21 @@ def test_the_deletion_of_a_batch_reports_its_progress_and_can_be_stopped_and_rep
     planting.apply_batch_event(session, batch, Event.FAIL)
     progress: list[tuple[float, int]] = []
 
-    def stop_at(done: int) -> Operator:
-        run = Run(
+    def stop_at(done: int) -> Run:
+        return Run(
             on_progress=lambda number, total: progress.append((number, total)),
             should_stop=lambda: len(progress) >= done,
         )
-        return dataclasses.replace(operator, run=run)
 
     with pytest.raises(Stopped, match="before anything was removed"):
-        act(stop_at(3), bid, Event.DELETE)
+        act(site, ANN, bid, Event.DELETE, run=stop_at(3))
     assert batches.load(session, bid).status.status is BatchState.FAILED
     progress.clear()
-    first = act(stop_at(len(jids) + 1), bid, Event.DELETE)
+    first = act(site, ANN, bid, Event.DELETE, run=stop_at(len(jids) + 1))
 
     assert progress.pop() == (2 * len(jids) - 1, 2 * len(jids))
     assert (first.complete, batches.all_jobs(session, bid)) == (False, jids[-1:])
-    assert act(operator, bid, Event.DELETE).complete
+    assert act(site, ANN, bid, Event.DELETE).complete
     assert session.children(paths.BATCHES) == []
 
 
@@ -219,7 +206,7 @@ def in_memory() -> int:
 
 
 def test_the_deletion_of_a_batch_has_a_page_of_its_jobs_in_memory_and_leaves_a_tombstone_of_all(
-    session: Session, operator: Operator, monkeypatch: pytest.MonkeyPatch
+    session: Session, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = 5
     monkeypatch.setattr(archive, "JOBS_PER_TRANSACTION", page)
@@ -230,7 +217,7 @@ def test_the_deletion_of_a_batch_has_a_page_of_its_jobs_in_memory_and_leaves_a_t
     batch = batches.finish_if_ended(session, bid, "test")
     assert batch is not None
     planting.apply_batch_event(session, batch, Event.FAIL)
-    act(operator, jids[0], Event.DELETE)
+    act(site, ANN, jids[0], Event.DELETE, reason="because")
     gc.collect()
     of_others = in_memory()
     most = 0
@@ -239,15 +226,15 @@ def test_the_deletion_of_a_batch_has_a_page_of_its_jobs_in_memory_and_leaves_a_t
         nonlocal most
         most = max(most, in_memory())
 
-    act(dataclasses.replace(operator, run=Run(on_progress=count)), bid, Event.DELETE)
+    act(site, ANN, bid, Event.DELETE, reason="because", run=Run(on_progress=count))
 
     assert of_others < most <= of_others + 2 * page + 2
-    kept = find_batch(operator.site.inventory(), bid)
+    kept = find_batch(site.inventory(), bid)
     assert kept is not None
-    report = json.loads(find_report(operator.site.inventory(), bid) or "")
+    report = json.loads(find_report(site.inventory(), bid) or "")
     assert [(job["jid"], job["message"]) for job in report["deleted"]] == [(jid, "because") for jid in jids]
-    assert [job.jid for job in jobs_of(operator.site.inventory(), bid)] == jids
-    assert {job.state for job in jobs_of(operator.site.inventory(), bid)} == {JobState.DELETED}
+    assert [job.jid for job in jobs_of(site.inventory(), bid)] == jids
+    assert {job.state for job in jobs_of(site.inventory(), bid)} == {JobState.DELETED}
 
 
 def test_among_many_a_begun_batch_counts_as_a_part() -> None:
@@ -259,14 +246,14 @@ def test_among_many_a_begun_batch_counts_as_a_part() -> None:
 
 
 def test_cancelling_stops_every_job_and_the_batch_is_reported(
-    session: Session, operator: Operator, settings: Settings
+    session: Session, site: Site, settings: Settings
 ) -> None:
     bid, jids = planting.split_batch(session, 4)
     planting.complete(session, jobs.load(session, jids[0]))
     planting.apply_event(session, jobs.load(session, jids[1]), Event.HOLD)
     planting.acquire(session, planting.apply_event(session, jobs.load(session, jids[2]), Event.ACQUIRE))
 
-    outcome = cancel(operator, bid)
+    outcome = cancel(site, ANN, bid)
 
     assert [(acted.id, acted.now) for acted in outcome.done] == [
         (jids[1], JobState.DELETED),
@@ -282,7 +269,7 @@ def test_cancelling_stops_every_job_and_the_batch_is_reported(
     batch = batches.load(session, bid)
     assert batch.status.status is BatchState.REPORTING
     assert live_tickets(settings) == {(bid, batch.status.epoch)}
-    assert find_job(operator.site.inventory(), jids[1]) is not None
+    assert find_job(site.inventory(), jids[1]) is not None
 
 
 @pytest.mark.parametrize(
@@ -295,12 +282,12 @@ def test_cancelling_stops_every_job_and_the_batch_is_reported(
     ],
 )
 def test_a_batch_whose_jobs_are_not_at_work_is_cancelled_in_every_state(
-    session: Session, operator: Operator, settings: Settings, state: BatchState, stopped: BatchState
+    session: Session, site: Site, settings: Settings, state: BatchState, stopped: BatchState
 ) -> None:
     batch = planting.batch_in(session, state)
 
-    planned = cancel(operator, batch.bid, dry_run=True)
-    outcome = cancel(operator, batch.bid)
+    planned = cancel(site, ANN, batch.bid, dry_run=True)
+    outcome = cancel(site, ANN, batch.bid, reason="because")
 
     assert [(acted.id, acted.was, acted.now) for acted in outcome.done] == [(batch.bid, state, stopped)]
     assert [acted.now for acted in planned.done] == [stopped]
@@ -310,14 +297,14 @@ def test_a_batch_whose_jobs_are_not_at_work_is_cancelled_in_every_state(
     assert (stopped is BatchState.REPORTING) == ((batch.bid, after.status.epoch) in live_tickets(settings))
 
 
-def test_a_batch_is_cancelled_while_a_worker_splits_it(session: Session, operator: Operator) -> None:
+def test_a_batch_is_cancelled_while_a_worker_splits_it(session: Session, site: Site) -> None:
     batch = planting.acquired_batch(session)
     creating = creation.create_jobs(
         session, batch, planting.plan(creation.CHUNK + 1), planting.WORKING, "worker", UNATTENDED
     )
     split = next(creating)
 
-    outcome = cancel(operator, batch.bid)
+    outcome = cancel(site, ANN, batch.bid)
 
     assert [acted.id for acted in outcome.done] == [batch.bid, *batches.all_jobs(session, batch.bid)]
     with pytest.raises(Stale):
@@ -330,12 +317,12 @@ def test_a_batch_is_cancelled_while_a_worker_splits_it(session: Session, operato
 
 
 def test_a_batch_whose_last_job_ended_unnoticed_is_reported_by_its_cancellation(
-    session: Session, operator: Operator
+    session: Session, site: Site
 ) -> None:
     bid, (jid,) = planting.split_batch(session, 1)
     planting.apply_event(session, jobs.load(session, jid), Event.FAIL)
 
-    outcome = cancel(operator, bid)
+    outcome = cancel(site, ANN, bid)
 
     assert [(acted.id, acted.now) for acted in outcome.done] == [(bid, BatchState.REPORTING)]
     assert batches.load(session, bid).status.status is BatchState.REPORTING
@@ -343,21 +330,21 @@ def test_a_batch_whose_last_job_ended_unnoticed_is_reported_by_its_cancellation(
 
 @pytest.mark.parametrize("state", [BatchState.COMPLETED, BatchState.FAILED, BatchState.DELETED])
 def test_a_batch_that_has_ended_has_nothing_to_cancel(
-    session: Session, operator: Operator, state: BatchState
+    session: Session, site: Site, state: BatchState
 ) -> None:
     batch = planting.batch_in(session, state)
 
     with pytest.raises(IllegalTransition, match="it has ended, and no job of it is at work"):
-        cancel(operator, batch.bid)
+        cancel(site, ANN, batch.bid)
 
 
-def test_a_dry_run_says_what_would_happen_and_changes_nothing(session: Session, operator: Operator) -> None:
+def test_a_dry_run_says_what_would_happen_and_changes_nothing(session: Session, site: Site) -> None:
     bid, jids = planting.split_batch(session, 2)
     planting.apply_event(session, jobs.load(session, jids[0]), Event.FAIL)
     before = planting.tree(session)
 
-    resumed = act_on_many(operator, Event.RESUME, jids, dry_run=True)
-    stopped = cancel(operator, bid, dry_run=True)
+    resumed = act_on_many(site, ANN, Event.RESUME, jids, dry_run=True)
+    stopped = cancel(site, ANN, bid, dry_run=True)
 
     assert [(acted.id, acted.now) for acted in resumed.done] == [(jids[0], JobState.PENDING)]
     assert [refusal.id for refusal in resumed.refused] == [jids[1]]
@@ -365,12 +352,12 @@ def test_a_dry_run_says_what_would_happen_and_changes_nothing(session: Session, 
     assert planting.tree(session) == before
 
 
-def test_one_refusal_among_many_stops_none_of_the_others(session: Session, operator: Operator) -> None:
+def test_one_refusal_among_many_stops_none_of_the_others(session: Session, site: Site) -> None:
     _, jids = planting.split_batch(session, 3)
     for jid in (jids[0], jids[2]):
         planting.apply_event(session, jobs.load(session, jid), Event.FAIL)
 
-    outcome = act_on_many(operator, Event.RESUME, [*jids, "jid0000009999"])
+    outcome = act_on_many(site, ANN, Event.RESUME, [*jids, "jid0000009999"])
 
     assert [acted.id for acted in outcome.done] == [jids[0], jids[2]]
     assert [refusal.id for refusal in outcome.refused] == [jids[1], "jid0000009999"]

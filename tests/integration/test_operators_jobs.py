@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from operations.jobs.allowed_verbs import Moved
-from operations.operator import Operator
+from operations.site import Site
 from operations.verbs.verbs import act
 from pipeline.inventory.archive import find_job
 from pipeline.principal import Forbidden, Role
@@ -15,7 +15,7 @@ from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransiti
 from pipeline.working_storage.workspace import folder_of
 from tasks.broker import live_tickets
 from tests.support import planting
-from tests.support.operators import ANN, ann, downloading_job
+from tests.support.operators import ANN, downloading_job
 from zkstate import codec, paths
 from zkstate.connection.session import Session
 from zkstate.errors import Busy, Missing, Stale
@@ -29,21 +29,16 @@ JOB_VERBS = {row.event for row in JOB.table if Raiser.OPERATOR in row.by}
 LIVING = [state for state in JobState if state is not JobState.DELETED]
 
 
-@pytest.fixture
-def operator(session: Session, settings: Settings) -> Operator:
-    return ann(session, settings)
-
-
 @pytest.mark.parametrize("state", LIVING)
 def test_what_the_jobs_table_does_not_allow_is_refused_and_changes_nothing(
-    session: Session, operator: Operator, state: JobState
+    session: Session, site: Site, state: JobState
 ) -> None:
     job = planting.job_in(session, state)
     before = planting.tree(session)
 
     for event in JOB_VERBS - JOB.events(state, Raiser.OPERATOR):
         with pytest.raises(IllegalTransition, match=f"{job.jid} is {state}: an operator cannot {event} it"):
-            act(operator, job.jid, event)
+            act(site, ANN, job.jid, event)
 
     assert planting.tree(session) == before
 
@@ -60,7 +55,7 @@ def test_what_the_jobs_table_does_not_allow_is_refused_and_changes_nothing(
 )
 def test_without_the_right_a_verb_is_refused_and_changes_nothing(
     session: Session,
-    operator: Operator,
+    site: Site,
     event: Event,
     limits: dict[str, object],
     refusal: type[Exception],
@@ -72,42 +67,42 @@ def test_without_the_right_a_verb_is_refused_and_changes_nothing(
     principal = ANN.model_copy(update=limits)
 
     with pytest.raises(refusal, match=message.format(event, job.jid)):
-        act(dataclasses.replace(operator, principal=principal), job.jid, event)
+        act(site, principal, job.jid, event)
 
     assert planting.tree(session) == before
 
 
-def test_a_verb_on_the_version_that_was_seen_is_carried_out(session: Session, operator: Operator) -> None:
+def test_a_verb_on_the_version_that_was_seen_is_carried_out(session: Session, site: Site) -> None:
     job = planting.one_job(session)
 
-    held = act(operator, job.jid, Event.HOLD, version=job.version)
-    act(operator, job.jid, Event.RELEASE, version=held.version)
+    held = act(site, ANN, job.jid, Event.HOLD, version=job.version)
+    act(site, ANN, job.jid, Event.RELEASE, version=held.version)
 
     assert jobs.load(session, job.jid).status.status is JobState.PENDING
 
 
 def test_a_verb_on_an_older_version_says_who_moved_the_job_and_what_is_possible_now(
-    session: Session, operator: Operator
+    session: Session, site: Site
 ) -> None:
     job = planting.one_job(session)
-    bob = dataclasses.replace(operator, principal=ANN.model_copy(update={"name": "bob@desk"}))
-    act(bob, job.jid, Event.HOLD)
+    bob = ANN.model_copy(update={"name": "bob@desk"})
+    act(site, bob, job.jid, Event.HOLD)
     before = planting.tree(session)
 
     with pytest.raises(Moved, match=r"held since .* changed by bob@desk; possible now: delete, release"):
-        act(operator, job.jid, Event.HOLD, version=job.version)
+        act(site, ANN, job.jid, Event.HOLD, version=job.version)
     with pytest.raises(Moved):
-        act(operator, job.jid, Event.RELEASE, version=job.version, dry_run=True)
+        act(site, ANN, job.jid, Event.RELEASE, version=job.version, dry_run=True)
 
     assert planting.tree(session) == before
 
 
-def test_a_held_job_waits_until_it_is_released(session: Session, operator: Operator) -> None:
+def test_a_held_job_waits_until_it_is_released(session: Session, site: Site) -> None:
     job = planting.one_job(session)
 
-    act(operator, job.jid, Event.HOLD)
+    act(site, ANN, job.jid, Event.HOLD, reason="because")
     held = jobs.load(session, job.jid)
-    acted = act(operator, job.jid, Event.RELEASE)
+    acted = act(site, ANN, job.jid, Event.RELEASE, reason="because")
 
     assert (held.status.status, held.history[-1].by, held.history[-1].via) == (
         JobState.HELD,
@@ -119,28 +114,28 @@ def test_a_held_job_waits_until_it_is_released(session: Session, operator: Opera
     assert jobs.load(session, job.jid).status.dispatched_at is not None
 
 
-def test_a_job_is_not_released_into_a_collection_on_hold(session: Session, operator: Operator) -> None:
+def test_a_job_is_not_released_into_a_collection_on_hold(session: Session, site: Site) -> None:
     job = planting.job_in(session, JobState.HELD)
     holds.place(session, Hold(by="bob"), "demo")
 
     with pytest.raises(IllegalTransition, match="on hold by bob"):
-        act(operator, job.jid, Event.RELEASE)
+        act(site, ANN, job.jid, Event.RELEASE)
 
 
-def test_a_pending_job_that_a_worker_has_acquired_is_not_held(session: Session, operator: Operator) -> None:
+def test_a_pending_job_that_a_worker_has_acquired_is_not_held(session: Session, site: Site) -> None:
     job = planting.one_job(session)
     planting.acquire(session, job)
 
     with pytest.raises(Busy):
-        act(operator, job.jid, Event.HOLD)
+        act(site, ANN, job.jid, Event.HOLD)
 
 
 def test_failing_a_running_job_frees_its_lock_and_its_promise_and_fences_its_worker(
-    session: Session, operator: Operator, settings: Settings
+    session: Session, site: Site, settings: Settings
 ) -> None:
     running = planting.acquire(session, downloading_job(session, settings))
 
-    act(operator, running.jid, Event.FAIL)
+    act(site, ANN, running.jid, Event.FAIL, reason="because")
 
     failed = jobs.load(session, running.jid)
     assert (failed.status.status, failed.status.kind) == (JobState.FAILED, FailureKind.SYSTEM)
@@ -155,11 +150,11 @@ def test_failing_a_running_job_frees_its_lock_and_its_promise_and_fences_its_wor
 
 
 def test_a_failed_job_goes_on_after_its_last_success(
-    session: Session, operator: Operator, settings: Settings
+    session: Session, site: Site, settings: Settings
 ) -> None:
     job = planting.job_in(session, JobState.FAILED, JobState.DOWNLOADING)
 
-    acted = act(operator, job.jid, Event.RESUME)
+    acted = act(site, ANN, job.jid, Event.RESUME)
 
     resumed = jobs.load(session, job.jid)
     assert acted.now == resumed.status.status == JobState.PROCESSING
@@ -168,37 +163,37 @@ def test_a_failed_job_goes_on_after_its_last_success(
 
 
 def test_a_job_that_failed_before_anything_was_done_is_fed_again(
-    session: Session, operator: Operator, settings: Settings
+    session: Session, site: Site, settings: Settings
 ) -> None:
     job = planting.job_in(session, JobState.FAILED, None)
 
-    act(operator, job.jid, Event.RESUME)
+    act(site, ANN, job.jid, Event.RESUME)
 
     resumed = jobs.load(session, job.jid)
     assert resumed.status.status is JobState.PENDING
     assert (job.jid, resumed.status.epoch) in live_tickets(settings)
 
 
-def test_a_job_whose_payload_was_wrong_is_not_resumed(session: Session, operator: Operator) -> None:
+def test_a_job_whose_payload_was_wrong_is_not_resumed(session: Session, site: Site) -> None:
     job = planting.one_job(session)
     planting.apply_event(session, job, Event.FAIL, FailureKind.CONTENT)
 
     with pytest.raises(IllegalTransition, match="a new submission is required"):
-        act(operator, job.jid, Event.RESUME)
+        act(site, ANN, job.jid, Event.RESUME)
 
 
 def test_a_deleted_job_leaves_a_tombstone_and_nothing_else(
-    session: Session, operator: Operator, settings: Settings
+    session: Session, site: Site, settings: Settings
 ) -> None:
     job = downloading_job(session, settings)
     planting.apply_event(session, job, Event.FAIL)
 
-    acted = act(operator, job.jid, Event.DELETE)
+    acted = act(site, ANN, job.jid, Event.DELETE, reason="because")
 
     assert (acted.sent, acted.folder_left) == (True, "")
     with pytest.raises(Missing):
         jobs.load(session, job.jid)
-    kept = find_job(operator.site.inventory(), job.jid)
+    kept = find_job(site.inventory(), job.jid)
     assert kept is not None
     assert (kept.disposition.who, kept.disposition.why) == ("ann@desk", "because")
     assert kept.history[-1].state is JobState.FAILED
@@ -208,31 +203,30 @@ def test_a_deleted_job_leaves_a_tombstone_and_nothing_else(
 
 
 def test_a_folder_outside_working_storage_is_left_alone(
-    session: Session, operator: Operator, settings: Settings, tmp_path: Path
+    session: Session, site: Site, settings: Settings, tmp_path: Path
 ) -> None:
     job = downloading_job(session, settings)
     planting.apply_event(session, job, Event.FAIL)
     elsewhere = Settings.model_validate({**settings.model_dump(), "working_storage": tmp_path / "elsewhere"})
-    away = dataclasses.replace(operator, site=dataclasses.replace(operator.site, settings=elsewhere))
 
-    acted = act(away, job.jid, Event.DELETE)
+    acted = act(dataclasses.replace(site, settings=elsewhere), ANN, job.jid, Event.DELETE)
 
     assert acted.folder_left == job.configuration.working_dir
     assert Path(job.configuration.working_dir).exists()
 
 
-def test_a_paused_queue_is_not_fed_by_a_release(session: Session, operator: Operator) -> None:
+def test_a_paused_queue_is_not_fed_by_a_release(session: Session, site: Site) -> None:
     job = planting.job_in(session, JobState.HELD)
     holds.place(session, Hold())
 
-    act(operator, job.jid, Event.RELEASE)
+    act(site, ANN, job.jid, Event.RELEASE)
 
     assert queue.queued(session, JobState.PENDING) == [job.jid]
     assert jobs.load(session, job.jid).status.dispatched_at is None
 
 
 def test_a_folder_that_the_record_names_is_not_removed_if_it_is_not_the_jobs_own(
-    session: Session, operator: Operator, settings: Settings, tmp_path: Path
+    session: Session, site: Site, settings: Settings, tmp_path: Path
 ) -> None:
     foreign = tmp_path / "of somebody else"
     foreign.mkdir()
@@ -241,7 +235,7 @@ def test_a_folder_that_the_record_names_is_not_removed_if_it_is_not_the_jobs_own
     session.zk.set(paths.configuration(job.jid), codec.encode(poisoned))
     planting.apply_event(session, jobs.load(session, job.jid), Event.FAIL)
 
-    act(operator, job.jid, Event.DELETE)
+    act(site, ANN, job.jid, Event.DELETE)
 
     assert foreign.exists()
     assert not folder_of(job, settings.working).exists()

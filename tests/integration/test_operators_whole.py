@@ -1,6 +1,5 @@
 """What operators do to the whole: collections, the queue, working storage, workers."""
 
-import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from operations.fleet import fleet
 from operations.fleet.working_storage import GivesBack, clean_up, space_view
 from operations.jobs.batch_view import batch_view
 from operations.jobs.reports import report
-from operations.operator import Operator, Run, Stopped
+from operations.run import Run, Stopped
 from operations.site import Site
 from operations.verbs import holds as stopping
 from operations.verbs.verbs import act
@@ -25,7 +24,7 @@ from pipeline.working_storage import capacity
 from tasks.broker import live_tickets
 from tests.support import planting
 from tests.support.fleet import fleet as running_fleet
-from tests.support.operators import ANN, ann, downloading_job
+from tests.support.operators import ANN, downloading_job
 from zkstate import paths
 from zkstate.connection.session import Session, connect
 from zkstate.fleet import counters, holds
@@ -35,40 +34,35 @@ from zkstate.record.journal import JournalAction, Stamp
 
 
 @pytest.fixture
-def operator(session: Session, settings: Settings) -> Operator:
-    return ann(session, settings)
-
-
-@pytest.fixture
 def profiles(settings: Settings) -> Profiles:
     return Profiles(settings.profiles)
 
 
 def test_a_hold_keeps_who_when_and_why_until_it_is_released(
-    session: Session, operator: Operator, profiles: Profiles
+    session: Session, site: Site, profiles: Profiles
 ) -> None:
-    first = stopping.hold_collection(operator, "demo")
-    again = stopping.hold_collection(operator, "demo")
-    released = stopping.release_collection(operator, "demo")
+    first = stopping.hold_collection(site, ANN, "demo", reason="because")
+    again = stopping.hold_collection(site, ANN, "demo", reason="because")
+    released = stopping.release_collection(site, ANN, "demo", reason="because")
 
     assert first.hold is not None
     assert (first.hold.by, first.hold.reason, first.changed) == ("ann@desk", "because", True)
     assert (again.hold, again.changed) == (first.hold, False)
     assert (released.hold, released.changed) == (None, True)
     assert holds.collection_hold(session, "demo") is None
-    assert not stopping.release_collection(operator, "demo").changed
+    assert not stopping.release_collection(site, ANN, "demo", reason="because").changed
 
 
 def test_what_operators_do_to_a_collection_and_the_queue_stays_in_their_journals(
-    session: Session, operator: Operator, profiles: Profiles, site: Site
+    session: Session, profiles: Profiles, site: Site
 ) -> None:
-    bob = dataclasses.replace(operator, principal=ANN.model_copy(update={"name": "bob@desk"}), reason="")
-    stopping.hold_collection(operator, "demo")
-    stopping.hold_collection(bob, "demo")
-    stopping.release_collection(bob, "demo")
-    stopping.release_collection(bob, "demo")
-    stopping.pause(operator)
-    stopping.unpause(bob)
+    bob = ANN.model_copy(update={"name": "bob@desk"})
+    stopping.hold_collection(site, ANN, "demo", reason="because")
+    stopping.hold_collection(site, bob, "demo")
+    stopping.release_collection(site, bob, "demo")
+    stopping.release_collection(site, bob, "demo")
+    stopping.pause(site, ANN, reason="because")
+    stopping.unpause(site, bob)
 
     def entries(collection: str | None) -> list[tuple[str, str, str, str | None]]:
         history = stopping.history(site, ANN, collection)
@@ -108,34 +102,32 @@ def test_of_two_operators_who_pause_at_once_one_does_and_both_journals_agree(
 
 
 def test_without_rights_for_all_collections_the_queue_is_not_paused(
-    session: Session, operator: Operator, profiles: Profiles
+    session: Session, site: Site, profiles: Profiles
 ) -> None:
-    demo = dataclasses.replace(
-        operator, principal=ANN.model_copy(update={"collections": frozenset({"demo"})})
-    )
+    demo = ANN.model_copy(update={"collections": frozenset({"demo"})})
 
-    stopping.hold_collection(demo, "demo")
+    stopping.hold_collection(site, demo, "demo")
     with pytest.raises(Forbidden, match="all collections"):
-        stopping.pause(demo)
+        stopping.pause(site, demo)
     with pytest.raises(Forbidden, match="collection other"):
-        stopping.release_collection(demo, "other")
+        stopping.release_collection(site, demo, "other")
 
     assert holds.paused(session) is None
 
 
-def test_a_collection_that_has_no_profile_is_not_held(operator: Operator, profiles: Profiles) -> None:
+def test_a_collection_that_has_no_profile_is_not_held(site: Site, profiles: Profiles) -> None:
     with pytest.raises(UnknownProfile):
-        stopping.hold_collection(operator, "demmo")
+        stopping.hold_collection(site, ANN, "demmo")
 
 
 def test_a_release_of_a_collection_releases_its_held_batches_and_jobs(
-    session: Session, operator: Operator, profiles: Profiles
+    session: Session, site: Site, profiles: Profiles
 ) -> None:
-    stopping.hold_collection(operator, "demo")
+    stopping.hold_collection(site, ANN, "demo")
     batch = planting.batch_in(session, BatchState.HELD)
     job = planting.job_in(session, JobState.HELD)
 
-    done = stopping.release_collection(operator, "demo")
+    done = stopping.release_collection(site, ANN, "demo")
 
     assert done.released is not None
     assert [acted.id for acted in done.released.done] == [batch.bid, job.jid]
@@ -143,27 +135,27 @@ def test_a_release_of_a_collection_releases_its_held_batches_and_jobs(
     assert jobs.load(session, job.jid).status.status is JobState.PENDING
 
 
-def test_a_release_can_leave_what_is_held(session: Session, operator: Operator, profiles: Profiles) -> None:
-    stopping.hold_collection(operator, "demo")
+def test_a_release_can_leave_what_is_held(session: Session, site: Site, profiles: Profiles) -> None:
+    stopping.hold_collection(site, ANN, "demo")
     job = planting.job_in(session, JobState.HELD)
 
-    done = stopping.release_collection(operator, "demo", keep_held=True)
+    done = stopping.release_collection(site, ANN, "demo", keep_held=True)
 
     assert done.released is None
     assert jobs.load(session, job.jid).status.status is JobState.HELD
 
 
 def test_a_pause_stops_the_queue_and_an_unpause_feeds_it(
-    session: Session, operator: Operator, settings: Settings
+    session: Session, site: Site, settings: Settings
 ) -> None:
     job = planting.one_job(session)
 
-    assert stopping.pause(operator).changed
-    assert not stopping.pause(operator).changed
-    stopping.unpause(operator)
+    assert stopping.pause(site, ANN).changed
+    assert not stopping.pause(site, ANN).changed
+    stopping.unpause(site, ANN)
 
     assert {jid for jid, _ in live_tickets(settings)} == {job.jid}
-    assert not stopping.unpause(operator).changed
+    assert not stopping.unpause(site, ANN).changed
 
 
 def test_space_is_shown_with_the_jobs_that_reserve_it(session: Session, settings: Settings) -> None:
@@ -217,16 +209,16 @@ def test_a_reservation_without_a_job_is_not_given_back_by_itself(
 
 
 def test_a_clean_up_removes_the_folders_that_no_job_needs(
-    session: Session, operator: Operator, settings: Settings
+    session: Session, site: Site, settings: Settings
 ) -> None:
     needed = Path(downloading_job(session, settings).configuration.working_dir)
     counters.raise_to(session, "job", 9)
     forgotten = settings.working / "bid0000000009" / "jid0000000009"
     forgotten.mkdir(parents=True)
 
-    planned = clean_up(operator, dry_run=True)
+    planned = clean_up(site, ANN, dry_run=True)
     assert forgotten.exists()
-    done = clean_up(operator)
+    done = clean_up(site, ANN)
 
     assert planned.folders == done.folders == (str(forgotten),)
     assert not forgotten.parent.exists()
@@ -234,22 +226,22 @@ def test_a_clean_up_removes_the_folders_that_no_job_needs(
 
 
 def test_a_clean_up_archives_completed_batches_that_are_old(
-    session: Session, operator: Operator, settings: Settings
+    session: Session, site: Site, settings: Settings
 ) -> None:
     settings.working.mkdir()
     batch = planting.batch_in(session, BatchState.COMPLETED)
 
-    kept = clean_up(operator)
-    planned = clean_up(operator, older_than=0.000001, dry_run=True)
-    gone = clean_up(operator, older_than=0.000001)
+    kept = clean_up(site, ANN)
+    planned = clean_up(site, ANN, older_than=0.000001, dry_run=True)
+    gone = clean_up(site, ANN, older_than=0.000001)
 
     assert kept.batches == ()
     assert planned.batches == gone.batches == (batch.bid,)
     assert session.exists(paths.batch(batch.bid)) is None
-    archived = find_batch(operator.site.inventory(), batch.bid)
+    archived = find_batch(site.inventory(), batch.bid)
     assert archived is not None
-    assert archived.disposition.who == operator.by
-    assert [(entry.action, entry.by) for entry in holds.actions(session)] == [("clean-up", operator.by)] * 2
+    assert archived.disposition.who == ANN.name
+    assert [(entry.action, entry.by) for entry in holds.actions(session)] == [("clean-up", ANN.name)] * 2
     shown = batch_view(Site(settings, session), ANN, batch.bid)
     assert shown.report is not None
     assert report(Site(settings, session), ANN, batch.bid).bid == batch.bid
@@ -257,7 +249,7 @@ def test_a_clean_up_archives_completed_batches_that_are_old(
 
 @pytest.mark.parametrize("looks", [0, 1])
 def test_a_clean_up_that_is_stopped_removes_nothing_further(
-    session: Session, operator: Operator, settings: Settings, looks: int
+    session: Session, site: Site, settings: Settings, looks: int
 ) -> None:
     """... a batch, and where all looks at batches are over, a folder."""
     counters.raise_to(session, "job", 9)
@@ -265,27 +257,24 @@ def test_a_clean_up_that_is_stopped_removes_nothing_further(
     forgotten.mkdir(parents=True)
     batch = planting.batch_in(session, BatchState.COMPLETED)
     answers = iter([False] * looks + [True])
-    stopping = dataclasses.replace(operator, run=Run(should_stop=lambda: next(answers)))
 
     with pytest.raises(Stopped, match="a further clean-up does the rest"):
-        clean_up(stopping, older_than=0.000001)
+        clean_up(site, ANN, older_than=0.000001, run=Run(should_stop=lambda: next(answers)))
 
     assert (session.exists(paths.batch(batch.bid)) is None) == bool(looks)
     assert forgotten.exists()
 
 
-def test_a_clean_up_needs_the_working_storage(operator: Operator) -> None:
+def test_a_clean_up_needs_the_working_storage(site: Site) -> None:
     with pytest.raises(UsageRefused, match="run this where the workers run"):
-        clean_up(operator)
+        clean_up(site, ANN)
 
 
-def test_the_report_says_why_jobs_failed_and_why_others_were_deleted(
-    session: Session, operator: Operator, site: Site
-) -> None:
+def test_the_report_says_why_jobs_failed_and_why_others_were_deleted(session: Session, site: Site) -> None:
     bid, jids = planting.split_batch(session, 3)
     for jid in jids[:2]:
         planting.apply_event(session, jobs.load(session, jid), Event.FAIL, FailureKind.CONTENT)
-    act(operator, jids[1], Event.DELETE)
+    act(site, ANN, jids[1], Event.DELETE, reason="because")
 
     found = report(site, ANN, bid)
 
@@ -302,12 +291,12 @@ def test_a_drained_worker_consumes_no_queue_until_the_drain_is_undone(
         running.worker("w1", concurrency=1)
         (name,) = [worker.name for worker in fleet.workers(settings)]
 
-        operator = ann(session, settings)
-        drained = fleet.drain(operator, name)
+        site = Site(settings, session)
+        drained = fleet.drain(site, ANN, name)
         assert drained.queues == ()
         with pytest.raises(UsageRefused, match=name):
-            fleet.drain(operator, "w9@nowhere")
-        back = fleet.drain(operator, name, undo=True)
+            fleet.drain(site, ANN, "w9@nowhere")
+        back = fleet.drain(site, ANN, name, undo=True)
 
     assert back.queues == ("control", "download", "io", "process", "split")
     assert [(entry.action, entry.target, entry.by) for entry in holds.actions(session)] == [

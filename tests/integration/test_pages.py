@@ -27,14 +27,16 @@ from pipeline.states import JOB, Event, FailureKind, JobState
 from pipeline.uploads import layout
 from tests.support import planting
 from tests.support.boards import until
-from tests.support.operators import ann
+from tests.support.operators import ANN
 from tests.support.recordings import recording
 from tests.support.waits import HOST
 from tests.support.web import MAIN_PAGES, OWN_FORM, Web
 from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.fleet import holds, hosts
+from zkstate.fleet.holds import Hold
 from zkstate.record import batches, jobs, record
+from zkstate.record.journal import Stamp
 
 
 @pytest.fixture(scope="module")
@@ -280,15 +282,14 @@ def test_a_depositor_learns_why_a_deposit_waits_and_nothing_of_others_jobs(
 def test_a_depositor_learns_that_a_collection_is_on_hold_and_gets_no_button(
     web: Web, session: Session
 ) -> None:
-    acting = ann(session, web.context.settings)
     dora = browser(web, Role.DEPOSITOR, "dorh", ["demo"])
     job = planting.owned_job(session, "token:dorh")
     other = planting.owned_job(session, "token:somebody")
-    hold_collection(acting, "demo")
+    hold_collection(web.context.site, ANN, "demo")
     try:
         page = dora.open(f"/jobs/{job.jid}")
     finally:
-        release_collection(acting, "demo")
+        release_collection(web.context.site, ANN, "demo")
 
     assert "Collection demo was put on hold" in page
     assert other.jid not in page
@@ -493,14 +494,14 @@ def test_a_pause_stands_on_the_front_page_with_its_reason_and_the_button_that_en
 def test_a_worker_that_is_drained_and_does_not_answer_is_among_the_stops_with_the_button_that_ends_it(
     operator: Browser, session: Session, web: Web
 ) -> None:
-    holds.drain(session, ann(session, web.context.settings).hold, "worker1@gone")
+    holds.drain(session, Hold.of(ANN), "worker1@gone")
     try:
         page = shows(operator, "/stops", "Undo the drain of worker1@gone")
         assert "<strong>worker1@gone</strong> by ann@desk" in page
         assert "has not followed yet" in operator.act("undo-drain", "worker1@gone")
         assert holds.drained(session) == {}
     finally:
-        holds.undo_drain(session, ann(session, web.context.settings).stamp, "worker1@gone")
+        holds.undo_drain(session, Stamp.of(ANN), "worker1@gone")
 
 
 def shows(operator: Browser, path: str, text: str) -> str:
@@ -513,10 +514,9 @@ def shows(operator: Browser, path: str, text: str) -> str:
 
 
 def test_a_hold_shows_how_many_jobs_it_keeps_back(operator: Browser, session: Session, web: Web) -> None:
-    acting = ann(session, web.context.settings)
     board = web.context.board
     declared = planting.one_job(session, size=2048)
-    hold_collection(acting, "demo")
+    hold_collection(web.context.site, ANN, "demo")
     for job in (declared, planting.one_job(session)):
         planting.apply_event(session, job, Event.HOLD)
         await_board(web, job.jid, JobState.HELD)
@@ -526,7 +526,7 @@ def test_a_hold_shows_how_many_jobs_it_keeps_back(operator: Browser, session: Se
         assert "Release demo" in shown
         assert re.search(r"keeps back \d+ jobs \(1 with 2\.0 kB, \d+ of unknown size\)", shown)
     finally:
-        release_collection(acting, "demo")
+        release_collection(web.context.site, ANN, "demo")
 
 
 def test_failures_of_one_cause_are_resumed_together_after_a_preview(

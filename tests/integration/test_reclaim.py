@@ -20,7 +20,7 @@ from pipeline.states import Event, FailureKind, IllegalTransition, JobState, Roo
 from pipeline.working_storage import capacity, mount
 from tasks import app, beat
 from tests.support import planting
-from tests.support.operators import ANN, ann
+from tests.support.operators import ANN
 from zkstate.care.audit import audit
 from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session
@@ -173,12 +173,12 @@ def test_a_job_that_gave_up_its_content_is_resumed_where_it_gets_room_again(
 
 def test_an_operator_resumes_a_job_from_an_earlier_step(session: Session, small: Settings) -> None:
     failed = fail(session, job_with(session, small, 300, 300), FailureKind.CONTENT)
-    operator = ann(session, small)
+    site = Site(small, session)
 
     with pytest.raises(IllegalTransition, match="possible: pending, estimating, provisioning"):
-        act(operator, failed.jid, Event.RESUME, to=JobState.DOWNLOADING)
-    planned = act(operator, failed.jid, Event.RESUME, to=JobState.ESTIMATING, dry_run=True)
-    done = act(operator, failed.jid, Event.RESUME, to=JobState.ESTIMATING)
+        act(site, ANN, failed.jid, Event.RESUME, to=JobState.DOWNLOADING)
+    planned = act(site, ANN, failed.jid, Event.RESUME, to=JobState.ESTIMATING, dry_run=True)
+    done = act(site, ANN, failed.jid, Event.RESUME, to=JobState.ESTIMATING)
 
     assert (planned.now, done.now) == (JobState.ESTIMATING,) * 2
     resumed = jobs.load(session, failed.jid)

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from operations.board.values import EVERYTHING
+from operations.site import Site
 from operations.verbs import holds
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
 from tests.support import cli, planting
 from tests.support.boards import until
-from tests.support.operators import ann
+from tests.support.operators import ANN
 from tests.support.web import Web, serving_board
 from tools.json_documents import DOCUMENTS
 from tools.json_page import field_names
@@ -53,7 +54,7 @@ def test_every_command_answers_alike_beside_the_stack_and_over_the_api(
     urgent = planting.one_job(session, priority=1)
     planting.apply_event(session, urgent, Event.FAIL, FailureKind.SYSTEM)
     ended = planting.batch_in(session, BatchState.FAILED).bid
-    holds.pause(ann(session, settings))
+    holds.pause(Site(settings, session), ANN)
     board = web.context.board
     until(board, lambda: len(board.failures(EVERYTHING)) > 0 and board.stops(EVERYTHING).pause is not None)
     until(board, lambda: board.counts(EVERYTHING)[JobState.FAILED] == 3)

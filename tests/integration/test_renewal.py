@@ -1,13 +1,11 @@
 """A batch keeps the profile it started with until an operator renews it."""
 
-import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from operations.jobs.allowed_verbs import Moved
-from operations.operator import Operator
 from operations.site import Site
 from operations.verbs.collection_profiles import renew
 from operations.verbs.holds import batch_history
@@ -22,7 +20,7 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, IllegalTransition
 from tests.support import cli as arkline
 from tests.support import planting
-from tests.support.operators import ANN, ann
+from tests.support.operators import ANN
 from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.record import batches, jobs, record
@@ -35,11 +33,6 @@ def settings(settings: Settings, tmp_path: Path) -> Settings:
     folder = tmp_path / "profiles"
     folder.mkdir()
     return settings.model_copy(update={"profiles": folder})
-
-
-@pytest.fixture
-def operator(session: Session, settings: Settings) -> Operator:
-    return ann(session, settings)
 
 
 def write(settings: Settings, **rules: object) -> None:
@@ -55,15 +48,15 @@ def started(session: Session, settings: Settings) -> Batch:
 
 
 def test_a_renewed_batch_goes_on_by_the_file_and_says_who_changed_it(
-    session: Session, settings: Settings, operator: Operator
+    session: Session, settings: Settings, site: Site
 ) -> None:
     write(settings, priority=7)
     batch = started(session, settings)
     write(settings, priority=9)
 
-    assert renew(operator, batch.bid, dry_run=True).changes == {"priority": (7, 9)}
-    assert renew(operator, batch.bid).changes == {"priority": (7, 9)}
-    assert renew(operator, batch.bid).changes == {}
+    assert renew(site, ANN, batch.bid, dry_run=True).changes == {"priority": (7, 9)}
+    assert renew(site, ANN, batch.bid, reason="because").changes == {"priority": (7, 9)}
+    assert renew(site, ANN, batch.bid, reason="because").changes == {}
 
     snapshot = batches.profile_snapshot(session, batch.bid)
     assert snapshot is not None
@@ -71,14 +64,14 @@ def test_a_renewed_batch_goes_on_by_the_file_and_says_who_changed_it(
 
 
 def test_every_renewal_stays_in_the_history_of_the_batch(
-    session: Session, settings: Settings, operator: Operator
+    session: Session, settings: Settings, site: Site
 ) -> None:
     write(settings, priority=7)
     batch = started(session, settings)
     for priority in (8, 9):
         write(settings, priority=priority)
         bob = ANN.model_copy(update={"name": f"bob{priority}"})
-        renew(dataclasses.replace(operator, principal=bob), batch.bid)
+        renew(site, bob, batch.bid, reason="because")
 
     history = batch_history(Site(settings, session), ANN, batch.bid)
 
@@ -91,26 +84,24 @@ def test_every_renewal_stays_in_the_history_of_the_batch(
     assert actions == ["created", "acquire", "renew-profile", "renew-profile"]
 
 
-def test_a_renewal_on_an_older_version_is_refused(
-    session: Session, settings: Settings, operator: Operator
-) -> None:
+def test_a_renewal_on_an_older_version_is_refused(session: Session, settings: Settings, site: Site) -> None:
     write(settings, priority=7)
     batch = started(session, settings)
     write(settings, priority=9)
 
     with pytest.raises(Moved, match=f"{batch.bid} has changed since you read it"):
-        renew(operator, batch.bid, version=batch.version - 1)
+        renew(site, ANN, batch.bid, version=batch.version - 1)
 
-    assert renew(operator, batch.bid, version=batch.version).changes == {"priority": (7, 9)}
+    assert renew(site, ANN, batch.bid, version=batch.version).changes == {"priority": (7, 9)}
 
 
 def test_a_batch_that_an_older_release_started_can_be_given_a_profile(
-    session: Session, settings: Settings, operator: Operator
+    session: Session, settings: Settings, site: Site
 ) -> None:
     write(settings)
     batch = planting.acquired_batch(session)
 
-    assert renew(operator, batch.bid).changes["owner"] == (None, "ark:/99999/fk4o")
+    assert renew(site, ANN, batch.bid).changes["owner"] == (None, "ark:/99999/fk4o")
     assert batches.profile_snapshot(session, batch.bid) is not None
 
 
@@ -124,27 +115,25 @@ def test_a_batch_that_an_older_release_started_can_be_given_a_profile(
     ],
 )
 def test_a_batch_with_nothing_to_renew_is_left_as_it_is(
-    session: Session, settings: Settings, operator: Operator, state: BatchState, because: str
+    session: Session, settings: Settings, site: Site, state: BatchState, because: str
 ) -> None:
     write(settings)
     batch = planting.batch_in(session, state)
 
     with pytest.raises(IllegalTransition, match=because):
-        renew(operator, batch.bid)
+        renew(site, ANN, batch.bid)
 
     assert session.exists(paths.profile_snapshot(batch.bid)) is None
 
 
-def test_an_invalid_profile_replaces_nothing(
-    session: Session, settings: Settings, operator: Operator
-) -> None:
+def test_an_invalid_profile_replaces_nothing(session: Session, settings: Settings, site: Site) -> None:
     write(settings, priority=7)
     batch = started(session, settings)
     before = planting.tree(session)
     (settings.profiles / "demo.yaml").unlink()
 
     with pytest.raises(UnknownProfile):
-        renew(operator, batch.bid)
+        renew(site, ANN, batch.bid)
 
     assert planting.tree(session) == before
 
@@ -164,7 +153,7 @@ def test_the_command_shows_what_changes(session: Session, settings: Settings) ->
 
 
 def test_why_says_that_a_corrected_profile_is_not_used_before_its_renewal(
-    session: Session, settings: Settings, operator: Operator
+    session: Session, settings: Settings, site: Site
 ) -> None:
     write(settings, storage_node=1)
     batch = started(session, settings)
@@ -179,5 +168,5 @@ def test_why_says_that_a_corrected_profile_is_not_used_before_its_renewal(
     assert found.changed_fields == ("storage_node",)
     assert [remedy.action for remedy in found.remedies] == [Action.RENEW_PROFILE, Action.RESUME]
 
-    renew(operator, batch.bid)
+    renew(site, ANN, batch.bid)
     assert why(Site(settings, session), ANN, jid).changed_fields == ()

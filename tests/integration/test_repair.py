@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import pytest
 
 from operations.jobs.reports import report
-from operations.operator import Operator
 from operations.site import Site
 from operations.verbs import bulk
 from operations.verbs.verbs import act, repair
@@ -18,7 +17,7 @@ from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, IllegalTransition, JobState
 from tests.support import planting
-from tests.support.operators import ANN, ann, downloading_job
+from tests.support.operators import ANN, downloading_job
 from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt, Missing, RecordOfMerritt
@@ -51,11 +50,6 @@ LASTING = {paths.configuration, paths.identifiers}
 """Nodes whose damage may have cost a digest or an ARK: the content has to be submitted again."""
 
 
-@pytest.fixture
-def operator(session: Session, settings: Settings) -> Operator:
-    return ann(session, settings)
-
-
 def is_damage(path: str, data: bytes) -> bool:
     """Whether these bytes are damage there: an empty number is 0, and identifiers may have unknown fields."""
     readable = {"space_needed": data == b"", "identifiers": data.startswith(b"{")}
@@ -65,16 +59,16 @@ def is_damage(path: str, data: bytes) -> bool:
 @pytest.mark.parametrize("data", DAMAGE)
 @pytest.mark.parametrize("node", NEEDED, ids=lambda node: node("").rpartition("/")[2])
 def test_a_damaged_job_ends_as_failed_and_frees_all_it_holds(
-    session: Session, operator: Operator, node: object, data: bytes
+    session: Session, site: Site, node: object, data: bytes
 ) -> None:
-    job = downloading_job(session, operator.settings)
+    job = downloading_job(session, site.settings)
     planting.acquire(session, job)
     path = node(job.jid)  # type: ignore[operator]
     if not is_damage(path, data):
         pytest.skip("no damage")
     session.zk.set(path, data)
 
-    result = repair(operator, job.jid)
+    result = repair(site, ANN, job.jid)
 
     after = jobs.load(session, job.jid)
     assert (result.was, result.now, after.status.status) == ("unreadable", "failed", JobState.FAILED)
@@ -89,23 +83,23 @@ def test_a_damaged_job_ends_as_failed_and_frees_all_it_holds(
 
 
 @pytest.mark.parametrize("node", JOB_NODES, ids=lambda node: node("").rpartition("/")[2])
-def test_a_missing_znode_is_created(session: Session, operator: Operator, node: object) -> None:
+def test_a_missing_znode_is_created(session: Session, site: Site, node: object) -> None:
     job = planting.job_in(session, JobState.PROCESSING)
     session.zk.delete(node(job.jid))  # type: ignore[operator]
 
-    repair(operator, job.jid)
+    repair(site, ANN, job.jid)
 
     assert jobs.load(session, job.jid).status.status is JobState.FAILED
 
 
 def test_a_job_of_which_nothing_can_be_read_ends_and_its_batch_is_reported(
-    session: Session, operator: Operator, site: Site
+    session: Session, site: Site
 ) -> None:
-    job = downloading_job(session, operator.settings)
+    job = downloading_job(session, site.settings)
     for node in (*JOB_NODES, paths.reservation):
         session.zk.set(node(job.jid), b"\x00\xff damaged")
 
-    repair(operator, job.jid)
+    repair(site, ANN, job.jid)
 
     after = jobs.load(session, job.jid)
     assert (after.bid, after.status.status, after.priority) == (job.bid, JobState.FAILED, job.priority)
@@ -113,19 +107,19 @@ def test_a_job_of_which_nothing_can_be_read_ends_and_its_batch_is_reported(
     assert batches.load(session, job.bid).status.status is BatchState.REPORTING
     (reported,) = report(site, ANN, job.bid).failed
     assert "of this object in the record was damaged" in reported.message
-    act(operator, job.jid, Event.DELETE)
+    act(site, ANN, job.jid, Event.DELETE)
     with pytest.raises(Missing):
         jobs.load(session, job.jid)
 
 
 @pytest.mark.parametrize("state", [state for state in JobState if state is not JobState.DELETED])
 def test_a_job_without_its_status_is_in_the_state_of_its_queue_and_begins_again(
-    session: Session, operator: Operator, state: JobState
+    session: Session, site: Site, state: JobState
 ) -> None:
     job = planting.job_in(session, state)
     session.zk.set(paths.job_status(job.jid), b"")
 
-    repair(operator, job.jid)
+    repair(site, ANN, job.jid)
 
     after = jobs.load(session, job.jid)
     ended = state in (JobState.COMPLETED, JobState.FAILED, JobState.HELD)
@@ -133,29 +127,25 @@ def test_a_job_without_its_status_is_in_the_state_of_its_queue_and_begins_again(
     assert after.status.last_successful_status is None
     assert after.status.epoch > job.status.epoch
     if after.status.status is JobState.FAILED and after.status.kind is FailureKind.SYSTEM:
-        assert act(operator, job.jid, Event.RESUME).now == JobState.PENDING
+        assert act(site, ANN, job.jid, Event.RESUME).now == JobState.PENDING
 
 
-def test_a_job_whose_status_can_be_read_is_resumed_where_it_failed(
-    session: Session, operator: Operator
-) -> None:
+def test_a_job_whose_status_can_be_read_is_resumed_where_it_failed(session: Session, site: Site) -> None:
     _, (jid, _) = planting.split_batch(session, 2)
     job = jobs.load(session, jid)
     for event in (Event.ACQUIRE, *[Event.SUCCEED] * 4):
         job = planting.apply_event(session, job, event)
     session.zk.set(paths.space_needed(job.jid), b"{")
-    repair(operator, job.jid)
+    repair(site, ANN, job.jid)
 
-    assert act(operator, job.jid, Event.RESUME).now == JobState.RECORDING
+    assert act(site, ANN, job.jid, Event.RESUME).now == JobState.RECORDING
 
 
-def test_a_job_without_its_configuration_has_that_of_its_submission(
-    session: Session, operator: Operator
-) -> None:
+def test_a_job_without_its_configuration_has_that_of_its_submission(session: Session, site: Site) -> None:
     job = planting.one_job(session)
     session.zk.set(paths.configuration(job.jid), job.configuration.model_dump_json().encode()[:-2])
 
-    repair(operator, job.jid)
+    repair(site, ANN, job.jid)
 
     after = jobs.load(session, job.jid).configuration
     submission = batches.load(session, job.bid).submission
@@ -163,27 +153,23 @@ def test_a_job_without_its_configuration_has_that_of_its_submission(
     assert after.payload_url == submission.payload_url  # of a file: the batch has no other object
 
 
-def test_a_job_of_a_manifest_without_its_configuration_has_no_address(
-    session: Session, operator: Operator
-) -> None:
+def test_a_job_of_a_manifest_without_its_configuration_has_no_address(session: Session, site: Site) -> None:
     several = {"type": SubmissionType.BATCH_MANIFEST}
     _, (jid,) = planting.split_batch_of(session, several, 1, planting.WORKING)
     session.zk.set(paths.configuration(jid), b"{")
 
-    repair(operator, jid)
+    repair(site, ANN, jid)
 
     assert jobs.load(session, jid).configuration.payload_url == "(not readable)"
 
 
-def test_a_repaired_failure_keeps_its_reason(
-    session: Session, operator: Operator, settings: Settings
-) -> None:
+def test_a_repaired_failure_keeps_its_reason(session: Session, site: Site, settings: Settings) -> None:
     job = downloading_job(session, settings)
     reason = JobMove(Event.FAIL, "w", message="the digest differs", kind=FailureKind.CONTENT)
     failed = jobs.move(session, planting.acquire(session, job), reason)
     session.zk.set(paths.job_status(failed.jid), b"no JSON")
 
-    repair(operator, failed.jid)
+    repair(site, ANN, failed.jid)
 
     after = jobs.load(session, failed.jid).status
     assert (after.status, after.kind, after.message) == (
@@ -193,38 +179,38 @@ def test_a_repaired_failure_keeps_its_reason(
     )
 
 
-def test_a_job_without_its_configuration_is_not_resumed(session: Session, operator: Operator) -> None:
+def test_a_job_without_its_configuration_is_not_resumed(session: Session, site: Site) -> None:
     job = planting.job_in(session, JobState.RECORDING)
     session.zk.set(paths.configuration(job.jid), b"{")
-    repair(operator, job.jid)
+    repair(site, ANN, job.jid)
 
     with pytest.raises(IllegalTransition):
-        act(operator, job.jid, Event.RESUME)
+        act(site, ANN, job.jid, Event.RESUME)
 
 
-def test_a_worker_that_holds_the_job_loses_it(session: Session, operator: Operator) -> None:
+def test_a_worker_that_holds_the_job_loses_it(session: Session, site: Site) -> None:
     held = planting.acquire(session, planting.job_in(session, JobState.PROCESSING))
     session.zk.set(paths.space_needed(held.jid), "²".encode())
 
-    repair(operator, held.jid)
+    repair(site, ANN, held.jid)
 
     with pytest.raises(Exception, match=r"has changed|is gone"):
         jobs.move(session, held, JobMove(Event.SUCCEED, "worker"))
 
 
-def test_a_record_that_can_be_read_is_not_repaired(session: Session, operator: Operator) -> None:
+def test_a_record_that_can_be_read_is_not_repaired(session: Session, site: Site) -> None:
     job = planting.one_job(session)
     before = planting.tree(session)
 
     for name in (job.jid, job.bid):
         with pytest.raises(UsageRefused, match=f"every znode of {name} can be read"):
-            repair(operator, name)
+            repair(site, ANN, name)
 
     assert planting.tree(session) == before
 
 
 def test_a_long_history_with_a_damaged_part_keeps_the_others(
-    session: Session, operator: Operator, monkeypatch: pytest.MonkeyPatch
+    session: Session, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zkstate.record.histories.PART_BYTES", 300)
     job = planting.job_in(session, JobState.RECORDING)
@@ -232,7 +218,7 @@ def test_a_long_history_with_a_damaged_part_keeps_the_others(
     assert len(parts) > 1
     session.zk.set(f"{paths.history(job.jid)}/{parts[1]}", b"damaged")
 
-    repair(operator, job.jid)
+    repair(site, ANN, job.jid)
 
     after = jobs.load(session, job.jid)
     assert after.history[0].state is JobState.PENDING
@@ -256,23 +242,23 @@ def test_why_names_the_znode_and_the_verb_for_the_job_and_for_its_batch(
     session.zk.set(paths.job_status(job.jid), whole)
 
 
-def test_a_verb_on_a_damaged_job_names_the_repair(session: Session, operator: Operator) -> None:
+def test_a_verb_on_a_damaged_job_names_the_repair(session: Session, site: Site) -> None:
     job = planting.one_job(session)
     whole, _ = session.get(paths.job_status(job.jid))
     session.zk.set(paths.job_status(job.jid), b"{")
 
     for event in (Event.FAIL, Event.RESUME, Event.DELETE):
         with pytest.raises(Corrupt) as refused:
-            act(operator, job.jid, event)
+            act(site, ANN, job.jid, event)
         assert refused.value.remedies == (Remedy(Action.REPAIR, job.jid),)
     session.zk.set(paths.job_status(job.jid), whole)
 
 
-def test_cancel_repairs_the_damaged_jobs_of_the_batch(session: Session, operator: Operator) -> None:
+def test_cancel_repairs_the_damaged_jobs_of_the_batch(session: Session, site: Site) -> None:
     bid, jids = planting.split_batch(session, 3)
     session.zk.set(paths.job_status(jids[1]), b"{")
 
-    outcome = bulk.cancel(operator, bid)
+    outcome = bulk.cancel(site, ANN, bid)
 
     assert (len(outcome.done), outcome.refused) == (3, ())
     assert {jobs.load(session, jid).status.status for jid in jids} == {JobState.FAILED}
@@ -292,7 +278,7 @@ BATCH_STATES = [state for state in BatchState if state is not BatchState.DELETED
 @pytest.mark.parametrize("state", BATCH_STATES)
 @pytest.mark.parametrize("node", BATCH_NODES, ids=lambda node: node("").rpartition("/")[2])
 def test_a_damaged_batch_can_be_read_again_and_keeps_its_state(
-    session: Session, operator: Operator, node: object, state: BatchState
+    session: Session, site: Site, node: object, state: BatchState
 ) -> None:
     batch = planting.batch_in(session, state)
     path = node(batch.bid)  # type: ignore[operator]
@@ -300,7 +286,7 @@ def test_a_damaged_batch_can_be_read_again_and_keeps_its_state(
         session.ensure_node(path)
     session.zk.set(path, b"{damaged")
 
-    repair(operator, batch.bid)
+    repair(site, ANN, batch.bid)
 
     after = batches.load(session, batch.bid)
     unsplit = state in (BatchState.PENDING, BatchState.HELD) and node is paths.submission
@@ -315,9 +301,9 @@ def test_a_batch_that_may_lack_objects_is_reported_as_failed(session: Session, s
     batch = planting.create_jobs(session, batch, planting.plan(2), planting.WORKING, "test", UNATTENDED)
     session.zk.delete(paths.batch_lock(batch.bid))
     session.zk.set(paths.batch_status(batch.bid), b"{")
-    operator = ann(session, settings)
+    site = Site(settings, session)
 
-    repair(operator, batch.bid)
+    repair(site, ANN, batch.bid)
 
     for jid in batches.all_jobs(session, batch.bid):
         planting.complete(session, jobs.load(session, jid))
@@ -327,21 +313,21 @@ def test_a_batch_that_may_lack_objects_is_reported_as_failed(session: Session, s
     assert "objects without a job may be missing" in composed.message
 
 
-def test_an_unreadable_reservation_stops_no_other_job(session: Session, operator: Operator) -> None:
-    damaged, other = (downloading_job(session, operator.settings) for _ in range(2))
+def test_an_unreadable_reservation_stops_no_other_job(session: Session, site: Site) -> None:
+    damaged, other = (downloading_job(session, site.settings) for _ in range(2))
     session.zk.set(paths.reservation(damaged.jid), b"\xff")
 
     assert space.reservations(session) == {other.jid: 700}
-    repair(operator, damaged.jid)
+    repair(site, ANN, damaged.jid)
 
     assert space.promised(session).bytes == 700
 
 
-def test_a_content_fault_is_no_damage(session: Session, operator: Operator) -> None:
+def test_a_content_fault_is_no_damage(session: Session, site: Site) -> None:
     job = planting.apply_event(session, planting.one_job(session), Event.FAIL, content("x").kind)
 
     with pytest.raises(UsageRefused):
-        repair(operator, job.jid)
+        repair(site, ANN, job.jid)
 
 
 @pytest.fixture
@@ -373,14 +359,14 @@ def of_merritt(session: Session) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("which", [0, 1], ids=["batch", "job"])
 def test_a_record_of_merritts_own_queue_is_named_and_a_repair_of_it_is_refused(
-    which: int, of_merritt: tuple[str, str], session: Session, operator: Operator, settings: Settings
+    which: int, of_merritt: tuple[str, str], session: Session, site: Site, settings: Settings
 ) -> None:
     name = of_merritt[which]
     before = session.get_many([paths.batch_status("bid0000000000"), paths.job_status("jid0000000000")])
 
     facts = why(Site(settings, session), ANN, name)
     with pytest.raises(RecordOfMerritt, match="does not take over"):
-        repair(operator, name)
+        repair(site, ANN, name)
 
     assert "is of Merritt's own queue" in facts.message
     assert Remedy(Action.REPAIR, name) not in facts.remedies

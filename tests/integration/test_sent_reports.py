@@ -30,9 +30,10 @@ from tasks.worker_context import WorkerContext
 from tests.integration.test_retention import later
 from tests.support import planting
 from tests.support.attempts import work_on
-from tests.support.operators import ANN, ann
+from tests.support.operators import ANN
 from zkstate.connection.session import Session
 from zkstate.record import batches, jobs, record
+from zkstate.record.journal import Stamp
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def reported_batch(session: Session, context: WorkerContext) -> Batch:
     context.session()  # gives the three stores their deployment id, as a worker does that starts first
     bid, jids = planting.split_batch(session, 3)
     planting.apply_event(session, jobs.load(session, jids[0]), Event.FAIL)
-    act(ann(session, context.settings), jids[0], Event.DELETE)
+    act(Site(context.settings, session), ANN, jids[0], Event.DELETE)
     for jid in jids[1:]:
         jobs.clean_up(session, planting.complete(session, jobs.load(session, jid)))
     reporting = batches.finish_if_ended(session, bid, "test")
@@ -121,7 +122,7 @@ def test_a_job_that_changes_after_its_report_was_sent_changes_no_report_and_is_i
     batch, failed = a_batch_to_report(session, context)
     killed_at_the_mail(context, batch, sends=True)
     (first,) = mailed(settings)
-    act(ann(session, context.settings), failed, Event.DELETE)
+    act(Site(context.settings, session), ANN, failed, Event.DELETE)
 
     work_on(context, record.ticket(batches.load(session, batch.bid)), REPORT)
     told = batches.load(session, batch.bid)
@@ -143,8 +144,9 @@ def test_a_report_that_an_operator_ended_after_its_mail_keeps_its_number(
     batch, failed = a_batch_to_report(session, context)
     killed_at_the_mail(context, batch, sends=True)
     (first,) = mailed(settings)
-    stop_batch(ann(session, context.settings), batch.bid)
-    act(ann(session, context.settings), failed, Event.DELETE)
+    site = Site(context.settings, session)
+    stop_batch(site, Stamp.of(ANN), batch.bid, dry_run=False)
+    act(site, ANN, failed, Event.DELETE)
 
     stopped = batches.load(session, batch.bid)
     updating = planting.apply_batch_event(session, stopped, Event.UPDATE_REPORT)
@@ -202,7 +204,7 @@ def test_a_job_that_an_operator_fails_is_reported_with_the_reason_and_without_th
     context.session()
     job = planting.job_in(session, JobState.DOWNLOADING)
 
-    act(ann(session, context.settings), job.jid, Event.FAIL)
+    act(Site(context.settings, session), ANN, job.jid, Event.FAIL)
 
     (failed,) = report(site, ANN, job.bid).failed
     assert failed.message == "our staff stopped this object: because"

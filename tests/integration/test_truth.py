@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from operations.board.values import EVERYTHING, JobSearch
+from operations.site import Site
 from operations.verbs.verbs import act
 from pipeline.principal import Role
 from pipeline.settings import Settings
@@ -24,7 +25,7 @@ from tasks.worker_context import WorkerContext
 from tests.integration.test_retention import later
 from tests.servers.receiver import Receiver
 from tests.support.boards import until
-from tests.support.operators import ann
+from tests.support.operators import ANN
 from tests.support.random_histories import walked
 from tests.support.record_facts import Moment, Record
 from tests.support.step_context import collection
@@ -70,7 +71,7 @@ def compare(
         replace(surfaces, so=so.alone(completed)).compare_archived("archive: ")
         start = datetime.now(UTC)
         for bid in failed:
-            act(ann(session, settings), bid, Event.DELETE, feeding=False)
+            act(Site(settings, session), ANN, bid, Event.DELETE, feeding=False)
         deleted = so.after_deletion(failed, Moment(start, datetime.now(UTC)))
         replace(surfaces, so=deleted).compare_archived("deleted: ")
 

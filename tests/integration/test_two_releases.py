@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from operations.site import Site
 from operations.verbs.bulk import cancel
 from operations.verbs.holds import hold_collection, pause, release_collection, unpause
 from operations.verbs.verbs import act
@@ -19,7 +20,7 @@ from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, Event, JobState
 from tests.servers.http_source import HttpSource
 from tests.support import planting
-from tests.support.operators import ann
+from tests.support.operators import ANN
 from tests.support.waits import HOST, RETRY
 from tests.upgrade import recording
 from zkstate import paths
@@ -166,21 +167,21 @@ def record_fields(session: Session) -> dict[str, set[str]]:
 def test_a_later_releases_fields_survive_holds_releases_and_the_deletion_of_another_job(
     session: Session, settings: Settings
 ) -> None:
-    operator = ann(session, settings)
+    site = Site(settings, session)
     bid, (kept, deleted) = planting.split_batch(session, 2)
     places = (paths.job_status(kept), paths.history(kept), paths.configuration(kept), paths.batch_status(bid))
     for path in places:
         plant(session, path)
 
     for jid in (kept, deleted):
-        act(operator, jid, Event.HOLD)
-    hold_collection(operator, "demo")
+        act(site, ANN, jid, Event.HOLD)
+    hold_collection(site, ANN, "demo")
     plant(session, paths.hold("demo"))
-    hold_collection(operator, "demo")
-    act(operator, deleted, Event.DELETE)
+    hold_collection(site, ANN, "demo")
+    act(site, ANN, deleted, Event.DELETE)
 
     assert has_later(at(session, paths.hold("demo")))
-    release_collection(operator, "demo")
+    release_collection(site, ANN, "demo")
     assert jobs.load(session, kept).status.status is JobState.PENDING
     values = [at(session, path) for path in places]
     assert all(has_later(value[0] if isinstance(value, list) else value) for value in values)
@@ -195,18 +196,18 @@ def test_hold_and_delete_keep_all_fields_of_an_earlier_releases_records(
 ) -> None:
     recording.restore(version, session, settings, source)
     before = record_fields(session)
-    operator = ann(session, settings)
+    site = Site(settings, session)
     (held,) = queue.queued(session, JobState.HELD)
     (failed,) = queue.queued(session, JobState.FAILED)
     (pending,) = queue.queued(session, JobState.PENDING)
 
-    act(operator, pending, Event.HOLD)
-    hold_collection(operator, "demo")
-    pause(operator)
-    unpause(operator)
+    act(site, ANN, pending, Event.HOLD)
+    hold_collection(site, ANN, "demo")
+    pause(site, ANN)
+    unpause(site, ANN)
     for jid in (held, failed):
-        act(operator, jid, Event.DELETE)
-    release_collection(operator, "demo")
+        act(site, ANN, jid, Event.DELETE)
+    release_collection(site, ANN, "demo")
     after = record_fields(session)
 
     assert jobs.load(session, pending).status.status is JobState.PENDING
@@ -224,21 +225,21 @@ def test_every_verb_keeps_all_fields_of_an_earlier_releases_records(
 ) -> None:
     recording.restore(version, session, settings, source)
     before = record_fields(session)
-    operator = ann(session, settings)
+    site = Site(settings, session)
     may_go = {".kind", ".dispatched_at"}  # a verb clears them
 
     done = set()
     for jid in (entry for state in JOB.working() for entry in queue.queued(session, state)):
         record.hand_back(session, planting.acquire(session, jobs.load(session, jid)), "w", waits_for=RETRY)
-        act(operator, jid, Event.FAIL)
-        act(operator, jid, Event.RESUME)
+        act(site, ANN, jid, Event.FAIL)
+        act(site, ANN, jid, Event.RESUME)
         done.add(jid)
     (held,) = queue.queued(session, JobState.HELD)
-    act(operator, held, Event.RELEASE)
+    act(site, ANN, held, Event.RELEASE)
     (failed,) = queue.queued(session, JobState.FAILED)
-    act(operator, failed, Event.RESUME)
+    act(site, ANN, failed, Event.RESUME)
     for jid in (entry for state in JOB.working() for entry in queue.queued(session, state)):
-        cancel(operator, jobs.load(session, jid).bid)
+        cancel(site, ANN, jobs.load(session, jid).bid)
     after = record_fields(session)
 
     assert len(done) == len(JOB.working())

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 import requests
 
+from operations.site import Site
 from operations.tokens import hash_of
 from operations.verbs.bulk import NoSuchPlan, make_plan, read_plan
 from pipeline.inventory.tokens import LOGINS_OF_ONE, LoginEntry, insert_login, login_with_hash
@@ -14,7 +15,7 @@ from pipeline.records import now
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from tests.support import planting
-from tests.support.operators import ann
+from tests.support.operators import ANN
 from tests.support.web import OWN_FORM, Caller, Web, serving_board
 from zkstate.connection.session import Session
 from zkstate.record import jobs
@@ -85,20 +86,20 @@ def test_a_token_gives_nobody_else_a_right(first: Web, session: Session) -> None
 
 @pytest.mark.parametrize("spoil", [lambda _: "", lambda token: token[: len(token) // 2], lambda _: "é€"])
 def test_a_damaged_token_is_of_no_dry_run(first: Web, session: Session, spoil: Callable[[str], str]) -> None:
-    operator = ann(session, first.context.settings)
-    plan = make_plan(operator, Event.HOLD, [planting.one_job(session).jid])
+    site = Site(first.context.settings, session)
+    plan = make_plan(site, ANN, Event.HOLD, [planting.one_job(session).jid])
     with pytest.raises(NoSuchPlan, match="dry run"):
-        read_plan(operator.principal, Event.HOLD, spoil(plan.token))
+        read_plan(ANN, Event.HOLD, spoil(plan.token))
 
 
 def test_a_token_that_is_too_old_is_refused(
     first: Web, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    operator = ann(session, first.context.settings)
+    site = Site(first.context.settings, session)
     monkeypatch.setattr("operations.verbs.bulk.PLAN_SECONDS", -1.0)
-    plan = make_plan(operator, Event.HOLD, [planting.one_job(session).jid])
+    plan = make_plan(site, ANN, Event.HOLD, [planting.one_job(session).jid])
     with pytest.raises(NoSuchPlan, match="older than"):
-        read_plan(operator.principal, Event.HOLD, plan.token)
+        read_plan(ANN, Event.HOLD, plan.token)
 
 
 def test_the_page_of_the_other_process_shows_the_notice_once(

@@ -31,9 +31,9 @@ from entrypoints.web.routes import bulk
 from entrypoints.web.slow_work import SECONDS, THREADS, AlreadyWorking, SlowWork
 from operations import tokens, visibility
 from operations.fleet import fleet
-from operations.operator import VerbResult
 from operations.verbs import bulk as bulk_verbs
 from operations.verbs import verbs
+from operations.verbs.verbs import VerbResult
 from pipeline.inventory.tokens import revoke_token
 from pipeline.principal import Role
 from pipeline.records import now

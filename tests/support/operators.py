@@ -1,7 +1,5 @@
-"""An operator for a test, and a job that holds resources."""
+"""An administrator for a test, and a job that holds resources."""
 
-from operations.operator import Operator
-from operations.site import Site
 from pipeline.attempt import UNATTENDED
 from pipeline.outcome import Done, Reservation
 from pipeline.principal import Interface, Principal, Role
@@ -16,10 +14,6 @@ from zkstate.record import batches, jobs, space
 from zkstate.record.jobs import JobMove
 
 ANN = Principal(name="ann@desk", role=Role.ADMIN, interface=Interface.CLI)
-
-
-def ann(session: Session, settings: Settings) -> Operator:
-    return Operator(Site(settings, session), ANN, "because")
 
 
 def downloading_job(session: Session, settings: Settings) -> Job:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from operations.site import Site
 from operations.verbs.bulk import cancel
 from operations.verbs.verbs import act
 from pipeline.attempt import UNATTENDED
@@ -23,7 +24,7 @@ from tasks.worker_context import WorkerContext
 from tests.servers.receiver import Receiver
 from tests.support import planting
 from tests.support.attempts import work_on
-from tests.support.operators import ann
+from tests.support.operators import ANN
 from tests.support.record_facts import Moment, Record
 from tests.support.waits import RETRY
 from zkstate import paths
@@ -125,7 +126,7 @@ class Walk:
         record.hand_back(self.session, held, "worker")
 
     def _act(self, job: Job, event: Event, to: JobState | None = None) -> None:
-        act(ann(self.session, self.settings), job.jid, event, to=to, feeding=False)
+        act(Site(self.settings, self.session), ANN, job.jid, event, to=to, feeding=False)
 
     def _stop(self, job: Job) -> None:
         self._act(job, Event.FAIL)
@@ -179,7 +180,7 @@ class Walk:
             batch = reporting or batches.load(self.session, bid)
             if reporting is None and Event.UPDATE_REPORT in BATCH.events(batch.status.status):
                 if self.rng.random() < 0.5:
-                    act(ann(self.session, self.settings), bid, Event.UPDATE_REPORT, feeding=False)
+                    act(Site(self.settings, self.session), ANN, bid, Event.UPDATE_REPORT, feeding=False)
                 batch = batches.load(self.session, bid)
             if BATCH.facts[batch.status.status].reports:
                 work_on(self.context, record.ticket(batch), REPORT)
@@ -199,7 +200,7 @@ class Walk:
         self.first_report = Record.now(self.settings, self.deleted, Moment(self.began, now()))
         self.finish(resumed)
         self._delete(jobs.load(self.session, deleted))
-        act(ann(self.session, self.settings), self.updated, Event.UPDATE_REPORT, feeding=False)
+        act(Site(self.settings, self.session), ANN, self.updated, Event.UPDATE_REPORT, feeding=False)
         work_on(self.context, record.ticket(batches.load(self.session, self.updated)), REPORT)
 
     def receive(self) -> None:
@@ -232,7 +233,7 @@ def walked(session: Session, context: WorkerContext, receiver: Receiver, seed: i
         if jid not in walk.deleted:
             walk.finish(jid)
     with suppress(IllegalTransition):
-        cancel(ann(session, context.settings), cancelled)
+        cancel(Site(context.settings, session), ANN, cancelled)
     walk.report_what_ended()
     walk.update()
     walk.receive()

@@ -15,7 +15,7 @@ from tasks.queue_lists import client
 from tasks.stores import claim_key
 from tests.support import planting
 from tests.support.fleet import batch_ended
-from tests.support.operators import ANN, ann
+from tests.support.operators import ANN
 from tests.support.remedy_world import Case, World, adding_to
 from tests.support.waits import OBJECT, RECORD
 from zkstate import codec, paths
@@ -53,7 +53,7 @@ def _hold_ended(world: World) -> None:
     world.arkline("hold", "--collection", "demo")
     bid = world.submit()
     assert batch_ended(world.session, bid).status.status is BatchState.HELD
-    release_collection(ann(world.session, world.settings), "demo", keep_held=True)
+    release_collection(Site(world.settings, world.session), ANN, "demo", keep_held=True)
     world.remedied(bid, Reason.HOLD_ENDED)
     world.completed(bid)
 

@@ -16,14 +16,13 @@ from sqlalchemy import make_url
 
 from operations.checks.backup import restore, restore_inventory
 from operations.checks.check import CheckView, check
-from operations.operator import Operator
 from operations.site import Site
 from pipeline.errors import ArklineError
 from pipeline.inventory.database import Database
 from pipeline.settings import Settings
 from tools.chaos.acts import Acts, Backup, Exported
 from tools.chaos.final_state import FinalState, read_inventory, read_record
-from tools.chaos.operator import PERSON
+from tools.chaos.operator_verbs import PERSON
 from tools.chaos.problem import Category, Problem
 from tools.chaos.restored_checker import Restored, check_restored
 from zkstate.care.audit import audit
@@ -61,8 +60,7 @@ def drill(settings: Settings, final: FinalState, acts: Acts, say: Callable[[str]
 
 
 def _reconcile(session: Session, settings: Settings, *, repair: bool = False) -> CheckView:
-    operator = Operator(Site(settings, session), PERSON)
-    return check(operator, repair=repair)
+    return check(Site(settings, session), PERSON, repair=repair)
 
 
 def _left(view: CheckView, acts: Acts, after: str) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ so that the operator cancels each batch of them after a while.
 from dataclasses import dataclass
 
 from operations.deposits.submission import submit
-from operations.operator import Operator
+from operations.site import Site
 from pipeline.errors import ServiceUnreachable
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
@@ -16,7 +16,7 @@ from tests.e2e.collection import manifest
 from tests.servers.http_source import HttpSource
 from tools.chaos.acts import Acts
 from tools.chaos.cluster import PROFILE
-from tools.chaos.operator_verbs import Act, cancel, loaded
+from tools.chaos.operator_verbs import PERSON, Act, cancel, loaded
 from tools.chaos.problem import Category, Problem
 from zkstate import paths
 from zkstate.connection.session import Session
@@ -77,9 +77,9 @@ def _submission(key: str, **given: object) -> Submission:
 def submitting(bad: Bad) -> Act:
     """Submit at the door, as a depositor does."""
 
-    def do(operator: Operator, names: list[str], acts: Acts) -> str:
+    def do(site: Site, names: list[str], acts: Acts) -> str:
         try:
-            submitted = submit(operator.site, operator.principal, bad.submission)
+            submitted = submit(site, PERSON, bad.submission)
         except TooBig as error:
             if bad.refused:
                 return f"refused: {error}"
@@ -100,10 +100,10 @@ def _unended(session: Session, target: int) -> list[str]:
     ]
 
 
-def _cancel(operator: Operator, names: list[str], acts: Acts) -> str:
+def _cancel(site: Site, names: list[str], acts: Acts) -> str:
     for bid in names:
         try:
-            outcome = cancel(operator, [bid], acts)
+            outcome = cancel(site, [bid], acts)
         except IllegalTransition:
             continue  # it has ended since it was chosen
         if outcome.stopped:

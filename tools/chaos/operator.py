@@ -8,11 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Queue
 
-from operations.operator import Operator
 from operations.site import Site
 from operations.verbs import bulk
 from pipeline.errors import ArklineError, ServiceUnreachable
-from pipeline.principal import Interface, Principal, Role
 from pipeline.settings import Settings
 from tools.chaos.acts import Acts
 from tools.chaos.hostile import CANCEL_HOSTILE
@@ -38,8 +36,6 @@ ACT_INTERVAL = 0.2
 PREPARE_INTERVAL = 4.0
 FAIL_INTERVAL = 30.0
 """Seconds between two requests while a fault waits for an updated report."""
-
-PERSON = Principal(name="operator@chaos", role=Role.ADMIN, interface=Interface.CLI)
 
 
 @dataclass
@@ -177,8 +173,7 @@ class OperatorThread:
         self._wishes.task_done()
 
     def _do(self, session: Session, act: Act, names: list[str]) -> str:
-        operator = Operator(Site(self._settings, session), PERSON, "chaos")
-        outcome = act.do(operator, names, self.acts)
+        outcome = act.do(Site(self._settings, session), names, self.acts)
         if isinstance(outcome, bulk.Outcome):
             if outcome.stopped:
                 raise ServiceUnreachable(outcome.stopped)

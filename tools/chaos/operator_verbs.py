@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from operations.operator import Operator
+from operations.site import Site
 from operations.verbs import bulk, holds, verbs
+from pipeline.principal import Interface, Principal, Role
 from pipeline.records import Batch, Job
 from pipeline.states import JOB, BatchState, Bucket, Event, FailureKind, JobState
 from tools.chaos.acts import Acts
@@ -14,10 +15,13 @@ from zkstate.connection.session import Session
 from zkstate.errors import Missing
 from zkstate.record import batches, jobs
 
+PERSON = Principal(name="operator@chaos", role=Role.ADMIN, interface=Interface.CLI)
+REASON = "chaos"
+
 Choose = Callable[[Session, int], list[str]]
 """The jobs or batches that an act is for, of those that it is possible for; a number chooses one of many."""
 
-Do = Callable[[Operator, list[str], Acts], object]
+Do = Callable[[Site, list[str], Acts], object]
 
 
 @dataclass(frozen=True)
@@ -107,66 +111,70 @@ def path_of(job: Job) -> str:
 
 
 def _on(event: Event) -> Do:
-    return lambda operator, names, _: bulk.act_on_many(operator, event, names)
+    return lambda site, names, _: bulk.act_on_many(site, PERSON, event, names, reason=REASON)
 
 
-def _resume_from(operator: Operator, names: list[str], _: Acts) -> object:
+def _resume_from(site: Site, names: list[str], _: Acts) -> object:
     """From a step that the job has behind it, the earliest or a later one."""
     (jid,) = names
-    job = jobs.load(operator.session, jid)
+    job = jobs.load(site.session, jid)
     was = job.status
     steps = JOB.targets_now(was.status, Event.RESUME, was.last_successful_status, was.kind, was.room)
     if not steps:
-        return bulk.act_on_many(operator, Event.RESUME, names)
-    return bulk.act_on_many(operator, Event.RESUME, names, to=steps[job.version % len(steps)])
+        return bulk.act_on_many(site, PERSON, Event.RESUME, names, reason=REASON)
+    return bulk.act_on_many(
+        site, PERSON, Event.RESUME, names, reason=REASON, to=steps[job.version % len(steps)]
+    )
 
 
-def _delete(operator: Operator, names: list[str], acts: Acts) -> object:
+def _delete(site: Site, names: list[str], acts: Acts) -> object:
     for name in names:
         if name.startswith("bid"):
             acts.deleted_batches.add(name)
-            for jid in batches.all_jobs(operator.session, name):
-                _note_deletion(operator, jid, acts)
+            for jid in batches.all_jobs(site.session, name):
+                _note_deletion(site, jid, acts)
         else:
-            _note_deletion(operator, name, acts)
+            _note_deletion(site, name, acts)
         try:
-            verbs.act(operator, name, Event.DELETE)
+            verbs.act(site, PERSON, name, Event.DELETE, reason=REASON)
         except Missing:
             continue  # deleted, and the answer was lost
     return None
 
 
-def _note_deletion(operator: Operator, jid: str, acts: Acts) -> None:
+def _note_deletion(site: Site, jid: str, acts: Acts) -> None:
     try:
-        acts.deleted_jobs[jid] = path_of(jobs.load(operator.session, jid))
+        acts.deleted_jobs[jid] = path_of(jobs.load(site.session, jid))
     except Missing:
         return  # it was deleted before, and noted then
 
 
-def cancel(operator: Operator, names: list[str], acts: Acts) -> bulk.Outcome:
+def cancel(site: Site, names: list[str], acts: Acts) -> bulk.Outcome:
     (bid,) = names
     acts.cancelled.add(bid)
-    for jid in batches.jobs_in(operator.session, bid, Bucket.PROCESSING):
-        _note_deletion(operator, jid, acts)
-    return bulk.cancel(operator, bid)
+    for jid in batches.jobs_in(site.session, bid, Bucket.PROCESSING):
+        _note_deletion(site, jid, acts)
+    return bulk.cancel(site, PERSON, bid, reason=REASON)
 
 
 def _nothing_to_choose(session: Session, target: int) -> list[str]:
     return [PROFILE]
 
 
-def _hold_collection(operator: Operator, names: list[str], acts: Acts) -> object:
-    return holds.hold_collection(operator, PROFILE)
+def _hold_collection(site: Site, names: list[str], acts: Acts) -> object:
+    return holds.hold_collection(site, PERSON, PROFILE, reason=REASON)
 
 
 WORKING = (JobState.PENDING, *JOB.working()[1:])
 
 HOLD_COLLECTION = Act("hold collection", _nothing_to_choose, _hold_collection)
 RELEASE_COLLECTION = Act(
-    "release collection", _nothing_to_choose, lambda operator, *_: holds.release_collection(operator, PROFILE)
+    "release collection",
+    _nothing_to_choose,
+    lambda site, *_: holds.release_collection(site, PERSON, PROFILE, reason=REASON),
 )
-PAUSE = Act("pause", _nothing_to_choose, lambda operator, *_: holds.pause(operator))
-UNPAUSE = Act("unpause", _nothing_to_choose, lambda operator, *_: holds.unpause(operator))
+PAUSE = Act("pause", _nothing_to_choose, lambda site, *_: holds.pause(site, PERSON, reason=REASON))
+UNPAUSE = Act("unpause", _nothing_to_choose, lambda site, *_: holds.unpause(site, PERSON, reason=REASON))
 HOLD_JOB = Act("hold", lambda session, n: one_of(_queued(session, JobState.PENDING), n), _on(Event.HOLD))
 RELEASE_JOBS = Act("release", lambda session, _: _queued(session, JobState.HELD), _on(Event.RELEASE))
 FAIL_JOB = Act("fail", lambda session, n: one_of(_queued(session, *WORKING), n), _on(Event.FAIL))

@@ -5,14 +5,14 @@ from operations.checks.check import check
 from operations.checks.differences import BROKEN
 from operations.objects import export
 from operations.objects.fixity import check_fixity
-from operations.operator import Operator
+from operations.site import Site
 from pipeline.fixity import ignore
 from pipeline.outcome import DamagedObject
 from pipeline.states import Bucket
 from pipeline.steps.clients import open_clients
 from tasks.stores import expected_of
 from tools.chaos.acts import Acts, Backup, Exported
-from tools.chaos.operator_verbs import Act, one_of
+from tools.chaos.operator_verbs import PERSON, REASON, Act, one_of
 from tools.chaos.problem import Category, Problem
 from zkstate import paths
 from zkstate.connection.session import Session
@@ -35,16 +35,16 @@ def _everything(session: Session, target: int) -> list[str]:
     return ["everything"]
 
 
-def _back_up(operator: Operator, names: list[str], acts: Acts) -> str:
-    folder = operator.settings.home / "backups" / str(len(acts.backups) + 1)
-    acts.backups.append(Backup(folder, frozenset(_completed(operator.session))))
-    manifest = back_up(operator.session, operator.settings, folder).manifest
+def _back_up(site: Site, names: list[str], acts: Acts) -> str:
+    folder = site.settings.home / "backups" / str(len(acts.backups) + 1)
+    acts.backups.append(Backup(folder, frozenset(_completed(site.session))))
+    manifest = back_up(site.session, site.settings, folder).manifest
     return f"{manifest.batches} batches, {manifest.jobs} jobs"
 
 
-def _reconcile(operator: Operator, names: list[str], acts: Acts) -> str:
+def _reconcile(site: Site, names: list[str], acts: Acts) -> str:
     """Differences are normal while jobs are in flight, but no version may be called lost or damaged."""
-    view = check(operator)
+    view = check(site, PERSON, reason=REASON)
     if view.unreachable:
         return f"{view.compared} compared: {view.unreachable}"
     for difference in view.differences:
@@ -53,15 +53,15 @@ def _reconcile(operator: Operator, names: list[str], acts: Acts) -> str:
     return f"{view.compared} compared, {view.left} differences"
 
 
-def _export(operator: Operator, names: list[str], acts: Acts) -> str:
+def _export(site: Site, names: list[str], acts: Acts) -> str:
     (jid,) = names
-    ark = jobs.load(operator.session, jid).identifiers.primary_id or ""
-    clients = open_clients(operator.settings, expected_of(operator.session))
+    ark = jobs.load(site.session, jid).identifiers.primary_id or ""
+    clients = open_clients(site.settings, expected_of(site.session))
     known, number = export.object_to_export(clients.inventory, ark, None)
-    folder = operator.settings.home / "exports" / f"{len(acts.exports) + 1}"
+    folder = site.settings.home / "exports" / f"{len(acts.exports) + 1}"
     folder.parent.mkdir(exist_ok=True)
     acts.exports.append(Exported(folder, ark, number))
-    request = export.ExportRequest(known, number, folder, operator.by)
+    request = export.ExportRequest(known, number, folder, PERSON.name)
     try:
         bag = export.export(request, clients.inventory, clients.storage, ignore, lambda: False)
     except DamagedObject as damage:
@@ -70,10 +70,10 @@ def _export(operator: Operator, names: list[str], acts: Acts) -> str:
     return f"{ark} version {number}, {bag.files} files"
 
 
-def _check_fixity(operator: Operator, names: list[str], acts: Acts) -> str:
+def _check_fixity(site: Site, names: list[str], acts: Acts) -> str:
     """Every stored file; nothing in a run damages one."""
     run = check_fixity(
-        operator, (), every=True, on_read=ignore, on_check=lambda _: None, stopped=lambda: False
+        site, PERSON, (), every=True, on_read=ignore, on_check=lambda _: None, stopped=lambda: False
     )
     for damaged in run.damaged:
         acts.problems.append(Problem(Category.ILLEGAL, "", f"fixity check: {damaged!r}"))

@@ -20,7 +20,6 @@ from entrypoints.stack.services import StackConfig
 from entrypoints.stack.stack import Stack, running
 from entrypoints.stack.supervisor import Supervised, stop_signals
 from operations.deposits.submission import submit
-from operations.operator import Operator
 from operations.site import Site
 from operations.tokens import create_token
 from operations.verbs.bulk import act_on_many, cancel
@@ -329,11 +328,13 @@ class _Storm:
         for deposit in waiting:
             if self.shipped or batches.jobs_in(self.session, deposit.bid, Bucket.PROCESSING):
                 self.cancelled.add(deposit.bid)
-                cancel(self._operator("the source keeps its deposit for hours"), deposit.bid)
+                why = "the source keeps its deposit for hours"
+                cancel(self._site, self.principal, deposit.bid, reason=why)
         self.result.failed_by_operator = len(self.cancelled)
 
-    def _operator(self, reason: str) -> Operator:
-        return Operator(Site(self.stack.settings, self.session), self.principal, reason)
+    @property
+    def _site(self) -> Site:
+        return Site(self.stack.settings, self.session)
 
     def _judge(self) -> None:
         for deposit in self.deposits:
@@ -375,7 +376,8 @@ class _Storm:
         self._await(lambda: leftovers.of_working_storage(self.session, working))
         self._await(lambda: leftovers.of_record(self.session))
         failed = [deposit.bid for deposit in self.deposits if deposit.form and deposit.ended]
-        outcome = act_on_many(self._operator("the storm is over"), Event.DELETE, failed)
+        why = "the storm is over"
+        outcome = act_on_many(self._site, self.principal, Event.DELETE, failed, reason=why)
         self.result.problems += [
             f"{refusal.id} is not deleted: {refusal.message}" for refusal in outcome.refused
         ]

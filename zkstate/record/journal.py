@@ -3,10 +3,11 @@
 import logging
 from datetime import datetime
 from enum import StrEnum
+from typing import Self
 
 from pydantic import Field
 
-from pipeline.principal import Interface
+from pipeline.principal import Interface, Principal
 from pipeline.records import RewrittenRecord, now
 from zkstate import codec
 from zkstate.connection.session import Session
@@ -49,6 +50,17 @@ class Stamp(RewrittenRecord):
     via: Interface | None = None
     request_id: str | None = None
     """The request of the API or of a page; absent for other interfaces, and before 0.2.1."""
+
+    @classmethod
+    def of(cls, principal: Principal, reason: str = "") -> Self:
+        """An action of this principal, now."""
+        by, via = principal.name, principal.interface
+        return cls(by=by, reason=reason, via=via, request_id=principal.request_id)
+
+    @property
+    def because(self) -> str:
+        """`: the reason`; empty without one."""
+        return f": {self.reason}" if self.reason else ""
 
 
 class JournalEntry(Stamp):

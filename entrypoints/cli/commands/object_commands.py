@@ -208,13 +208,14 @@ def fixity_check(
     if every and arks:
         raise UsageRefused("name objects or add --all, not both")
     with (
-        common.operator(options) as operator,
+        common.quiet_site() as site,
         screen.interruptible() as interrupted,
         reading_progress(None) as on_read,
     ):
-        context.existing_inventory(operator.settings)
+        context.existing_inventory(site.settings)
         run = fixity.check_fixity(
-            operator,
+            site,
+            context.principal(options.by),
             arks or (),
             every=every,
             on_read=on_read,

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,13 +22,12 @@ from entrypoints.render import check as drawn
 from entrypoints.render import console, humanize
 from entrypoints.render import console as screen
 from entrypoints.render.remedies import hints
-from operations import operator
-from operations import operator as verbs
 from operations.checks import aliases, deployment
 from operations.checks import backup as copies
 from operations.checks import backup as restoring
 from operations.checks import check as checking
-from operations.verbs import bulk
+from operations.run import Run
+from operations.verbs import bulk, verbs
 from pipeline.errors import Action, Remedy, UsageRefused
 
 if TYPE_CHECKING:
@@ -90,7 +88,7 @@ def repair(
         for name in names:
             path, body = f"{api.path_of(name)}/repair", {"reason": options.reason}
             try:
-                done.append(site.post(path, operator.VerbResult, body))
+                done.append(site.post(path, verbs.VerbResult, body))
             except (api.RemoteFault, UsageRefused) as error:
                 if len(names) == 1:
                     raise
@@ -164,12 +162,20 @@ def _check(options: SharedOptions, scope: Scope, *, content: bool = False, repai
             return remote.get("/v1/check", checking.CheckView, scope=scope, content=content)
         return remote.post("/v1/check", checking.CheckView, {"reason": options.reason, "content": content})
     with (
-        common.operator(options) as operator,
+        common.quiet_site() as site,
         screen.interruptible() as interrupted,
         console.counter("versions and jobs") as count,
     ):
-        attended = replace(operator, run=verbs.Run(should_stop=interrupted))
-        return checking.check(attended, scope, content=content, repair=repair, on_progress=count)
+        return checking.check(
+            site,
+            opened.principal(options.by),
+            scope,
+            reason=options.reason,
+            content=content,
+            repair=repair,
+            on_progress=count,
+            run=Run(should_stop=interrupted),
+        )
 
 
 SHOWN = 20

@@ -12,7 +12,6 @@ from entrypoints.cli.options import Bid, SharedOptions, command
 from entrypoints.render import actions
 from entrypoints.render import console as screen
 from entrypoints.render import humanize as words
-from operations import operator
 from operations.verbs import bulk, holds, verbs
 from pipeline.errors import ArklineError, ServiceUnreachable, UsageRefused
 from pipeline.states import JOB, Event, JobState, Raiser
@@ -82,7 +81,7 @@ def _raise(
             return site.post(f"{path}/dry-run", bulk.Outcome, body, **condition)
         if whole:
             return site.post(path, bulk.Outcome, body, **condition)
-        return bulk.Outcome(verb=event, done=(site.post(path, operator.VerbResult, body, **condition),))
+        return bulk.Outcome(verb=event, done=(site.post(path, verbs.VerbResult, body, **condition),))
 
 
 def _on_each(

@@ -75,7 +75,9 @@ def _acted(  # noqa: PLR0913 - the fields of a form
     web = context_of(request)
     before = web.board.changes_since(None).last
     try:
-        result = acts.run(web.operator(caller, reason.strip()[:REASON_LIMIT], attempt), act, target, version)
+        said = reason.strip()[:REASON_LIMIT]
+        pressed = acts.Pressed(web.site, caller, target, version, said, web.run_of(attempt))
+        result = acts.run(act, pressed)
     except (Forbidden, Missing):
         raise
     except ArklineError as refused:

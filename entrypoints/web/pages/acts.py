@@ -7,21 +7,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from entrypoints.render.fleet import FOLLOWS_LATER
 from entrypoints.render.humanize import counted
 from entrypoints.render.remedies import command
 from entrypoints.web.pages import spelling
 from operations.fleet import fleet
-from operations.operator import Operator
+from operations.run import Run
+from operations.site import Site
 from operations.verbs import collection_profiles, holds
-from operations.verbs.bulk import Outcome, act_on_one, cancel, repair_many, resume_batch
+from operations.verbs.bulk import Outcome, cancel, resume_batch
+from operations.verbs.verbs import VerbResult, act, repair
 from pipeline.errors import Action, Remedy, UsageRefused
+from pipeline.principal import Principal
 from pipeline.states import Event
 
-Perform = Callable[[Operator, str, int | None], str]
-"""(operator, target, version of the status that the person saw or None) -> the result in one sentence."""
+
+@dataclass(frozen=True)
+class Pressed:
+    """A button that a person pressed; `version`: of the status that the person saw, if it has one."""
+
+    site: Site
+    principal: Principal
+    target: str
+    version: int | None
+    reason: str
+    run: Run
+
+
+Perform = Callable[[Pressed], str]
+"""Gives the result in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -98,22 +113,20 @@ def without(buttons: Iterable[Button], shown: Iterable[Button | Advice]) -> tupl
     return tuple(button for button in buttons if (button.act.code, button.target) not in there)
 
 
-def run(operator: Operator, code: str, target: str, version: int | None) -> str:
+def run(code: str, pressed: Pressed) -> str:
     """Carry out the act; its result as a sentence. Raises what the operation raises."""
     act = ACTS.get(code)
     if act is None:
         raise UsageRefused(f"there is no act '{code}'")
-    if act.needs_reason and not operator.reason.strip():
-        raise UsageRefused(f"'{act.label.format(target)}' needs a reason: it is kept in the history")
-    return act.perform(operator, target, version)
+    if act.needs_reason and not pressed.reason:
+        raise UsageRefused(f"'{act.label.format(pressed.target)}' needs a reason: it is kept in the history")
+    return act.perform(pressed)
 
 
 def sentence(outcome: Outcome) -> str:
     """One sentence: `jid0000000001 was failed and is now processing`."""
     if len(outcome.done) == 1 and not outcome.refused:
-        (result,) = outcome.done
-        later = "" if result.sent else " Redis does not answer: the work continues once Redis is back."
-        return f"{result.id} was {result.was} and is now {result.now}.{later}"
+        return sentence_of(outcome.done[0])
     parts = [f"{outcome.verb}: {len(outcome.done)} done"]
     if outcome.refused:
         parts.append(
@@ -124,27 +137,40 @@ def sentence(outcome: Outcome) -> str:
     return ", ".join(parts) + "."
 
 
+def sentence_of(result: VerbResult) -> str:
+    """`jid0000000001 was failed and is now processing`."""
+    later = "" if result.sent else " Redis does not answer: the work continues once Redis is back."
+    return f"{result.id} was {result.was} and is now {result.now}.{later}"
+
+
 def _verb(event: Event) -> Perform:
-    def perform(operator: Operator, target: str, version: int | None) -> str:
-        return sentence(act_on_one(operator, event, target, version=version))
+    def perform(it: Pressed) -> str:
+        result = act(
+            it.site, it.principal, it.target, event, reason=it.reason, version=it.version, run=it.run
+        )
+        return sentence_of(result)
 
     return perform
 
 
-def _resume_batch(operator: Operator, bid: str, version: int | None) -> str:
-    return sentence(resume_batch(operator, bid, version=version))
+def _resume_batch(it: Pressed) -> str:
+    outcome = resume_batch(it.site, it.principal, it.target, reason=it.reason, version=it.version, run=it.run)
+    return sentence(outcome)
 
 
-def _cancel(operator: Operator, bid: str, version: int | None) -> str:
-    return sentence(cancel(operator, bid, version=version))
+def _cancel(it: Pressed) -> str:
+    return sentence(
+        cancel(it.site, it.principal, it.target, reason=it.reason, version=it.version, run=it.run)
+    )
 
 
-def _repair(operator: Operator, name: str, _: int | None) -> str:
-    return sentence(repair_many(operator, [name]))
+def _repair(it: Pressed) -> str:
+    return sentence_of(repair(it.site, it.principal, it.target, reason=it.reason))
 
 
-def _release_collection(operator: Operator, name: str, _: int | None) -> str:
-    result = holds.release_collection(operator, name)
+def _release_collection(it: Pressed) -> str:
+    name = it.target
+    result = holds.release_collection(it.site, it.principal, name, reason=it.reason, run=it.run)
     released = len(result.released.done) if result.released else 0
     return (
         f"Collection {name} is not on hold any more; {counted(released, 'job or batch', 'jobs and batches')} "
@@ -152,34 +178,36 @@ def _release_collection(operator: Operator, name: str, _: int | None) -> str:
     )
 
 
-def _hold_collection(operator: Operator, name: str, _: int | None) -> str:
-    holds.hold_collection(operator, name)
-    return f"Collection {name} is on hold: its jobs do not start. Jobs that have started continue."
+def _hold_collection(it: Pressed) -> str:
+    holds.hold_collection(it.site, it.principal, it.target, reason=it.reason)
+    return f"Collection {it.target} is on hold: its jobs do not start. Jobs that have started continue."
 
 
-def _pause(operator: Operator, *_: Any) -> str:
-    holds.pause(operator)
+def _pause(it: Pressed) -> str:
+    holds.pause(it.site, it.principal, reason=it.reason)
     return "The queue is paused: no new job starts. Jobs that have started continue."
 
 
-def _unpause(operator: Operator, *_: Any) -> str:
-    holds.unpause(operator)
+def _unpause(it: Pressed) -> str:
+    holds.unpause(it.site, it.principal, reason=it.reason)
     return "The queue starts new jobs again."
 
 
-def _renew_profile(operator: Operator, bid: str, version: int | None) -> str:
-    collection_profiles.renew(operator, bid, version=version)
-    return f"The remaining jobs of {bid} use the profile as its file is now."
+def _renew_profile(it: Pressed) -> str:
+    collection_profiles.renew(it.site, it.principal, it.target, reason=it.reason, version=it.version)
+    return f"The remaining jobs of {it.target} use the profile as its file is now."
 
 
-def _drain(operator: Operator, worker: str, _: int | None) -> str:
-    if not fleet.drain(operator, worker).followed:
+def _drain(it: Pressed) -> str:
+    worker = it.target
+    if not fleet.drain(it.site, it.principal, worker, reason=it.reason).followed:
         return f"The drain of {worker} is recorded, but {worker} has not followed yet; {FOLLOWS_LATER}."
     return f"Worker {worker} accepts no new task, also after a restart; stop it once it is idle."
 
 
-def _undo_drain(operator: Operator, worker: str, _: int | None) -> str:
-    if not fleet.drain(operator, worker, undo=True).followed:
+def _undo_drain(it: Pressed) -> str:
+    worker = it.target
+    if not fleet.drain(it.site, it.principal, worker, reason=it.reason, undo=True).followed:
         return f"{worker} is no longer drained, but has not followed yet; {FOLLOWS_LATER}."
     return f"Worker {worker} accepts tasks again."
 

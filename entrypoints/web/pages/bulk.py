@@ -34,7 +34,8 @@ def show_preview(
 ) -> HTMLResponse:
     web = context_of(request)
     rows = web.board.jobs(scope_of(caller), JobSearch(cause=cause), MOST).rows
-    plan = make_plan(web.operator(caller, attempt=attempt), _event(verb), [row.jid for row in rows])
+    names = [row.jid for row in rows]
+    plan = make_plan(web.site, caller, _event(verb), names, run=web.run_of(attempt))
     return page(
         request,
         "bulk.html",
@@ -63,7 +64,7 @@ def act_on_all(
     if _event(verb) in WITH_REASON and not reason.strip():
         raise UsageRefused(f"{verb} cannot be undone: give a reason, and make the preview again")
     plan = read_plan(caller, _event(verb), token)
-    receipt = carry_out(web.operator(caller, reason, attempt), plan)
+    receipt = carry_out(web.site, caller, plan, reason=reason, run=web.run_of(attempt))
     return page(
         request,
         "bulk.html",

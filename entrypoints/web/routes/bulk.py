@@ -65,7 +65,8 @@ def plan(
     """The token carries it out, within a quarter of an hour."""
     context = context_of(request)
     names = _selected(context, caller, body.select, attempt)
-    return make_plan(context.operator(caller, attempt=attempt), Event(verb.value), names, body.to)
+    run = context.run_of(attempt)
+    return make_plan(context.site, caller, Event(verb.value), names, body.to, run)
 
 
 @router.post("/{verb}", summary="Do exactly what the dry run showed")
@@ -82,7 +83,8 @@ def do(
     if event in WITH_REASON and not body.reason:
         raise UsageRefused(f"{event} cannot be undone: give a reason")
     planned = read_plan(caller, event, body.token)
-    return carry_out(context.operator(caller, body.reason, attempt), planned)
+    run = context.run_of(attempt)
+    return carry_out(context.site, caller, planned, reason=body.reason, run=run)
 
 
 def _selected(context: WebContext, caller: Principal, selection: Selection, attempt: Attempt) -> list[str]:

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from entrypoints.web.authentication import Caller, OperatorCaller
-from entrypoints.web.context import context_of, site_of
+from entrypoints.web.context import site_of
 from entrypoints.web.parameters import (
     LIMIT,
     NO_REASON,
@@ -18,6 +18,7 @@ from entrypoints.web.parameters import (
 from entrypoints.web.slow_work import slow
 from operations.verbs import callbacks
 from operations.verbs.callbacks import CallbackAnswer, OwedPage
+from pipeline.principal import Role
 from zkstate.errors import Missing
 
 router = APIRouter(prefix="/v1", tags=["callbacks"])
@@ -39,16 +40,15 @@ def deliver(request: Request, caller: OperatorCaller, jid: Jid, body: Given = NO
 
     Also of a job whose callback was delivered or given up; not of a job that left ZooKeeper.
     """
-    return callbacks.deliver(context_of(request).operator(caller, body.reason), jid)
+    return callbacks.deliver(site_of(request), caller, jid, reason=body.reason)
 
 
 @router.post("/collections/{name}/test-callback", summary="Send a test callback to the collection's receiver")
 @slow("slow_work")
 def send_test(request: Request, caller: OperatorCaller, name: Collection) -> CallbackAnswer:
     """Signed as every callback is; its `jobStatus` is `TEST`. The receiver's answer is in `message`."""
-    context = context_of(request)
-    operator = context.operator(caller)
-    operator.require(f"send a test callback of {name}", name)
-    if name not in context.site.profiles.names():
+    site = site_of(request)
+    caller.require(Role.OPERATOR, f"send a test callback of {name}", name)
+    if name not in site.profiles.names():
         raise Missing(f"there is no collection {name}")
-    return callbacks.send_test(operator, name)
+    return callbacks.send_test(site, caller, name)

@@ -76,7 +76,8 @@ def run_check(
 ) -> CheckView:
     """Reads every node of the record and, with `all`, every version, and so takes its time."""
     require_fleet(caller, "check the stores")
-    return check(context_of(request).operator(caller, "", attempt), scope, content=content)
+    web = context_of(request)
+    return check(web.site, caller, scope, content=content, run=web.run_of(attempt))
 
 
 @router.post("/check", summary="Check everything, and repair what can be repaired")
@@ -89,8 +90,9 @@ def run_repair(
 ) -> CheckView:
     """Enters, reserves and raises; deletes nothing. A check that takes too long is continued by the next."""
     require_fleet(caller, "repair the stores")
-    operator = context_of(request).operator(caller, body.reason, attempt)
-    return check(operator, content=body.content, repair=True)
+    web = context_of(request)
+    run = web.run_of(attempt)
+    return check(web.site, caller, reason=body.reason, content=body.content, repair=True, run=run)
 
 
 @router.get("/audit", summary="The older name of a check of the jobs")
@@ -98,7 +100,8 @@ def run_repair(
 def run_audit(request: Request, caller: OperatorCaller, attempt: Attempt) -> AuditView:
     """Reads every node of the record, and so takes its time."""
     require_fleet(caller, "audit the record")
-    return audit_view(check(context_of(request).operator(caller, "", attempt), Scope.JOBS))
+    web = context_of(request)
+    return audit_view(check(web.site, caller, Scope.JOBS, run=web.run_of(attempt)))
 
 
 @router.get("/actions", summary="Who paused the queue, drained workers, cleaned up")

@@ -13,8 +13,7 @@ from operations.fleet import working_storage
 from operations.fleet.working_storage import CleanUp
 from operations.objects import fixity
 from operations.objects.fixity import FixityReport
-from operations.operator import VerbResult
-from operations.verbs.verbs import repair
+from operations.verbs.verbs import VerbResult, repair
 from operations.visibility import require_fleet
 from pipeline.attempt import Attempt
 from pipeline.records import Record
@@ -38,14 +37,14 @@ class CleanUpRequest(Record):
 @slow("record_work")
 def repair_job(request: Request, caller: OperatorCaller, jid: Jid, body: Given = NO_REASON) -> VerbResult:
     """For operators of all collections, as the collection may be unreadable. 422 if nothing is damaged."""
-    return repair(context_of(request).operator(caller, body.reason), jid)
+    return repair(site_of(request), caller, jid, reason=body.reason)
 
 
 @router.post("/batches/{bid}/repair", summary="Replace znodes of the batch that cannot be read")
 @slow("record_work")
 def repair_batch(request: Request, caller: OperatorCaller, bid: Bid, body: Given = NO_REASON) -> VerbResult:
     """For operators of all collections. Damaged jobs of the batch are repaired one by one, or by `cancel`."""
-    return repair(context_of(request).operator(caller, body.reason), bid)
+    return repair(site_of(request), caller, bid, reason=body.reason)
 
 
 @router.post("/space/clean-up", summary="Archive old batches, and remove folders that no job needs")
@@ -57,8 +56,15 @@ def clean_up(
     body: Annotated[CleanUpRequest, Body()] = CleanUpRequest(reason="", older_than=None, dry_run=True),  # noqa: B008 - frozen
 ) -> CleanUp:
     """A dry run unless `dry_run` is false. 422 if working storage is not on the server of the API."""
-    operator = context_of(request).operator(caller, body.reason, attempt)
-    return working_storage.clean_up(operator, older_than=body.older_than, dry_run=body.dry_run)
+    web = context_of(request)
+    return working_storage.clean_up(
+        web.site,
+        caller,
+        reason=body.reason,
+        older_than=body.older_than,
+        dry_run=body.dry_run,
+        run=web.run_of(attempt),
+    )
 
 
 @router.get("/fixity", summary="What was read again, what is overdue, and all damage in storage")

@@ -11,18 +11,17 @@ from fastapi import APIRouter, Body, Depends, Path, Query, Request
 from pydantic import Field
 
 from entrypoints.web.authentication import OperatorCaller
-from entrypoints.web.context import context_of
+from entrypoints.web.context import context_of, site_of
 from entrypoints.web.etags import expected_version
 from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Collection, Given, Jid, RequiredReason
 from entrypoints.web.slow_work import LONG, slow
 from operations.fleet import fleet as fleet_workers
 from operations.fleet.fleet import Drained
-from operations.operator import VerbResult
 from operations.verbs import bulk, collection_profiles, holds
 from operations.verbs.bulk import Outcome
 from operations.verbs.collection_profiles import ProfileRenewal
 from operations.verbs.holds import HoldResult
-from operations.verbs.verbs import act
+from operations.verbs.verbs import VerbResult, act
 from pipeline.attempt import Attempt
 from pipeline.principal import Principal
 from pipeline.records import Record
@@ -65,13 +64,13 @@ def _on_job(event: Event) -> Callable[..., VerbResult | Awaitable[VerbResult]]:
     def verb(
         request: Request, caller: OperatorCaller, jid: Jid, version: Version, body: Given = NO_REASON
     ) -> VerbResult:
-        return act(context_of(request).operator(caller, body.reason), jid, event, version=version)
+        return act(site_of(request), caller, jid, event, reason=body.reason, version=version)
 
     @slow("record_work")  # a deletion removes the job's folder, which may have very many files
     def verb_with_reason(
         request: Request, caller: OperatorCaller, jid: Jid, version: Version, body: Required
     ) -> VerbResult:
-        return act(context_of(request).operator(caller, body.reason), jid, event, version=version)
+        return act(site_of(request), caller, jid, event, reason=body.reason, version=version)
 
     return verb_with_reason if event in WITH_REASON else verb
 
@@ -86,7 +85,9 @@ def _on_batch(event: Event) -> Callable[..., Awaitable[VerbResult]]:
         attempt: Attempt,
         body: Given = NO_REASON,
     ) -> VerbResult:
-        return act(context_of(request).operator(caller, body.reason, attempt), bid, event, version=version)
+        web = context_of(request)
+        run = web.run_of(attempt)
+        return act(web.site, caller, bid, event, reason=body.reason, version=version, run=run)
 
     @slow("slow_work", LONG)
     def verb_with_reason(
@@ -97,7 +98,9 @@ def _on_batch(event: Event) -> Callable[..., Awaitable[VerbResult]]:
         body: Required,
         attempt: Attempt,
     ) -> VerbResult:
-        return act(context_of(request).operator(caller, body.reason, attempt), bid, event, version=version)
+        web = context_of(request)
+        run = web.run_of(attempt)
+        return act(web.site, caller, bid, event, reason=body.reason, version=version, run=run)
 
     return verb_with_reason if event in WITH_REASON else verb
 
@@ -110,8 +113,8 @@ def resume(
     version: Version,
     body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
 ) -> VerbResult:
-    operator = context_of(request).operator(caller, body.reason)
-    return act(operator, jid, Event.RESUME, version=version, to=body.to)
+    site, reason = site_of(request), body.reason
+    return act(site, caller, jid, Event.RESUME, reason=reason, version=version, to=body.to)
 
 
 for _event in JOB_EVENTS:
@@ -146,8 +149,9 @@ def cancel(
     attempt: Attempt,
 ) -> Outcome:
     """Jobs that have not ended fail, held ones are deleted; the report follows."""
-    operator = context_of(request).operator(caller, body.reason, attempt)
-    return bulk.cancel(operator, bid, version=version)
+    web = context_of(request)
+    run = web.run_of(attempt)
+    return bulk.cancel(web.site, caller, bid, reason=body.reason, version=version, run=run)
 
 
 @router.post("/batches/{bid}/resume", summary="Resume the failed jobs of the batch")
@@ -160,8 +164,16 @@ def resume_batch(
     attempt: Attempt,
     body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
 ) -> Outcome:
-    operator = context_of(request).operator(caller, body.reason, attempt)
-    return bulk.resume_batch(operator, bid, version=version, to=body.to)
+    web = context_of(request)
+    return bulk.resume_batch(
+        web.site,
+        caller,
+        bid,
+        reason=body.reason,
+        version=version,
+        to=body.to,
+        run=web.run_of(attempt),
+    )
 
 
 @router.post("/jobs/{jid}/{verb}/dry-run", summary="What the verb would do to the job")
@@ -174,16 +186,16 @@ def dry_run_of_job(
     body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
 ) -> Outcome:
     """Nothing is changed; what would be refused is refused."""
-    operator = context_of(request).operator(caller)
-    return bulk.act_on_one(operator, Event(verb.value), jid, version=version, to=body.to, dry_run=True)
+    event = Event(verb.value)
+    result = act(site_of(request), caller, jid, event, version=version, to=body.to, dry_run=True)
+    return Outcome(verb=event, dry_run=True, done=(result,))
 
 
 @router.post("/batches/{bid}/renew-profile/dry-run", summary="What a renewal of the profile would change")
 def dry_run_of_renewal(
     request: Request, caller: OperatorCaller, bid: Bid, version: Version
 ) -> ProfileRenewal:
-    operator = context_of(request).operator(caller)
-    return collection_profiles.renew(operator, bid, version=version, dry_run=True)
+    return collection_profiles.renew(site_of(request), caller, bid, version=version, dry_run=True)
 
 
 @router.post("/batches/{bid}/{verb}/dry-run", summary="What the verb would do to the batch")
@@ -198,44 +210,45 @@ def dry_run_of_batch(  # noqa: PLR0913 - the conditions of one verb
     body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
 ) -> Outcome:
     """Nothing is changed; what would be refused is refused."""
-    operator = context_of(request).operator(caller, attempt=attempt)
+    web = context_of(request)
+    site, run = web.site, web.run_of(attempt)
     if verb.value == CANCEL:
-        return bulk.cancel(operator, bid, version=version, dry_run=True)
+        return bulk.cancel(site, caller, bid, version=version, dry_run=True, run=run)
     event = Event(verb.value)
     if event is Event.RESUME:
-        return bulk.resume_batch(operator, bid, version=version, to=body.to, dry_run=True)
-    return bulk.act_on_one(operator, event, bid, version=version, dry_run=True)
+        return bulk.resume_batch(site, caller, bid, version=version, to=body.to, dry_run=True, run=run)
+    result = act(site, caller, bid, event, version=version, dry_run=True)
+    return Outcome(verb=event, dry_run=True, done=(result,))
 
 
 @router.post("/batches/{bid}/renew-profile", summary="Use the changed profile for the rest of the batch")
 def renew_profile(
     request: Request, caller: OperatorCaller, bid: Bid, version: Version, body: Given = NO_REASON
 ) -> ProfileRenewal:
-    return collection_profiles.renew(context_of(request).operator(caller, body.reason), bid, version=version)
+    return collection_profiles.renew(site_of(request), caller, bid, reason=body.reason, version=version)
 
 
 @router.post("/queue/pause", summary="Start no further job")
 def pause(request: Request, caller: OperatorCaller, body: Given = NO_REASON) -> HoldResult:
     """Running jobs continue, and submissions are accepted."""
-    return holds.pause(context_of(request).operator(caller, body.reason))
+    return holds.pause(site_of(request), caller, reason=body.reason)
 
 
 @router.post("/queue/unpause", summary="Start new jobs again")
 def unpause(request: Request, caller: OperatorCaller, body: Given = NO_REASON) -> HoldResult:
-    return holds.unpause(context_of(request).operator(caller, body.reason))
+    return holds.unpause(site_of(request), caller, reason=body.reason)
 
 
 @router.post("/collections/{name}/hold", summary="Hold what is submitted to the collection")
 def hold_collection(
     request: Request, caller: OperatorCaller, name: Collection, body: Given = NO_REASON
 ) -> HoldResult:
-    return holds.hold_collection(context_of(request).operator(caller, body.reason), name)
+    return holds.hold_collection(site_of(request), caller, name, reason=body.reason)
 
 
 @router.post("/collections/{name}/hold/dry-run", summary="What a hold of the collection would change")
 def dry_run_of_hold(request: Request, caller: OperatorCaller, name: Collection) -> HoldResult:
-    context = context_of(request)
-    return holds.hold_collection(context.operator(caller), name, dry_run=True)
+    return holds.hold_collection(site_of(request), caller, name, dry_run=True)
 
 
 @router.post("/collections/{name}/release", summary="End the hold, and release what it held")
@@ -276,17 +289,24 @@ def _release(  # noqa: PLR0913 - the conditions of one verb
     context = context_of(request)
     caller.require(caller.role, f"release collection {name}", name)
     context.site.profiles.get(name)
-    operator = context.operator(caller, reason, attempt)
-    return holds.release_collection(operator, name, keep_held=keep_held, dry_run=dry_run)
+    return holds.release_collection(
+        context.site,
+        caller,
+        name,
+        reason=reason,
+        keep_held=keep_held,
+        dry_run=dry_run,
+        run=context.run_of(attempt),
+    )
 
 
 @router.post("/workers/{worker}/drain", summary="Have a worker take no further jobs, also after a restart")
 @slow("slow_work")
 def drain(request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON) -> Drained:
-    return fleet_workers.drain(context_of(request).operator(caller, body.reason), worker)
+    return fleet_workers.drain(site_of(request), caller, worker, reason=body.reason)
 
 
 @router.post("/workers/{worker}/undrain", summary="Let a worker take jobs again")
 @slow("slow_work")
 def undrain(request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON) -> Drained:
-    return fleet_workers.drain(context_of(request).operator(caller, body.reason), worker, undo=True)
+    return fleet_workers.drain(site_of(request), caller, worker, reason=body.reason, undo=True)
