@@ -17,8 +17,8 @@ from benchmarks._output import tell
 from benchmarks._packets import received
 from pipeline.attempt import UNATTENDED
 from pipeline.settings import Settings
+from pipeline.sources.download import Download
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.transfer import Download
 from tests.servers import zookeeper
 from tests.servers.http_source import HttpSource
 from zkstate.connection.session import Session, connect

@@ -17,11 +17,11 @@ from benchmarks._options import ROUNDS, option
 from benchmarks._output import report
 from benchmarks._stack import Stack, stack
 from pipeline.attempt import UNATTENDED
-from pipeline.files import ContentFile
+from pipeline.fixity import ContentFile
 from pipeline.records import SubmissionMode, SubmissionType
 from pipeline.settings import Settings
+from pipeline.sources.download import Download
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.transfer import Download
 from pipeline.storage.base import StoreRequest
 from pipeline.storage.ocfl.storage import OcflStorage
 from tests.e2e.collection import submit

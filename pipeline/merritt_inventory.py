@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from pipeline.deployment import Expected
 from pipeline.http import service
-from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
+from pipeline.http.service import FIRST_PAUSE, raise_if_transient, retry_request, translated
 from pipeline.http.urls import redact_url
 from pipeline.inventory.base import Recording
 from pipeline.inventory.database import Database

@@ -4,7 +4,7 @@ from functools import cache
 
 from celery import Celery
 
-from pipeline.files import keep_private
+from pipeline.fixity import keep_private
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB
 from tasks import beat, callback, run, worker

@@ -9,14 +9,13 @@ from functools import partial
 from pipeline.decoding.calls import manifest_reader
 from pipeline.inventory.archive import SentReport, keep_report, kept_report
 from pipeline.manifests.split import plan
-from pipeline.notify.report.compose import BatchReport, JobOutcome, known_after, status_report_of
-from pipeline.notify.report.mails import confirmation_mail, next_report, report_mail, report_text
+from pipeline.notify.report import BatchReport, JobOutcome, known_after, status_report_of
+from pipeline.notify.report_mail import confirmation_mail, next_report, report_mail, report_text
 from pipeline.outcome import Deposited, Later, Service, ServiceDown, StepFailed, WaitKind, content, transient
 from pipeline.profiles.profile import Profile, ProfileError, with_site_limits
 from pipeline.profiles.snapshot import ProfileSnapshot, take_snapshot
-from pipeline.record_budget import accepted_jobs, limit_of
 from pipeline.records import Batch, StatusReport
-from pipeline.settings import Settings
+from pipeline.settings import Settings, accepted_jobs, limit_of
 from pipeline.states import BatchState, Event, JobState
 from tasks.logs import log
 from tasks.outages import begin_outage, this_host

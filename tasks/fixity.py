@@ -18,9 +18,16 @@ import redis
 from kombu.exceptions import OperationalError
 from pydantic import TypeAdapter
 
-from pipeline.inventory import proofs
-from pipeline.inventory.fixity import FixityCheck, mark_reported, unreported
-from pipeline.inventory.proofs import AskedProof
+from pipeline.inventory.fixity import (
+    AskedProof,
+    FixityCheck,
+    begin_proof,
+    count_proof_bytes,
+    end_proof,
+    mark_reported,
+    next_asked_proof,
+    unreported,
+)
 from pipeline.inventory.sql import SqlInventory
 from pipeline.machine import Queue
 from pipeline.notify.mail import fixity_notice
@@ -201,18 +208,18 @@ def run_proofs(context: WorkerContext, session: Session, _: ServerClock) -> None
 def _prove_all(context: WorkerContext, turn: Turn) -> None:
     schedule = schedule_of(context.clients(), f"arkline {context.name}")
     inventory = schedule.inventory
-    while not turn.must_yield() and (asked := proofs.next_asked(inventory)) is not None:
-        proofs.begin(inventory, asked, now())
+    while not turn.must_yield() and (asked := next_asked_proof(inventory)) is not None:
+        begin_proof(inventory, asked, now())
         proved = schedule.prove(asked.ark, Pace(0, turn.must_yield), _Progress(inventory, asked).read)
         if proved is None:
             return
         if isinstance(proved, Unreadable):
             log_outcome(proved)
-            proofs.end(inventory, asked, now(), {"message": proved.problem})
+            end_proof(inventory, asked, now(), {"message": proved.problem})
         else:
             check, custody = proved
             log_outcome(check)
-            proofs.end(inventory, asked, now(), _result(check, custody, asked))
+            end_proof(inventory, asked, now(), _result(check, custody, asked))
 
 
 def _result(check: FixityCheck, custody: Custody | None, asked: AskedProof) -> dict[str, object]:
@@ -240,4 +247,4 @@ class _Progress:
         self._read += size
         if time.monotonic() - self._entered > PROGRESS_INTERVAL:
             self._entered = time.monotonic()
-            proofs.count_bytes(self._inventory, self._asked, self._read)
+            count_proof_bytes(self._inventory, self._asked, self._read)

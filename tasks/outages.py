@@ -5,12 +5,12 @@ import threading
 from collections.abc import Collection
 
 from pipeline.errors import UsageRefused
+from pipeline.names import is_upload
 from pipeline.notify.mail import outage_notice
 from pipeline.outcome import Service, ServiceDown, StepFailed, WaitKind, WaitsFor
 from pipeline.profiles.profile import MinterName, Profile
 from pipeline.records import Batch, Job
 from pipeline.states import BATCH, JOB, JobState
-from pipeline.upload_url import is_upload
 from tasks.logs import log
 from tasks.retry import OWN_AFTER, OWN_AFTER_MOUNTED
 from tasks.worker_context import WorkerContext

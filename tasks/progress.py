@@ -14,7 +14,7 @@ import redis
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.attempt import UNATTENDED, Attempt, Progress
-from pipeline.http.retry import FIRST_PAUSE
+from pipeline.http.service import FIRST_PAUSE
 from pipeline.notify.callback import HttpCallback
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profile

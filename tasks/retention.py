@@ -13,15 +13,15 @@ from pathlib import Path
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.inventory.archive import archive_batch, archive_jobs, find_jobs
 from pipeline.inventory.sql import SqlInventory
-from pipeline.notify.report.compose import BatchReport, JobOutcome, compose_report
+from pipeline.names import NotAnUpload, is_upload, parse_upload_url
+from pipeline.notify.report import BatchReport, JobOutcome, compose_report
 from pipeline.outcome import AttemptOver, ServiceDown
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import Batch, Job, number_of
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, Bucket, Event, JobState, Room
 from pipeline.steps.context import Clients
-from pipeline.upload_url import NotAnUpload, is_upload, parse_upload_url
-from pipeline.uploads import removal
+from pipeline.uploads import writing
 from pipeline.working_storage import capacity
 from pipeline.working_storage.workspace import Holder, Workspace, plan
 from tasks.logs import log
@@ -161,7 +161,7 @@ def remove_unneeded_uploads(session: Session, settings: Settings) -> None:
     A failed batch is unfinished: its jobs may be resumed. While a batch cannot be read, nothing is removed.
     """
     try:
-        removed = removal.clean_up(
+        removed = writing.clean_up(
             settings.uploads_folder, settings.upload_days * DAY, lambda: _needed(session)
         )
     except UnreadableBatch as unreadable:

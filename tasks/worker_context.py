@@ -19,8 +19,7 @@ from celery import Celery
 from pipeline.outcome import ServiceDown
 from pipeline.settings import Settings
 from pipeline.states import Queue
-from pipeline.steps.clients import open_clients
-from pipeline.steps.context import Clients
+from pipeline.steps.context import Clients, open_clients
 from tasks.interruption import Interruption
 from tasks.progress import CountedCallback, ProgressReports
 from tasks.stores import ConfirmedStores

@@ -20,7 +20,7 @@ from operations.deposits import submission as submissions
 from operations.deposits.dry_run_result import DryRunResult
 from pipeline import names
 from pipeline.records import Record, Submission
-from pipeline.uploads.layout import UploadedFile
+from pipeline.uploads.stored import UploadedFile
 from pipeline.working_storage import capacity
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from entrypoints.cli import exit_codes
 from entrypoints.cli.command_table import LazyGroup
 from entrypoints.render.remedies import hints
 from pipeline.errors import ArklineError
-from pipeline.files import keep_private
+from pipeline.fixity import keep_private
 from pipeline.names import printable
 
 

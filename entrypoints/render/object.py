@@ -12,7 +12,7 @@ from entrypoints.render.views import local, when
 from operations.objects.objects import ObjectView
 from pipeline.description.premis import NAME as PREMIS
 from pipeline.inventory.base import InventoryVersion
-from pipeline.inventory.events import FAIL
+from pipeline.inventory.description import FAIL
 from pipeline.names import printable
 from pipeline.preservation.custody import Custody, FileCustody, Origin, Source, Verdict
 from pipeline.preservation.events import ObjectEvent

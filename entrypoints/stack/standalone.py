@@ -15,7 +15,7 @@ from entrypoints.stack.home import StackInfo, StackRunning, open_private, read_i
 from entrypoints.stack.services import StackConfig
 from entrypoints.stack.supervisor import StopRequested, stop_signals
 from pipeline.errors import ArklineError, ServiceUnreachable
-from pipeline.files import keep_private
+from pipeline.fixity import keep_private
 
 START_SECONDS = 180
 STOP_SECONDS = 120

@@ -23,14 +23,15 @@ from operations.jobs.allowed_verbs import Moved
 from operations.tokens import InvalidToken, NoSuchToken
 from operations.verbs.bulk import NoSuchPlan
 from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable, UsageRefused
-from pipeline.inventory.proofs import TooManyProofs
+from pipeline.inventory.fixity import TooManyProofs
 from pipeline.names import NotAnArk
 from pipeline.outcome import DamagedObject, StepFailed
 from pipeline.principal import Forbidden
 from pipeline.profiles.profile import ProfileError
 from pipeline.records import Record
 from pipeline.states import FailureKind, IllegalTransition
-from pipeline.uploads.layout import (
+from pipeline.uploads.quota import UploadQuota
+from pipeline.uploads.stored import (
     OffsetDiffers,
     UploadBusy,
     UploadConflict,
@@ -39,7 +40,6 @@ from pipeline.uploads.layout import (
     UploadsFull,
     UploadTooLarge,
 )
-from pipeline.uploads.quota import UploadQuota
 from tasks.logs import log
 from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, ServerLimit, Stale, TooBig
 from zkstate.record.batches import KeyReused

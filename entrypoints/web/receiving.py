@@ -32,7 +32,7 @@ from pipeline.fixity import Digest
 from pipeline.principal import Principal
 from pipeline.settings import Settings
 from pipeline.uploads import writing
-from pipeline.uploads.layout import Declared, UploadedFile
+from pipeline.uploads.stored import Declared, UploadedFile
 
 REPR_DIGEST = "Repr-Digest"
 CONTENT_DIGEST = "Content-Digest"

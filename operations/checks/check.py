@@ -27,7 +27,7 @@ from pipeline.errors import UsageRefused
 from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.principal import Principal, Role
 from pipeline.records import Record, now
-from pipeline.steps.clients import open_clients
+from pipeline.steps.context import open_clients
 from tasks.stores import expected_of
 from zkstate.care import audit, deployment
 from zkstate.care.audit import LastAudit

@@ -18,9 +18,8 @@ from operations.deposits.submission import owned
 from operations.deposits.uploads import resolved_url
 from operations.site import Site
 from pipeline.attempt import UNATTENDED, Attempt
-from pipeline.identifiers import ownership
-from pipeline.manifests.planned_jobs import Plan
-from pipeline.manifests.split import plan
+from pipeline.identifiers import minter
+from pipeline.manifests.split import Plan, plan
 from pipeline.names import canonical_ark
 from pipeline.outcome import StepFailed
 from pipeline.principal import Principal
@@ -62,7 +61,7 @@ def perform_dry_run(
         payload_url=submission.payload_url,
         payload_type=submission.type,
         submission_mode=submission.submission_mode,
-        new_version=ownership.may_add_version(submission, profile),
+        new_version=minter.may_add_version(submission, profile),
         submitted_before=batches.submitted_under(session, submission),
         paused=holds.paused(session),
         hold=holds.collection_hold(session, profile.name),
@@ -154,7 +153,7 @@ def _check_names(site: Site, jobs: Sequence[DryRunJob], profile: Profile) -> Non
     for job in named:
         ark = canonical_ark(job.planned.primary_id or "")
         placement = inventory.placement_of(ark) if inventory is not None else None
-        if problem := ownership.problem(ark, profile, placement):
+        if problem := minter.ownership_problem(ark, profile, placement):
             job.failures.append(problem)
 
 

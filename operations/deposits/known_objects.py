@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from operations.site import Site
-from pipeline.identifiers import ownership
+from pipeline.identifiers import minter
 from pipeline.names import NotAnArk, canonical_ark
 from pipeline.profiles.profile import Profile
 from pipeline.records import Submission
@@ -39,12 +39,12 @@ class KnownObjects:
         self, submission: Submission, profile: Profile, deposits: Iterable[Named]
     ) -> Iterator[tuple[int, str]]:
         """The place, from 1, of each deposit that may not add the version that it would, and why."""
-        if ownership.may_add_version(submission, profile):
+        if minter.may_add_version(submission, profile):
             return
         for number, deposit in enumerate(deposits, 1):
             for ark in dict.fromkeys(self.of(deposit).values()):
                 if ark in self.titles:
-                    yield number, ownership.version_problem(ark, self.titles[ark], profile)
+                    yield number, minter.version_problem(ark, self.titles[ark], profile)
 
 
 def known_objects(site: Site, profile: Profile, deposits: Iterable[Named]) -> KnownObjects:

@@ -22,17 +22,20 @@ from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row, Sever
 from pipeline.names import (
     COMPOSED_OTHERWISE,
     UnsafeName,
+    UploadAddress,
     composed_otherwise,
     duplicates,
     is_container,
+    is_local,
+    is_upload,
+    parse_upload_url,
     quote_name,
     safe_name,
 )
 from pipeline.outcome import StepFailed
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
-from pipeline.upload_url import UploadAddress, is_local, is_upload, parse_upload_url
-from pipeline.uploads.layout import UploadedFile
+from pipeline.uploads.stored import UploadedFile
 
 MANIFEST = "manifest.checkm"
 """The manifest that is made of a folder or a table, in the upload."""

@@ -9,7 +9,7 @@ from operations.deposits.known_objects import known_objects
 from operations.deposits.local_deposit import LocalDeposit
 from operations.deposits.submission import owned
 from operations.site import Site
-from pipeline.identifiers import ownership
+from pipeline.identifiers import minter
 from pipeline.principal import Principal
 from pipeline.profiles.profile import with_site_limits
 from pipeline.records import Record, Submission, Text
@@ -116,7 +116,7 @@ def dry_run_local(
         payload_url=submission.payload_url,
         payload_type=submission.type,
         submission_mode=submission.submission_mode,
-        new_version=ownership.may_add_version(submission, profile),
+        new_version=minter.may_add_version(submission, profile),
         submitted_before=batches.submitted_under(session, submission),
         jobs=planned.objects,
         files=planned.files,

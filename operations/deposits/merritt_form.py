@@ -7,16 +7,15 @@ from typing import BinaryIO
 from operations.deposits.submission import Submitted, checked, owned, submit
 from operations.deposits.uploads import begin_upload, receive_file, remove_unless_submitted, write_file
 from operations.site import Site
-from pipeline.description import dublin_core, local_ids
+from pipeline.description import local_ids, xml
 from pipeline.errors import UsageRefused
 from pipeline.fixity import Digest
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row
-from pipeline.names import is_container, mail_addresses, name_in, quote_name
+from pipeline.names import UploadAddress, is_container, mail_addresses, name_in, quote_name
 from pipeline.principal import Principal
 from pipeline.records import ResponseType, Submission, SubmissionMode, SubmissionType
-from pipeline.upload_url import UploadAddress
-from pipeline.uploads.layout import Declared
+from pipeline.uploads.stored import Declared
 
 _INTERNAL = {
     "manifest": SubmissionType.OBJECT_MANIFEST,
@@ -146,7 +145,7 @@ def _response_type(form: Form) -> ResponseType:
 
 
 def _dublin_core(form: Form) -> dict[str, tuple[str, ...]]:
-    elements = {element: form.text(f"DC.{element}") for element in dublin_core.ELEMENTS}
+    elements = {element: form.text(f"DC.{element}") for element in xml.ELEMENTS}
     return {element: (value,) for element, value in elements.items() if value}
 
 

@@ -22,11 +22,11 @@ from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
 from pipeline.inventory.sql import SqlInventory
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestProfile, Row
+from pipeline.names import UploadAddress, is_upload
 from pipeline.principal import Principal, Role
 from pipeline.records import Batch, Job, PayloadType, Record, Submission, SubmissionType
 from pipeline.states import FailureKind, JobState
-from pipeline.upload_url import UploadAddress, is_upload
-from pipeline.uploads.layout import UploadedFile
+from pipeline.uploads.stored import UploadedFile
 
 MANIFEST = "again.checkm"
 """The manifest of the failed objects, in the upload."""

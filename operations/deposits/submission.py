@@ -9,14 +9,13 @@ from operations.site import Site
 from pipeline import names
 from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, UsageRefused
 from pipeline.http.urls import has_password, url_problem
+from pipeline.names import is_upload
 from pipeline.outcome import Service, ServiceDown
 from pipeline.principal import Principal, Role
 from pipeline.profiles.profile import Profile, with_site_limits
-from pipeline.record_budget import accepted_jobs, limit_of
 from pipeline.records import Record, Submission, SubmissionType
-from pipeline.settings import Settings
+from pipeline.settings import Settings, accepted_jobs, limit_of
 from pipeline.states import BATCH
-from pipeline.upload_url import is_upload
 from zkstate.connection import server_memory
 from zkstate.connection.session import Session
 from zkstate.fleet import outages

@@ -15,13 +15,12 @@ from typing import BinaryIO
 from operations.site import Site
 from pipeline.errors import UsageRefused
 from pipeline.fixity import READ_CHUNK
-from pipeline.names import UnsafeName, quote_name, safe_name
+from pipeline.names import UnsafeName, UploadAddress, is_upload, parse_upload_url, quote_name, safe_name
 from pipeline.outcome import ServiceDown
 from pipeline.principal import Principal, Role
 from pipeline.records import Record, Submission
-from pipeline.upload_url import UploadAddress, is_upload, parse_upload_url
-from pipeline.uploads import layout, quota, reading, removal, writing
-from pipeline.uploads.layout import Declared, Upload, UploadedFile
+from pipeline.uploads import quota, stored, writing
+from pipeline.uploads.stored import Declared, Upload, UploadedFile
 from pipeline.uploads.writing import PartWriter
 from tasks.logs import log
 from zkstate.record import space
@@ -58,7 +57,7 @@ def begin_upload(site: Site, principal: Principal, key: str = "") -> Upload:
     _require_mounted(site)
     wished = hashlib.sha256(f"{principal.identity}\n{key}".encode()).hexdigest()[:32] if key else ""
     root, held = site.settings.uploads_folder, site.quotas.of(principal.identity)
-    is_there = bool(wished) and layout.folder_of(root, wished).exists()
+    is_there = bool(wished) and stored.folder_of(root, wished).exists()
     with _taking(held, entries=0 if is_there else 1):
         begun = writing.create(root, principal.identity, wished)
         with writing.storing(root):
@@ -82,9 +81,9 @@ def _require_mounted(site: Site) -> None:
     """The folder is marked for the first upload; the record notes that, so that no other folder is."""
     root = site.settings.uploads_folder
     noted = space.was_marked(site.session)
-    if not noted and not layout.is_marked(root):
-        layout.mark(root)
-    layout.require(root)
+    if not noted and not stored.is_marked(root):
+        stored.mark(root)
+    stored.require(root)
     if not noted:
         space.note_marked(site.session)
 
@@ -96,19 +95,19 @@ def own_upload(site: Site, principal: Principal, upload: str) -> Upload:
     """
     root = site.settings.uploads_folder
     try:
-        return reading.load(root, upload, principal.identity)
+        return stored.load(root, upload, principal.identity)
     except ServiceDown:
-        if layout.is_marked(root) or space.was_marked(site.session):
+        if stored.is_marked(root) or space.was_marked(site.session):
             raise
-        raise layout.missing(upload) from None
+        raise stored.missing(upload) from None
 
 
 def view_upload(site: Site, principal: Principal, upload: str) -> UploadView:
     root = site.settings.uploads_folder
     return UploadView(
         upload=own_upload(site, principal, upload),
-        files=reading.files(root, upload),
-        unfinished=reading.parts(root, upload),
+        files=stored.files(root, upload),
+        unfinished=stored.parts(root, upload),
     )
 
 
@@ -131,7 +130,7 @@ def write_file(
     root, held = site.settings.uploads_folder, site.quotas.of(principal.identity)
     with writing.storing(root):
         held.note(upload)
-    begun = layout.part_folder(root, upload, declared.name).exists()
+    begun = stored.part_folder(root, upload, declared.name).exists()
     try:
         with ExitStack() as opened:
             with _taking(held, entries=0 if begun else 1):
@@ -179,9 +178,9 @@ class FormPlace:
         require_depositor(self.principal)
         _require_mounted(self.site)
         with writing.storing(self.root):
-            folder = self.root / layout.FORMS
+            folder = self.root / stored.FORMS
             folder.mkdir(exist_ok=True)
-            prefix = layout.owner_folder(self.root, self.principal.identity).name
+            prefix = stored.owner_folder(self.root, self.principal.identity).name
             descriptor, path = tempfile.mkstemp(dir=folder, prefix=f"{prefix}.")
             self._paths.append(Path(path))
             return os.fdopen(descriptor, "r+b", buffering=0)
@@ -205,17 +204,17 @@ def find_file(site: Site, principal: Principal, upload: str, name: str) -> Uploa
     """The file, complete or not; None if the upload has nothing of it."""
     own_upload(site, principal, upload)
     root = site.settings.uploads_folder
-    if (file := reading.find_file(root, upload, name)) is not None:
+    if (file := stored.find_file(root, upload, name)) is not None:
         return file
-    if (part := reading.find_part(root, upload, name)) is None:
+    if (part := stored.find_part(root, upload, name)) is None:
         return None
-    return Unfinished(name=name, offset=reading.part_size(root, upload, name), size=part.size)
+    return Unfinished(name=name, offset=stored.part_size(root, upload, name), size=part.size)
 
 
 def sole_name(site: Site, principal: Principal, upload: str) -> str:
     """The name of the only file, complete or not; UsageRefused if the upload has none or several."""
     own_upload(site, principal, upload)
-    names = reading.first_names(site.settings.uploads_folder, upload)
+    names = stored.first_names(site.settings.uploads_folder, upload)
     if len(names) != 1:
         number = "several files" if names else "no file"
         raise UsageRefused(f"upload {upload} has {number}: name one of them, as upload:{upload}/NAME")
@@ -228,7 +227,7 @@ def remove_upload(site: Site, principal: Principal, upload: str) -> None:
         raise UsageRefused(
             f"upload {upload} was submitted: it is removed by itself once its batch no longer needs it"
         )
-    removal.remove(site.settings.uploads_folder, upload)
+    writing.remove(site.settings.uploads_folder, upload)
     site.quotas.of(principal.identity).forget()
 
 
@@ -246,7 +245,7 @@ def resolved_url(site: Site, principal: Principal, url: str) -> str:
     address = parse_upload_url(url)
     own_upload(site, principal, address.upload)
     name = address.name or sole_name(site, principal, address.upload)
-    if reading.find_file(site.settings.uploads_folder, address.upload, name) is None:
+    if stored.find_file(site.settings.uploads_folder, address.upload, name) is None:
         raise UsageRefused(
             f"upload {address.upload} has no complete file {quote_name(name)}: upload it, then submit it"
         )
@@ -260,7 +259,7 @@ def use_upload(site: Site, principal: Principal, submission: Submission) -> None
         return
     if resolved_url(site, principal, url) != url:
         raise UsageRefused(f"{quote_name(url)} names no file: give upload:ID/NAME")
-    removal.use(site.settings.uploads_folder, parse_upload_url(url).upload, principal.identity)
+    writing.use(site.settings.uploads_folder, parse_upload_url(url).upload, principal.identity)
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def _unread(path: Path) -> CheckResult:
 def check_profile_file(path: Path) -> CheckResult:
     """A profile in a file of this machine, with the callback's secret beside it."""
     try:
-        parsed, ignored = profile.read(path)
+        parsed, ignored = profile.read_profile(path)
         warnings = (*ignored, *_secret_warnings(path.parent / f"{parsed.name}{SUFFIX}"))
     except ProfileError as error:
         return _refused(path.name, error)

@@ -12,8 +12,8 @@ from operations.site import Site
 from pipeline.errors import Action, Documented, Remedy
 from pipeline.machine import Queue
 from pipeline.outcome import Service, WaitKind
-from pipeline.record_budget import accepted_jobs
 from pipeline.records import Record
+from pipeline.settings import accepted_jobs
 from pipeline.states import JOB, JobState
 from zkstate.connection import server_memory
 from zkstate.connection.server_memory import ServerMemory

@@ -15,7 +15,7 @@ from pipeline.principal import Principal, Role
 from pipeline.records import Record, age
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, FailureKind, JobState
-from pipeline.steps.clients import open_clients
+from pipeline.steps.context import open_clients
 from pipeline.working_storage.capacity import holders, occupancy_now
 from tasks.after_move import clean_up_completed, remove_folder
 from tasks.retention import orphans, remove_old_batches, remove_unneeded_uploads, retention_of

@@ -10,13 +10,7 @@ from operations.jobs.batch_view import BatchView
 from operations.site import Site
 from operations.visibility import visible_batch
 from pipeline.errors import Action, Remedy, UsageRefused
-from pipeline.notify.report.compose import (
-    BatchReport,
-    ReportedJob,
-    ReportedJobs,
-    compose_reported,
-    reported_job,
-)
+from pipeline.notify.report import BatchReport, ReportedJob, ReportedJobs, compose_reported, reported_job
 from pipeline.principal import Principal
 from pipeline.records import Batch, Job
 from zkstate.queue import listings

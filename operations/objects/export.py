@@ -7,9 +7,8 @@ from pathlib import Path
 from operations.objects.objects import known_object, versions_to_prove
 from pipeline.errors import ArklineError, ErrorKind
 from pipeline.fixity import OnRead
-from pipeline.inventory import events
 from pipeline.inventory.base import InventoryObject, PreservationEvent
-from pipeline.inventory.events import DISSEMINATION, FAIL, PASS
+from pipeline.inventory.description import DISSEMINATION, FAIL, PASS
 from pipeline.inventory.sql import SqlInventory
 from pipeline.outcome import DamagedObject, StepFailed, damaged
 from pipeline.preservation import premis_record
@@ -88,7 +87,7 @@ def export(
     def premis() -> Iterator[bytes]:
         nonlocal event
         event = replace(event, at=now())
-        entered = (*events.of_object(inventory, known.ark), event)
+        entered = (*inventory.events_of(known.ark), event)
         return premis_record.pieces(known, events_of(known, entered), storage)
 
     try:
@@ -104,7 +103,7 @@ def export(
 def _enter(inventory: SqlInventory, event: PreservationEvent) -> str:
     """Why the inventory did not take the event; empty if it did. An export does not depend on it."""
     try:
-        events.enter_export(inventory, event)
+        inventory.enter_export(event)
     except StepFailed as failure:
         return failure.message
     return ""

@@ -18,10 +18,9 @@ from operations.objects.objects import known_object, versions_to_prove
 from operations.site import Site
 from pipeline.attempt import CheckedAttempt
 from pipeline.fixity import OnRead
-from pipeline.inventory import fixity, proofs
+from pipeline.inventory import fixity
 from pipeline.inventory.base import InventoryObject, PreservationEvent
-from pipeline.inventory.fixity import FixityCheck, ScheduleCounts
-from pipeline.inventory.proofs import AskedProof
+from pipeline.inventory.fixity import AskedProof, FixityCheck, ScheduleCounts
 from pipeline.inventory.sql import SqlInventory
 from pipeline.outcome import AttemptOver
 from pipeline.preservation.custody import Custody
@@ -31,7 +30,7 @@ from pipeline.principal import Principal, Role
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Record, now
 from pipeline.settings import Settings
-from pipeline.steps.clients import open_clients
+from pipeline.steps.context import open_clients
 from tasks.fixity import LOCK, conclude, request_proofs, schedule_of
 from tasks.stores import expected_of
 from zkstate.connection.locks import exclusive
@@ -156,14 +155,14 @@ def start_proof(site: Site, known: InventoryObject, version: int | None, asked_b
     (number,) = versions_to_prove(known, version, every=False)
     every = {version.number for version in known.versions}  # as each fixity check
     facts = {"id": secrets.token_hex(8), "asked": now(), "bytes_total": size_of(known, every), "message": ""}
-    proof = proofs.ask(site.inventory(), known.ark, number, asked_by, facts)
+    proof = fixity.ask_proof(site.inventory(), known.ark, number, asked_by, facts)
     request_proofs(site.settings)
     return _shown(proof)
 
 
 def proof_of(inventory: SqlInventory, proof_id: str, known: InventoryObject) -> CustodyProof:
     """Missing if there is no such proof of this object, any more or at all."""
-    proof = proofs.find(inventory, proof_id)
+    proof = fixity.find_proof(inventory, proof_id)
     if proof is None or proof.ark != known.ark:
         raise Missing(
             f"there is no proof {proof_id} of {known.ark}, of which the last of each version is kept: "
@@ -174,7 +173,7 @@ def proof_of(inventory: SqlInventory, proof_id: str, known: InventoryObject) -> 
 
 def latest_proof(inventory: SqlInventory, known: InventoryObject, number: int) -> CustodyProof | None:
     """The last proof of the version that was asked for."""
-    proof = proofs.latest(inventory, known.ark, number)
+    proof = fixity.latest_proof(inventory, known.ark, number)
     return None if proof is None else _shown(proof)
 
 

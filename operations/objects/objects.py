@@ -9,7 +9,6 @@ from operations.site import Site
 from operations.visibility import sees_fleet, visible_batch
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.inventory.base import InventoryObject
-from pipeline.inventory.events import of_object
 from pipeline.inventory.sql import SqlInventory
 from pipeline.names import NotAnArk, canonical_ark, spellings
 from pipeline.preservation import premis_record
@@ -103,7 +102,7 @@ def versions_to_prove(known: InventoryObject, number: int | None, *, every: bool
 
 
 def timeline(inventory: SqlInventory, known: InventoryObject) -> tuple[ObjectEvent, ...]:
-    return events_of(known, of_object(inventory, known.ark))
+    return events_of(known, inventory.events_of(known.ark))
 
 
 def object_view(

@@ -12,7 +12,7 @@ from operations.site import Site
 from operations.verbs.verbs import retry_stale
 from operations.visibility import recorded_batch
 from pipeline.principal import Principal, Role
-from pipeline.profiles.profile import Profile, ProfileError, Profiles, read
+from pipeline.profiles.profile import Profile, ProfileError, Profiles, read_profile
 from pipeline.profiles.snapshot import profile_changes, take_snapshot
 from pipeline.records import Batch, Record
 from pipeline.states import BATCH, BatchState, IllegalTransition
@@ -109,7 +109,7 @@ def listed(profiles: Profiles, principal: Principal | None = None) -> tuple[Prof
 def shown(profiles: Profiles, name: str) -> ProfileView:
     """UnknownProfile or ProfileError if there is no such profile, or it cannot be used."""
     path = profiles.file(name)
-    profile, ignored = read(path)
+    profile, ignored = read_profile(path)
     return ProfileView(
         file=str(path),
         values=profile.public(),
@@ -124,7 +124,7 @@ def _line(profiles: Profiles, name: str) -> ProfileLine:
     except ProfileError as error:
         return ProfileLine(name=name, file="", faults=error.faults)
     try:
-        profile, _ = read(path)
+        profile, _ = read_profile(path)
     except ProfileError as error:
         return ProfileLine(name=name, file=str(path), faults=error.faults)
     return ProfileLine(

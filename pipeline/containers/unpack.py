@@ -20,9 +20,19 @@ from pipeline.containers.tar import BLOCK, TAR, TAR_BZ2, TAR_GZ
 from pipeline.containers.zip import Zip
 from pipeline.file_system import is_fault_of, is_full, lack_of_host, make_below
 from pipeline.fixity import Digester
-from pipeline.names import CONTAINER_SUFFIXES, PRODUCER, UnsafeName, UsedNames, quote_name, safe_name
+from pipeline.names import (
+    CONTAINER_SUFFIXES,
+    EXAMINED,
+    HTML,
+    PRODUCER,
+    SIGN_IN,
+    UnsafeName,
+    UsedNames,
+    is_web_page,
+    quote_name,
+    safe_name,
+)
 from pipeline.outcome import StepFailed, content, system
-from pipeline.web_pages import EXAMINED, HTML, SIGN_IN, is_web_page
 from pipeline.working_storage.capacity import no_room
 from pipeline.working_storage.workspace import DownloadedFile
 

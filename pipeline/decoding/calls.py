@@ -10,12 +10,12 @@ from pipeline.attempt import Attempt
 from pipeline.containers import bag, declared
 from pipeline.containers.declared import ConfirmedDigest
 from pipeline.containers.unpack import Limits
-from pipeline.decoding import functions
+from pipeline.decoding import server
 from pipeline.decoding.decoder import Decoder, Request
-from pipeline.description import embargo, metadata
+from pipeline.description import metadata
 from pipeline.description.metadata import Elements
 from pipeline.fixity import Digest
-from pipeline.manifests import deletion_list
+from pipeline.manifests import lines
 from pipeline.manifests.checkm import ManifestProfile, ParseRows, ReadRows, Row, parse_rows
 from pipeline.names import quote_name
 from pipeline.working_storage.workspace import DownloadedFile
@@ -24,7 +24,7 @@ SMALL_MANIFEST = 64 * 1024
 """Bytes of a manifest that is parsed in this process: our own reader needs linear time, which is a tenth of a
 second for so many bytes, and 10 MB."""
 
-_DESCRIBING = (embargo.NAME, metadata.ERC, metadata.DUBLIN_CORE, metadata.DATACITE)
+_DESCRIBING = (metadata.EMBARGO, metadata.ERC, metadata.DUBLIN_CORE, metadata.DATACITE)
 
 
 PASSES = 16
@@ -115,7 +115,7 @@ def read_statements(
 ) -> Statements:
     """The statements in the files of `producer`; StepFailed(content) if one is false or cannot be read."""
     names = {file.path for file in files}
-    deletes = update and deletion_list.NAME in names
+    deletes = update and lines.DELETION_LIST in names
     lists = container and (declared.NAME in names or any(map(bag.may_declare, names)))
     if not (deletes or lists or not names.isdisjoint(_DESCRIBING)):
         return Statements()
@@ -131,16 +131,16 @@ def _collected(decoder: Decoder, request: Request, attempt: Attempt) -> Statemen
     elements = Elements({}, {})
     for kind, name, *values in decoder.decode(request, attempt):
         match kind:
-            case functions.CHECK:
+            case server.CHECK:
                 checks.append(name)
-            case functions.REMARK:
+            case server.REMARK:
                 remarks.append(name)
-            case functions.DELETION:
+            case server.DELETION:
                 deletions.append(name)
-            case functions.DIGEST:
+            case server.DIGEST:
                 algorithm, value, place = values
                 digests.append(ConfirmedDigest(name, Digest(algorithm=algorithm, value=value), place))
-            case functions.ERC:
+            case server.ERC:
                 elements.erc[name] = tuple(values[0])
             case _:
                 elements.dublin_core[name] = tuple(values[0])

@@ -21,9 +21,20 @@ from pathlib import Path
 from typing import IO, Any
 
 from pipeline.attempt import POLL_INTERVAL, Attempt
-from pipeline.decoding import messages
 from pipeline.decoding.limits import Limits
-from pipeline.decoding.server import HEADER
+from pipeline.decoding.server import (
+    ADMIT,
+    ALIVE,
+    ANSWER,
+    DONE,
+    ENDED,
+    HEADER,
+    ITEM,
+    MEMORY,
+    OPEN,
+    DecoderBroken,
+    error_of,
+)
 from pipeline.outcome import StepFailed, content, system, transient
 from pipeline.settings import Settings
 
@@ -51,7 +62,7 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 @dataclass(frozen=True)
 class Request:
     function: str
-    """Of pipeline.decoding.functions."""
+    """Of pipeline.decoding.server."""
     subject: str
     """What is decoded, for messages."""
     arguments: Mapping[str, Any]
@@ -179,14 +190,14 @@ class _Ended:
     def error(self, subject: str, limits: Limits) -> Exception | None:
         if self.code < 0:
             return _killed(-self.code, subject, limits)
-        if self.kind == messages.DONE:
+        if self.kind == DONE:
             return None
-        if self.kind == messages.MEMORY:
+        if self.kind == MEMORY:
             return content(
                 f"reading {subject} needs more than {limits.memory // 1_000_000} MB of memory: divide the "
                 "object, or ask the operator to raise ARKLINE_DECODING_MEMORY"
             )
-        return messages.error_of(self.kind, self.values)
+        return error_of(self.kind, self.values)
 
 
 def _killed(number: int, subject: str, limits: Limits) -> StepFailed:
@@ -213,18 +224,18 @@ def _exchange(
     asked = {"function": request.function, "arguments": request.arguments, "limits": asdict(limits)}
     data = json.dumps(asked).encode()
     with _Channel(server, HEADER.pack(len(data), len(request.body)) + data, request.body) as channel:
-        last: list[Any] = [messages.DONE]
+        last: list[Any] = [DONE]
         for message in channel.lines(attempt, request.subject):
             kind, *values = json.loads(message)
-            if kind == messages.ITEM:
+            if kind == ITEM:
                 yield values[0]
-            elif kind == messages.ADMIT and request.admit is not None:
+            elif kind == ADMIT and request.admit is not None:
                 channel.answer(request.admit(values[0]))
-            elif kind == messages.OPEN:
+            elif kind == OPEN:
                 _warn_of(*values)
-            elif kind == messages.ENDED:
+            elif kind == ENDED:
                 return _Ended(last[0], last[1:], values[0])
-            elif kind != messages.ALIVE:
+            elif kind != ALIVE:
                 last = [kind, *values]
     code = server.wait()
     if code > 0:
@@ -272,7 +283,7 @@ class _Channel:
                 *lines, end = (bytes(rest) + data).split(b"\n")
                 rest = bytearray(end)
                 if len(rest) > LINE_LIMIT:
-                    raise messages.DecoderBroken(f"a result of more than {LINE_LIMIT} bytes")
+                    raise DecoderBroken(f"a result of more than {LINE_LIMIT} bytes")
                 yield from lines
             if time.monotonic() - heard > SILENCE:
                 raise transient(
@@ -282,7 +293,7 @@ class _Channel:
     def answer(self, number: int) -> None:
         """The decoder waits for this answer; its request has been sent."""
         with suppress(BrokenPipeError):  # the server has ended, as its output will say
-            os.write(self._input.fileno(), messages.ANSWER.pack(number))
+            os.write(self._input.fileno(), ANSWER.pack(number))
 
     def _send(self) -> None:
         try:

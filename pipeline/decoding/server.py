@@ -1,8 +1,9 @@
 """The decoding server of one worker process: it forks a process for each request, and decodes nothing itself.
 
 A fork costs a few milliseconds, a new interpreter some 200. A request is two lengths, the request in JSON,
-and a body, which only the forked process reads. The server ends, and ends that process, when its worker has
-ended.
+and a body, which only the forked process reads. `FUNCTIONS` reads untrusted bytes and yields results: a line
+of JSON for each, and one for how it ended; `pipeline.decoding.calls` has the worker's side. The server ends,
+and ends that process, when its worker has ended.
 """
 
 import gc
@@ -14,11 +15,139 @@ import struct
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from pipeline.attempt import Progress
-from pipeline.decoding import limits, messages
-from pipeline.decoding.functions import FUNCTIONS
+from pipeline.attempt import Attempt, Progress
+from pipeline.containers import bag, declared
+from pipeline.containers.declared import UnpackedContainer
+from pipeline.containers.unpack import Limits, unpack
+from pipeline.decoding import limits
+from pipeline.description import metadata
+from pipeline.manifests import lines
+from pipeline.manifests.checkm import ManifestProfile, parse_rows
+from pipeline.outcome import Later, StepFailed, WaitKind
+from pipeline.states import FailureKind
+
+ITEM, ALIVE, DONE, MEMORY, ENDED = "item", "alive", "done", "memory", "ended"
+OPEN = "open"
+"""The protections that the kernel has not given to this process."""
+ADMIT = "admit"
+"""A question: may so many bytes be written? The worker answers with the bytes that may be."""
+
+ANSWER = struct.Struct(">Q")
+_FAILED, _LATER, _OS_ERROR, _MISTAKE = "failed", "later", "os-error", "mistake"
+
+
+class DecoderBroken(RuntimeError):
+    """A mistake in the code of a decoder, with its traceback."""
+
+
+def message_line(kind: str, *values: Any) -> bytes:
+    return json.dumps([kind, *values], separators=(",", ":")).encode() + b"\n"
+
+
+def of_error(error: BaseException, traceback: Callable[[], str]) -> bytes:
+    match error:
+        case StepFailed():
+            return message_line(_FAILED, error.kind, error.message, error.retry_after)
+        case Later():
+            return message_line(_LATER, error.kind, error.name, error.message, error.wait)
+        case OSError():
+            return message_line(
+                _OS_ERROR, error.errno, error.strerror or str(error), str(error.filename or "")
+            )
+        case _:
+            return message_line(_MISTAKE, traceback())
+
+
+def error_of(kind: str, values: list[Any]) -> Exception:
+    """The error that `of_error` wrote."""
+    match kind:
+        case "failed":
+            return StepFailed(FailureKind(values[0]), values[1], values[2])
+        case "later":
+            return Later(WaitKind(values[0]), values[1], values[2], values[3])
+        case "os-error":
+            return OSError(values[0], values[1], *filter(None, values[2:]))
+        case _:
+            return DecoderBroken(values[0] if values else kind)
+
+
+CHECK, REMARK, DIGEST, DELETION, ERC, DUBLIN_CORE = (
+    "check",
+    "remark",
+    "digest",
+    "deletion",
+    "erc",
+    "dublin-core",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    size: int
+    sha512: str
+
+
+Arguments = dict[str, Any]
+Function = Callable[[Arguments, bytes, Attempt], Iterator[Any]]
+
+
+def _unpack(given: Arguments, _body: bytes, attempt: Attempt) -> Iterator[Any]:
+    limits = Limits(**given["limits"])
+    for file in unpack(Path(given["path"]), given["name"], Path(given["target"]), limits, attempt):
+        yield file.path, file.size, file.sha512, file.name_encoding, file.raw_name
+
+
+def _statements(given: Arguments, body: bytes, attempt: Attempt) -> Iterator[Any]:
+    """What the files of a deposit say about the deposit; `body` lists the files."""
+    producer = Path(given["producer"])
+    files = {path: _File(size, sha512) for path, size, sha512 in json.loads(body)}
+    del body
+    if given["deletes"]:
+        yield from ((DELETION, path) for path in lines.read_deletion_list(producer))
+    if given["container"]:
+        unpacked = UnpackedContainer(producer, files, attempt)
+        if sentence := declared.check_manifest(unpacked):
+            yield CHECK, sentence
+        yield from ((CHECK, sentence) for sentence in bag.check_bags(unpacked))
+        yield from ((REMARK, sentence) for sentence in unpacked.remarks)
+        for confirmed in unpacked.confirmed_digests():
+            digest = confirmed.digest
+            yield DIGEST, confirmed.path, digest.algorithm, digest.value, confirmed.declared_by
+    if metadata.EMBARGO in files:
+        yield CHECK, metadata.check_embargo(metadata.read_file(producer / metadata.EMBARGO) or b"")
+    elements = metadata.read_elements(producer)
+    yield from ((ERC, name, values) for name, values in elements.erc.items())
+    yield from ((DUBLIN_CORE, name, values) for name, values in elements.dublin_core.items())
+
+
+def _fetch_lists(given: Arguments, body: bytes, attempt: Attempt) -> Iterator[Any]:
+    """The payload of bags that is to be fetched; `body` lists the files that are there."""
+    files = {path: _File(size, "") for path, size in json.loads(body)}
+    unpacked = UnpackedContainer(Path(given["folder"]), files, attempt)
+    for file in bag.files_to_fetch(unpacked, case_fold=given["case_fold"], most=given["most"]):
+        yield file.path, file.url, file.size, file.digest.algorithm, file.digest.value, file.where
+
+
+def _manifest(given: Arguments, body: bytes, _attempt: Attempt) -> Iterator[Any]:
+    profile = ManifestProfile(given["profile"])
+    for row in parse_rows(body, given["source"], profile, given["case_fold"], given["most"]):
+        values = {name: getattr(row, name) for name in row.__slots__ if name != "digest"}
+        yield values, row.digest and (row.digest.algorithm, row.digest.value)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "unpack": _unpack,
+    "fetch lists": _fetch_lists,
+    "statements": _statements,
+    "manifest": _manifest,
+}
+
 
 HEADER = struct.Struct(">IQ")
 """Bytes of the request, and bytes of its body."""
@@ -46,7 +175,7 @@ def main() -> None:
         _await(child, ended)
         os.close(ended)
         _, status = os.waitpid(child, 0)
-        os.write(_OUTPUT, messages.line(messages.ENDED, os.waitstatus_to_exitcode(status)))
+        os.write(_OUTPUT, message_line(ENDED, os.waitstatus_to_exitcode(status)))
 
 
 def _read(size: int) -> bytes:
@@ -91,18 +220,18 @@ class _Results:
 
     def check(self) -> None:
         if time.monotonic() - self._sent >= ALIVE_INTERVAL:
-            self.add(messages.line(messages.ALIVE))
+            self.add(message_line(ALIVE))
             self.send()
 
     def report(self, progress: Progress) -> None:
         limits.allow(self._limit, progress)
         if progress.bytes > self._admitted:
-            self.add(messages.line(messages.ADMIT, progress.bytes))
+            self.add(message_line(ADMIT, progress.bytes))
             self.send()
-            answer = _read(messages.ANSWER.size)
+            answer = _read(ANSWER.size)
             if not answer:
                 sys.exit("the worker has ended")
-            (self._admitted,) = messages.ANSWER.unpack(answer)
+            (self._admitted,) = ANSWER.unpack(answer)
 
     def yields(self) -> bool:
         return False
@@ -110,26 +239,26 @@ class _Results:
 
 def _decode(data: bytes, body_size: int) -> None:
     """Carry out the request and end this process."""
-    last, all_read = messages.line(messages.DONE), False
+    last, all_read = message_line(DONE), False
     # composed while there is memory: the frames of a MemoryError hold the rest
-    no_memory = messages.line(messages.MEMORY)
+    no_memory = message_line(MEMORY)
     sys.dont_write_bytecode = True
     request = json.loads(data)
     limit = limits.Limits(**request["limits"])
     results = _Results(limit)
     try:
         if missing := limits.apply(limit):
-            results.add(messages.line(messages.OPEN, *missing))
+            results.add(message_line(OPEN, *missing))
         body = _read(body_size)
         all_read = True
         decoded = FUNCTIONS[request["function"]](request["arguments"], body, results)
         del body  # the function may drop it as well
         for result in decoded:
-            results.add(messages.line(messages.ITEM, result))
+            results.add(message_line(ITEM, result))
     except MemoryError:
         last = no_memory
     except BaseException as error:  # noqa: BLE001 - raised where the request waits
-        last = messages.of_error(error, traceback.format_exc)
+        last = of_error(error, traceback.format_exc)
     with suppress(BrokenPipeError):  # the worker has ended
         results.add(last)
         results.send()

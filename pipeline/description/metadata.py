@@ -4,14 +4,17 @@ Precedence by element, from low to high: for an update the object's latest versi
 `producer/mrt-dc.xml`; `producer/mrt-datacite.xml`; `producer/mrt-erc.txt`. The local ids of all sources are
 kept, in this order. The files depend on nothing else, so all attempts of a job that is not stored yet write
 the same bytes.
+
+A depositor's embargo, `mrt-embargo.txt` (`embargoEndDate:` and a date, or `none`), is checked and stored for
+access systems: arkline gives no access to objects.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from pathlib import Path
 
-from pipeline.description import anvl, datacite, dublin_core, local_ids
+from pipeline.description import anvl, local_ids, xml
 from pipeline.outcome import ObjectDescription, StepFailed, content, system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Identifiers, Job, JobConfiguration
@@ -74,7 +77,7 @@ def read_elements(producer: Path) -> Elements:
     elements = _read_elements("producer", lambda name: read_file(producer / name))
     data = read_file(producer / DATACITE)
     if data is not None:
-        given = datacite.parse(data, f"producer/{DATACITE}")
+        given = xml.parse_datacite(data, f"producer/{DATACITE}")
         elements = replace(elements, dublin_core=elements.dublin_core | given)
     values = (
         value
@@ -108,7 +111,7 @@ def _read_elements(folder: str, read: Callable[[str], bytes | None]) -> Elements
     erc, dc = read(ERC), read(DUBLIN_CORE)
     return Elements(
         anvl.parse_erc(erc, f"{folder}/{ERC}") if erc is not None else {},
-        dublin_core.parse(dc, f"{folder}/{DUBLIN_CORE}") if dc is not None else {},
+        xml.parse_dublin_core(dc, f"{folder}/{DUBLIN_CORE}") if dc is not None else {},
     )
 
 
@@ -134,7 +137,7 @@ def describe(
     dc = _dublin_core(job.configuration, elements, earlier, ark, dc_ids)
     files = {
         ERC: anvl.write_erc(erc),
-        DUBLIN_CORE: dublin_core.write(dc),
+        DUBLIN_CORE: xml.write_dublin_core(dc),
         INGEST: anvl.write(_ingest(job, profile, ark, erc, ids), gap="\t"),
         OWNER: profile.owner.encode(),
         MEMBERSHIP: "".join(f"{collection}\n" for collection in profile.collections).encode(),
@@ -213,7 +216,7 @@ def _dublin_core(
     }
     cited = {name: given.erc.get(element, ()) for element, name in _AS_DUBLIN_CORE.items()}
     fields: Fields = {}
-    for name in dublin_core.ELEMENTS:
+    for name in xml.ELEMENTS:
         values = (
             cited.get(name)
             or given.dublin_core.get(name)
@@ -281,3 +284,25 @@ def final_description(configuration: JobConfiguration, identifiers: Identifiers)
 
 def _cut(text: str) -> str:
     return text if len(text) <= ELEMENT_LIMIT else f"{text[: ELEMENT_LIMIT - 3]}..."
+
+
+EMBARGO = "mrt-embargo.txt"
+_FIELD = "embargoEndDate"
+
+
+def check_embargo(data: bytes) -> str:
+    """A sentence with the embargo; StepFailed(content) if the file is invalid."""
+    source = f"producer/{EMBARGO}"
+    ends = [value for name, value in anvl.parse(data, source) if name.lower() == _FIELD.lower()]
+    if len(ends) != 1:
+        raise content(f"{source} must have one line '{_FIELD}: 2030-01-31', or '{_FIELD}: none'")
+    if ends[0].lower() == "none":
+        return f"{source}: no embargo"
+    try:
+        datetime.fromisoformat(ends[0])
+    except ValueError as error:
+        raise content(
+            f"{source}: '{ends[0][:100]}' is not an ISO 8601 date such as 2030-01-31 or "
+            "2030-01-31T12:00:00Z, nor 'none'"
+        ) from error
+    return f"{source}: embargo until {ends[0]}"

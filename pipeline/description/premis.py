@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from pipeline.description import premis_xml
 from pipeline.description.premis_xml import PremisEvent, PremisFile
-from pipeline.files import ContentFile
-from pipeline.fixity import OF_RECORD, Digest
+from pipeline.fixity import OF_RECORD, ContentFile, Digest
 from pipeline.records import HistoryEntry, Job, PayloadType
 from pipeline.states import Event, JobState
 

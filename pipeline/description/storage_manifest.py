@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote_from_bytes
 
-from pipeline.files import ContentFile, StoredFile
+from pipeline.fixity import ContentFile, StoredFile
 
 PROFILE = "http://uc3.cdlib.org/registry/store/manifest/mrt-add-manifest"
 NAME = "mrt-manifest.txt"

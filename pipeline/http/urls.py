@@ -4,9 +4,8 @@ import re
 from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
-from pipeline.names import hide_secrets
+from pipeline.names import hide_secrets, is_upload, upload_problem
 from pipeline.outcome import content
-from pipeline.upload_url import is_upload, upload_problem
 
 SCHEMES = ("http", "https")
 

@@ -13,7 +13,7 @@ from requests.auth import HTTPBasicAuth
 from pipeline.attempt import UNATTENDED, JobRecord
 from pipeline.description import anvl
 from pipeline.http import service
-from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
+from pipeline.http.service import FIRST_PAUSE, raise_if_transient, retry_request, translated
 from pipeline.http.urls import redact_url
 from pipeline.identifiers.minter import (
     Assignment,

@@ -17,8 +17,14 @@ from pydantic import Field
 from sqlalchemy import Connection, RowMapping, Select, Table, Text, and_, cast, not_, select
 
 from pipeline.inventory.sql import SqlInventory
-from pipeline.inventory.statements import NAMES_AT_A_TIME, insert, portions
-from pipeline.inventory.tables import batches_archived, jobs_archived, reports_sent
+from pipeline.inventory.tables import (
+    NAMES_AT_A_TIME,
+    batches_archived,
+    insert,
+    jobs_archived,
+    portions,
+    reports_sent,
+)
 from pipeline.names import hide_secrets
 from pipeline.records import Batch, HistoryEntry, Identifiers, Job, JobConfiguration, Record, Submission, now
 from pipeline.states import BatchState, Event, FailureKind, JobState
@@ -153,7 +159,7 @@ def find_batch(inventory: SqlInventory, bid: str) -> ArchivedBatch | None:
 
 
 def find_report(inventory: SqlInventory, bid: str) -> str | None:
-    """The last report of an archived batch, as JSON that `pipeline.notify.report.text.as_json` wrote."""
+    """The last report of an archived batch, as JSON that `pipeline.notify.report_mail.as_json` wrote."""
     text = cast(batches_archived.c.report, Text)
     rows = _read(inventory, select(text.label("report")).where(batches_archived.c.bid == bid))
     return rows[0]["report"] if rows and rows[0]["report"] != "null" else None
@@ -242,7 +248,7 @@ class SentReport(Record):
     number: int
     at: datetime
     report: Mapping[str, Any] | Record
-    """In the form of `pipeline.notify.report.text.as_json`; of an update, only the changes."""
+    """In the form of `pipeline.notify.report_mail.as_json`; of an update, only the changes."""
     text: str
     """The text of the mail."""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pipeline.files import StoredVersion
+from pipeline.fixity import StoredVersion
 
 
 @dataclass(frozen=True)

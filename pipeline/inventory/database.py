@@ -7,15 +7,17 @@ A file of SQLite that is replaced or deleted stays open as it was, and takes ent
 the file at the path is compared with the open one before and after every commit.
 """
 
+import json
 import os
 import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     URL,
@@ -25,20 +27,141 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    create_engine,
+    event,
     inspect,
     make_url,
     select,
     text,
 )
-from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.schema import CreateColumn
 
 from pipeline.deployment import Expected, absent, check_marker, outdated
 from pipeline.errors import UsageRefused
-from pipeline.inventory import deployment, engines
-from pipeline.inventory.engines import LOCK_WAIT, transaction
+from pipeline.inventory import deployment
 from pipeline.inventory.tables import metadata
 from pipeline.outcome import Service, ServiceDown, StepFailed, content, fault_of, system, transient
+from pipeline.records import Record
+
+LOCK_WAIT = 30
+"""Seconds to wait for the lock of another writer."""
+
+_SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_SQLITE_UNREACHABLE = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PERM,
+}
+_POSTGRESQL_UNUSABLE = {"25006", "42501", "53100"}
+"""SQLSTATE: read-only transaction, insufficient privilege, disk full: every transaction meets the same."""
+
+_POSTGRESQL_OPTIONS: dict[str, Any] = {
+    "application_name": "arkline",
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    # milliseconds until a server that vanished silently is detected
+    "tcp_user_timeout": 60_000,
+}
+
+
+def new_engine(url: URL) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        return _sqlite(url)
+    return _postgresql(url)
+
+
+def _as_json(value: Any) -> str:
+    """A report is written a job at a time: it may have 100,000."""
+    return value.model_dump_json() if isinstance(value, Record) else json.dumps(value)
+
+
+def _sqlite(url: URL) -> Engine:
+    Path(url.database or "").parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(
+        url, json_serializer=_as_json, connect_args={"timeout": LOCK_WAIT}, pool_size=4, max_overflow=60
+    )
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, record: object) -> None:
+        # The driver's own BEGIN is too late, and never IMMEDIATE.
+        connection.isolation_level = None
+        connection.execute("PRAGMA foreign_keys = ON")
+        # A recorded version must survive a power cut: the job completes right after the commit.
+        connection.execute("PRAGMA synchronous = FULL")
+
+    return engine
+
+
+def _postgresql(url: URL) -> Engine:
+    try:
+        return create_engine(
+            url,
+            json_serializer=_as_json,
+            connect_args=_POSTGRESQL_OPTIONS,
+            pool_size=4,
+            max_overflow=60,
+            pool_pre_ping=True,
+        )
+    except ModuleNotFoundError as error:
+        raise UsageRefused("PostgreSQL needs its driver: pip install 'arkline[postgresql]'") from error
+
+
+@contextmanager
+def transaction(engine: Engine, *, writing: bool) -> Iterator[Connection]:
+    """One transaction, committed at the end of the block.
+
+    It is begun here and not by a listener: with one, SQLAlchemy looks for listeners at every statement.
+    """
+    with engine.connect() as connection, connection.begin():
+        connection.exec_driver_sql(_first_statement(engine.dialect.name, writing))
+        yield connection
+
+
+def _first_statement(dialect: str, writing: bool) -> str:
+    if dialect == "sqlite":
+        # a transaction that reads before it writes cannot wait for another writer, unless it is IMMEDIATE
+        return "BEGIN IMMEDIATE" if writing else "BEGIN"
+    return f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'"
+
+
+def is_transient(error: Exception) -> bool:
+    """True if the same transaction may succeed in a moment.
+
+    This includes IntegrityError: of two transactions that insert the same row, the second one will find it.
+    """
+    if isinstance(error, IntegrityError):
+        return True
+    if not isinstance(error, DBAPIError):
+        return False
+    if isinstance(error.orig, sqlite3.Error):
+        return _primary_code(error.orig) in _SQLITE_BUSY
+    return isinstance(error, OperationalError) or error.connection_invalidated
+
+
+def is_unreachable(error: Exception) -> bool:
+    """True if the database cannot be used now, for a reason that an operator may be fixing."""
+    if not isinstance(error, DBAPIError):
+        return False
+    if isinstance(error.orig, sqlite3.Error):
+        return _primary_code(error.orig) in _SQLITE_UNREACHABLE
+    return getattr(error.orig, "sqlstate", None) in _POSTGRESQL_UNUSABLE
+
+
+def first_line(error: Exception) -> str:
+    """The first line of the driver's message; SQLAlchemy's message has the statement and its values."""
+    message = str(error.orig if isinstance(error, DBAPIError) else error)
+    return message.strip().partition("\n")[0] or type(error).__name__
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    # the lowest byte of an extended result code is the primary code
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
 
 T = TypeVar("T")
 
@@ -198,9 +321,9 @@ class Database:
         if self._url.get_backend_name() == "sqlite":
             file = Path(self._url.database or "")
             return self._file() is not None and file.stat().st_size > 0
-        engine = engines.create(self._url)
+        engine = new_engine(self._url)
         try:
-            with engines.transaction(engine, writing=False) as connection:
+            with transaction(engine, writing=False) as connection:
                 return revision(connection) is not None
         except DBAPIError as error:
             raise self._failure(error) from error
@@ -242,7 +365,7 @@ class Database:
         sqlite = self._url.get_backend_name() == "sqlite"
         if self._expected is not None and sqlite and file is None:
             raise absent(Service.INVENTORY, self.name)
-        engine = engines.create(self._url)
+        engine = new_engine(self._url)
         try:
             if self._expected is not None:
                 self._check_tables(engine)
@@ -253,7 +376,7 @@ class Database:
         return _Opened(engine, self._file())
 
     def _check_tables(self, engine: Engine) -> None:
-        with engines.transaction(engine, writing=False) as connection:
+        with transaction(engine, writing=False) as connection:
             if revision(connection) is None:
                 raise absent(Service.INVENTORY, self.name)
 
@@ -281,7 +404,7 @@ class Database:
 
     def _once(self, work: Callable[[Connection], T], *, writing: bool) -> T:
         opened = self._opened()
-        with engines.transaction(opened.engine, writing=writing) as connection:
+        with transaction(opened.engine, writing=writing) as connection:
             self._check_deployment(connection, opened)
             result = work(connection)
             self._check_file(opened)
@@ -310,7 +433,7 @@ class Database:
                 return self._once(work, writing=writing)
             except (DBAPIError, UnicodeEncodeError) as error:
                 late = time.monotonic() - started > RETRY_SECONDS
-                if not engines.is_transient(error) or not tries_left or late:
+                if not is_transient(error) or not tries_left or late:
                     raise self._failure(error) from error
             except OSError as error:  # SQLite's folder
                 raise transient(f"the inventory {self.name} cannot be used: {error}") from error
@@ -319,13 +442,13 @@ class Database:
         raise AssertionError("the last try returns or raises")
 
     def _failure(self, error: DBAPIError | UnicodeEncodeError) -> StepFailed:
-        reason = engines.first_line(error)
+        reason = first_line(error)
         match error:
             case DataError() | UnicodeEncodeError():
                 return content(f"the inventory cannot store a name or value of this object: {reason}")
             case IntegrityError():
                 return system(f"the entry conflicts with the inventory {self.name}: {reason}")
-            case _ if engines.is_transient(error) or engines.is_unreachable(error):
+            case _ if is_transient(error) or is_unreachable(error):
                 return transient(f"the inventory {self.name} cannot be used: {reason}")
             case _:
                 return system(f"the inventory {self.name} refused the request: {reason}")

@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from sqlalchemy import Column, Connection, func, select
 
 from pipeline.deployment import Deployment
-from pipeline.inventory.statements import NAMES_AT_A_TIME, insert, portions
 from pipeline.inventory.tables import (
+    NAMES_AT_A_TIME,
     batches_archived,
     deployments,
     ingests,
+    insert,
     jobs_archived,
     minted_arks,
     objects,
+    portions,
 )
 from pipeline.records import number_of
 

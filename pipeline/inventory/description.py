@@ -1,12 +1,15 @@
-"""Reads from the inventory: an object with its versions, ingests and identifiers, and the files of a job."""
+"""Reads of the inventory: an object with its versions, ingests, identifiers and events; the files of a job.
+
+Its events are fixity checks that changed the outcome, and exports.
+"""
 
 from collections import defaultdict
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, delete, func, insert, select
 
-from pipeline.inventory import ownership
+from pipeline.inventory import recording
 from pipeline.inventory.base import (
     DamagedFile,
     FixityProof,
@@ -46,7 +49,7 @@ def describe(connection: Connection, ark: str) -> InventoryObject | None:
         ark=row.ark,
         owner=row.owner,
         collections=_collections(connection, row.id),
-        local_id=ownership.local_ids_of(connection, ark),
+        local_id=recording.local_ids_of(connection, ark),
         object_type=row.object_type,
         object_role=row.role,
         aggregate_role=row.aggregate_role,
@@ -207,3 +210,52 @@ def files_of_job(connection: Connection, jid: str, limit: int, after: int = 0) -
         files=tuple(inventory_file(row) for row in rows[:limit]),
         last=rows[limit - 1].id if len(rows) > limit else None,
     )
+
+
+FIXITY_CHECK = "fixity check"
+DISSEMINATION = "dissemination"
+"""Types of events in the Library of Congress's vocabulary; an export is a dissemination."""
+
+PASS, FAIL = "pass", "fail"
+
+KEPT_EXPORTS = 100
+"""Exports of an object that the inventory keeps; the oldest goes first."""
+
+
+def entered_events(connection: Connection, ark: str) -> tuple[PreservationEvent, ...]:
+    """All entered events of the object, oldest first."""
+    query = (
+        select(events)
+        .join(objects, objects.c.id == events.c.inv_object_id)
+        .where(objects.c.ark == ark)
+        .order_by(events.c.id)
+    )
+    return tuple(preservation_event(row, ark) for row in connection.execute(query))
+
+
+def enter_export(connection: Connection, export: PreservationEvent) -> None:
+    """Enter an export; its `id` and `reported` are set here, because nobody gets a notice of an export."""
+    object_id = connection.execute(select(objects.c.id).where(objects.c.ark == export.ark)).scalar_one()
+    connection.execute(
+        insert(events),
+        {
+            "inv_object_id": object_id,
+            "type": export.type,
+            "at": export.at,
+            "agent": export.agent,
+            "outcome": export.outcome,
+            "damaged": export.damaged,
+            "detail": [],
+            "version": export.version,
+            "note": export.note,
+            "reported": export.at,
+        },
+    )
+    exports = (
+        select(events.c.id)
+        .where(events.c.inv_object_id == object_id, events.c.type == DISSEMINATION)
+        .order_by(events.c.id.desc())
+    )
+    outdated = list(connection.scalars(exports.offset(KEPT_EXPORTS)))
+    if outdated:
+        connection.execute(delete(events).where(events.c.id.in_(outdated)))

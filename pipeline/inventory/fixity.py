@@ -2,6 +2,8 @@
 
 Rule: a proof is as old as the first byte that was read for it. An event is entered when the outcome changes,
 not for every check, so the events of an object are bounded by the changes of its state.
+
+A proof of custody is a fixity check that somebody asked for now; its result is kept.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -9,17 +11,25 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, insert, or_, select, update
+from sqlalchemy import Connection, Select, delete, func, insert, or_, select, update
 
 from pipeline import records
-from pipeline.files import ReadBackFile
-from pipeline.inventory import statements
+from pipeline.errors import ArklineError, ErrorKind
+from pipeline.fixity import ReadBackFile
+from pipeline.inventory import tables
 from pipeline.inventory.base import DamagedFile, PreservationEvent
-from pipeline.inventory.description import preservation_event
-from pipeline.inventory.events import FAIL, FIXITY_CHECK, PASS
+from pipeline.inventory.description import FAIL, FIXITY_CHECK, PASS, preservation_event
 from pipeline.inventory.sql import SqlInventory
-from pipeline.inventory.statements import portions
-from pipeline.inventory.tables import events, fixities, fixity_reads, ingests, objects, versions
+from pipeline.inventory.tables import (
+    events,
+    fixities,
+    fixity_reads,
+    ingests,
+    objects,
+    portions,
+    proofs,
+    versions,
+)
 
 NEW_AT_A_TIME = 5_000
 """Objects that one transaction adds to the schedule."""
@@ -94,7 +104,7 @@ def add_new_objects(inventory: SqlInventory) -> None:
         ]
         inventory.database.write(
             lambda connection, new=new: connection.execute(  # type: ignore[misc]
-                statements.insert(connection, fixities).on_conflict_do_nothing(), new
+                tables.insert(connection, fixities).on_conflict_do_nothing(), new
             )
         )
 
@@ -205,7 +215,7 @@ def complete(inventory: SqlInventory, check: FixityCheck, agent: str) -> bool:
             **({} if check.damaged else {"proved": check.began}),
         }
         connection.execute(
-            statements.insert(connection, fixities).on_conflict_do_update(
+            tables.insert(connection, fixities).on_conflict_do_update(
                 index_elements=[fixities.c.inv_object_id], set_=row
             ),
             {"inv_object_id": object_id, "proved": None, **row},
@@ -282,3 +292,142 @@ def _read_events(inventory: SqlInventory, query: Select[Any]) -> tuple[Preservat
 
 def _id_of(connection: Connection, ark: str) -> int:
     return int(connection.execute(select(objects.c.id).where(objects.c.ark == ark)).scalar_one())
+
+
+WAITING = 50
+"""Maximum waiting proofs."""
+
+OF_ONE = 5
+"""Maximum unfinished proofs of one principal."""
+
+
+class TooManyProofs(ArklineError):
+    """The limit of waiting proofs, of the site or of the caller, is reached; a retry may succeed later."""
+
+    error_kind = ErrorKind.UNREACHABLE
+
+
+@dataclass(frozen=True)
+class AskedProof:
+    id: str
+    ark: str
+    version: int
+    asked: datetime
+    began: datetime | None
+    ended: datetime | None
+    bytes_read: int
+    bytes_total: int
+    ahead: int
+    """Proofs that were asked for before it and have not begun."""
+    message: str
+    custody: str | None
+    """The result as JSON."""
+
+
+def ask_proof(
+    inventory: SqlInventory, ark: str, version: int, by: str, facts: Mapping[str, Any]
+) -> AskedProof:
+    """The proof of the version that has not ended, or a new one with `facts`; TooManyProofs."""
+
+    def write(connection: Connection) -> AskedProof:
+        of_version = (objects.c.ark == ark, proofs.c.version == version, proofs.c.ended.is_(None))
+        known = _first(connection, _query().where(*of_version))
+        if known is not None:
+            return known
+        _check_room(connection, by)
+        of_ark = select(objects.c.id).where(objects.c.ark == ark).scalar_subquery()
+        new = {"inv_object_id": of_ark, "version": version, "asked_by": by, "bytes_read": 0, **facts}
+        connection.execute(insert(proofs).values(new))
+        asked = _first(connection, _query().where(proofs.c.id == facts["id"]))
+        assert asked is not None
+        return asked
+
+    return inventory.database.write(write)
+
+
+def _check_room(connection: Connection, by: str) -> None:
+    unended = select(func.count()).where(proofs.c.ended.is_(None))
+    waiting = connection.scalar(unended.where(proofs.c.began.is_(None))) or 0
+    if waiting >= WAITING:
+        raise TooManyProofs(f"{waiting} proofs wait already: ask again when some have ended")
+    own = connection.scalar(unended.where(proofs.c.asked_by == by)) or 0
+    if own >= OF_ONE:
+        raise TooManyProofs(f"{own} proofs that you asked for have not ended: ask again when some have")
+
+
+def find_proof(inventory: SqlInventory, proof_id: str) -> AskedProof | None:
+    return _read(inventory, _query().where(proofs.c.id == proof_id))
+
+
+def latest_proof(inventory: SqlInventory, ark: str, version: int) -> AskedProof | None:
+    own = _query().where(objects.c.ark == ark, proofs.c.version == version)
+    return _read(inventory, own.order_by(proofs.c.asked.desc()))
+
+
+def next_asked_proof(inventory: SqlInventory) -> AskedProof | None:
+    """The oldest that has not ended."""
+    return _read(inventory, _query().where(proofs.c.ended.is_(None)).order_by(proofs.c.asked, proofs.c.id))
+
+
+def begin_proof(inventory: SqlInventory, proof: AskedProof, at: datetime) -> None:
+    if proof.began is None:
+        _change(inventory, proof, {"began": at})
+
+
+def count_proof_bytes(inventory: SqlInventory, proof: AskedProof, read: int) -> None:
+    _change(inventory, proof, {"bytes_read": min(read, proof.bytes_total)})
+
+
+def end_proof(inventory: SqlInventory, proof: AskedProof, at: datetime, facts: Mapping[str, Any]) -> None:
+    """Enter the result; the earlier ones of the version go."""
+
+    def write(connection: Connection) -> None:
+        row = connection.execute(select(proofs.c.inv_object_id).where(proofs.c.id == proof.id)).scalar_one()
+        connection.execute(
+            delete(proofs).where(
+                proofs.c.inv_object_id == row, proofs.c.version == proof.version, proofs.c.ended.is_not(None)
+            )
+        )
+        connection.execute(update(proofs).where(proofs.c.id == proof.id).values(ended=at, **facts))
+
+    inventory.database.write(write)
+
+
+def _change(inventory: SqlInventory, proof: AskedProof, values: Mapping[str, Any]) -> None:
+    statement = update(proofs).where(proofs.c.id == proof.id, proofs.c.ended.is_(None)).values(**values)
+    inventory.database.write(lambda connection: connection.execute(statement))
+
+
+def _query() -> Select[Any]:
+    before = proofs.alias()
+    ahead = select(func.count()).where(
+        before.c.ended.is_(None), before.c.began.is_(None), before.c.asked < proofs.c.asked
+    )
+    return (
+        select(proofs, objects.c.ark, ahead.scalar_subquery().label("ahead"))
+        .join(objects, objects.c.id == proofs.c.inv_object_id)
+        .limit(1)
+    )
+
+
+def _read(inventory: SqlInventory, query: Select[Any]) -> AskedProof | None:
+    return inventory.database.read(lambda connection: _first(connection, query))
+
+
+def _first(connection: Connection, query: Select[Any]) -> AskedProof | None:
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        return None
+    return AskedProof(
+        id=row.id,
+        ark=row.ark,
+        version=row.version,
+        asked=row.asked,
+        began=row.began,
+        ended=row.ended,
+        bytes_read=row.bytes_read,
+        bytes_total=row.bytes_total,
+        ahead=row.ahead if row.began is None and row.ended is None else 0,
+        message=row.message,
+        custody=row.custody,
+    )

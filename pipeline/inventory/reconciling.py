@@ -9,8 +9,16 @@ from sqlalchemy import Connection, Select, select
 
 from pipeline.inventory import deployment
 from pipeline.inventory.sql import SqlInventory
-from pipeline.inventory.statements import NAMES_AT_A_TIME, portions
-from pipeline.inventory.tables import files, ingests, jobs_archived, minted_arks, objects, versions
+from pipeline.inventory.tables import (
+    NAMES_AT_A_TIME,
+    files,
+    ingests,
+    jobs_archived,
+    minted_arks,
+    objects,
+    portions,
+    versions,
+)
 from pipeline.states import JobState
 
 T = TypeVar("T")

@@ -6,11 +6,11 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from pipeline.deployment import Deployment, Expected
-from pipeline.inventory import deployment, description, ownership, recording
-from pipeline.inventory.base import InventoryObject, Recording
+from pipeline.inventory import deployment, description, recording
+from pipeline.inventory.base import InventoryObject, PreservationEvent, Recording
 from pipeline.inventory.database import Database
 from pipeline.inventory.description import FilesPage
-from pipeline.inventory.ownership import Placement
+from pipeline.inventory.recording import Placement
 from pipeline.outcome import Service, ServiceDown, StepFailed
 from pipeline.records import Job
 
@@ -34,11 +34,11 @@ class SqlInventory:
         """Local id -> ARK, for the local ids of this owner that are known."""
         if not local_id:
             return {}
-        return self.database.read(lambda connection: ownership.known_local_ids(connection, owner, local_id))
+        return self.database.read(lambda connection: recording.known_local_ids(connection, owner, local_id))
 
     def local_ids_of(self, ark: str) -> tuple[str, ...]:
         """All local ids of the object, in the order in which they were recorded."""
-        return self.database.read(lambda connection: ownership.local_ids_of(connection, ark))
+        return self.database.read(lambda connection: recording.local_ids_of(connection, ark))
 
     def reserve_local_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> None:
         """Reserve these local ids of this owner for `ark`, all or none; called before anything is stored.
@@ -48,14 +48,14 @@ class SqlInventory:
         """
 
         def reserve(connection: Connection) -> None:
-            ownership.check_owner(connection, owner, ark)
-            ownership.reserve_local_ids(connection, owner, ark, local_id)
+            recording.check_owner(connection, owner, ark)
+            recording.reserve_local_ids(connection, owner, ark, local_id)
 
         self.database.write(reserve)
 
     def placement_of(self, ark: str) -> Placement | None:
         """The owner and the collections of the object; None if the inventory has no such object."""
-        return self.database.read(lambda connection: ownership.placement_of(connection, ark))
+        return self.database.read(lambda connection: recording.placement_of(connection, ark))
 
     def titles_of(self, owner: str, within: Sequence[str], arks: Sequence[str]) -> dict[str, str]:
         """ARK -> title, for those of the ARKs that name an object of the owner in one of these collections.
@@ -64,13 +64,13 @@ class SqlInventory:
         """
         if not arks:
             return {}
-        return self.database.read(lambda connection: ownership.titles(connection, owner, within, arks))
+        return self.database.read(lambda connection: recording.titles(connection, owner, within, arks))
 
     def ark_of(self, job: Job) -> str | None:
-        return self.database.read(lambda connection: ownership.ark_of(connection, job))
+        return self.database.read(lambda connection: recording.ark_of(connection, job))
 
     def known_arks(self, arks: Sequence[str]) -> frozenset[str]:
-        return self.database.read(lambda connection: ownership.known_arks(connection, arks))
+        return self.database.read(lambda connection: recording.known_arks(connection, arks))
 
     def claim_ark(
         self, job: Job, owner: str, ark: str, local_id: Sequence[str], *, unused: bool = False
@@ -81,16 +81,16 @@ class SqlInventory:
         """
 
         def claim(connection: Connection) -> bool:
-            if not ownership.claim_ark(connection, job, owner, ark, unused=unused):
+            if not recording.claim_ark(connection, job, owner, ark, unused=unused):
                 return False
-            ownership.reserve_local_ids(connection, owner, ark, local_id)
+            recording.reserve_local_ids(connection, owner, ark, local_id)
             return True
 
         return self.database.write(claim)
 
     def objects_named(self, local_id: str) -> tuple[str, ...]:
         """The ARKs with this local id: one per owner that uses it."""
-        return self.database.read(lambda connection: ownership.arks_named(connection, local_id))
+        return self.database.read(lambda connection: recording.arks_named(connection, local_id))
 
     def describe_object(self, ark: str) -> InventoryObject | None:
         return self.database.read(lambda connection: description.describe(connection, ark))
@@ -98,6 +98,13 @@ class SqlInventory:
     def files_of_job(self, jid: str, limit: int, after: int = 0) -> FilesPage | None:
         """A page of the files of the version that the job stored; None if none was recorded."""
         return self.database.read(lambda connection: description.files_of_job(connection, jid, limit, after))
+
+    def events_of(self, ark: str) -> tuple[PreservationEvent, ...]:
+        """All entered events of the object, oldest first."""
+        return self.database.read(lambda connection: description.entered_events(connection, ark))
+
+    def enter_export(self, export: PreservationEvent) -> None:
+        self.database.write(lambda connection: description.enter_export(connection, export))
 
     @property
     def service(self) -> Service:

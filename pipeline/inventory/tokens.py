@@ -9,8 +9,7 @@ from pydantic import Field
 from sqlalchemy import Connection, delete, select, update
 
 from pipeline.inventory.sql import SqlInventory
-from pipeline.inventory.statements import insert
-from pipeline.inventory.tables import logins, tokens
+from pipeline.inventory.tables import insert, logins, tokens
 from pipeline.principal import Role
 from pipeline.records import Record, now
 

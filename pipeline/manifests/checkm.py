@@ -20,9 +20,8 @@ from pipeline.manifests.checkm_row import (
     Severity,
     StopReading,
 )
-from pipeline.names import canonical_ark, duplicates, is_ark, quote_name
+from pipeline.names import EXAMINED, HTML, SIGN_IN, canonical_ark, duplicates, is_ark, is_web_page, quote_name
 from pipeline.outcome import content
-from pipeline.web_pages import EXAMINED, HTML, SIGN_IN, is_web_page
 
 _SIGNATURES = {
     b"PK\x03\x04": "a ZIP archive",

@@ -21,15 +21,16 @@ from pipeline.fixity import Digest, UnknownAlgorithm, algorithm
 from pipeline.names import (
     CONTAINER_SUFFIXES,
     PRODUCER,
+    SCHEME,
     UnsafeName,
     is_ark,
     is_container,
     name_in,
     quote_name,
     safe_name,
+    upload_problem,
 )
 from pipeline.records import SubmissionType
-from pipeline.upload_url import SCHEME, upload_problem
 
 PROBLEM_LIMIT = 1000
 """Problems after which reading stops, so that a hostile manifest cannot fill the memory."""

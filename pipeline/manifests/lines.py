@@ -1,8 +1,9 @@
-"""The lines of a list that is a file of a deposit, read one after the other."""
+"""Lists that are files of a deposit, read line by line: manifests, and the files that an update deletes."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pipeline import names
 from pipeline.outcome import content
 
 LIST_BYTES = 50_000_000
@@ -53,3 +54,20 @@ def _next(readline: Callable[[int], str], title: str, not_text: str) -> str:
         return readline(LINE_CHARACTERS)
     except UnicodeError as error:
         raise content(f"{title} {not_text}") from error
+
+
+DELETION_LIST = "mrt-delete.txt"
+_TITLE = f"producer/{DELETION_LIST}"
+
+
+def read_deletion_list(producer: Path) -> Iterator[str]:
+    """Logical paths that the update deletes; StepFailed(content) if a line is no path."""
+    not_text = "is not UTF-8: save it as UTF-8 and submit again"
+    paths: dict[str, None] = {}
+    for number, line in read(producer / DELETION_LIST, _TITLE, not_text):
+        try:
+            paths[f"{names.PRODUCER}{names.safe_name(line)}"] = None
+        except names.UnsafeName as error:
+            raise content(f"{_TITLE} line {number}: {error}") from error
+        check_entries(len(paths), _TITLE, 0)
+    yield from paths

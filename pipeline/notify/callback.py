@@ -25,9 +25,8 @@ from standardwebhooks import Webhook
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.description.metadata import final_description
 from pipeline.description.xml import clean
-from pipeline.http.networks import AddressRefused
-from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request
-from pipeline.http.session import ContentSession
+from pipeline.http.service import FIRST_PAUSE, raise_if_transient, retry_request
+from pipeline.http.session import AddressRefused, ContentSession
 from pipeline.http.transfer import ConnectionFault, NotTrusted, Response, Unanswered
 from pipeline.http.urls import redact_url
 from pipeline.outcome import Service, fault_of, system, transient

@@ -18,7 +18,7 @@ from typing import Protocol
 from pydantic import SecretStr
 
 from pipeline.inventory.base import PreservationEvent
-from pipeline.inventory.events import FAIL
+from pipeline.inventory.description import FAIL
 from pipeline.outcome import REMEDIES, Service, ServiceDown, StepFailed, fault_of, system, transient
 from pipeline.settings import Settings
 

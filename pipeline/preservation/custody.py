@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from pipeline.files import ReadBackFile
-from pipeline.fixity import OF_RECORD
+from pipeline.fixity import OF_RECORD, ReadBackFile
 
 SHA512 = f"{OF_RECORD}:"
 """The prefix of a digest of record."""

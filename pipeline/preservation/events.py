@@ -10,7 +10,7 @@ from datetime import datetime
 
 from pipeline.description.premis_xml import PROGRAM
 from pipeline.inventory.base import FixityProof, InventoryObject, InventoryVersion, PreservationEvent
-from pipeline.inventory.events import DISSEMINATION, FIXITY_CHECK, PASS
+from pipeline.inventory.description import DISSEMINATION, FIXITY_CHECK, PASS
 from pipeline.inventory.recording import REBUILT
 
 STORAGE = "storage"

@@ -14,8 +14,7 @@ from datetime import datetime, timedelta
 
 from pipeline import records
 from pipeline.errors import ArklineError
-from pipeline.files import ReadBackFile
-from pipeline.fixity import OnRead, ignore
+from pipeline.fixity import OnRead, ReadBackFile, ignore
 from pipeline.inventory import fixity
 from pipeline.inventory.base import DamagedFile, InventoryObject
 from pipeline.inventory.fixity import FixityCheck, Moment, ScheduleCounts

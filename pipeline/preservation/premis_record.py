@@ -14,7 +14,7 @@ from pipeline.description import premis, premis_xml
 from pipeline.description.premis_xml import PremisEvent, PremisFile
 from pipeline.fixity import OF_RECORD, Digest, Digester
 from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion
-from pipeline.inventory.events import FAIL, FIXITY_CHECK
+from pipeline.inventory.description import FAIL, FIXITY_CHECK
 from pipeline.outcome import DamagedObject, damaged
 from pipeline.preservation.events import ObjectEvent
 from pipeline.records import now

@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pipeline.description import premis, storage_manifest
-from pipeline.files import ReadBackFile
-from pipeline.fixity import OnRead, ignore
+from pipeline.fixity import OnRead, ReadBackFile, ignore
 from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion, Provenance
 from pipeline.names import PRODUCER
 from pipeline.preservation.custody import (

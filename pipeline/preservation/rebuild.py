@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from pipeline.description import anvl, local_ids, metadata, storage_manifest
-from pipeline.files import StoredVersion
+from pipeline.fixity import StoredVersion
 from pipeline.inventory.base import Recording
 from pipeline.names import quote_name
 from pipeline.outcome import StepFailed, system

@@ -1,8 +1,10 @@
-"""Content sources: sizes, small documents and downloads over HTTP(S), and from uploads."""
+"""Content sources: sizes, small documents, downloads and probes over HTTP(S), and from uploads."""
 
 import random
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from pipeline.attempt import UNATTENDED, Attempt, Progress, pause
@@ -10,6 +12,7 @@ from pipeline.fixity import OF_RECORD, DigestMismatch
 from pipeline.http.session import ContentSession
 from pipeline.http.transfer import Response
 from pipeline.http.urls import check_url, host_of, place_of, redact_url
+from pipeline.names import is_upload, is_web_page
 from pipeline.outcome import (
     HostDown,
     HostGivenUp,
@@ -22,8 +25,17 @@ from pipeline.outcome import (
 )
 from pipeline.profiles.sources import EVERYWHERE, Sources
 from pipeline.settings import Settings
+from pipeline.sources.download import (
+    DocumentTooLarge,
+    Download,
+    Downloaded,
+    Origin,
+    Part,
+    UploadedSource,
+    open_part,
+    origin_of,
+)
 from pipeline.sources.limits import NO_LIMIT, HostLimiter, Pace, RequestClock, TooSlow
-from pipeline.sources.part import Origin, Part, open_part, origin_of
 from pipeline.sources.response import (
     body_chunks,
     content_length,
@@ -36,11 +48,7 @@ from pipeline.sources.response import (
     sent,
     source_size,
 )
-from pipeline.sources.transfer import DocumentTooLarge, Download, Downloaded
-from pipeline.sources.uploaded import UploadedSource
 from pipeline.states import FailureKind
-from pipeline.upload_url import is_upload
-from pipeline.web_pages import is_web_page
 
 FIRST_PAUSE = 0.5
 """Seconds before the second try of a request; doubles with each further one, and varies by up to a half."""
@@ -340,3 +348,67 @@ def _admit(file: Download, part: Part, chunk: bytes) -> None:
 def _note_page(part: Part, first: bytes, response: Response) -> None:
     if part.origin and is_web_page(first, response.headers.get("Content-Type", "")):
         part.origin = part.origin.model_copy(update={"is_web_page": True})
+
+
+SAMPLE_BYTES = 8 << 20
+"""Bytes of a file that are read at most to measure the speed of its source."""
+
+SAMPLE_SECONDS = 3.0
+"""Seconds that reading them may take."""
+
+SAMPLE_WITHIN = 30.0
+"""Seconds that the request and the sample may take together."""
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """The result for one URL: the size of the file if the source reports it, or why a download would fail."""
+
+    url: str
+    seconds: float
+    size: int | None = None
+    failure: str = ""
+    transient: bool = False
+    """The failure may pass: a download would be retried."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Bytes that arrived, and the seconds taken, on one connection."""
+
+    bytes: int
+    seconds: float
+
+
+def probe(fetcher: HttpFetcher, url: str, attempt: Attempt = UNATTENDED) -> ProbeResult:
+    """Whether the source answers one request, and the size that it says the file has."""
+    start = time.monotonic()
+    size: int | None = None
+    failure, transient = "", False
+    try:
+        check_url(url)
+        if is_upload(url):
+            return ProbeResult(url, time.monotonic() - start, fetcher.size(url, attempt))
+        size = source_size(url, lambda headers: fetcher.request(url, attempt, headers))
+    except StepFailed as failed:
+        failure, transient = failed.message, failed.kind is FailureKind.TRANSIENT
+    return ProbeResult(url, time.monotonic() - start, size, failure, transient)
+
+
+def sample(fetcher: HttpFetcher, url: str, attempt: Attempt = UNATTENDED) -> Sample | None:
+    """How fast the beginning of a file arrives; None if it does not, or comes from no host."""
+    if is_upload(url):
+        return None
+    try:
+        with fetcher.request(url, attempt, within=SAMPLE_WITHIN) as response:
+            require_status(response, url, 200)
+            start = time.monotonic()
+            size, seconds = 0, 0.0
+            for chunk in body_chunks(response, url):
+                size += len(chunk)
+                seconds = time.monotonic() - start
+                if size >= SAMPLE_BYTES or seconds >= SAMPLE_SECONDS:
+                    break
+    except StepFailed:
+        return None
+    return Sample(size, seconds) if size and seconds > 0 else None

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from urllib.parse import unquote, urlsplit
 
 from pipeline.file_system import lack_of_host
-from pipeline.http.retry import is_transient, retry_after
+from pipeline.http.service import is_transient, retry_after
 from pipeline.http.transfer import IS_TLS, LARGEST_BODY, ConnectionFault, NotUnderstood, Response, Unanswered
 from pipeline.http.urls import place_of, redact_url
 from pipeline.names import PRODUCER, UnsafeName, quote_name, safe_name, without_unwritable

@@ -1,26 +1,31 @@
-"""What a step works with: the clients of outside systems, and the attempt that the step is part of."""
+"""What a step works with: the clients of outside systems, opened once per process, and its attempt."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from pipeline.attempt import Attempt, JobRecord
 from pipeline.decoding.decoder import Decoder
+from pipeline.deployment import Expected, ExpectedOf
+from pipeline.identifiers.ezid import MinterRouter
 from pipeline.identifiers.minter import Minter
-from pipeline.inventory.sql import SqlInventory
+from pipeline.inventory.sql import SqlInventory, open_inventory
+from pipeline.merritt_inventory import MerrittInventory
 from pipeline.notify.callback import HttpCallback
-from pipeline.notify.mail import Mailer
-from pipeline.outcome import system
+from pipeline.notify.mail import Mailer, open_mailer
+from pipeline.outcome import Service, system
 from pipeline.profiles.profile import Profile, ProfileError, Profiles
 from pipeline.profiles.sources import Sources
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.limits import HostLimiter
 from pipeline.storage.base import Storage
+from pipeline.storage.factory import open_storage
 
 
 @dataclass(frozen=True)
 class Clients:
-    """Opened once per process, by `pipeline.steps.clients`."""
+    """Opened once per process, by `pipeline.steps.context`."""
 
     settings: Settings
     profiles: Profiles
@@ -68,3 +73,26 @@ class StepContext(Clients):
             return self.profile_of()
         except ProfileError as error:
             raise system(str(error)) from error
+
+
+def _open_inventory(settings: Settings, expected: Expected | None) -> SqlInventory:
+    if settings.inventory_service_url:
+        return MerrittInventory(settings, expected)
+    return open_inventory(settings.inventory, expected)
+
+
+def open_clients(settings: Settings, expected: ExpectedOf | None = None) -> Clients:
+    """`expected`: the deployment that storage and inventory must belong to, or ServiceDown, which stops their
+    use. Without it nothing is checked, and stores that are missing are created.
+    """
+    return Clients(
+        settings=settings,
+        profiles=Profiles(settings.profiles),
+        fetcher=HttpFetcher(settings),
+        minter=MinterRouter(settings),
+        storage=open_storage(settings, expected and partial(expected, Service.STORAGE)),
+        inventory=_open_inventory(settings, expected and partial(expected, Service.INVENTORY)),
+        callback=HttpCallback(settings),
+        mailer=open_mailer(settings),
+        decoder=Decoder(settings),
+    )

@@ -12,16 +12,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from pipeline.attempt import Attempt
+from pipeline.attempt import Attempt, in_parallel
 from pipeline.containers.unpack import Limits
 from pipeline.decoding.calls import manifest_parser, read_fetch_lists, unpack
 from pipeline.file_system import empty_folders, sync_tree
-from pipeline.names import duplicates, quote_name
+from pipeline.names import PAGE_SUFFIXES, SIGN_IN, duplicates, foreign_upload, quote_name
 from pipeline.outcome import Done, RateLimited, StepFailed, Wait, content
-from pipeline.parallel import in_parallel
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, PayloadType
-from pipeline.sources.transfer import Download
+from pipeline.sources.download import Download
 from pipeline.states import FailureKind
 from pipeline.steps import earlier_version, resume
 from pipeline.steps.context import StepContext
@@ -36,8 +35,6 @@ from pipeline.steps.expected_files import (
     save_manifest,
     with_upload_digests,
 )
-from pipeline.upload_url import foreign_upload
-from pipeline.web_pages import PAGE_SUFFIXES, SIGN_IN
 from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import full_waits, in_units
 from pipeline.working_storage.workspace import DownloadedFile, Workspace

@@ -11,23 +11,20 @@ from functools import partial
 from itertools import chain, islice
 from threading import Lock
 
-from pipeline.attempt import UNATTENDED, Attempt
+from pipeline.attempt import UNATTENDED, Attempt, in_parallel
 from pipeline.errors import UsageRefused
 from pipeline.http.urls import host_of
-from pipeline.manifests.planned_jobs import PlannedJob
-from pipeline.names import quote_name
+from pipeline.manifests.split import PlannedJob
+from pipeline.names import SCHEME, is_upload, quote_name
 from pipeline.outcome import StepFailed
-from pipeline.parallel import in_parallel
 from pipeline.profiles.profile import Profile
 from pipeline.records import JobConfiguration, PayloadType, Submission
 from pipeline.settings import Settings
-from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.probe import ProbeResult, Sample, probe, sample
-from pipeline.sources.transfer import DocumentTooLarge
+from pipeline.sources.download import DocumentTooLarge
+from pipeline.sources.fetch import HttpFetcher, ProbeResult, Sample, probe, sample
 from pipeline.states import FailureKind
 from pipeline.steps.estimate import CONTAINER_FACTOR
 from pipeline.steps.expected_files import FileSpec, check_bytes, check_files, payload_file, read_manifest
-from pipeline.upload_url import SCHEME, is_upload
 from pipeline.working_storage.capacity import in_units
 
 BYTES_OF_A_LINE = 1000

@@ -8,7 +8,7 @@ neither named, nor processed, nor resumed before, and lost no worker in processi
 from collections.abc import Callable
 from itertools import takewhile
 
-from pipeline.files import StoredVersion
+from pipeline.fixity import StoredVersion
 from pipeline.names import NotAnArk, spellings
 from pipeline.outcome import Done, system
 from pipeline.preservation import rebuild

@@ -12,10 +12,9 @@ was estimated before keeps its priority: repeating the step adds nothing twice.
 import time
 from contextlib import closing
 
-from pipeline.attempt import Attempt
+from pipeline.attempt import Attempt, in_parallel
 from pipeline.decoding.calls import manifest_parser
 from pipeline.outcome import Done, RateLimited, StepFailed, Wait
-from pipeline.parallel import in_parallel
 from pipeline.records import Job, PayloadType
 from pipeline.states import Event, JobState
 from pipeline.steps import earlier_version

@@ -8,14 +8,13 @@ from pipeline.file_system import is_fault_of
 from pipeline.fixity import Digest, Digester, DigestMismatch
 from pipeline.http.urls import redact_url
 from pipeline.manifests.checkm import ManifestProfile, ParseRows, parse_rows
-from pipeline.names import PRODUCER, UnsafeName, name_in, safe_name
+from pipeline.names import PRODUCER, UnsafeName, foreign_upload, is_upload, name_in, safe_name
 from pipeline.outcome import StepFailed, content, system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, JobConfiguration, PayloadType
 from pipeline.states import FailureKind
 from pipeline.steps.context import StepContext
-from pipeline.upload_url import foreign_upload, is_upload
-from pipeline.uploads.reading import locate
+from pipeline.uploads.stored import locate
 from pipeline.working_storage.capacity import full_waits, in_units
 from pipeline.working_storage.workspace import Workspace
 

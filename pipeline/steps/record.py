@@ -7,7 +7,7 @@ from hashlib import sha512
 from pipeline.description import anvl
 from pipeline.description.metadata import as_stored
 from pipeline.description.storage_manifest import mime_type
-from pipeline.files import StoredVersion
+from pipeline.fixity import StoredVersion
 from pipeline.http.urls import redact_url
 from pipeline.inventory.base import Provenance, Recording
 from pipeline.names import PRODUCER

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from pipeline.attempt import Attempt
 from pipeline.fixity import OF_RECORD, READ_CHUNK, Digester, digest_file
-from pipeline.sources.part import origin_path, saved_origin
+from pipeline.sources.download import origin_path, saved_origin
 from pipeline.steps.expected_files import FileSpec
 from pipeline.working_storage.workspace import DownloadedFile, Workspace
 

@@ -12,9 +12,8 @@ from itertools import chain
 
 from pipeline.attempt import Attempt
 from pipeline.description import metadata, storage_manifest
-from pipeline.files import ContentFile
-from pipeline.fixity import READ_CHUNK
-from pipeline.manifests import deletion_list
+from pipeline.fixity import READ_CHUNK, ContentFile
+from pipeline.manifests.lines import DELETION_LIST
 from pipeline.names import hide_secrets
 from pipeline.records import Job, SubmissionMode
 from pipeline.working_storage.workspace import Draft, Workspace
@@ -39,9 +38,9 @@ def compose_all(
     with suppress(FileNotFoundError), workspace.manifest.open(encoding="latin-1", newline="") as lines:
         composed.append(_compose(workspace, SUBMITTED_MANIFEST, _without_secrets(lines)))
     if job.configuration.submission_mode is SubmissionMode.UPDATE:
-        with suppress(FileNotFoundError), (workspace.producer / deletion_list.NAME).open("rb") as stream:
+        with suppress(FileNotFoundError), (workspace.producer / DELETION_LIST).open("rb") as stream:
             pieces = iter(partial(stream.read, READ_CHUNK), b"")
-            composed.append(_compose(workspace, deletion_list.NAME, pieces))
+            composed.append(_compose(workspace, DELETION_LIST, pieces))
     files = tuple(file for file, _ in composed)
     manifest = storage_manifest.write((*producer_files, *files))
     composed.append(_compose(workspace, storage_manifest.NAME, (manifest,)))

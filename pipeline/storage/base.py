@@ -8,8 +8,7 @@ from typing import Protocol
 
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.deployment import StorageStore
-from pipeline.files import ContentFile, ReadBackFile, StoredVersion
-from pipeline.fixity import OnRead, ignore
+from pipeline.fixity import ContentFile, OnRead, ReadBackFile, StoredVersion, ignore
 from pipeline.records import SubmissionMode
 
 

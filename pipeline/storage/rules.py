@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 
 from pipeline import names
 from pipeline.errors import UsageRefused
-from pipeline.files import ContentFile, StoredFile
+from pipeline.fixity import ContentFile, StoredFile
 from pipeline.outcome import content, system
 from pipeline.records import SubmissionMode
 from pipeline.storage.base import StoreRequest

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from pipeline.errors import UsageRefused
 from pipeline.settings import Settings
-from pipeline.uploads import layout
-from pipeline.uploads.reading import faults
+from pipeline.uploads import stored
+from pipeline.uploads.stored import faults
 
 MEASURED_FOR = 5.0
 """Seconds that a measurement is reused, with what this process added since."""
@@ -94,7 +94,7 @@ class Quota:
 
     def note(self, upload: str) -> None:
         """That the upload is the owner's."""
-        folder = layout.owner_folder(self._root, self._owner)
+        folder = stored.owner_folder(self._root, self._owner)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / upload).touch()
 
@@ -167,10 +167,10 @@ class Quotas:
 def measure(root: Path, owner: str) -> Used:
     """What the owner has now; notes of uploads that have gone are removed."""
     used = Used(size=sum(_size(path) for path in form_files(root, owner)))
-    folder = layout.owner_folder(root, owner)
+    folder = stored.owner_folder(root, owner)
     with faults(root):
         for note in _entries(folder):
-            place = layout.folder_of(root, note.name)
+            place = stored.folder_of(root, note.name)
             if not place.exists():
                 with suppress(FileNotFoundError):
                     note.unlink()
@@ -181,12 +181,12 @@ def measure(root: Path, owner: str) -> Used:
 
 def form_files(root: Path, owner: str) -> Iterator[Path]:
     """Files of the owner's forms that are arriving."""
-    return (root / layout.FORMS).glob(f"{layout.owner_folder(root, owner).name}.*")
+    return (root / stored.FORMS).glob(f"{stored.owner_folder(root, owner).name}.*")
 
 
 def _of_upload(place: Path) -> Used:
     files = [*_entries(place / "files"), *_entries(place / "parts")]
-    return Used(1 + len(files), sum(_size(file / layout.CONTENT) for file in files))
+    return Used(1 + len(files), sum(_size(file / stored.CONTENT) for file in files))
 
 
 def _size(path: Path) -> int:

@@ -1,7 +1,8 @@
-"""Writing uploads: bytes stream to an unfinished file, which becomes a file of the upload by one rename.
+"""Writes, uses and removes uploads: bytes stream to an unfinished file, completed by one rename.
 
-Rule: a file of an upload is whole, synced and never changed. A crash leaves an unfinished file at most, which
-is continued if its sender asks for it, and removed after a day if nobody does.
+Rule: a file of an upload is whole, synced and never changed. A crash leaves an unfinished file at most,
+which is continued if its sender asks for it, and removed after a day if nobody does. An upload that a batch
+is about to use is not removed at the same moment.
 """
 
 import errno
@@ -11,17 +12,18 @@ import shutil
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO
 
 from pipeline.file_system import is_full, mount_faults
 from pipeline.fixity import OF_RECORD, READ_CHUNK, Digester, DigestMismatch
-from pipeline.names import quote_name, safe_name
+from pipeline.names import is_upload_id, quote_name, safe_name
 from pipeline.outcome import Service
-from pipeline.uploads import layout
-from pipeline.uploads.layout import (
+from pipeline.records import now
+from pipeline.uploads import stored
+from pipeline.uploads.stored import (
     Declared,
     OffsetDiffers,
     Upload,
@@ -31,20 +33,23 @@ from pipeline.uploads.layout import (
     UploadRefused,
     UploadsFull,
     UploadTooLarge,
+    faults,
+    find_file,
+    find_part,
+    load,
 )
-from pipeline.uploads.reading import find_file, find_part, load
 
 
 def create(root: Path, owner: str, upload: str = "") -> Upload:
     """A new upload of this owner; an earlier one with the id `upload`, if it is the same owner's."""
-    layout.require(root)
+    stored.require(root)
     upload = upload or uuid.uuid4().hex
-    folder = layout.folder_of(root, upload)
+    folder = stored.folder_of(root, upload)
     with storing(root):
         for path in (folder.parent, folder, folder / "files", folder / "parts"):
             path.mkdir(exist_ok=True)
-        if not (folder / layout.RECORD).exists():
-            layout.write_record(folder / layout.RECORD, Upload(id=upload, owner=owner))
+        if not (folder / stored.RECORD).exists():
+            stored.write_record(folder / stored.RECORD, Upload(id=upload, owner=owner))
     return load(root, upload, owner)
 
 
@@ -132,7 +137,7 @@ class PartWriter:
 
     @property
     def folder(self) -> Path:
-        return layout.part_folder(self._root, self._upload, self.declared.name)
+        return stored.part_folder(self._root, self._upload, self.declared.name)
 
     def append(self, chunk: bytes) -> None:
         """Write the next bytes; UploadTooLarge or UploadRefused if the file has more than it may have."""
@@ -172,11 +177,11 @@ class PartWriter:
         file = UploadedFile(
             name=declared.name, size=self.offset, sha512=self._digests.value(), digest=declared.digest
         )
-        layout.write_record(self.folder / layout.DESCRIPTION, file)
+        stored.write_record(self.folder / stored.DESCRIPTION, file)
         return self._publish(file)
 
     def _publish(self, file: UploadedFile) -> UploadedFile:
-        target = layout.file_folder(self._root, self._upload, file.name)
+        target = stored.file_folder(self._root, self._upload, file.name)
         try:
             self.folder.rename(target)
         except OSError as error:
@@ -190,7 +195,7 @@ class PartWriter:
                 ) from error
             self.discard()
             return earlier
-        layout.sync_folder(target.parent)
+        stored.sync_folder(target.parent)
         return file
 
     def discard(self) -> None:
@@ -215,16 +220,16 @@ def writing(  # noqa: PLR0913 - who writes what, and within which limits
     when a file was begun holds for its continuation. OffsetDiffers if the file does not end at `offset` now,
     which is compared before its bytes are read.
     """
-    layout.require(root)
+    stored.require(root)
     safe_name(declared.name)
     check_size(declared.name, declared.size or 0, limit)
     with storing(root):
         _check_room(root, declared.size or 0)
-        folder = layout.part_folder(root, upload, declared.name)
+        folder = stored.part_folder(root, upload, declared.name)
         if offset and not folder.exists():
             raise _differs(0)
         folder.mkdir(exist_ok=True)
-        with (folder / layout.CONTENT).open("a+b") as stream:
+        with (folder / stored.CONTENT).open("a+b") as stream:
             _lock(stream, folder, declared.name)
             begun = find_part(root, upload, declared.name)
             size = os.fstat(stream.fileno()).st_size if begun and resumable else 0
@@ -232,7 +237,7 @@ def writing(  # noqa: PLR0913 - who writes what, and within which limits
                 raise _differs(size)
             if begun is None or not resumable:
                 stream.truncate(0)
-                layout.write_record(folder / layout.DESCRIPTION, declared)
+                stored.write_record(folder / stored.DESCRIPTION, declared)
             writer = PartWriter(
                 root, upload, begun if begun and resumable else declared, stream, limit, taking
             )
@@ -270,7 +275,7 @@ def _lock(stream: BinaryIO, folder: Path, name: str) -> None:
     busy = UploadBusy(f"{quote_name(name)} is being uploaded by another request: try again when it has ended")
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(stream.fileno()).st_ino != (folder / layout.CONTENT).stat().st_ino:
+        if os.fstat(stream.fileno()).st_ino != (folder / stored.CONTENT).stat().st_ino:
             raise busy
     except (BlockingIOError, FileNotFoundError) as error:
         raise busy from error
@@ -295,3 +300,127 @@ def storing(root: Path) -> Iterator[None]:
             raise UploadsFull(
                 "the folder of uploads is full, and nothing was stored: try again later, or ask the operator"
             ) from error
+
+
+PART_AGE = 86400.0
+"""Seconds without a new byte after which an unfinished file is removed."""
+
+
+def use(root: Path, upload: str, owner: str) -> Upload:
+    """Note that a batch is made of the upload, which keeps it for as long as an unused one is kept."""
+    folder = stored.folder_of(root, upload)
+    with faults(root), _locked(folder):
+        record = load(root, upload, owner)
+        used = record.model_copy(update={"submitted": record.submitted or now()})
+        stored.write_record(folder / stored.RECORD, used)
+        return used
+
+
+def remove(root: Path, upload: str) -> None:
+    """Remove the whole upload; a crash leaves it whole, or among those that the next clean-up removes."""
+    with faults(root):
+        (root / stored.REMOVED).mkdir(exist_ok=True)
+        target = root / stored.REMOVED / f"{upload}.{uuid.uuid4().hex}"
+        with suppress(FileNotFoundError):
+            stored.folder_of(root, upload).rename(target)
+        shutil.rmtree(target, ignore_errors=True)
+
+
+def clean_up(root: Path, unused_for: float, needed: Callable[[], frozenset[str]]) -> list[str]:
+    """Remove what no batch needs and nobody wrote to for `unused_for` seconds; the ids of those removed.
+
+    `needed`: the ids of uploads whose batch may still read them; asked after the old ones are known, and only
+    if there are some. The clock is that of the file system which dated the files.
+    """
+    if not stored.is_marked(root):
+        return []
+    with faults(root):
+        present = _present(root)
+        for left in _folders(root / stored.REMOVED):
+            shutil.rmtree(left, ignore_errors=True)
+        for form in (root / stored.FORMS).glob("*.*"):
+            with suppress(FileNotFoundError):
+                if present - form.stat().st_mtime > PART_AGE:
+                    form.unlink()
+        for note in (root / stored.OWNERS).glob("*/*"):
+            if not stored.folder_of(root, note.name).exists():
+                note.unlink(missing_ok=True)
+        uploads = [
+            folder for prefix in _folders(root) for folder in _folders(prefix) if is_upload_id(folder.name)
+        ]
+        for upload in uploads:
+            _remove_old_parts(upload, present)
+        old = [upload for upload in uploads if present - _written(upload) > unused_for]
+        unneeded = {upload.name for upload in old} - needed() if old else set()
+        return [
+            upload.name
+            for upload in old
+            if upload.name in unneeded and _remove_if_old(root, upload, present, unused_for)
+        ]
+
+
+def _remove_if_old(root: Path, upload: Path, present: float, unused_for: float) -> bool:
+    with _locked(upload):
+        if present - _written(upload) <= unused_for:
+            return False  # it was submitted meanwhile
+        remove(root, upload.name)
+        return True
+
+
+def _remove_old_parts(upload: Path, present: float) -> None:
+    for part in _folders(upload / "parts"):
+        with suppress(FileNotFoundError):
+            content = part / stored.CONTENT
+            newest = (content if content.exists() else part).stat().st_mtime
+            if present - newest > PART_AGE and not _is_written(content):
+                shutil.rmtree(part, ignore_errors=True)
+
+
+def _is_written(content: Path) -> bool:
+    """Whether a request writes the file at this moment."""
+    if not content.exists():
+        return False
+    with content.open("rb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+def _written(upload: Path) -> float:
+    """When something was written to the upload last."""
+    places = [upload / stored.RECORD, upload / "files", upload / "parts"]
+    places += [part / stored.CONTENT for part in _folders(upload / "parts")]
+    moments = []
+    for place in places:
+        with suppress(FileNotFoundError):
+            moments.append(place.stat().st_mtime)
+    return max(moments, default=upload.stat().st_mtime)
+
+
+def _present(root: Path) -> float:
+    """The current time by the file system's clock."""
+    mark = root / stored.MARK
+    mark.touch()
+    return mark.stat().st_mtime
+
+
+def _folders(path: Path) -> list[Path]:
+    try:
+        return [entry for entry in path.iterdir() if entry.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Holds the upload's lock; none if the folder no longer exists."""
+    try:
+        stream = (folder / "lock").open("a")
+    except FileNotFoundError:
+        yield
+        return
+    with stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield

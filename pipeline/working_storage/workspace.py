@@ -19,8 +19,7 @@ from pydantic_core import to_json
 
 from pipeline.errors import ArklineError
 from pipeline.file_system import make_below, read_all, write_file
-from pipeline.files import StoredVersion
-from pipeline.fixity import Digest
+from pipeline.fixity import Digest, StoredVersion
 from pipeline.records import Job, Record
 from pipeline.working_storage import mount
 

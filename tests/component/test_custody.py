@@ -15,8 +15,7 @@ from entrypoints.cli.main import app
 from entrypoints.render import object as drawn_object
 from entrypoints.render.console import interruptible
 from operations.objects.objects import known_object, object_view
-from pipeline.files import StoredVersion
-from pipeline.fixity import Digest
+from pipeline.fixity import Digest, StoredVersion
 from pipeline.manifests.checkm import ManifestProfile, Row, write
 from pipeline.outcome import Done
 from pipeline.records import Job, PayloadType, SubmissionMode

@@ -19,7 +19,7 @@ from pipeline.containers.unpack import Limits
 from pipeline.decoding import calls, limits
 from pipeline.decoding import decoder as decoder_module
 from pipeline.decoding.decoder import SECONDS, Decoder, Request
-from pipeline.decoding.messages import DecoderBroken
+from pipeline.decoding.server import DecoderBroken
 from pipeline.description import metadata
 from pipeline.manifests.checkm import ManifestProfile, parse_rows
 from pipeline.outcome import AttemptOver, StepFailed

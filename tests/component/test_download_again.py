@@ -11,7 +11,7 @@ import pytest
 from pipeline.attempt import CheckedAttempt
 from pipeline.outcome import AttemptOver, Later, StepFailed, WaitKind
 from pipeline.settings import Settings
-from pipeline.sources.part import origin_path, saved_origin
+from pipeline.sources.download import origin_path, saved_origin
 from pipeline.working_storage.workspace import Workspace
 from tests.servers.http_source import HttpSource
 from tests.support.downloading import (

@@ -11,7 +11,7 @@ from pipeline.profiles.profile import MinterName, Profile
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import FailureKind, JobState
-from pipeline.steps.clients import open_clients
+from pipeline.steps.context import open_clients
 from tests.servers.ezid import PASSWORD, USER, Ezid, Fault, ezid
 from tests.support.job_record import MemoryJobRecord
 from tests.support.records import a_job, jid

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline.files import ReadBackFile
+from pipeline.fixity import ReadBackFile
 from pipeline.inventory import fixity
 from pipeline.inventory.base import FixityProof
 from pipeline.inventory.fixity import FixityCheck

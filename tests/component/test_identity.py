@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.files import StoredVersion
+from pipeline.fixity import StoredVersion
 from pipeline.identifiers.minter import LocalMinter
 from pipeline.inventory.tables import minted_arks
 from pipeline.outcome import StepFailed

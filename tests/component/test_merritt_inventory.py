@@ -12,8 +12,7 @@ from pipeline.records import Job, SubmissionMode
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from pipeline.steps import process, record
-from pipeline.steps.clients import open_clients
-from pipeline.steps.context import StepContext
+from pipeline.steps.context import StepContext, open_clients
 from tests.servers.merritt_inventory import InventoryService, inventory_service
 from tests.support.merritt_fixture import ARK, MerrittRepository
 from tests.support.repository import OWNER

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from entrypoints.cli.main import app
 from pipeline.errors import UsageRefused
-from pipeline.files import ReadBackFile
+from pipeline.fixity import ReadBackFile
 from pipeline.outcome import StepFailed
 from pipeline.preservation.rebuild import recording_of
 from pipeline.records import SubmissionMode

@@ -6,7 +6,7 @@ from pipeline.outcome import StepFailed
 from pipeline.records import Job, SubmissionMode
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
-from pipeline.steps.clients import open_clients
+from pipeline.steps.context import open_clients
 from pipeline.storage.merritt.storage import MerrittStorage
 from tests.servers.http_source import HttpSource
 from tests.servers.merritt import Fault, Held

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from entrypoints.cli import exit_codes
 from entrypoints.cli.main import app
-from pipeline.inventory import events
+from pipeline.inventory import description
 from pipeline.inventory.base import PreservationEvent
 from pipeline.preservation.fixity import Pace
 from pipeline.records import SubmissionMode, now
@@ -199,7 +199,7 @@ def test_an_export_is_an_event_and_the_bag_has_all_events_with_it(store: Store, 
     assert premis_events(text)[-4:] == [*AFTER_PROCESSING, ("dissemination", "pass")]
     assert "  metadata/premis.xml\n" in (tmp_path / "bag" / "tagmanifest-sha512.txt").read_text()
     assert timeline(ark) == [*AFTER_PROCESSING, ("dissemination", "pass")]
-    (entered,) = events.of_object(store.repository.inventory, ark)
+    (entered,) = store.repository.inventory.events_of(ark)
     identifiers = values(text, "p:event/p:eventIdentifier/p:eventIdentifierValue")
     assert identifiers[-1] == f"{ark} dissemination {entered.at.isoformat()}"
     assert entered.version == 1
@@ -212,7 +212,7 @@ def test_a_refused_export_is_an_event_with_the_damage(store: Store, tmp_path: Pa
     arkline("export", ark, "--output", str(tmp_path / "bag"), code=exit_codes.BROKEN_CUSTODY)
 
     assert timeline(ark) == [*AFTER_PROCESSING, ("dissemination", "fail")]
-    (entered,) = events.of_object(store.repository.inventory, ark)
+    (entered,) = store.repository.inventory.events_of(ark)
     assert f"'producer/b.txt' of {ark} is damaged in storage" in entered.note
     assert entered.reported is not None
 
@@ -232,11 +232,11 @@ def test_the_inventory_keeps_the_latest_exports_of_an_object(store: Store) -> No
     ark = stored(store)
     inventory = store.repository.inventory
     export = PreservationEvent(
-        0, ark, events.DISSEMINATION, now(), "arkline Ann", events.PASS, 0, (), None, 1
+        0, ark, description.DISSEMINATION, now(), "arkline Ann", description.PASS, 0, (), None, 1
     )
 
-    for number in range(events.KEPT_EXPORTS + 2):
-        events.enter_export(inventory, PreservationEvent(**{**vars(export), "note": str(number)}))
+    for number in range(description.KEPT_EXPORTS + 2):
+        inventory.enter_export(PreservationEvent(**{**vars(export), "note": str(number)}))
 
-    kept = [event.note for event in events.of_object(inventory, ark)]
-    assert kept == [str(number) for number in range(2, events.KEPT_EXPORTS + 2)]
+    kept = [event.note for event in inventory.events_of(ark)]
+    assert kept == [str(number) for number in range(2, description.KEPT_EXPORTS + 2)]

@@ -3,7 +3,7 @@
 import pytest
 from ocfl import StorageRoot
 
-from pipeline.files import StoredVersion
+from pipeline.fixity import StoredVersion
 from pipeline.outcome import StepFailed
 from pipeline.records import Job, PayloadType, SubmissionMode
 from pipeline.states import FailureKind

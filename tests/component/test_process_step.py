@@ -10,7 +10,7 @@ import pytest
 from ocfl import StorageRoot
 
 from pipeline.attempt import Attempt, CheckedAttempt
-from pipeline.files import StoredVersion
+from pipeline.fixity import StoredVersion
 from pipeline.outcome import AttemptOver, ServiceDown, StepFailed
 from pipeline.records import HistoryEntry, Identifiers, Job, PayloadType, SubmissionMode
 from pipeline.states import Event, FailureKind, JobState

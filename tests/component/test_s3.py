@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.deployment import Deployment
-from pipeline.files import ReadBackFile, StoredVersion
+from pipeline.fixity import ReadBackFile, StoredVersion
 from pipeline.outcome import AttemptOver, ServiceDown, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind

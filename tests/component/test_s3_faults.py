@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from pipeline.attempt import CheckedAttempt
-from pipeline.files import ContentFile
+from pipeline.fixity import ContentFile
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.settings import Settings
 from pipeline.states import FailureKind

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pipeline.attempt import CheckedAttempt
-from pipeline.files import StoredVersion
+from pipeline.fixity import StoredVersion
 from pipeline.identifiers.ezid import EzidMinter
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode

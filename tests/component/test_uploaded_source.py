@@ -8,15 +8,15 @@ import pytest
 from pipeline.attempt import UNATTENDED
 from pipeline.fixity import Digest
 from pipeline.manifests.checkm import ManifestProfile, Row, write
+from pipeline.names import UploadAddress
 from pipeline.outcome import Done, ServiceDown, StepFailed
 from pipeline.records import Job, PayloadType
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.states import FailureKind, JobState
 from pipeline.steps import estimate, pending
-from pipeline.upload_url import UploadAddress
-from pipeline.uploads import layout, reading, writing
-from pipeline.uploads.layout import Declared, Upload
+from pipeline.uploads import stored, writing
+from pipeline.uploads.stored import Declared, Upload
 from pipeline.working_storage.workspace import Workspace
 from tests.support.downloading import assert_downloaded, downloaded, md5
 from tests.support.step_context import services, working_job
@@ -24,7 +24,7 @@ from tests.support.step_context import services, working_job
 
 @pytest.fixture
 def upload(settings: Settings) -> Upload:
-    layout.mark(settings.uploads_folder)
+    stored.mark(settings.uploads_folder)
     return writing.create(settings.uploads_folder, "token:ada")
 
 
@@ -106,7 +106,7 @@ def test_an_upload_that_is_gone_is_a_failure_of_content_and_a_missing_mount_an_o
         downloaded(job(settings, url.replace("a.txt", "b.txt")), settings)
     assert failure.value.kind is FailureKind.CONTENT
 
-    (settings.uploads_folder / layout.MARK).unlink()
+    (settings.uploads_folder / stored.MARK).unlink()
     with pytest.raises(ServiceDown, match="mount it"):
         downloaded(job(settings, url), settings)
 
@@ -115,7 +115,7 @@ def test_damage_of_an_upload_is_not_stored_and_is_the_sites_to_repair(
     settings: Settings, upload: Upload
 ) -> None:
     url = put(settings, upload, "a.txt", b"bytes")
-    reading.locate(settings.uploads_folder, url).path.write_bytes(b"bytez")
+    stored.locate(settings.uploads_folder, url).path.write_bytes(b"bytez")
 
     with pytest.raises(StepFailed, match="does not have the bytes that were uploaded") as failure:
         downloaded(job(settings, url), settings)

@@ -16,7 +16,7 @@ import pytest
 
 from entrypoints.render.remedies import command
 from pipeline.errors import Action, Remedy
-from pipeline.storage.ocfl.layout import object_path
+from pipeline.storage.ocfl.objects import object_path
 from tests.support.stack_shell import PROJECT, Shell, Site, started
 from tests.support.stores import flip
 from zkstate import paths

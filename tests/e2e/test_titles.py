@@ -12,7 +12,7 @@ from operations.site import Site
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState
-from pipeline.steps.clients import open_clients
+from pipeline.steps.context import open_clients
 from pipeline.storage.ocfl.storage import OcflStorage
 from tasks import retention
 from tests.e2e.collection import send

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import ArklineError
-from pipeline.http.retry import LONGEST_PAUSE
+from pipeline.http.service import LONGEST_PAUSE
 from pipeline.http.session import redirection
 from pipeline.http.transfer import LARGEST_BODY, Headers, Response
 from pipeline.identifiers.ezid import MARK, EzidMinter
@@ -22,9 +22,8 @@ from pipeline.notify.callback import HttpCallback
 from pipeline.outcome import LONGEST_RETRY_AFTER, StepFailed
 from pipeline.profiles.profile import Profile
 from pipeline.settings import Settings
+from pipeline.sources.download import VALIDATOR_LENGTH, Download, Downloaded, saved_origin
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.part import VALIDATOR_LENGTH, saved_origin
-from pipeline.sources.transfer import Download, Downloaded
 from pipeline.storage.merritt.http import MerrittHttp
 from pipeline.storage.merritt.storage import MerrittStorage
 from tests.servers.raw_answer import RawAnswer

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.attempt import UNATTENDED
-from pipeline.decoding.functions import FUNCTIONS
+from pipeline.decoding.server import FUNCTIONS
 from pipeline.errors import ArklineError
 from tests.support.fuzzing import BYTES, WORDS, lines, result_or_refusal
 

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from pipeline.errors import ArklineError
 from pipeline.manifests.checkm import ManifestProfile
 from pipeline.manifests.from_csv import Converted, convert
-from pipeline.manifests.planned_jobs import Plan, PlannedJob
-from pipeline.manifests.split import plan
+from pipeline.manifests.split import Plan, PlannedJob, plan
 from pipeline.records import Submission, SubmissionType
 from tests.support.fuzzing import WORDS, lines, result_or_refusal
 from zkstate import codec

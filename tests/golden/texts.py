@@ -10,8 +10,8 @@ from operations.facts import Explanation, Obstacle, Reason
 from pipeline.errors import Action, Remedy
 from pipeline.inventory.base import DamagedFile, PreservationEvent
 from pipeline.notify import mail
-from pipeline.notify.report.compose import compose_report, compose_update, status_report_of
-from pipeline.notify.report.mails import confirmation_mail, report_mail
+from pipeline.notify.report import compose_report, compose_update, status_report_of
+from pipeline.notify.report_mail import confirmation_mail, report_mail
 from pipeline.profiles.profile import Profile
 from pipeline.records import HistoryEntry
 from pipeline.settings import Settings

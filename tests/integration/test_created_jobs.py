@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.attempt import UNATTENDED
-from pipeline.manifests.planned_jobs import Plan
+from pipeline.manifests.split import Plan
 from pipeline.states import JobState
 from tests.support import planting
 from zkstate import paths

@@ -15,8 +15,8 @@ from pipeline.http.urls import place_of
 from pipeline.outcome import HostDown, HostGivenUp, StepFailed
 from pipeline.records import Job, now
 from pipeline.settings import Settings
+from pipeline.sources.download import Download
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.transfer import Download
 from tasks import retry
 from tasks.retry import Meaning, hosts_given_up_after, meaning_of
 from tests.servers.http_source import HttpSource

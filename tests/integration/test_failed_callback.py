@@ -12,8 +12,7 @@ from operations.why.why import why
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
-from pipeline.steps.clients import open_clients
-from pipeline.steps.context import Clients
+from pipeline.steps.context import Clients, open_clients
 from tasks import progress
 from tasks.callback import deliver
 from tasks.progress import CountedCallback

@@ -17,8 +17,8 @@ from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.outcome import RateLimited, StepFailed
 from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
+from pipeline.sources.download import Download
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.transfer import Download
 from pipeline.states import JobState
 from tests.servers.http_source import HttpSource
 from tests.support import planting, waits

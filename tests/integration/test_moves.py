@@ -5,7 +5,7 @@ import pytest
 from operations.jobs.job_view import job_view
 from operations.site import Site
 from pipeline.attempt import UNATTENDED
-from pipeline.manifests.planned_jobs import Plan
+from pipeline.manifests.split import Plan
 from pipeline.outcome import AttemptOver, Done, ObjectDescription, Promised, Reservation
 from pipeline.records import Job, Ticket
 from pipeline.states import (

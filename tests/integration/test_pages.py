@@ -24,7 +24,7 @@ from pipeline.manifests.checkm import ManifestProfile
 from pipeline.principal import Role
 from pipeline.records import Job
 from pipeline.states import JOB, Event, FailureKind, JobState
-from pipeline.uploads import layout
+from pipeline.uploads import stored
 from tests.support import planting
 from tests.support.boards import until
 from tests.support.operators import ANN
@@ -408,8 +408,8 @@ def test_only_what_failed_is_deposited_again_with_the_corrected_file_after_a_pre
     given = batches.load(session, bid).submission
     assert (given.owner, given.profile_name, job.bid in given.note) == ("token:dorc", "demo", True)
     assert (given.new_version, "new_version" in preview) == (False, False)
-    folder = layout.file_folder(web.context.settings.uploads_folder, upload, resubmission.MANIFEST)
-    manifest = (folder / layout.CONTENT).read_bytes()
+    folder = stored.file_folder(web.context.settings.uploads_folder, upload, resubmission.MANIFEST)
+    manifest = (folder / stored.CONTENT).read_bytes()
     (row,) = checkm.parse(manifest, "again", ManifestProfile.FILE_BATCH).rows
     assert (row.title, row.local_id, row.size) == ("Harbour", ("shelf 12",), len(body))
     assert row.digest is not None

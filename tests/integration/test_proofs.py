@@ -9,9 +9,9 @@ from operations.objects import fixity
 from operations.objects.fixity import CustodyProof, ProofState
 from operations.site import Site
 from pipeline.errors import UsageRefused
-from pipeline.inventory import proofs as asked_proofs
+from pipeline.inventory import fixity as asked_proofs
 from pipeline.inventory.base import InventoryObject
-from pipeline.inventory.proofs import TooManyProofs
+from pipeline.inventory.fixity import TooManyProofs
 from pipeline.settings import Settings
 from tasks import fixity as work
 from tasks.app import make_context

@@ -13,7 +13,7 @@ from pipeline.inventory.sql import SqlInventory
 from pipeline.records import Batch
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
-from pipeline.steps.clients import open_clients
+from pipeline.steps.context import open_clients
 from pipeline.storage.ocfl.storage import OcflStorage
 from tasks import beat, retention
 from tasks.app import make_context

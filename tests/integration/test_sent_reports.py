@@ -17,7 +17,7 @@ from operations.why.why import why
 from pipeline.errors import Action
 from pipeline.inventory.archive import sent_reports
 from pipeline.notify.mail import Mailer
-from pipeline.notify.report.mails import report_text
+from pipeline.notify.report_mail import report_text
 from pipeline.outcome import system
 from pipeline.records import Batch
 from pipeline.settings import Settings

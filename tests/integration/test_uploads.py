@@ -9,14 +9,14 @@ import pytest
 from operations.deposits import uploads
 from operations.deposits.submission import submit
 from operations.site import Site
+from pipeline.names import UploadAddress
 from pipeline.outcome import ServiceDown
 from pipeline.principal import Interface, Principal, Role
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import Event
-from pipeline.upload_url import UploadAddress
-from pipeline.uploads import layout
-from pipeline.uploads.layout import Declared, UploadMissing
+from pipeline.uploads import stored
+from pipeline.uploads.stored import Declared, UploadMissing
 from tasks.retention import DAY, remove_unneeded_uploads
 from tests.support import cli
 from zkstate.connection.session import Session
@@ -105,7 +105,7 @@ def test_an_upload_stays_for_an_unfinished_batch_and_leaves_once_the_batch_is_de
     remove_unneeded_uploads(session, days)
     with pytest.raises(UploadMissing):
         uploads.resolved_url(Site(settings, session), ADA, url)
-    assert layout.is_marked(settings.uploads_folder)
+    assert stored.is_marked(settings.uploads_folder)
 
 
 def test_a_folder_is_submitted_by_the_command_line(

@@ -10,11 +10,11 @@ import pytest
 import requests
 
 from pipeline.manifests.checkm import ManifestProfile, Row, write
+from pipeline.names import parse_upload_url
 from pipeline.principal import Role
 from pipeline.records import SubmissionMode, SubmissionType
 from pipeline.settings import Settings
-from pipeline.upload_url import parse_upload_url
-from pipeline.uploads.reading import locate
+from pipeline.uploads.stored import locate
 from tests.support.web import Caller, Web, serving
 from zkstate.record import batches
 

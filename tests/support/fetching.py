@@ -9,8 +9,8 @@ from pipeline.attempt import Attempt, CheckedAttempt
 from pipeline.fixity import Digest
 from pipeline.outcome import AttemptOver
 from pipeline.settings import Settings
+from pipeline.sources.download import Download
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.transfer import Download
 
 BODY = bytes(range(256)) * 20_000  # 5 MB: several pieces
 

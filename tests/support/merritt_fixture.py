@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from pipeline.attempt import UNATTENDED, Attempt
-from pipeline.files import StoredVersion
+from pipeline.fixity import StoredVersion
 from pipeline.records import Job, SubmissionMode
 from pipeline.steps import process
 from pipeline.storage.merritt.storage import MerrittStorage

@@ -12,10 +12,11 @@ from typing import Any, Generic, TypeVar
 from ocfl import StorageRoot
 from ocfl.validator import Validator
 
-from pipeline.files import ContentFile, StoredVersion
+from pipeline.fixity import ContentFile, StoredVersion
 from pipeline.records import SubmissionMode
 from pipeline.storage.base import Storage, StoreRequest
-from pipeline.storage.ocfl import layout, objects
+from pipeline.storage.ocfl import objects
+from pipeline.storage.ocfl.objects import object_path
 from pipeline.storage.ocfl.storage import OcflStorage
 
 ARK = "ark:/99999/fk4000000011"
@@ -90,7 +91,7 @@ class StorageFixture(Generic[S]):
         return self.storage.store(self.request(jid, files, mode, delete, ark), lambda: None)
 
     def object(self, ark: str = ARK) -> Path:
-        return self.folder / layout.object_path(ark)
+        return self.folder / object_path(ark)
 
     def head(self, ark: str = ARK) -> objects.Inventory | None:
         raise NotImplementedError

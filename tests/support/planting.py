@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.attempt import UNATTENDED, Attempt
-from pipeline.manifests.planned_jobs import Plan, PlannedJob
+from pipeline.manifests.split import Plan, PlannedJob
 from pipeline.outcome import Deposited, Done
 from pipeline.records import Batch, Job, PayloadType, StatusReport, Submission, SubmissionType, Ticket
 from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, FailureKind, JobState, Raiser, Transition

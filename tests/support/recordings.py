@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha512
 from typing import Any
 
-from pipeline.files import StoredFile, StoredVersion
+from pipeline.fixity import StoredFile, StoredVersion
 from pipeline.inventory.base import Recording
 
 OWNER = "ark:/99999/j2000000"

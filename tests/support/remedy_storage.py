@@ -12,7 +12,7 @@ from operations.why.why import why
 from pipeline.errors import Action, Remedy
 from pipeline.inventory.sql import open_inventory
 from pipeline.settings import Settings
-from pipeline.storage.ocfl.layout import object_path
+from pipeline.storage.ocfl.objects import object_path
 from tasks.stores import count_up
 from tests.servers import zookeeper as zookeeper_servers
 from tests.support import planting

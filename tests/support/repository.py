@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.attempt import UNATTENDED, Attempt
-from pipeline.files import StoredVersion
+from pipeline.fixity import StoredVersion
 from pipeline.identifiers.minter import LocalMinter
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import open_inventory

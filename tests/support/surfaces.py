@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.notify.report.mails import report_text
+from pipeline.notify.report_mail import report_text
 from pipeline.settings import Settings
 from pipeline.working_storage.capacity import in_units
 from tests.support import cli, command_facts, documents

@@ -5,8 +5,7 @@ from ipaddress import ip_address
 import pytest
 
 from pipeline.allowed_networks import read_networks
-from pipeline.http.networks import AddressRefused, permitted
-from pipeline.http.session import REDIRECTS, ContentSession
+from pipeline.http.session import REDIRECTS, AddressRefused, ContentSession, permitted
 from pipeline.http.urls import check_url, redact_url, url_problem
 from pipeline.manifests import checkm_row
 from pipeline.names import hide_secrets, quote_name

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.description import datacite
 from pipeline.description.metadata import describe, read_elements
+from pipeline.description.xml import parse_datacite
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profile
 from tests.support.records import a_job
@@ -45,7 +45,7 @@ FULL = resource(
 
 
 def test_datacite_is_told_in_the_elements_of_dublin_core() -> None:
-    assert datacite.parse(FULL.encode(), "x") == {
+    assert parse_datacite(FULL.encode(), "x") == {
         "creator": ("Miller, Elizabeth", "Söhne & Co"),
         "title": ("Full example", "of a record"),
         "date": ("2014",),
@@ -73,16 +73,16 @@ def test_datacite_is_told_in_the_elements_of_dublin_core() -> None:
 def test_earlier_kernels_are_read_too(namespace: str) -> None:
     xml = resource("<titles><title>A</title></titles>", namespace)
 
-    assert datacite.parse(xml.encode(), "x") == {"title": ("A",)}
+    assert parse_datacite(xml.encode(), "x") == {"title": ("A",)}
 
 
 def test_a_resource_may_stand_in_an_envelope() -> None:
-    assert datacite.parse(f"<record><metadata>{FULL}</metadata></record>".encode(), "x")["date"] == ("2014",)
+    assert parse_datacite(f"<record><metadata>{FULL}</metadata></record>".encode(), "x")["date"] == ("2014",)
 
 
 @pytest.mark.parametrize("code", ["(:unav)", "(:tba)", " ", ""])
 def test_a_code_for_a_value_that_is_not_there_is_no_value(code: str) -> None:
-    assert datacite.parse(resource(f"<publisher>{code}</publisher>").encode(), "x") == {}
+    assert parse_datacite(resource(f"<publisher>{code}</publisher>").encode(), "x") == {}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_code_for_a_value_that_is_not_there_is_no_value(code: str) -> None:
 )
 def test_a_document_that_describes_no_resource_or_two_is_refused(xml: str) -> None:
     with pytest.raises(StepFailed, match=r"x has [02] resource elements .*kernel-4, but must have one"):
-        datacite.parse(xml.encode(), "x")
+        parse_datacite(xml.encode(), "x")
 
 
 def test_datacite_stands_between_dublin_core_and_erc_element_by_element(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.description.embargo import check
+from pipeline.description.metadata import check_embargo
 from tests.support.unpacked import refusal
 
 
@@ -14,7 +14,7 @@ from tests.support.unpacked import refusal
     ],
 )
 def test_an_embargo_that_can_be_read_is_told(text: str, says: str) -> None:
-    assert check(text.encode()) == f"producer/mrt-embargo.txt: {says}"
+    assert check_embargo(text.encode()) == f"producer/mrt-embargo.txt: {says}"
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_an_embargo_that_can_be_read_is_told(text: str, says: str) -> None:
     ],
 )
 def test_an_embargo_that_cannot_be_read_is_refused(text: bytes, says: str) -> None:
-    told = refusal(lambda: check(text))
+    told = refusal(lambda: check_embargo(text))
 
     assert says in told
     assert "producer/mrt-embargo.txt" in told

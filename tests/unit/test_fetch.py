@@ -8,10 +8,10 @@ import pytest
 from pipeline.attempt import UNATTENDED
 from pipeline.http.transfer import Headers, Response
 from pipeline.outcome import StepFailed
+from pipeline.sources.download import Download
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.limits import NoLimit
 from pipeline.sources.response import offered_name
-from pipeline.sources.transfer import Download
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
 from tests.servers.raw_answer import RawAnswer

@@ -9,9 +9,8 @@ import pytest
 
 from pipeline.attempt import UNATTENDED
 from pipeline.outcome import AttemptOver, StepFailed
-from pipeline.sources.fetch import HttpFetcher
+from pipeline.sources.fetch import HttpFetcher, probe
 from pipeline.sources.limits import TooSlow
-from pipeline.sources.probe import probe
 from pipeline.states import FailureKind
 from tests.servers.hostile_source import BEFORE_THE_BODY, IN_THE_BODY, VARIANTS, HostileSource
 from tests.servers.http_source import HttpSource

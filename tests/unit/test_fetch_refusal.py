@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.attempt import UNATTENDED
 from pipeline.file_system import host_lacks
-from pipeline.http.retry import retry_after
+from pipeline.http.service import retry_after
 from pipeline.http.session import REDIRECTS
 from pipeline.outcome import Later, Service, ServiceDown, StepFailed, WaitKind
 from pipeline.sources.fetch import HttpFetcher

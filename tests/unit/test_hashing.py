@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from pipeline.fixity import READ_CHUNK, Digest, DigestMismatch
-from pipeline.sources.part import StreamDigester
+from pipeline.sources.download import StreamDigester
 
 
 def threads() -> list[threading.Thread]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.http.retry import TRIES, retry_request
+from pipeline.http.service import TRIES, retry_request
 from pipeline.outcome import OutcomeUnknown, StepFailed, content, system, transient
 
 

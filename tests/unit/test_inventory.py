@@ -15,10 +15,9 @@ import pytest
 from sqlalchemy import Connection, inspect, make_url, text
 
 from pipeline.errors import UsageRefused
-from pipeline.files import StoredFile
-from pipeline.inventory import engines
+from pipeline.fixity import StoredFile
 from pipeline.inventory.base import Provenance
-from pipeline.inventory.database import SCHEMA, Database, revision
+from pipeline.inventory.database import SCHEMA, Database, new_engine, revision, transaction
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.inventory.tables import files, ingests, objects
 from pipeline.outcome import Service, ServiceDown, StepFailed
@@ -410,9 +409,9 @@ def made_by(release: str, url: str) -> None:
     """An inventory as this release made it, with one object."""
     parsed = make_url(url)
     dialect = parsed.get_backend_name()
-    engine = engines.create(parsed if dialect == "sqlite" else parsed.set(drivername="postgresql+psycopg"))
+    engine = new_engine(parsed if dialect == "sqlite" else parsed.set(drivername="postgresql+psycopg"))
     statements = (EARLIER / f"{release}.{dialect}.sql").read_text() + (EARLIER / "object.sql").read_text()
-    with engines.transaction(engine, writing=True) as connection:
+    with transaction(engine, writing=True) as connection:
         for statement in statements.split(";\n"):
             if statement.strip():
                 connection.exec_driver_sql(statement)

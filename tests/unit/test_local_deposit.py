@@ -18,7 +18,7 @@ from pipeline.fixity import size_and_sha512
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row
 from pipeline.records import SubmissionType
-from pipeline.uploads.layout import UploadedFile
+from pipeline.uploads.stored import UploadedFile
 
 ID = "ab" * 16
 

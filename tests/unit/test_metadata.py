@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.description import anvl, dublin_core, local_ids, metadata
+from pipeline.description import anvl, local_ids, metadata
 from pipeline.description.metadata import describe, read_elements
+from pipeline.description.xml import parse_dublin_core, write_dublin_core
 from pipeline.fixity import Digest
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profile
@@ -226,7 +227,7 @@ def test_a_value_stays_on_one_line_and_reads_back(value: str) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_text_makes_well_formed_dublin_core(value: str) -> None:
-    ElementTree.fromstring(dublin_core.write({"title": (value,)}))
+    ElementTree.fromstring(write_dublin_core({"title": (value,)}))
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn"])))
@@ -234,7 +235,7 @@ def test_dublin_core_reads_back(value: str) -> None:
     value = " ".join(value.split())
 
     expected = {"title": (value,)} if value else {}
-    assert dublin_core.parse(dublin_core.write({"title": (value,)}), "x") == expected
+    assert parse_dublin_core(write_dublin_core({"title": (value,)}), "x") == expected
 
 
 def test_an_erc_may_be_folded_commented_and_written_on_windows() -> None:
@@ -305,4 +306,4 @@ def test_elements_of_other_namespaces_are_not_dublin_core() -> None:
         "<t:modified>x</t:modified></r>"
     )
 
-    assert dublin_core.parse(xml.encode(), "x") == {"title": ("two lines",)}
+    assert parse_dublin_core(xml.encode(), "x") == {"title": ("two lines",)}

@@ -8,12 +8,12 @@ import pytest
 from ocfl.layout_registry import get_layout
 from ocfl.validator import Validator
 
-from pipeline.files import ContentFile
+from pipeline.fixity import ContentFile
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.storage.base import StoreRequest
-from pipeline.storage.ocfl.layout import DECLARATION, LAYOUT, object_path
+from pipeline.storage.ocfl.objects import DECLARATION, LAYOUT, object_path
 from tests.support.ocfl_fixture import ARK, OcflFixture, assert_valid, invalid_objects, memory
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET

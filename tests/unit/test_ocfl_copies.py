@@ -7,9 +7,9 @@ import pytest
 
 from pipeline.file_system import sync_tree
 from pipeline.fixity import ignore
-from pipeline.storage.ocfl import copies
+from pipeline.storage.ocfl import disk
 
-SIZES = (0, 1, 10_000, copies.REQUESTED_AHEAD, copies.REQUESTED_AHEAD + 1, 3_000_000)
+SIZES = (0, 1, 10_000, disk.REQUESTED_AHEAD, disk.REQUESTED_AHEAD + 1, 3_000_000)
 
 
 def _written(folder: Path) -> dict[str, bytes]:
@@ -24,21 +24,21 @@ def test_files_that_are_read_back_together_have_their_sizes_and_digests_in_order
     files = _written(tmp_path)
     expected = [(len(data), sha512(data).hexdigest()) for data in files.values()]
 
-    assert copies.read_all_back(list(files), ignore) == expected
-    assert [copies.read_back(Path(path), ignore) for path in files] == expected
+    assert disk.read_all_back(list(files), ignore) == expected
+    assert [disk.read_back(Path(path), ignore) for path in files] == expected
 
 
 def test_a_file_that_is_missing_among_others_is_a_fault(tmp_path: Path) -> None:
     files = _written(tmp_path)
 
     with pytest.raises(FileNotFoundError):
-        copies.read_all_back([*files, str(tmp_path / "missing")], ignore)
+        disk.read_all_back([*files, str(tmp_path / "missing")], ignore)
 
 
 def test_every_piece_that_is_read_back_is_counted(tmp_path: Path) -> None:
     counted: list[int] = []
 
-    copies.read_all_back(list(_written(tmp_path)), counted.append)
+    disk.read_all_back(list(_written(tmp_path)), counted.append)
 
     assert sum(counted) == sum(SIZES)
     assert max(counted) <= 1 << 20

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.outcome import AttemptOver, Later, StepFailed, WaitKind
 from pipeline.records import SubmissionMode
-from pipeline.storage.ocfl import copies
+from pipeline.storage.ocfl import disk
 from tests.support.ocfl_fixture import OcflFixture, assert_valid, fork, memory
 
 EFFECTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "fcntl.flock"}
@@ -116,12 +116,12 @@ def one_version(depot: OcflFixture) -> None:
     depot.store("jid1", {"producer/a.txt": "one", "producer/kept.txt": "kept"})
 
 
-@pytest.mark.parametrize("chunk", [copies.COPY_CHUNK, 1])
+@pytest.mark.parametrize("chunk", [disk.COPY_CHUNK, 1])
 @pytest.mark.parametrize("prepare", [nothing, one_version])
 def test_a_writer_that_dies_at_any_moment_is_made_good_by_its_next_attempt(
     folder: Path, prepare: Callable[[OcflFixture], None], chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "COPY_CHUNK", chunk)
+    monkeypatch.setattr(disk, "COPY_CHUNK", chunk)
     before = ["jid1"] if prepare is one_version else []
     for depot, effect in each_moment(folder, prepare):
         assert outcome(writer(depot, "jid2", "two", die_at(effect))) == DIED

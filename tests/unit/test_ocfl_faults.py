@@ -18,7 +18,7 @@ from pipeline import attempt
 from pipeline.outcome import StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
-from pipeline.storage.ocfl import copies
+from pipeline.storage.ocfl import disk
 from tests.support.ocfl_fixture import OcflFixture, assert_valid, fork, memory
 from tests.support.requirements import unavailable
 
@@ -57,8 +57,8 @@ def test_a_copy_that_reads_back_with_other_bytes_is_not_published(
 def test_a_large_file_is_read_back_chunk_by_chunk(
     depot: OcflFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "COPY_CHUNK", 10_000)
-    monkeypatch.setattr(copies, "READ_CHUNK", 3_000)
+    monkeypatch.setattr(disk, "COPY_CHUNK", 10_000)
+    monkeypatch.setattr(disk, "READ_CHUNK", 3_000)
     texts = {f"producer/{size}.txt": "x" * size for size in (10_000, 10_001, 20_000, 47_000)}
 
     stored = depot.store("jid1", texts)
@@ -70,7 +70,7 @@ def test_a_large_file_is_read_back_chunk_by_chunk(
 def test_a_large_copy_that_reads_back_with_other_bytes_is_not_published(
     depot: OcflFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "COPY_CHUNK", 4)
+    monkeypatch.setattr(disk, "COPY_CHUNK", 4)
     monkeypatch.setattr(attempt, "CHECK_INTERVAL", 0.0)  # the fence is asked after each chunk
     request = depot.request("jid1", {"producer/a.txt": "abcdefgh"})
 
@@ -89,7 +89,7 @@ def test_a_large_copy_that_reads_back_with_other_bytes_is_not_published(
 
 
 def test_a_large_source_that_changed_is_named(depot: OcflFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "COPY_CHUNK", 4)
+    monkeypatch.setattr(disk, "COPY_CHUNK", 4)
     request = depot.request("jid1", {"producer/a.txt": "abcdefgh"})
     request.files[0].source.write_text("abcdefgX")
 

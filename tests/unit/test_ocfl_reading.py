@@ -12,8 +12,7 @@ import pytest
 from pipeline import attempt
 from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.errors import UsageRefused
-from pipeline.files import ReadBackFile
-from pipeline.fixity import READ_CHUNK
+from pipeline.fixity import READ_CHUNK, ReadBackFile
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.files import ContentFile
+from pipeline.fixity import ContentFile
 from pipeline.records import SubmissionMode
 from pipeline.storage.base import StoreRequest
 from pipeline.storage.ocfl import objects

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt
+from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt, in_parallel
 from pipeline.outcome import AttemptOver
-from pipeline.parallel import in_parallel
 
 
 @pytest.mark.parametrize("_", range(20))

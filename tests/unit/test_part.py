@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.sources.part import HELD, open_part
+from pipeline.sources.download import HELD, open_part
 
 
 @pytest.mark.parametrize("body", [b"", b"small", bytes(HELD)])

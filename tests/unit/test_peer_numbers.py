@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.attempt import UNATTENDED
-from pipeline.http.retry import http_date, retry_after
+from pipeline.http.service import http_date, retry_after
 from pipeline.http.transfer import LARGEST_BODY, Headers, Response
 from pipeline.http.urls import url_problem
 from pipeline.outcome import LONGEST_RETRY_AFTER, StepFailed
+from pipeline.sources.download import VALIDATOR_LENGTH, origin_of
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.part import VALIDATOR_LENGTH, origin_of
 from pipeline.sources.response import content_length
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource

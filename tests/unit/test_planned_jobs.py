@@ -5,8 +5,7 @@ import pytest
 
 from pipeline.fixity import Digest
 from pipeline.manifests.checkm import Row
-from pipeline.manifests.planned_jobs import PackedJobs, PlannedJob, pack
-from pipeline.manifests.split import plan
+from pipeline.manifests.split import PackedJobs, PlannedJob, pack, plan
 from pipeline.packed import BLOCK
 from pipeline.records import PayloadType, Submission, SubmissionType
 

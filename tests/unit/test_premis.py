@@ -6,8 +6,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from pipeline.description import premis
-from pipeline.files import ContentFile
-from pipeline.fixity import Digest
+from pipeline.fixity import ContentFile, Digest
 from pipeline.records import HistoryEntry, Job, PayloadType
 from pipeline.states import Event, JobState
 from tests.support.records import a_job

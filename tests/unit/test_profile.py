@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.profiles.profile import ProfileError, Profiles, Suppression, UnknownProfile, read
+from pipeline.profiles.profile import ProfileError, Profiles, Suppression, UnknownProfile, read_profile
 from pipeline.records import ResponseType
 
 DEMO = {"name": "demo", "owner": "ark:/99999/fk4o", "collections": ["ark:/99999/fk4c"]}
@@ -201,7 +201,7 @@ def test_a_file_that_is_not_utf8_is_refused(profiles: Profiles) -> None:
 
 def test_an_unreadable_file_is_refused(profiles: Profiles) -> None:
     with pytest.raises(ProfileError) as caught:
-        read(profiles.folder / "demo.yaml")
+        read_profile(profiles.folder / "demo.yaml")
 
     assert "profile demo.yaml cannot be read: [Errno 2]" in str(caught.value)
 

@@ -8,7 +8,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from entrypoints.cli.main import app
-from pipeline.profiles.profile import Profile, read
+from pipeline.profiles.profile import Profile, read_profile
 from pipeline.profiles.template import template
 from tests.unit.test_cli_checking import DEMO, MERRITT, told
 
@@ -27,7 +27,7 @@ def run(folder: Path, *arguments: str) -> Result:
 def test_a_template_is_a_valid_profile_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "harbour.yaml").write_text(run(tmp_path, "template", "harbour").stdout)
 
-    profile, warnings = read(tmp_path / "harbour.yaml")
+    profile, warnings = read_profile(tmp_path / "harbour.yaml")
 
     assert (profile.name, warnings) == ("harbour", ())
 
@@ -36,7 +36,7 @@ def test_every_field_of_a_template_is_valid_if_it_is_used(tmp_path: Path) -> Non
     used = re.sub(r"^#(?! \S)", "", template("harbour"), flags=re.MULTILINE)
     (tmp_path / "harbour.yaml").write_text(used)
 
-    profile, _ = read(tmp_path / "harbour.yaml")
+    profile, _ = read_profile(tmp_path / "harbour.yaml")
 
     assert profile.model_fields_set == set(Profile.model_fields)
     assert None not in profile.limits.model_dump().values()

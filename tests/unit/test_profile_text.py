@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.profiles.profile import ProfileError, Profiles, Suppression, read
+from pipeline.profiles.profile import ProfileError, Profiles, Suppression, read_profile
 from pipeline.records import ResponseType
 
 TEXT = """\
@@ -71,7 +71,7 @@ def test_a_profile_in_merritts_form_is_read(file: str, profiles: Profiles) -> No
 def test_unsupported_keys_are_warned_about_once_per_list(profiles: Profiles) -> None:
     put(profiles)
 
-    assert read(profiles.file("town_content"))[1] == (
+    assert read_profile(profiles.file("town_content"))[1] == (
         "line 16: StorageService is not supported and is ignored",
         "line 24: HandlerQueue is not supported and is ignored",
     )

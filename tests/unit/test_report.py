@@ -9,10 +9,16 @@ from typing import Any
 import pytest
 from fast_mail_parser import parse_email
 
-from pipeline.notify.report.compose import compose_report, compose_update, known_after, status_report_of
-from pipeline.notify.report.html import as_html
-from pipeline.notify.report.mails import confirmation_mail, next_report, recipients, report_mail
-from pipeline.notify.report.text import as_json, as_text
+from pipeline.notify.report import compose_report, compose_update, known_after, status_report_of
+from pipeline.notify.report_mail import (
+    as_html,
+    as_json,
+    as_text,
+    confirmation_mail,
+    next_report,
+    recipients,
+    report_mail,
+)
 from pipeline.outcome import ObjectDescription, StepFailed
 from pipeline.principal import Interface
 from pipeline.profiles.profile import Profile

@@ -4,10 +4,8 @@ from email import message_from_bytes, policy
 from email.message import EmailMessage
 from html.parser import HTMLParser
 
-from pipeline.notify.report.compose import compose_report
-from pipeline.notify.report.html import as_html
-from pipeline.notify.report.mails import confirmation_mail, report_mail
-from pipeline.notify.report.text import LISTED
+from pipeline.notify.report import compose_report
+from pipeline.notify.report_mail import LISTED, as_html, confirmation_mail, report_mail
 from pipeline.profiles.profile import Profile
 from pipeline.states import FailureKind, JobState
 from tests.support.records import a_batch, a_job

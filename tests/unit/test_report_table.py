@@ -5,8 +5,8 @@ import io
 
 import pytest
 
-from pipeline.notify.report.compose import compose_report
-from pipeline.notify.report.text import COLUMNS, as_csv
+from pipeline.notify.report import compose_report
+from pipeline.notify.report_mail import COLUMNS, as_csv
 from pipeline.records import Job
 from pipeline.states import FailureKind, JobState
 from tests.support.records import a_batch, a_job, jid

@@ -5,7 +5,7 @@ from ipaddress import ip_address
 import pytest
 
 from pipeline.attempt import UNATTENDED
-from pipeline.http.networks import SourceRefused
+from pipeline.http.session import SourceRefused
 from pipeline.outcome import StepFailed
 from pipeline.profiles.sources import EVERYWHERE, Sources
 from pipeline.settings import Settings

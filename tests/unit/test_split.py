@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from pipeline.fixity import Digest
 from pipeline.manifests.checkm import ManifestProfile, Row, write
-from pipeline.manifests.planned_jobs import Plan, PlannedJob
-from pipeline.manifests.split import plan, priority_of
+from pipeline.manifests.split import Plan, PlannedJob, plan, priority_of
 from pipeline.outcome import StepFailed
 from pipeline.records import PayloadType, Submission
 from pipeline.states import FailureKind

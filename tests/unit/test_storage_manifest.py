@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.description import storage_manifest
-from pipeline.files import ContentFile
+from pipeline.fixity import ContentFile
 
 SHA512 = hashlib.sha512(b"").hexdigest()
 

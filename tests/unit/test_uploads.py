@@ -11,8 +11,10 @@ import pytest
 from pipeline.fixity import Digest
 from pipeline.outcome import Service, ServiceDown
 from pipeline.settings import Settings
-from pipeline.uploads import layout, reading, removal, writing
-from pipeline.uploads.layout import (
+from pipeline.uploads import stored as folder_of_uploads
+from pipeline.uploads import writing
+from pipeline.uploads.quota import Quota, UploadQuota
+from pipeline.uploads.stored import (
     Declared,
     OffsetDiffers,
     Upload,
@@ -22,7 +24,6 @@ from pipeline.uploads.layout import (
     UploadRefused,
     UploadTooLarge,
 )
-from pipeline.uploads.quota import Quota, UploadQuota
 
 OWNER = "token:ada"
 LIMIT = 1000
@@ -31,7 +32,7 @@ LIMIT = 1000
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     folder = tmp_path / "uploads"
-    layout.mark(folder)
+    folder_of_uploads.mark(folder)
     return folder
 
 
@@ -44,7 +45,9 @@ def sha256(data: bytes) -> Digest:
     return Digest(algorithm="sha256", value=hashlib.sha256(data).hexdigest())
 
 
-def put(root: Path, upload: Upload, name: str, *chunks: bytes, **declared: object) -> layout.UploadedFile:
+def put(
+    root: Path, upload: Upload, name: str, *chunks: bytes, **declared: object
+) -> folder_of_uploads.UploadedFile:
     with writing.writing(root, upload.id, Declared(name=name, **declared), LIMIT) as part:
         for chunk in chunks:
             part.append(chunk)
@@ -63,7 +66,7 @@ def cut_off(root: Path, upload: Upload, declared: Declared, *, resumable: bool =
 
 
 def remains(root: Path, upload: Upload) -> list[str]:
-    folder = layout.folder_of(root, upload.id)
+    folder = folder_of_uploads.folder_of(root, upload.id)
     return [path.name for sort in ("files", "parts") for path in (folder / sort).iterdir()]
 
 
@@ -72,7 +75,7 @@ def test_a_file_is_stored_with_the_digest_of_its_bytes_and_that_of_the_depositor
 ) -> None:
     file = put(root, upload, "photos/a.jpg", b"light", b"house", digest=sha256(b"lighthouse"), size=10)
 
-    stored = reading.locate(root, f"upload:{upload.id}/photos/a.jpg")
+    stored = folder_of_uploads.locate(root, f"upload:{upload.id}/photos/a.jpg")
 
     assert stored.file == file
     assert stored.path.read_bytes() == b"lighthouse"
@@ -102,20 +105,20 @@ def test_a_resumable_upload_that_is_cut_continues_where_it_stopped(root: Path, u
     declared = Declared(name="a.txt", size=10, digest=sha256(b"lighthouse"))
     cut_off(root, upload, declared, resumable=True)
 
-    assert reading.part_size(root, upload.id, "a.txt") == 5
-    assert reading.find_file(root, upload.id, "a.txt") is None
+    assert folder_of_uploads.part_size(root, upload.id, "a.txt") == 5
+    assert folder_of_uploads.find_file(root, upload.id, "a.txt") is None
     with writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT, resumable=True) as part:
         assert part.offset == 5
         part.append(b"house")
         file = part.finish()
 
     assert file.digest == declared.digest
-    assert reading.locate(root, f"upload:{upload.id}/a.txt").path.read_bytes() == b"lighthouse"
+    assert folder_of_uploads.locate(root, f"upload:{upload.id}/a.txt").path.read_bytes() == b"lighthouse"
 
 
 def test_a_wrong_offset_is_refused_before_the_bytes_are_read(root: Path, upload: Upload) -> None:
     cut_off(root, upload, Declared(name="a.txt"), resumable=True)
-    content = layout.part_folder(root, upload.id, "a.txt") / layout.CONTENT
+    content = folder_of_uploads.part_folder(root, upload.id, "a.txt") / folder_of_uploads.CONTENT
     os.truncate(content, 1 << 40)  # a hole, which takes an hour to read
 
     opening = writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT, resumable=True, offset=5)
@@ -125,7 +128,7 @@ def test_a_wrong_offset_is_refused_before_the_bytes_are_read(root: Path, upload:
 
 def test_a_continuation_reads_nothing_that_this_process_has_written(root: Path, upload: Upload) -> None:
     cut_off(root, upload, Declared(name="a.txt"), resumable=True)
-    content = layout.part_folder(root, upload.id, "a.txt") / layout.CONTENT
+    content = folder_of_uploads.part_folder(root, upload.id, "a.txt") / folder_of_uploads.CONTENT
     written = content.stat()
     content.write_bytes(b"LIGHT")  # as nobody does: only a reader would notice
     os.utime(content, ns=(written.st_atime_ns, written.st_mtime_ns))
@@ -141,7 +144,7 @@ def test_what_an_earlier_process_has_written_is_read_in_steps_of_a_known_size(
     root: Path, upload: Upload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut_off(root, upload, Declared(name="a.txt"), resumable=True)
-    content = layout.part_folder(root, upload.id, "a.txt") / layout.CONTENT
+    content = folder_of_uploads.part_folder(root, upload.id, "a.txt") / folder_of_uploads.CONTENT
     os.utime(content)  # this process no longer knows it
     monkeypatch.setattr(writing, "REREAD", 2)
 
@@ -160,8 +163,8 @@ def test_a_crash_between_the_record_and_the_rename_leaves_a_file_that_can_be_com
     with writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT, resumable=True) as part:
         part.append(b"lighthouse")
         part.sync()
-        written = layout.UploadedFile(name="a.txt", size=10, sha512="0" * 128)
-        layout.write_record(part.folder / layout.DESCRIPTION, written)
+        written = folder_of_uploads.UploadedFile(name="a.txt", size=10, sha512="0" * 128)
+        folder_of_uploads.write_record(part.folder / folder_of_uploads.DESCRIPTION, written)
 
     with writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT, resumable=True) as part:
         assert (part.offset, part.finish().size) == (10, 10)
@@ -181,7 +184,7 @@ def test_a_file_is_never_replaced_by_other_bytes(root: Path, upload: Upload) -> 
     assert put(root, upload, "a.txt", b"first") == first
     with pytest.raises(UploadConflict):
         put(root, upload, "a.txt", b"second")
-    assert reading.locate(root, f"upload:{upload.id}/a.txt").path.read_bytes() == b"first"
+    assert folder_of_uploads.locate(root, f"upload:{upload.id}/a.txt").path.read_bytes() == b"first"
 
 
 def test_a_file_beyond_the_limit_is_refused_before_its_first_byte(root: Path, upload: Upload) -> None:
@@ -200,18 +203,18 @@ def test_an_unknown_upload_and_that_of_another_are_the_same(
     root: Path, upload: Upload, upload_id: str
 ) -> None:
     with pytest.raises(UploadMissing):
-        reading.load(root, upload_id, OWNER)
+        folder_of_uploads.load(root, upload_id, OWNER)
     with pytest.raises(UploadMissing, match="removed, or it is not yours"):
-        reading.load(root, upload.id, "token:eve")
+        folder_of_uploads.load(root, upload.id, "token:eve")
 
 
 def test_a_folder_without_its_mark_is_an_outage_and_is_not_written_to(root: Path, upload: Upload) -> None:
-    (root / layout.MARK).unlink()
+    (root / folder_of_uploads.MARK).unlink()
 
     for act in (
         lambda: writing.create(root, OWNER),
         lambda: put(root, upload, "a.txt", b"x"),
-        lambda: reading.locate(root, f"upload:{upload.id}/a.txt"),
+        lambda: folder_of_uploads.locate(root, f"upload:{upload.id}/a.txt"),
     ):
         with pytest.raises(ServiceDown) as down:
             act()
@@ -220,7 +223,10 @@ def test_a_folder_without_its_mark_is_an_outage_and_is_not_written_to(root: Path
 
 def _older(root: Path, upload: Upload, seconds: float) -> None:
     moment = time.time() - seconds
-    for path in (layout.folder_of(root, upload.id), *layout.folder_of(root, upload.id).rglob("*")):
+    for path in (
+        folder_of_uploads.folder_of(root, upload.id),
+        *folder_of_uploads.folder_of(root, upload.id).rglob("*"),
+    ):
         os.utime(path, (moment, moment))
 
 
@@ -231,10 +237,12 @@ def test_an_unused_upload_is_removed_after_its_time_and_one_of_a_batch_is_not(ro
     for upload in uploads[:2]:
         _older(root, upload, 100)
 
-    removed = removal.clean_up(root, 50, lambda: frozenset({uploads[1].id}))
+    removed = writing.clean_up(root, 50, lambda: frozenset({uploads[1].id}))
 
     assert removed == [uploads[0].id]
-    assert [reading.load(root, upload.id, OWNER).id for upload in uploads[1:]] == [u.id for u in uploads[1:]]
+    assert [folder_of_uploads.load(root, upload.id, OWNER).id for upload in uploads[1:]] == [
+        u.id for u in uploads[1:]
+    ]
 
 
 def test_an_upload_that_is_submitted_at_the_moment_of_a_clean_up_stays(root: Path, upload: Upload) -> None:
@@ -242,21 +250,21 @@ def test_an_upload_that_is_submitted_at_the_moment_of_a_clean_up_stays(root: Pat
     _older(root, upload, 100)
 
     def needed() -> frozenset[str]:
-        removal.use(root, upload.id, OWNER)  # after the old ones were listed
+        writing.use(root, upload.id, OWNER)  # after the old ones were listed
         return frozenset()
 
-    assert removal.clean_up(root, 50, needed) == []
-    assert reading.find_file(root, upload.id, "a.txt") is not None
+    assert writing.clean_up(root, 50, needed) == []
+    assert folder_of_uploads.find_file(root, upload.id, "a.txt") is not None
 
 
 def test_an_unfinished_file_is_removed_after_a_day(root: Path, upload: Upload) -> None:
     cut_off(root, upload, Declared(name="a.txt"), resumable=True)
-    _older(root, upload, removal.PART_AGE - 60)
-    removal.clean_up(root, 10 * removal.PART_AGE, frozenset)
+    _older(root, upload, writing.PART_AGE - 60)
+    writing.clean_up(root, 10 * writing.PART_AGE, frozenset)
     assert len(remains(root, upload)) == 1
 
-    _older(root, upload, removal.PART_AGE + 60)
-    removal.clean_up(root, 10 * removal.PART_AGE, frozenset)
+    _older(root, upload, writing.PART_AGE + 60)
+    writing.clean_up(root, 10 * writing.PART_AGE, frozenset)
     assert remains(root, upload) == []
 
 
@@ -336,7 +344,7 @@ def test_a_removed_upload_no_longer_counts_and_leaves_no_note(root: Path) -> Non
     held = quota(root, upload_bytes_of_owner=100)
     held.note(mine.id)
     put(root, mine, "a.jpg", b"x" * 100)
-    removal.remove(root, mine.id)
+    writing.remove(root, mine.id)
 
     with held.taking(size=100):
         pass
@@ -346,12 +354,12 @@ def test_a_removed_upload_no_longer_counts_and_leaves_no_note(root: Path) -> Non
 
 def test_the_files_of_a_form_count_while_it_arrives_and_those_of_a_crash_are_removed(root: Path) -> None:
     (root / "forms").mkdir()
-    crashed = root / "forms" / f"{layout.owner_folder(root, OWNER).name}.x"
+    crashed = root / "forms" / f"{folder_of_uploads.owner_folder(root, OWNER).name}.x"
     crashed.write_bytes(b"x" * 100)
 
     with pytest.raises(UploadQuota), quota(root, upload_bytes_of_owner=100).taking(size=1):
         pass
 
     os.utime(crashed, (0, 0))
-    removal.clean_up(root, 3600, frozenset)
+    writing.clean_up(root, 3600, frozenset)
     assert not crashed.exists()

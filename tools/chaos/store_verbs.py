@@ -9,7 +9,7 @@ from operations.site import Site
 from pipeline.fixity import ignore
 from pipeline.outcome import DamagedObject
 from pipeline.states import Bucket
-from pipeline.steps.clients import open_clients
+from pipeline.steps.context import open_clients
 from tasks.stores import expected_of
 from tools.chaos.acts import Acts, Backup, Exported
 from tools.chaos.operator_verbs import PERSON, REASON, Act, one_of

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from pipeline.attempt import Attempt
 from pipeline.errors import ArklineError
 from pipeline.http.urls import redact_url
-from pipeline.manifests.planned_jobs import Plan, PlannedJob
+from pipeline.manifests.split import Plan, PlannedJob
 from pipeline.names import quote_name
 from pipeline.outcome import content
 from pipeline.records import (

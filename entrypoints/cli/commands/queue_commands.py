@@ -18,7 +18,7 @@ from entrypoints.render.console import Column
 from operations.fleet import fleet as fleet_workers
 from operations.fleet import working_storage
 from operations.verbs import callbacks, holds
-from pipeline.notify.report import compose
+from pipeline.notify.report import BatchReport
 
 if TYPE_CHECKING:
     from operations.verbs.callbacks import CallbackAnswer
@@ -45,7 +45,7 @@ def report(
     with api.site() as site:
         path = f"/v1/batches/{bid}/report"
         if json:
-            screen.emit(site.get(path, compose.BatchReport))
+            screen.emit(site.get(path, BatchReport))
             return
         text = site.request(
             "GET", path, query={"form": "csv" if csv else "sent" if sent else "text"}

@@ -21,9 +21,9 @@ from entrypoints.render import console as screen
 from entrypoints.render import dry_run as drawn
 from operations.deposits import local_deposit
 from operations.deposits import submission as submissions
-from pipeline import records, upload_url
-from pipeline.description import dublin_core as dc
+from pipeline import names, records
 from pipeline.description import local_ids
+from pipeline.description import xml as dc
 from pipeline.errors import UsageRefused
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
     }
     chosen = read_type(payload_type)
     deposit = None
-    if upload_url.is_local(source):
+    if names.is_local(source):
         if name:
             raise typer.BadParameter(
                 "it is for a URL; a file of this machine keeps its name", param_hint="--name"

@@ -19,11 +19,11 @@ from operations.deposits import uploads
 from operations.tokens import InvalidToken
 from pipeline.description import local_ids
 from pipeline.errors import ArklineError, UsageRefused
+from pipeline.names import UploadAddress
 from pipeline.principal import Principal, Role
 from pipeline.records import Submission, SubmissionType
 from pipeline.states import BATCH, JobState
-from pipeline.upload_url import UploadAddress
-from pipeline.uploads.layout import Declared
+from pipeline.uploads.stored import Declared
 
 router = page_router()
 

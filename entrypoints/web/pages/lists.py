@@ -15,7 +15,7 @@ from entrypoints.web.slow_work import slow
 from operations.board.values import BatchSearch, FailureGroup, JobSearch, scope_of
 from operations.jobs import job_list
 from pipeline.errors import UsageRefused
-from pipeline.notify.report import text
+from pipeline.notify import report_mail
 from pipeline.outcome import WaitKind
 from pipeline.principal import Principal
 from pipeline.states import BatchState, FailureKind, JobState
@@ -109,7 +109,7 @@ def failure_list(request: Request, caller: PageCaller, cause: str) -> Response:
         if after is None:
             break
     disposition = {"Content-Disposition": f'attachment; filename="failures-{group.id}.csv"'}
-    rows_text = text.written(("jid", "bid", "collection", "name", "kind", "message"), rows)
+    rows_text = report_mail.written(("jid", "bid", "collection", "name", "kind", "message"), rows)
     return Response(rows_text, media_type="text/csv", headers=disposition)
 
 

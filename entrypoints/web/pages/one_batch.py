@@ -24,7 +24,7 @@ from operations.jobs.reports import report
 from operations.visibility import visible_batch
 from pipeline.errors import Action
 from pipeline.inventory.archive import ArchivedBatch
-from pipeline.notify.report import html, text
+from pipeline.notify import report_mail
 from pipeline.principal import Principal
 from pipeline.records import Batch
 from pipeline.states import JOB, FailureKind, JobState
@@ -62,9 +62,9 @@ def batch_report(request: Request, caller: PageCaller, bid: str) -> HTMLResponse
         "report.html",
         caller=caller,
         report=composed,
-        headline=text.headline(composed),
-        facts=text.facts(composed),
-        sections=tuple(html.sections(composed)),
+        headline=report_mail.headline(composed),
+        facts=report_mail.facts(composed),
+        sections=tuple(report_mail.sections(composed)),
     )
 
 
@@ -72,7 +72,7 @@ def batch_report(request: Request, caller: PageCaller, bid: str) -> HTMLResponse
 @slow("record_work")
 def batch_report_csv(request: Request, caller: PageCaller, bid: str) -> Response:
     disposition = {"Content-Disposition": f'attachment; filename="{bid}.csv"'}
-    content = text.as_csv(report(site_of(request), caller, bid))
+    content = report_mail.as_csv(report(site_of(request), caller, bid))
     return Response(content, media_type="text/csv", headers=disposition)
 
 

@@ -24,7 +24,7 @@ from pipeline.errors import ArklineError
 from pipeline.names import safe_name
 from pipeline.principal import Principal
 from pipeline.records import SubmissionType
-from pipeline.uploads.layout import Declared, UploadedFile
+from pipeline.uploads.stored import Declared, UploadedFile
 
 router = page_router()
 

@@ -18,8 +18,8 @@ from operations.verbs import holds
 from operations.verbs.holds import BatchHistory
 from operations.visibility import visible_batch
 from operations.why import why as explanations
-from pipeline.notify.report import html, text
-from pipeline.notify.report.compose import BatchReport
+from pipeline.notify import report_mail
+from pipeline.notify.report import BatchReport
 
 router = APIRouter(prefix="/v1/batches/{bid}", tags=["batches"])
 
@@ -91,13 +91,13 @@ def report(
     view = reports.report(site, caller, bid)
     match asked:
         case ReportForm.TEXT:
-            return Response(text.as_text(view), media_type="text/plain; charset=utf-8")
+            return Response(report_mail.as_text(view), media_type="text/plain; charset=utf-8")
         case ReportForm.HTML:
-            return Response(html.as_html(view), media_type="text/html; charset=utf-8")
+            return Response(report_mail.as_html(view), media_type="text/html; charset=utf-8")
         case ReportForm.CSV:
             name = f'attachment; filename="{bid}.csv"'
             return Response(
-                text.as_csv(view),
+                report_mail.as_csv(view),
                 media_type="text/csv; charset=utf-8",
                 headers={"Content-Disposition": name},
             )

@@ -17,9 +17,9 @@ from entrypoints.web.slow_work import slow
 from operations.deposits import uploads
 from operations.deposits.uploads import Unfinished, UploadView
 from pipeline.errors import UsageRefused
+from pipeline.names import ID_PATTERN, UploadAddress
 from pipeline.records import Record
-from pipeline.upload_url import ID_PATTERN, UploadAddress
-from pipeline.uploads.layout import Declared, UploadedFile, UploadMissing
+from pipeline.uploads.stored import Declared, UploadedFile, UploadMissing
 
 router = APIRouter(prefix="/v1/uploads", tags=["deposit"])
 

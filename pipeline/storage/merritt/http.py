@@ -10,7 +10,7 @@ import requests
 
 from pipeline.fixity import READ_CHUNK
 from pipeline.http import service
-from pipeline.http.retry import FIRST_PAUSE, raise_if_transient, retry_request, translated
+from pipeline.http.service import FIRST_PAUSE, raise_if_transient, retry_request, translated
 from pipeline.http.urls import redact_url
 from pipeline.outcome import OutcomeUnknown, Service, ServiceDown, StepFailed, fault_of, system
 from pipeline.settings import Settings

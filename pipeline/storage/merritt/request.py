@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from pipeline.files import ContentFile
+from pipeline.fixity import ContentFile
 from pipeline.names import quote_name
 from pipeline.outcome import content, system
 from pipeline.storage.base import StoreRequest

@@ -14,9 +14,16 @@ from urllib.parse import quote
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.description import anvl, storage_manifest
 from pipeline.errors import UsageRefused
-from pipeline.files import ContentFile, ReadBackFile, StoredFile, StoredVersion
-from pipeline.fixity import OnRead, ignore, size_and_sha512
-from pipeline.http.retry import FIRST_PAUSE
+from pipeline.fixity import (
+    ContentFile,
+    OnRead,
+    ReadBackFile,
+    StoredFile,
+    StoredVersion,
+    ignore,
+    size_and_sha512,
+)
+from pipeline.http.service import FIRST_PAUSE
 from pipeline.names import PRODUCER, quote_name
 from pipeline.outcome import StepFailed, damaged, system
 from pipeline.records import SubmissionMode, now, reused

@@ -12,15 +12,12 @@ from pydantic import ValidationError
 
 from pipeline.attempt import UNATTENDED, Attempt, throttled
 from pipeline.deployment import Deployment, Expected, StorageStore, check_marker
-from pipeline.files import ReadBackFile, StoredFile, StoredVersion
-from pipeline.fixity import OnRead, ignore
+from pipeline.fixity import OnRead, ReadBackFile, StoredFile, StoredVersion, ignore
 from pipeline.outcome import Service, ServiceDown, StepFailed, system
 from pipeline.storage.base import NOTHING_READ, OutgoingFile, VersionEntry
 from pipeline.storage.ocfl.objects import (
     INVENTORY,
     Inventory,
-)
-from pipeline.storage.ocfl.stored_object import (
     StoredObject,
     inventory_problems,
     pieces,

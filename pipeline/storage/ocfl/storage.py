@@ -6,15 +6,14 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt, throttled
+from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt, in_parallel, throttled
 from pipeline.deployment import Expected
 from pipeline.file_system import SYNC_ONE_BY_ONE, sync_all, sync_tree
-from pipeline.files import ContentFile, StoredVersion
+from pipeline.fixity import ContentFile, StoredVersion
 from pipeline.outcome import ServiceDown, StepFailed, transient
-from pipeline.parallel import in_parallel
 from pipeline.records import now
 from pipeline.storage.base import StoreRequest
-from pipeline.storage.ocfl import copies, disk, layout, objects, writer
+from pipeline.storage.ocfl import disk, objects, writer
 from pipeline.storage.ocfl.reading import OcflReader
 from pipeline.storage.rules import check_request, check_source, describe_mismatch, stored_elsewhere
 
@@ -76,7 +75,7 @@ class OcflStorage(OcflReader):
     def distinguishes_case(self) -> bool:
         """Asked of the file system by another spelling of the root's declaration."""
         with self.failures():
-            return not (self.root.folder / layout.DECLARATION.swapcase()).exists()
+            return not (self.root.folder / objects.DECLARATION.swapcase()).exists()
 
     def tidy(self, ended: Callable[[str], bool]) -> tuple[str, ...]:
         return writer.remove_ended(self.root, ended)
@@ -115,7 +114,7 @@ class OcflStorage(OcflReader):
     def check_readable(self, ark: str, url: str) -> None:
         if not url.startswith("file:"):
             raise stored_elsewhere(ark, url, f"the OCFL root {self.root.folder}")
-        if not (self.root.folder / layout.DECLARATION).is_file():
+        if not (self.root.folder / objects.DECLARATION).is_file():
             raise transient(
                 f"{self.root.folder} is not an OCFL storage root: mount its disk on this host, and set "
                 "ARKLINE_STORAGE_ROOT as for the workers"
@@ -171,12 +170,12 @@ class OcflStorage(OcflReader):
                 elif first_paths[file.sha512] == file.path:
                     target = f"{content}/{file.path}"
                     _make_folder(target.rpartition("/")[0], content, folders)
-                    if file.data is None and file.size > copies.COPY_CHUNK:
-                        actual = copies.copy_and_read_back(file.source, target, attempt)
+                    if file.data is None and file.size > disk.COPY_CHUNK:
+                        actual = disk.copy_and_read_back(file.source, target, attempt)
                         _compare(file, actual, content, attempt)
                         large.append(target)
                     else:
-                        descriptor = copies.put(file, target, attempt)
+                        descriptor = disk.put(file, target, attempt)
                         copied.append(file)
                         if few:
                             open_copies[file.path] = descriptor
@@ -220,15 +219,15 @@ def _read_back(
             some = files[start : start + TOGETHER]
             if open_copies:
                 descriptors = [open_copies[file.path] for file in some]
-                actuals = copies.read_open_back(descriptors, lambda _: attempt.check())
+                actuals = disk.read_open_back(descriptors, lambda _: attempt.check())
             else:
                 paths = [f"{content}/{file.path}" for file in some]
-                actuals = copies.read_all_back(paths, lambda _: attempt.check())
+                actuals = disk.read_all_back(paths, lambda _: attempt.check())
             for file, actual in zip(some, actuals, strict=True):
                 _compare(file, actual, content, attempt)
 
-    small = [file for file in files if file.size <= copies.REQUESTED_AHEAD]
-    large = [file for file in files if file.size > copies.REQUESTED_AHEAD]
+    small = [file for file in files if file.size <= disk.REQUESTED_AHEAD]
+    large = [file for file in files if file.size > disk.REQUESTED_AHEAD]
     some = [
         *(large[start::READERS] for start in range(min(READERS, len(large)))),
         *([small] if small else []),
@@ -243,7 +242,7 @@ def _compare(file: ContentFile, actual: tuple[int, str], content: str, attempt: 
     if actual == (file.size, file.sha512):
         return
     if file.data is None:
-        check_source(file, copies.read_back(file.source, lambda _: attempt.check()))
+        check_source(file, disk.read_back(file.source, lambda _: attempt.check()))
     raise transient(
         f"the copy of {file.source} in {content} was read back from the disk with other bytes: "
         f"{describe_mismatch(file, actual)}; if that happens again, check the disk of storage"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pipeline.file_system import is_fault_of, sync, sync_all
 from pipeline.outcome import AttemptOver, StepFailed, system
-from pipeline.storage.ocfl import disk, layout, objects
+from pipeline.storage.ocfl import disk, objects
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +35,11 @@ class Root:
         self.extension = folder / "extensions" / "arkline"
         self.staging = self.extension / "staging"
         self.quarantine = self.extension / "quarantine"
-        self.declaration = folder / layout.DECLARATION
-        self.configuration = folder / layout.CONFIGURATION
+        self.declaration = folder / objects.DECLARATION
+        self.configuration = folder / objects.CONFIGURATION
 
     def object(self, ark: str) -> Path:
-        return self.folder / layout.object_path(ark)
+        return self.folder / objects.object_path(ark)
 
     def lock(self, ark: str) -> Path:
         return self.extension / "locks" / hashlib.sha256(ark.encode()).hexdigest()
@@ -52,12 +52,12 @@ class Root:
             # Second check: another process may have created the root and stored an object meanwhile.
             if not self.declaration.exists():
                 remedy = "set ARKLINE_STORAGE_ROOT to an empty folder or to an OCFL root"
-                layout.check_free(names, str(self.folder), remedy)
+                objects.check_free(names, str(self.folder), remedy)
             self.staging.mkdir(parents=True, exist_ok=True)
-            for path, data in layout.files().items():
+            for path, data in objects.root_files().items():
                 (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
                 replace(self.folder / path, data, self.staging)
-        layout.check(disk.read_if_present(self.configuration), str(self.folder))
+        objects.check_layout(disk.read_if_present(self.configuration), str(self.folder))
 
 
 @contextmanager
@@ -186,7 +186,7 @@ def publish(
     data = inventory.encode()
     version = stage / _VERSION
     if inventory.number == 1:
-        _publish_object(root, layout.object_path(ark), data, stage, fence)
+        _publish_object(root, objects.object_path(ark), data, stage, fence)
         return data
     folder = root.object(ark)
     with disk.writing() as write:

@@ -19,8 +19,7 @@ import boto3
 from botocore.config import Config
 
 from pipeline.attempt import UNATTENDED, Attempt
-from pipeline.files import ContentFile
-from pipeline.fixity import READ_CHUNK, Digester, OnRead, size_and_sha512
+from pipeline.fixity import READ_CHUNK, ContentFile, Digester, OnRead, size_and_sha512
 from pipeline.http.urls import redact_url
 from pipeline.outcome import StepFailed, of_object, system, transient
 from pipeline.settings import Settings

@@ -7,7 +7,7 @@ from typing import Any
 from botocore import exceptions
 from urllib3.exceptions import HTTPError
 
-from pipeline.http.retry import is_transient, retry_after
+from pipeline.http.service import is_transient, retry_after
 from pipeline.outcome import Service, ServiceDown, StepFailed, system, transient
 
 _CREDENTIALS = (

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from pipeline.fixity import OnRead
 from pipeline.outcome import damaged, system
-from pipeline.storage.ocfl import layout, objects
-from pipeline.storage.ocfl.stored_object import StoredObject
+from pipeline.storage.ocfl import objects
+from pipeline.storage.ocfl.objects import StoredObject
 from pipeline.storage.s3.keys import Conflict
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class BucketRoot:
         """Once per process: create the root if necessary, and test the server's conditional writes."""
         if self.is_open:
             return
-        name, text = layout.DECLARATION, layout.DECLARATION_TEXT
+        name, text = objects.DECLARATION, objects.DECLARATION_TEXT
         declared = self.bucket.get(name)
         if declared and declared.data.strip() != text.strip():
             raise system(
@@ -64,11 +64,11 @@ class BucketRoot:
             present = self.bucket.names(100)
             if name not in present:
                 remedy = "set ARKLINE_S3_ROOT to an empty prefix or to an OCFL root"
-                layout.check_free(present, self.bucket.url, remedy)
-            for path, data in layout.files().items():
+                objects.check_free(present, self.bucket.url, remedy)
+            for path, data in objects.root_files().items():
                 write_once(self.bucket, path, data, None)
-        configuration = self.bucket.get(layout.CONFIGURATION)
-        layout.check(configuration.data if configuration else None, self.bucket.url)
+        configuration = self.bucket.get(objects.CONFIGURATION)
+        objects.check_layout(configuration.data if configuration else None, self.bucket.url)
         for etag in (None, '"00000000000000000000000000000000"'):
             if write_once(self.bucket, name, text, etag):
                 raise system(
@@ -84,7 +84,7 @@ class BucketObject(StoredObject):
     def __init__(self, bucket: "S3Bucket", ark: str) -> None:
         self._bucket = bucket
         self._ark = ark
-        self._prefix = f"{layout.object_path(ark).as_posix()}/"
+        self._prefix = f"{objects.object_path(ark).as_posix()}/"
         self._keys: Keys | None = None
 
     def key(self, path: str) -> str:

@@ -6,13 +6,12 @@ from contextlib import AbstractContextManager, closing, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt, throttled
+from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt, in_parallel, throttled
 from pipeline.deployment import Expected
-from pipeline.files import ContentFile, StoredVersion
+from pipeline.fixity import ContentFile, StoredVersion
 from pipeline.outcome import Service, ServiceDown, StepFailed, fault_of, of_object, system, transient
-from pipeline.parallel import in_parallel
 from pipeline.storage.base import StoreRequest
-from pipeline.storage.ocfl import layout, objects
+from pipeline.storage.ocfl import objects
 from pipeline.storage.ocfl.reading import OcflReader
 from pipeline.storage.rules import check_request, stored_elsewhere
 from pipeline.storage.s3.keys import CONNECTIONS, Conflict
@@ -133,7 +132,7 @@ class S3Storage(OcflReader):
     def check_readable(self, ark: str, url: str) -> None:
         if not url.startswith("s3:"):
             raise stored_elsewhere(ark, url, f"the OCFL root {self.root.bucket.url}")
-        if self.root.bucket.get(layout.DECLARATION) is None:
+        if self.root.bucket.get(objects.DECLARATION) is None:
             raise transient(
                 f"{self.root.bucket.url} is not an OCFL storage root: set ARKLINE_S3_ROOT as for the workers"
             )

@@ -1,4 +1,4 @@
-"""The folder of uploads: its mark, its records, and where everything is.
+"""The folder of uploads: its mark, its records, and where everything is; reads by owners and by workers.
 
 Layout: `ID[:2]/ID/upload.json`; a complete file is `files/HASH/` with `content` and `file.json`, an
 unfinished one `parts/HASH/`; HASH is of the file's name. Rule: every path is derived from the id and the
@@ -7,16 +7,22 @@ name, so that no name of a depositor and no record can lead out of the folder.
 
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import Field
 
 from pipeline.errors import ArklineError, ErrorKind, UsageRefused
+from pipeline.file_system import mount_faults
 from pipeline.fixity import Digest
-from pipeline.outcome import Service, ServiceDown
+from pipeline.names import is_upload_id, parse_upload_url, quote_name
+from pipeline.outcome import Service, ServiceDown, content
 from pipeline.records import Record, now
-from pipeline.upload_url import is_upload_id
 
 MARK = ".arkline-uploads"
 RECORD = "upload.json"
@@ -173,3 +179,103 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True)
+class StoredUpload:
+    """A complete file of an upload, and where its bytes are."""
+
+    path: Path
+    file: UploadedFile
+
+
+def _read(root: Path, path: Path, kind: type[R]) -> R | None:
+    """The record at `path`; None if there is none."""
+    with faults(root):
+        try:
+            return kind.model_validate_json(path.read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            require(root)
+            return None
+
+
+@contextmanager
+def faults(root: Path) -> Iterator[None]:
+    """Raise a fault of the file system of uploads as an outage."""
+    with mount_faults(Service.UPLOADS, root, "the folder of uploads"):
+        yield
+
+
+def load(root: Path, upload: str, owner: str) -> Upload:
+    """The upload; UploadMissing if there is none or it is another's, which looks the same."""
+    record = _read(root, folder_of(root, upload) / RECORD, Upload)
+    if record is None or record.owner != owner:
+        raise missing(upload)
+    return record
+
+
+def find_file(root: Path, upload: str, name: str) -> UploadedFile | None:
+    return _read(root, file_folder(root, upload, name) / DESCRIPTION, UploadedFile)
+
+
+def find_part(root: Path, upload: str, name: str) -> Declared | None:
+    """What was declared of an unfinished file; None if it was not begun."""
+    return _read(root, part_folder(root, upload, name) / DESCRIPTION, Declared)
+
+
+def part_size(root: Path, upload: str, name: str) -> int:
+    """Bytes of an unfinished file that are here."""
+    return (part_folder(root, upload, name) / CONTENT).stat().st_size
+
+
+def files(root: Path, upload: str) -> tuple[UploadedFile, ...]:
+    """The complete files by name."""
+    records = _all(root, folder_of(root, upload) / "files", UploadedFile)
+    return tuple(sorted(records, key=lambda file: file.name))
+
+
+def parts(root: Path, upload: str) -> tuple[Declared, ...]:
+    """The unfinished files by name."""
+    records = _all(root, folder_of(root, upload) / "parts", Declared)
+    return tuple(sorted(records, key=lambda file: file.name))
+
+
+def first_names(root: Path, upload: str) -> set[str]:
+    """The names of its files, complete or not; of many, two."""
+    place, names = folder_of(root, upload), set[str]()
+    whole = (file.name for file in _each(root, place / "files", UploadedFile))
+    begun = (file.name for file in _each(root, place / "parts", Declared))
+    for name in chain(whole, begun):
+        names.add(name)
+        if len(names) > 1:
+            break
+    return names
+
+
+def _all(root: Path, folder: Path, kind: type[R]) -> list[R]:
+    return list(_each(root, folder, kind))
+
+
+def _each(root: Path, folder: Path, kind: type[R]) -> Iterator[R]:
+    with faults(root):
+        folders = list(folder.iterdir()) if folder.is_dir() else []
+    for path in folders:
+        if (record := _read(root, path / DESCRIPTION, kind)) is not None:
+            yield record
+
+
+def locate(root: Path, url: str) -> StoredUpload:
+    """The file at an `upload:` URL, for a worker; a content failure if it is not there.
+
+    Who may use it was checked when the batch was submitted.
+    """
+    require(root)
+    address = parse_upload_url(url)
+    file = find_file(root, address.upload, address.name) if address.name else None
+    if file is None:
+        what = quote_name(address.name) if address.name else "one file"
+        raise content(f"upload {address.upload} has no complete file {what}: upload it and submit it again")
+    return StoredUpload(file_folder(root, address.upload, address.name) / CONTENT, file)

@@ -12,6 +12,7 @@ from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from pipeline.description.metadata import final_description
+from pipeline.names import is_upload
 from pipeline.packed import Packed, packed_groups
 from pipeline.records import (
     Batch,
@@ -28,7 +29,9 @@ from pipeline.records import (
     now,
 )
 from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState
-from pipeline.upload_url import is_upload
+
+if TYPE_CHECKING:
+    from pipeline.inventory.archive import ArchivedJob
 
 
 @dataclass(frozen=True)
@@ -96,9 +99,6 @@ def by_state(
 def _text(job: ReportedJob) -> str:
     return job.model_dump_json(exclude_defaults=True)
 
-
-if TYPE_CHECKING:
-    from pipeline.inventory.archive import ArchivedJob
 
 _AGAIN = "submit this object again"
 _ADVICE = {

@@ -1,22 +1,33 @@
-"""An unfinished download: its bytes so far, their digests, and which state of the source they are of."""
+"""One file to fetch: its limits, its bytes so far with their digests, and the file as it arrived.
+
+An unfinished download notes which state of the source its bytes are of. A file of an upload is copied from
+the site's folder and checked like a download.
+"""
 
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from queue import Queue
+from typing import BinaryIO
 
 from pydantic import BaseModel, ConfigDict
 
-from pipeline.attempt import Attempt
+from pipeline.attempt import Attempt, Progress
 from pipeline.errors import ArklineError
 from pipeline.file_system import is_full, make_below, start_writing, write_all, write_file
-from pipeline.fixity import OF_RECORD, READ_CHUNK, Digest, Digester
-from pipeline.http.retry import http_date
+from pipeline.fixity import OF_RECORD, READ_CHUNK, Digest, Digester, DigestMismatch, ignore, size_and_sha512
+from pipeline.http.service import http_date
 from pipeline.http.transfer import Response
+from pipeline.http.urls import redact_url
+from pipeline.names import quote_name
+from pipeline.outcome import StepFailed, content, system, transient
 from pipeline.sources.response import coding_of, content_length, offered_name, whole_size
+from pipeline.states import FailureKind
+from pipeline.uploads.stored import StoredUpload, faults, locate
 from pipeline.working_storage.capacity import full_waits
 
 FROM = ".from"
@@ -318,3 +329,144 @@ def open_part(path: Path, algorithms: Iterable[str], draft: Path | None = None) 
                     if draft:
                         draft.unlink(missing_ok=True)
             raise
+
+
+def _any_size(_: int) -> None:
+    """There is room for every size."""
+
+
+class DocumentTooLarge(StepFailed):
+    """A small document, as a manifest, that has more bytes than its reader accepts."""
+
+    def __init__(self, name: str, has: str, limit: int) -> None:
+        super().__init__(
+            FailureKind.CONTENT,
+            f"{name} has {has}, but the limit is {limit:,}; "
+            "divide it, or ask the operator for a higher limit",
+        )
+
+
+@dataclass(frozen=True)
+class Download:
+    """One file to fetch. `target` appears whole or not at all; unfinished bytes stay in `part`."""
+
+    url: str
+    target: Path
+    part: Path
+    digest: Digest | None = None
+    size: int | None = None
+    limit: int | None = None
+    """Bytes accepted at most, whatever the source sends."""
+    admit: Callable[[int], None] = _any_size
+    """Called with the bytes that the file will have, before they are written; raises if there is no room."""
+    draft: Path | None = None
+    """Where a small file is written once it is whole, before it gets its name. Only if nothing is at `part`
+    yet, nor beside it; the folders of `part` need not be there then, but that of `draft`."""
+
+    @property
+    def label(self) -> str:
+        """The file as a message names it."""
+        return f"{self.target.name} ({redact_url(self.url)})"
+
+    def check_stated(self, total: int | None) -> None:
+        """Raise unless the file may have the size that its source states, if the source states one."""
+        if None not in (self.size, total) and total != self.size:
+            raise content(self.size_differs(f"{total:,}"))
+        self._check_limit(total or 0)
+        self.admit(total or 0)
+
+    def check_size(self, size: int) -> None:
+        """Raise unless the file may have so many bytes; called before they are written."""
+        if self.size is not None and size > self.size:
+            raise content(self.size_differs(f"more than {self.size:,}"))
+        self._check_limit(size)
+        self.admit(size)
+
+    def check_whole(self, size: int, digests: StreamDigester) -> None:
+        """DigestMismatch unless the bytes that arrived are those that were declared."""
+        if self.size is not None and size != self.size:
+            raise DigestMismatch(self.size_differs(f"{size:,}"))
+        if self.digest is not None:
+            digests.check(self.digest, self.label)
+
+    def size_differs(self, actual: str) -> str:
+        return f"{self.label}: the source has {actual} bytes, but {self.size:,} were declared"
+
+    def broken(self, fault: str) -> StepFailed:
+        return transient(f"{redact_url(self.url)}: {fault}")
+
+    def _check_limit(self, size: int) -> None:
+        if self.limit is not None and size > self.limit:
+            raise content(f"{self.label} has more than the {self.limit:,} bytes that are accepted")
+
+
+@dataclass(frozen=True)
+class Downloaded:
+    """A file that arrived whole: its size and its digest of record (sha512), computed while it streamed."""
+
+    size: int
+    sha512: str
+    is_web_page: bool = False
+    name: str = ""
+    """The name that the source states, if it states one that can be used."""
+
+
+@dataclass(frozen=True)
+class UploadedSource:
+    root: Path
+
+    def size(self, url: str) -> int:
+        return locate(self.root, url).file.size
+
+    def read(self, url: str, limit: int) -> bytes:
+        """A small document, at most `limit` bytes."""
+        stored = locate(self.root, url)
+        if stored.file.size > limit:
+            raise DocumentTooLarge(quote_name(stored.file.name), f"{stored.file.size:,} bytes", limit)
+        with faults(self.root):
+            data = stored.path.read_bytes()
+        if size_and_sha512([data], ignore) != (stored.file.size, stored.file.sha512):
+            raise _damaged(stored)
+        return data
+
+    def copy(self, file: Download, attempt: Attempt) -> Downloaded:
+        """Copy one file; it appears once it has the digests of the upload and of the depositor.
+
+        A copy and no link: the job's files may be changed in place by a fault, and the upload must not.
+        """
+        stored = locate(self.root, file.url)
+        file.check_stated(stored.file.size)
+        algorithms = {OF_RECORD, file.digest.algorithm if file.digest else OF_RECORD}
+        with open_part(file.part, algorithms, file.draft) as part:
+            part.restart()
+            with faults(self.root):
+                source = stored.path.open("rb")
+            with source:
+                while chunk := _next_piece(source, self.root):
+                    attempt.check()
+                    part.append(chunk)
+                    attempt.report(Progress(bytes=part.size))
+            if (part.size, part.digests.value()) != (stored.file.size, stored.file.sha512):
+                part.discard()
+                raise _damaged(stored)
+            try:
+                if file.digest is not None:
+                    part.digests.check(file.digest, file.label)
+            except DigestMismatch as mismatch:
+                part.discard()
+                raise content(str(mismatch)) from mismatch
+            attempt.check()
+            part.publish(file.target)
+            return Downloaded(part.size, part.digests.value())
+
+
+def _next_piece(source: BinaryIO, root: Path) -> bytes:
+    with faults(root):
+        return source.read(READ_CHUNK)
+
+
+def _damaged(stored: StoredUpload) -> StepFailed:
+    return system(
+        f"{stored.path} does not have the bytes that were uploaded as {quote_name(stored.file.name)}: "
+        "restore it and resume the job, or have the file uploaded and submitted again"
+    )

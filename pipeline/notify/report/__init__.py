@@ -1,1 +1,0 @@
-"""The report that a depositor gets about a batch: composed from the record, as text, JSON and mail."""

@@ -1,0 +1,424 @@
+"""Mails to depositors: the report of a batch as text, HTML, JSON and CSV; the confirmation of receipt.
+
+Rule: the HTML page is passive. Reading it fetches nothing; it has no links made from submitted values, no
+images and no scripts.
+"""
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.utils import format_datetime
+from html import escape
+from io import BytesIO
+
+from pipeline import names
+from pipeline.names import printable
+from pipeline.notify.report import SECTION_ADVICE, BatchReport, ReportedJob, compose_update
+from pipeline.outcome import system
+from pipeline.profiles.profile import Profile
+from pipeline.records import Batch, StatusReport, Submission
+from pipeline.states import BatchState, JobState
+
+LISTED = 200
+"""Maximum number of jobs per section of the text; the JSON has all of them."""
+
+WIDTH = 78
+
+
+def as_json(report: BatchReport) -> str:
+    return report.model_dump_json(indent=1)
+
+
+def as_text(report: BatchReport) -> str:
+    lines = [*_wrapped(headline(report)), ""]
+    for name, value in facts(report):
+        lines += _labelled(name, value, width=13)
+    if report.message:
+        lines += ["", *_labelled("What happened", report.message), *_labelled("What to do", report.advice)]
+    for title, jobs in report.sections:
+        lines += _text_section(title, jobs)
+    return "\n".join(lines) + "\n"
+
+
+def headline(report: BatchReport) -> str:
+    """One sentence with the state of the batch."""
+    counts = report.counts
+    if not counts.total:
+        return f"{report.bid}: no objects could be created from this submission."
+    objects = "object" if counts.total == 1 else "objects"
+    parts = [f"{counts.completed:,} of {counts.total:,} {objects} completed"]
+    for number, what in (
+        (counts.failed, "failed"),
+        (counts.unfinished, "in progress"),
+        (counts.deleted, "deleted"),
+    ):
+        if number:
+            parts.append(f"{number:,} {what}")
+    changed = f" Changes since {_time(report.since)}:" if report.since else ""
+    return f"{report.bid}: {', '.join(parts)}.{changed}"
+
+
+def facts(report: BatchReport) -> tuple[tuple[str, str], ...]:
+    """The facts of the submission by name."""
+    named = (
+        ("Collection", report.profile_name),
+        ("Submitted", f"{_time(report.submitted_at)}{' by ' if report.submitter else ''}{report.submitter}"),
+        ("Payload", f"{report.payload_name} ({report.payload_type.label})".strip()),
+        ("Note", report.note),
+        ("State of", _time(report.reported_at)),
+        ("Last report", _time(report.sent_at) if report.sent_at else ""),
+    )
+    return tuple((name, value) for name, value in named if value)
+
+
+def _text_section(title: str, jobs: Sequence[ReportedJob]) -> Iterator[str]:
+    if not jobs:
+        return
+    yield from ("", f"{title}: {len(jobs):,}")
+    if title in SECTION_ADVICE:
+        yield from _wrapped(SECTION_ADVICE[title], indent="  ", hanging="  ")
+    for job in jobs[:LISTED]:
+        yield from _described(job)
+    if len(jobs) > LISTED:
+        yield f"  and {len(jobs) - LISTED:,} more"
+
+
+def _described(job: ReportedJob) -> Iterator[str]:
+    local_ids = f"(local id {'; '.join(job.local_id)})" if job.local_id else ""
+    title = f'"{job.title}"' if job.title else ""
+    names = "  ".join(filter(None, (job.jid, job.name, title, job.ark, local_ids)))
+    if job.state is not JobState.FAILED:
+        yield from _wrapped(f"{names}: {job.message}" if job.message else names, indent="  ")
+        if job.remark:
+            yield from _labelled("please check", job.remark, indent="      ")
+        return
+    yield ""
+    yield from _wrapped(names, indent="  ")
+    yield from _labelled("what happened", job.message or "no message was recorded", indent="      ")
+    yield from _labelled("what to do", job.advice, indent="      ")
+
+
+def _labelled(name: str, value: str, *, indent: str = "", width: int = 15) -> Iterator[str]:
+    head = f"{indent}{name + ':':<{width}}"
+    yield from _wrapped(value, indent=head, hanging=" " * len(head))
+
+
+def _wrapped(text: str, *, indent: str = "", hanging: str | None = None) -> list[str]:
+    return textwrap.wrap(
+        on_one_line(text),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent + "  " if hanging is None else hanging,
+        # URLs and ARKs stay whole, so that they can be copied
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def on_one_line(text: str) -> str:
+    """Without control characters: a file name must not move the cursor, end a line or change a page."""
+    return printable(text, " ").replace("\n", " ")
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+COLUMNS = ("object", "local id", "ARK", "title", "state", "job", "what happened", "what to do")
+
+BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
+"""Without this mark Excel reads UTF-8 as the code page of its country."""
+
+_FORMULA = re.compile(r"(?:^|(?<=[;,\t]))(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
+"""Where a spreadsheet would begin to compute, also if it splits at another delimiter than ours or reads
+full-width signs: a depositor's text must not run."""
+
+
+def as_csv(report: BatchReport) -> str:
+    return written(COLUMNS, (_csv_row(job) for _, jobs in report.sections for job in jobs))
+
+
+def written(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table for spreadsheets (RFC 4180), in which nothing is computed."""
+    text = io.StringIO()
+    text.write(BYTE_ORDER_MARK)
+    writer = csv.writer(text, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
+    writer.writerow(titles)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _csv_row(job: ReportedJob) -> tuple[str, ...]:
+    named = (job.name, "; ".join(job.local_id), job.ark or "", job.title, job.state, job.jid)
+    return (*named, job.message or job.remark, job.advice)
+
+
+def _cell(value: str) -> str:
+    """The value on one line, with an apostrophe before whatever a spreadsheet would compute."""
+    return _FORMULA.sub("'", printable(value, " ").replace("\n", " "))
+
+
+_HEAD = (
+    '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>\n'
+    '<body style="font-family: sans-serif; line-height: 1.4; max-width: 60em">'
+)
+_CELL = '<td style="padding: 0.2em 1em 0.2em 0; vertical-align: top">{}</td>'
+_COLUMNS = {
+    "Failed": ("job", "file", "title", "local ids", "what happened", "what to do"),
+    "In progress": ("job", "file", "title", "local ids"),
+    "Completed": ("job", "file", "title", "local ids", "object", "please check"),
+    "Deleted by our staff": ("job", "file", "title", "local ids", "reason"),
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """The objects of one outcome, as a table."""
+
+    title: str
+    advice: str
+    """About all of them; empty if each has its own."""
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    count: int
+    """Of all objects; the rows are the first LISTED."""
+
+
+def as_html(report: BatchReport) -> str:
+    lines = [_HEAD.format(title=_text(report.bid)), f"<h1>{_text(headline(report))}</h1>", "<table>"]
+    lines += [_html_row(f"<strong>{_text(name)}</strong>", _text(value)) for name, value in facts(report)]
+    lines.append("</table>")
+    if report.message:
+        lines.append(f"<p><strong>What happened:</strong> {_text(report.message)}</p>")
+        lines.append(f"<p><strong>What to do:</strong> {_text(report.advice)}</p>")
+    for section in sections(report):
+        lines += _html_section(section)
+    return "\n".join([*lines, "</body></html>", ""])
+
+
+def text_page(title: str, text: str) -> str:
+    """A page of plain text."""
+    return "\n".join([_HEAD.format(title=_text(title)), as_paragraphs(text), "</body></html>", ""])
+
+
+def as_paragraphs(text: str) -> str:
+    """The text as HTML paragraphs; line breaks are kept."""
+    return "\n".join(f"<p>{_lines(part)}</p>" for part in text.strip().split("\n\n") if part)
+
+
+def _lines(text: str) -> str:
+    return "<br>\n".join(_text(line) for line in text.splitlines())
+
+
+def sections(report: BatchReport) -> Iterator[Section]:
+    """The tables of a report, without those that have no object."""
+    for title, jobs in report.sections:
+        if jobs:
+            columns = _COLUMNS[title]
+            cells = map(_cells, jobs[:LISTED])
+            rows = tuple(tuple(on_one_line(cell[column]) for column in columns) for cell in cells)
+            yield Section(title, SECTION_ADVICE.get(title, ""), columns, rows, len(jobs))
+
+
+def _cells(job: ReportedJob) -> dict[str, str]:
+    return {
+        "job": job.jid,
+        "file": job.name,
+        "title": job.title,
+        "local ids": "; ".join(job.local_id),
+        "object": job.ark or "",
+        "what happened": job.message or "no message was recorded",
+        "reason": job.message,
+        "please check": job.remark,
+        "what to do": job.advice,
+    }
+
+
+def _html_section(section: Section) -> Iterator[str]:
+    yield f"<h2>{section.title}: {section.count:,}</h2>"
+    if section.advice:
+        yield f"<p>{_text(section.advice)}</p>"
+    yield "<table>"
+    yield _html_row(*(f"<strong>{column}</strong>" for column in section.columns))
+    yield from (_html_row(*map(_text, row)) for row in section.rows)
+    yield "</table>"
+    if section.count > len(section.rows):
+        yield f"<p>and {section.count - len(section.rows):,} more</p>"
+
+
+def _html_row(*cells: str) -> str:
+    return f"<tr>{''.join(_CELL.format(cell) for cell in cells)}</tr>"
+
+
+def _text(text: str) -> str:
+    return escape(on_one_line(text))
+
+
+ATTACHED_PLAIN = 2_000_000
+"""Bytes; a larger attachment is compressed, because mail servers refuse messages above 10 to 25 MB."""
+
+# RFC 5321 4.5.3.1 and 5322 3.4.1, without comments, quotes and address literals; plain ASCII
+_ADDRESS = re.compile(
+    r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?"
+)
+
+
+@dataclass(frozen=True)
+class Recipients:
+    addresses: tuple[str, ...]
+    refused: tuple[str, ...]
+    """Entries that are not mail addresses; the mail names them to the other recipients."""
+
+
+def recipients(profile: Profile, submission: Submission) -> Recipients:
+    """The recipients of the collection and of the submission, without repeats; an entry may list several."""
+    given = names.mail_addresses((*profile.notification, *submission.notification))
+    # in practice, addresses that differ only in case belong to the same person
+    by_key: dict[str, str] = {}
+    for address in given:
+        by_key.setdefault(address.casefold(), address)
+    valid = tuple(address for address in by_key.values() if _ADDRESS.fullmatch(address))
+    return Recipients(valid, tuple(address for address in by_key.values() if address not in valid))
+
+
+def report_mail(report: BatchReport, profile: Profile, submission: Submission, sender: str) -> EmailMessage:
+    """The report as a mail; the same report always gives the same bytes.
+
+    A mail without recipients is written to an outbox, for the operator, but is not sent by SMTP.
+    """
+    outcome = "OK" if report.status is BatchState.COMPLETED else "FAIL"
+    action = "Updated" if report.since else "Processed"
+    subject = f"Ingest: {outcome} -- Submission {action}: {report.bid}"
+    to = recipients(profile, submission)
+    lists = {"completed": report.completed, "failed": report.failed}
+    attached = {name: jobs for name, jobs in lists.items() if jobs}
+    more = _refused_line(to)
+    if attached:
+        names = " and ".join(f"{name}.json" for name in attached)
+        more = f"\nThe complete lists are attached for use by programs: {names}.\n{more}"
+    body = as_text(report) + more
+    page = as_html(report).replace("</body>", f"{as_paragraphs(more)}</body>")
+    message = _mail(sender, to, subject, report.reported_at, body, page)
+    message["Message-ID"] = _identifier(report.bid, report.number)
+    if report.number > 1:
+        message["In-Reply-To"] = _identifier(report.bid, 1)
+    for name, jobs in attached.items():
+        _attach(message, f"{name}.json", _written(f"{name}Jobs", jobs))
+    return _repeatable(message, body)
+
+
+def next_report(report: BatchReport, batch: Batch, since: StatusReport | None) -> BatchReport | None:
+    """The next report of a batch as it is to be sent; None if nothing changed.
+
+    `since`: for an update, the state that the last report gave.
+    """
+    changed = report if since is None else compose_update(report, since)
+    # the date at which reporting began: every attempt composes the same mail
+    again = {"number": batch.status.reports + 1, "reported_at": batch.status.last_modified}
+    return None if changed is None else changed.model_copy(update=again)
+
+
+def report_text(mail: EmailMessage) -> str:
+    """The text of a report's mail, for people."""
+    part = mail.get_body(("plain",))
+    assert part is not None, "every mail of _mail has a text"
+    return str(part.get_content())
+
+
+def confirmation_mail(
+    bid: str, submission: Submission, profile: Profile, jobs: int, sender: str
+) -> EmailMessage:
+    """Confirms that a submission was received, with the number of objects in it."""
+    to = recipients(profile, submission)
+    name = submission.name
+    objects = "1 object" if jobs == 1 else f"{jobs:,} objects"
+    body = (
+        f"We received your submission {bid}: {objects} will be created.\n"
+        "You will get a report when the whole submission has been processed.\n\n"
+        f"Collection: {submission.profile_name}\n"
+        f"Payload:    {on_one_line(name)} ({submission.type.label})\n"
+    )
+    if submission.note:
+        body += f"Note:       {on_one_line(submission.note)}\n"
+    subject = f"Ingest: OK -- Submission Queued: {bid}"
+    body += _refused_line(to)
+    message = _mail(sender, to, subject, submission.submitted_at, body, text_page(subject, body))
+    message["Message-ID"] = f"<{bid}.confirmation@arkline>"
+    return _repeatable(message, body)
+
+
+def _repeatable(message: EmailMessage, body: str) -> EmailMessage:
+    """With part boundaries derived from the text: composing a mail again gives the same bytes.
+
+    RFC 2046 allows 70 characters. A header line has 78: a longer boundary would be divided as RFC 2231 says,
+    and some mail programs, which do not read that form, would show nothing.
+    """
+    digest = hashlib.sha256(body.encode()).hexdigest()[:32]
+    for number, part in enumerate(message.walk()):
+        if part.is_multipart():
+            part.set_boundary(f"{digest}-{number}")
+    return message
+
+
+def _mail(sender: str, to: Recipients, subject: str, date: datetime, body: str, page: str) -> EmailMessage:
+    message = EmailMessage()
+    try:
+        message["From"] = sender
+    except (ValueError, IndexError) as error:  # the standard library has both for a broken address
+        raise system(
+            "the setting ARKLINE_MAIL_FROM is not a valid sender address; write name@host"
+        ) from error
+    if to.addresses:
+        message["To"] = ", ".join(to.addresses)
+    message["Subject"] = subject
+    message["Date"] = format_datetime(date.astimezone(UTC))
+    # RFC 3834: keeps out-of-office programs from answering
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(body)
+    message.add_alternative(page, subtype="html")
+    return message
+
+
+def _identifier(bid: str, number: int) -> str:
+    return f"<{bid}.report-{number}@arkline>"
+
+
+def _refused_line(to: Recipients) -> str:
+    if not to.refused:
+        return ""
+    listed = ", ".join(map(repr, to.refused))
+    return f"\nThis mail was not sent to entries that are not mail addresses: {listed}\n"
+
+
+def _written(title: str, jobs: Iterable[ReportedJob]) -> Iterator[bytes]:
+    """A JSON document of one list, a job at a time: a batch may have 100,000."""
+    before = f'{{\n "{title}": ['
+    for job in jobs:
+        values = job.model_dump(mode="json", exclude_defaults=True)
+        entry = json.dumps(values, ensure_ascii=False, indent=1).replace("\n", "\n  ")
+        yield f"{before}\n  {entry}".encode()
+        before = ","
+    yield b"\n ]\n}"
+
+
+def _attach(message: EmailMessage, name: str, document: Iterable[bytes]) -> None:
+    """Attach a document, compressed if it is large."""
+    plain, packed = bytearray(), BytesIO()
+    with gzip.GzipFile("", "wb", fileobj=packed, mtime=0) as compressor:
+        for part in document:
+            compressor.write(part)
+            if len(plain) <= ATTACHED_PLAIN:
+                plain += part
+    if len(plain) <= ATTACHED_PLAIN:
+        message.add_attachment(bytes(plain), maintype="application", subtype="json", filename=name)
+    else:
+        packed_data = packed.getvalue()
+        message.add_attachment(packed_data, maintype="application", subtype="gzip", filename=f"{name}.gz")
