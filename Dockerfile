@@ -15,6 +15,7 @@ COPY zkstate zkstate
 COPY tasks tasks
 COPY operations operations
 COPY entrypoints entrypoints
+COPY plugins plugins
 RUN pip wheel --quiet --no-deps --no-index --find-links /build --wheel-dir /wheels . \
     && python -m venv /opt/arkline \
     && /opt/arkline/bin/pip install --quiet --no-index --find-links /wheels "arkline[flower,oidc,otel,postgresql,s3]"

@@ -66,9 +66,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: folders.turn(item.path))
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        if reason := folders.refusal(folder, getattr(item, "fixturenames", ())):
+        fixtures = getattr(item, "fixturenames", ())
+        if reason := folders.refusal(folder, fixtures):
             raise pytest.UsageError(f"{item.nodeid}: {reason}")
-        for marker in folders.MARKERS.get(folder, ()):
+        for marker in folders.markers(folder, fixtures):
             item.add_marker(marker)
 
 

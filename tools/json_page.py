@@ -23,7 +23,7 @@ from tools.json_documents import DOCUMENTS, VERSION
 FOLDER = Path(__file__).parents[1] / "docs" / "api"
 PAGE, FIELDS = FOLDER / "json.md", FOLDER / "json-fields.txt"
 
-_OURS = frozenset({"operations", "pipeline", "tools", "zkstate"})
+_OURS = frozenset({"operations", "pipeline", "plugins", "tools", "zkstate"})
 
 _INTRODUCTION = f"""# JSON of the commands
 

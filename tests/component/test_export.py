@@ -25,17 +25,16 @@ from pipeline.names import duplicates
 from pipeline.records import PayloadType, SubmissionMode
 from pipeline.working_storage.workspace import DownloadedFile
 from tests.servers.merritt import Merritt
-from tests.servers.s3 import S3Fixture, Server
 from tests.support.fleet import environment
 from tests.support.merritt_fixture import ARK, MerrittRepository
 from tests.support.repository import Repository
-from tests.support.stores import Store, flip
+from tests.support.stores import STORES, Store, flip
 from tests.support.unpacked import storable
 
 NAMES = {"a.txt": "alpha", "größe/日本 b.txt": "beta", "empty.txt": "", "twice.txt": "alpha"}
 
 
-@pytest.fixture(params=["disk", "bucket"])
+@pytest.fixture(params=STORES)
 def store(
     request: pytest.FixtureRequest,
     repository: Repository,
@@ -44,11 +43,9 @@ def store(
 ) -> Store:
     bucket = None
     if request.param == "bucket":
-        server: Server = request.getfixturevalue("s3_server")
-        located = server.settings()
-        bucket = S3Fixture(located, server.client, tmp_path_factory.mktemp("bucket"))
+        bucket = request.getfixturevalue("s3_server").bucket(tmp_path_factory.mktemp("bucket"))
         repository.storage = bucket.storage
-        own = {"s3_root": located.s3_root, "s3_endpoint": located.s3_endpoint}
+        own = {"s3_root": bucket.settings.s3_root, "s3_endpoint": bucket.settings.s3_endpoint}
         repository.settings = repository.settings.model_copy(update=own)
     for name, value in environment(repository.settings).items():
         monkeypatch.setenv(name, value)

@@ -13,23 +13,21 @@ from pipeline.notify.mail import fixity_notice
 from pipeline.preservation import fixity as checking
 from pipeline.preservation.fixity import Pace, Unreadable
 from pipeline.records import SubmissionMode
-from tests.servers.s3 import S3Fixture, Server
 from tests.support.repository import Repository
-from tests.support.stores import Store, flip
+from tests.support.stores import STORES, Store, flip
 
 FREE = Pace(0)
 DAY = timedelta(days=1)
 SIX = {f"{number}.txt": f"text {number}" for number in range(6)}
 
 
-@pytest.fixture(params=["disk", "bucket"])
+@pytest.fixture(params=STORES)
 def store(
     request: pytest.FixtureRequest, repository: Repository, tmp_path_factory: pytest.TempPathFactory
 ) -> Store:
     if request.param == "disk":
         return Store(repository)
-    server: Server = request.getfixturevalue("s3_server")
-    bucket = S3Fixture(server.settings(), server.client, tmp_path_factory.mktemp("bucket"))
+    bucket = request.getfixturevalue("s3_server").bucket(tmp_path_factory.mktemp("bucket"))
     repository.storage = bucket.storage
     return Store(repository, bucket)
 

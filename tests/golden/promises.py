@@ -30,7 +30,7 @@ from zkstate.feed import watch
 from zkstate.fleet import fixity, holds, hosts, outages
 from zkstate.record import callbacks, journal
 
-PACKAGES = ("pipeline", "zkstate", "tasks", "operations", "entrypoints")
+PACKAGES = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins")
 
 STORED: Mapping[str, Any] = {
     "/batches/BID/submission": records.Submission,

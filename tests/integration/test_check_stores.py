@@ -21,11 +21,10 @@ from pipeline.inventory.sql import open_inventory
 from pipeline.records import Identifiers, Job, SubmissionMode
 from pipeline.settings import Settings
 from pipeline.states import JobState
-from tests.servers.s3 import S3Fixture, Server
 from tests.support import cli, planting
 from tests.support.operators import ANN
 from tests.support.repository import Repository
-from tests.support.stores import Store, with_record
+from tests.support.stores import STORES, Store, with_record
 from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt
@@ -35,7 +34,7 @@ from zkstate.record import batches, jobs, space
 INGEST = "v1/content/system/mrt-ingest.txt"
 
 
-@pytest.fixture(params=["disk", "bucket"])
+@pytest.fixture(params=STORES)
 def store(
     request: pytest.FixtureRequest,
     repository: Repository,
@@ -60,8 +59,7 @@ def in_record(
 ) -> Store:
     bucket = None
     if request.param == "bucket":
-        server: Server = request.getfixturevalue("s3_server")
-        bucket = S3Fixture(server.settings(), server.client, tmp_path)
+        bucket = request.getfixturevalue("s3_server").bucket(tmp_path)
     return prepared(with_record(repository, session, settings, bucket), session)
 
 

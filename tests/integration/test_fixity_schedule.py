@@ -20,11 +20,10 @@ from pipeline.settings import Settings
 from tasks import fixity
 from tasks.app import make_context
 from tasks.worker_context import WorkerContext
-from tests.servers.s3 import S3Fixture, Server
 from tests.support.fleet import environment
 from tests.support.operators import ANN
 from tests.support.repository import Repository
-from tests.support.stores import Store, flip, with_record
+from tests.support.stores import STORES, Store, flip, with_record
 from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session
 from zkstate.fleet import fixity as published
@@ -32,7 +31,7 @@ from zkstate.fleet import fixity as published
 CONTENT = "v1/content/producer/a.txt"
 
 
-@pytest.fixture(params=["disk", "bucket"])
+@pytest.fixture(params=STORES)
 def store(
     request: pytest.FixtureRequest,
     repository: Repository,
@@ -44,8 +43,7 @@ def store(
     """A repository whose settings have ZooKeeper and Redis as well."""
     bucket = None
     if request.param == "bucket":
-        server: Server = request.getfixturevalue("s3_server")
-        bucket = S3Fixture(server.settings(), server.client, tmp_path)
+        bucket = request.getfixturevalue("s3_server").bucket(tmp_path)
     store = with_record(repository, session, settings, bucket)
     for name, value in environment(repository.settings).items():
         monkeypatch.setenv(name, value)

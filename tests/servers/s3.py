@@ -15,8 +15,8 @@ import pytest
 from entrypoints.stack.child import HOST, Command, Process, ask, free_ports
 from pipeline.settings import Settings
 from pipeline.storage.ocfl import objects
-from pipeline.storage.s3.bucket import S3Bucket, open_bucket
-from pipeline.storage.s3.storage import S3Storage
+from plugins.s3.bucket import S3Bucket, open_bucket
+from plugins.s3.storage import S3Storage
 from tests.support.ocfl_fixture import ARK, StorageFixture
 from tests.support.processes import await_ready
 
@@ -57,6 +57,10 @@ class Server:
         name = f"t{uuid.uuid4().hex}"
         self.client.create_bucket(Bucket=name)
         return Settings(**{"s3_root": f"s3://{name}/some/root", "s3_endpoint": url or self.url, **given})
+
+    def bucket(self, home: Path) -> "S3Fixture":
+        """A storage root in a new bucket."""
+        return S3Fixture(self.settings(), self.client, home)
 
     @cached_property
     def client(self) -> Any:

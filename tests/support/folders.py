@@ -32,6 +32,17 @@ LONGEST_FIRST = (
 """The files of tests/e2e that take longest, as a run of all tests has measured them."""
 
 
+PLUGINS = "plugins"
+"""The folder with a folder for each plugin, whose tests may start whatever the plugin needs."""
+
+
+def markers(folder: str, fixtures: Collection[str]) -> tuple[str, ...]:
+    """The markers of a test with these fixtures."""
+    if folder == PLUGINS:
+        return ("integration",) if SERVERS.intersection(fixtures) else ()
+    return MARKERS.get(folder, ())
+
+
 def turn(path: Path) -> int:
     """When the tests of a file are run: the longest first, so that no process waits for them at last.
 
@@ -45,6 +56,6 @@ def turn(path: Path) -> int:
 def refusal(folder: str, fixtures: Collection[str]) -> str:
     """Why a test with these fixtures must not be in this folder; empty if it may."""
     started = sorted(SERVERS.intersection(fixtures))
-    if folder in MARKERS or not started:
+    if folder in (PLUGINS, *MARKERS) or not started:
         return ""
     return f"uses the fixture {' and '.join(started)}: move it to tests/integration"

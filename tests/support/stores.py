@@ -1,17 +1,26 @@
 """A repository on a disk or in a bucket whose stored files a test can damage."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from operations.checks.deployment import initialize
 from pipeline.preservation.fixity import Schedule
 from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
-from tests.servers.s3 import S3Fixture
 from tests.support.repository import Repository
 from zkstate.care.deployment import RecordDeployment
 from zkstate.connection.session import Session
+
+if TYPE_CHECKING:
+    from tests.servers.s3 import S3Fixture
+
+STORES = ("disk", "bucket") if find_spec("plugins") else ("disk",)
+"""Where a test may keep a repository; in a bucket, if the plugin is there."""
 
 JOBS = 100
 """More than the tests store: to the record, their job numbers were given."""

@@ -81,6 +81,7 @@ def test_every_request_that_a_text_names_has_its_route() -> None:
             *(PROJECT / "docs").rglob("*.md"),
             *(PROJECT / "operations").rglob("*.py"),
             *(PROJECT / "entrypoints").rglob("*.py"),
+            *(PROJECT / "plugins").rglob("*.py"),
         )
         if "decisions" not in path.parts
     }

@@ -12,7 +12,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from zkstate.direct import Client, DirectHandler, StockHandler
 
 PROJECT = Path(__file__).parent.parent.parent
-PACKAGES = ("pipeline", "zkstate", "tasks", "operations", "entrypoints")
+PACKAGES = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins")
 
 
 @pytest.mark.parametrize("handler", [StockHandler, SequentialThreadingHandler])

@@ -157,7 +157,7 @@ def test_a_page_spells_only_commands_that_the_command_line_takes(page: Path) -> 
 
 
 def test_every_setting_that_a_text_names_exists() -> None:
-    product = ("pipeline", "zkstate", "tasks", "operations", "entrypoints")
+    product = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins")
     modules = [path for folder in product for path in (PROJECT / folder).rglob("*.py")]
     read = {name for path in modules for name in re.findall(r'"(ARKLINE_\w+)"', path.read_text())}
     compose = set(re.findall(r"\$\{(ARKLINE_\w+)", (PROJECT / "docker-compose.yml").read_text()))
@@ -175,7 +175,8 @@ def test_every_setting_that_a_text_names_exists() -> None:
 
 
 def test_every_file_that_a_page_names_exists() -> None:
-    folders = "pipeline|zkstate|tasks|operations|entrypoints|tests|tools|deploy|docs|examples|benchmarks"
+    folders = "pipeline|zkstate|tasks|operations|entrypoints|plugins|tests|tools|deploy|docs|examples"
+    folders += "|benchmarks"
     pages = [page for page in PAGES if page.name != "CHANGELOG.md" and "decisions" not in page.parts]
 
     assert [

@@ -5,6 +5,7 @@ import pytest
 from tests.support import folders
 
 TESTS = Path(__file__).parents[1]
+PROJECT = TESTS.parent
 
 
 @pytest.mark.parametrize("folder", ["unit", "component", "fuzz"])
@@ -15,23 +16,25 @@ def test_a_test_that_starts_zookeeper_or_redis_is_refused(folder: str, server: s
     )
 
 
-@pytest.mark.parametrize("folder", ["integration", "e2e"])
+@pytest.mark.parametrize("folder", ["integration", "e2e", "plugins"])
 def test_integration_and_end_to_end_tests_may_start_both(folder: str) -> None:
     assert folders.refusal(folder, ["zookeeper", "redis_server"]) == ""
 
 
 def test_every_folder_of_tests_has_a_meaning() -> None:
     used = {path.parent.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")}
+    plugins = {f"plugins/{path.name}" for path in (PROJECT / "plugins").iterdir() if path.is_dir()}
 
-    assert used == {"unit", "component", "fuzz", *folders.MARKERS}
+    assert used - plugins == {"unit", "component", "fuzz", *folders.MARKERS}
 
 
 def test_collected_tests_carry_the_markers_of_their_folder(request: pytest.FixtureRequest) -> None:
     for item in request.session.items:
         folder = item.path.relative_to(TESTS).parts[0]
         markers = {marker.name for marker in item.iter_markers()}
-        assert markers >= set(folders.MARKERS.get(folder, ())), item.nodeid
-        assert folder in folders.MARKERS or markers.isdisjoint({"integration", "e2e"}), item.nodeid
+        own = set(folders.markers(folder, getattr(item, "fixturenames", ())))
+        assert markers >= own, item.nodeid
+        assert own or markers.isdisjoint({"integration", "e2e"}), item.nodeid
 
 
 def test_the_longest_files_exist_and_are_run_first(request: pytest.FixtureRequest) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 PROJECT = Path(__file__).parent.parent.parent
 MOST = 500
-PACKAGES = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "tools", "benchmarks")
+PACKAGES = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins", "tools", "benchmarks")
 SOURCES = sorted(path for name in PACKAGES for path in (PROJECT / name).rglob("*.py"))
 
 

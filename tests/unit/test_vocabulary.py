@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-CODE = ("celeryconfig.py", "pipeline", "zkstate", "tasks", "operations", "entrypoints", "tools", "benchmarks")
+CODE = (
+    "celeryconfig.py",
+    "pipeline",
+    "zkstate",
+    "tasks",
+    "operations",
+    "entrypoints",
+    "plugins",
+    "tools",
+    "benchmarks",
+)
 TEXT = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs")
 
 PHRASES: dict[str, tuple[int, str]] = {

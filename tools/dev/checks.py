@@ -21,6 +21,7 @@ CHECKED = (
     "entrypoints",
     "operations",
     "pipeline",
+    "plugins",
     "tasks",
     "tests",
     "tools",

@@ -16,7 +16,7 @@ from tools.checkout import PROJECT, VENV
 from tools.web_server import serving
 
 SHIPPED = frozenset(
-    {"arkline.py", "celeryconfig.py", "entrypoints", "operations", "pipeline", "tasks", "zkstate"}
+    {"arkline.py", "celeryconfig.py", "entrypoints", "operations", "pipeline", "plugins", "tasks", "zkstate"}
 )
 """The content of a wheel besides its metadata; tools, tests and benchmarks belong to a checkout."""
 

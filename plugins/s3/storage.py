@@ -10,15 +10,17 @@ from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt, in_parallel, t
 from pipeline.deployment import Expected
 from pipeline.fixity import ContentFile, StoredVersion
 from pipeline.outcome import Service, ServiceDown, StepFailed, fault_of, of_object, system, transient
+from pipeline.plugins import lacking
+from pipeline.settings import Settings
 from pipeline.storage.base import StoreRequest
 from pipeline.storage.ocfl import objects
 from pipeline.storage.ocfl.reading import OcflReader
 from pipeline.storage.rules import check_request, stored_elsewhere
-from pipeline.storage.s3.keys import CONNECTIONS, Conflict
-from pipeline.storage.s3.root import BucketObject, BucketRoot, Head
+from plugins.s3.keys import CONNECTIONS, Conflict
+from plugins.s3.root import BucketObject, BucketRoot, Head
 
 if TYPE_CHECKING:
-    from pipeline.storage.s3.bucket import S3Bucket
+    from plugins.s3.bucket import S3Bucket
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -31,6 +33,20 @@ MAX_KEY_BYTES = 1024
 
 MIN_MULTIPART_BYTES = 5 << 20
 """Size of the smallest file that may be uploaded in parts, by S3's rules."""
+
+
+def open_storage(settings: Settings, expected: Expected | None = None) -> "S3Storage":
+    return S3Storage(lambda: _open_bucket(settings), expected)
+
+
+def _open_bucket(settings: Settings) -> "S3Bucket":
+    """boto3 is an extra and takes half a second to import, so it is imported when a bucket is first used."""
+    try:
+        from plugins.s3.bucket import open_bucket
+    except ModuleNotFoundError as error:
+        missing = lacking("ARKLINE_S3_ROOT", f"package {error.name}", "s3")
+        raise system(f"{missing}, then resume the job") from error
+    return open_bucket(settings)
 
 
 class S3Storage(OcflReader):

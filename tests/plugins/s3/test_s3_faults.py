@@ -18,8 +18,8 @@ from pipeline.fixity import ContentFile
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
-from pipeline.storage.s3.bucket import PART_BYTES, S3Bucket, open_bucket
-from pipeline.storage.s3.storage import S3Storage
+from plugins.s3.bucket import PART_BYTES, S3Bucket, open_bucket
+from plugins.s3.storage import S3Storage
 from tests.servers.proxy import Proxy
 from tests.servers.s3 import S3Fixture, Server
 from tests.support.ocfl_fixture import ARK, assert_valid, memory

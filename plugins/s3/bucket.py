@@ -24,8 +24,8 @@ from pipeline.http.urls import redact_url
 from pipeline.outcome import StepFailed, of_object, system, transient
 from pipeline.settings import Settings
 from pipeline.storage.rules import check_source
-from pipeline.storage.s3.faults import Absent, Refused, translated
-from pipeline.storage.s3.keys import CONNECTIONS, Conflict, KeyContent
+from plugins.s3.faults import Absent, Refused, translated
+from plugins.s3.keys import CONNECTIONS, Conflict, KeyContent
 
 log = logging.getLogger(__name__)
 

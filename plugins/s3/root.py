@@ -20,10 +20,10 @@ from pipeline.fixity import OnRead
 from pipeline.outcome import damaged, system
 from pipeline.storage.ocfl import objects
 from pipeline.storage.ocfl.objects import StoredObject
-from pipeline.storage.s3.keys import Conflict
+from plugins.s3.keys import Conflict
 
 if TYPE_CHECKING:
-    from pipeline.storage.s3.bucket import S3Bucket
+    from plugins.s3.bucket import S3Bucket
 
 log = logging.getLogger(__name__)
 

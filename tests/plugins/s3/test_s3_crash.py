@@ -10,7 +10,7 @@ import pytest
 from pipeline.outcome import Later, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.storage.ocfl.objects import OBJECT_DECLARATION
-from pipeline.storage.s3.storage import S3Storage
+from plugins.s3.storage import S3Storage
 from tests.servers.s3 import S3Fixture, Server
 from tests.support.ocfl_fixture import ARK, assert_valid, memory
 

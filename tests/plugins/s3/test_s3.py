@@ -14,8 +14,8 @@ from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.steps import process, record
 from pipeline.storage.factory import open_storage
-from pipeline.storage.s3.storage import S3Storage
 from pipeline.working_storage.workspace import Workspace, read_stored
+from plugins.s3.storage import S3Storage
 from tests.servers.s3 import S3Fixture, Server
 from tests.support.ocfl_fixture import ARK, OcflFixture, assert_valid, memory
 from tests.support.repository import Repository, empty_inventory
