@@ -13,7 +13,6 @@ from tasks.broker import (
     dispatch_batch,
     dispatch_failure_callback,
     dispatch_job,
-    dispatch_job_in_turn,
     read_queues,
 )
 from tasks.logs import log
@@ -58,7 +57,7 @@ def give_turn(context: WorkerContext, session: Session, live: Live, clock: Serve
 def _dispatch_in_turn(context: WorkerContext, session: Session, name: str) -> None:
     if fairness.is_job(name):
         ticket = record.redispatch(session, jobs.load(session, name), lost=False)
-        dispatch_job_in_turn(context.app, ticket)
+        dispatch_job(context.app, ticket, in_turn=True)
     else:
         ticket = record.redispatch(session, batches.load(session, name), lost=False)
         dispatch_batch(context.app, ticket, in_turn=True)

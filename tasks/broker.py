@@ -11,10 +11,10 @@ message, instead of a guess from how long they wait.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import redis
-from celery import Celery, chain, signature
-from celery.canvas import Signature
+from celery import Celery
 from kombu.exceptions import OperationalError
 
 import celeryconfig
@@ -52,9 +52,14 @@ def publisher(settings: Settings) -> Celery:
     return app
 
 
-def dispatch_job(app: Celery, ticket: Ticket, priority: int = 0) -> bool:
-    """Send the chain of tasks that begins with the ticket's state; False if Redis does not answer."""
-    return _send(_chain_from(app, ticket), ticket, step_of(priority))
+def dispatch_job(app: Celery, ticket: Ticket, priority: int = 0, *, in_turn: bool = False) -> bool:
+    """Send the first task of the ticket's state, with those of the states after it as Celery's chain.
+
+    False if Redis does not answer. `in_turn`: before all jobs of others, who have more than their share.
+    """
+    first = JOB.task(JobState(ticket.state)).name
+    priority = OWN_TURN if in_turn else step_of(priority)
+    return _send(app, first, ticket, priority, chain=_tasks_after(ticket.state))
 
 
 def dispatch_jobs(app: Celery, tickets: Iterable[tuple[Ticket, int]]) -> bool:
@@ -62,16 +67,18 @@ def dispatch_jobs(app: Celery, tickets: Iterable[tuple[Ticket, int]]) -> bool:
     return all(dispatch_job(app, ticket, priority) for ticket, priority in tickets)
 
 
-def _chain_from(app: Celery, ticket: Ticket) -> Signature:
+def _tasks_after(state: str) -> list[dict[str, object]]:
+    """Celery's chain: the next task is the last of the list."""
     order = JOB.working()
-    first, *following = (JOB.task(state).name for state in order[order.index(JobState(ticket.state)) :])
-    begin = signature(first, args=(ticket.model_dump(),), app=app)
-    return chain(begin, *(signature(name, app=app) for name in following), app=app)
-
-
-def dispatch_job_in_turn(app: Celery, ticket: Ticket) -> bool:
-    """As `dispatch_job`, before all jobs of others: their submitters have more than their share."""
-    return _send(_chain_from(app, ticket), ticket, OWN_TURN)
+    following = order[order.index(JobState(state)) + 1 :]
+    call: dict[str, object] = {
+        "args": [],
+        "kwargs": {},
+        "options": {},
+        "subtask_type": None,
+        "immutable": False,
+    }
+    return [{"task": JOB.task(later).name, **call} for later in reversed(following)]
 
 
 def dispatch_batch(app: Celery, ticket: Ticket, *, in_turn: bool = False) -> bool:
@@ -80,8 +87,8 @@ def dispatch_batch(app: Celery, ticket: Ticket, *, in_turn: bool = False) -> boo
     A split is as urgent as the most urgent job, so that neither occupies all processes alone.
     """
     task = BATCH.task(BatchState(ticket.state))
-    message = signature(task.name, args=(ticket.model_dump(),), app=app)
-    return _send(message, ticket, step_of(0) if task.queue is Queue.SPLIT and not in_turn else OWN_TURN)
+    priority = step_of(0) if task.queue is Queue.SPLIT and not in_turn else OWN_TURN
+    return _send(app, task.name, ticket, priority)
 
 
 def dispatch_failure_callback(app: Celery, jid: str, epoch: int) -> bool:
@@ -89,13 +96,13 @@ def dispatch_failure_callback(app: Celery, jid: str, epoch: int) -> bool:
 
     The arguments are not in the form of a ticket, because this message moves no job.
     """
-    task = signature("callback.failed", args=(jid, epoch), app=app)
-    return _send(task, Ticket(id=jid, state=JobState.FAILED, epoch=epoch), step_of(0))
+    ticket = Ticket(id=jid, state=JobState.FAILED, epoch=epoch)
+    return _send(app, "callback.failed", ticket, step_of(0), args=(jid, epoch))
 
 
-def _send(task: Signature, ticket: Ticket, priority: int = 0) -> bool:
+def _send(app: Celery, task: str, ticket: Ticket, priority: int, **options: Any) -> bool:
     try:
-        task.apply_async(priority=priority)
+        app.send_task(task, **{"args": (ticket.model_dump(),), "priority": priority, **options})
     except OperationalError as error:
         log().warning(
             "message not sent; the sweep sends it again", ticket=ticket.model_dump(), error=str(error)
@@ -154,11 +161,6 @@ def read_queues(settings: Settings) -> Queued:
 def try_write(settings: Settings) -> None:
     """redis.ResponseError if Redis refuses writes: it answers reads as a replica, and without memory."""
     client(settings).set(f"{settings.broker_prefix}written", 1, px=WRITTEN_FOR)
-
-
-def live_tickets(settings: Settings) -> frozenset[tuple[str, int]]:
-    """(id, epoch) of every ticket in the queues; OperationalError if Redis does not answer."""
-    return read_queues(settings).tickets
 
 
 def waiting_messages(settings: Settings, queues: Iterable[str]) -> int:

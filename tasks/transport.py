@@ -1,45 +1,37 @@
-"""The form of a message as arkline has Celery write it to Redis: whatever else is in a queue is foreign.
+"""kombu's Redis transport, for which a foreign message or key is one line of the log.
 
 A message is a hint, which anybody may send who can write to Redis. It names a task of arkline, and a job or a
 batch by a ticket; the record decides. Celery's other orders to a worker (a limit of time, a delay, tasks to
-call at the end or after an error) are never sent, so a message with one is foreign.
+call at the end or after an error) are never sent, so a message with one is foreign. kombu's own transport
+hands everything in a list to Celery: an item that is not a message, or a key of another type in the place of
+a list, ends the worker or has it reconnect for ever.
 
-kombu's Redis transport, for which a foreign message or key is a log entry.
-
-kombu's own hands everything in a list to Celery: an item that is not a message, or a key of another type
-in the place of a list, ends the worker or has it reconnect for ever.
-
-The commands that a worker obeys over Redis: those that ask, and those of events.
-
-Whoever can write to Redis could otherwise end every worker by one message (`shutdown`), or its pool, have it
-consume nothing (`cancel_consumer`), drop messages as revoked (`hello`), or read its settings (`conf`,
-`report`).
-
-Celery's remote control, which waits for the workers that got the question, and for no others.
-
-Celery's own waits a fixed time: too short for a worker on a busy machine, and too long where all have
-answered. Redis says how many workers receive a message: so many answers end the wait.
+Of Celery's remote commands a worker obeys those that ask, and those of events. Whoever can write to Redis
+could otherwise end every worker by one message (`shutdown`), or its pool, have it consume nothing
+(`cancel_consumer`), drop messages as revoked (`hello`), or read its settings (`conf`, `report`).
 """
 
 import base64
 import json
-from collections.abc import Callable
-from functools import partial
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial, wraps
 from typing import Annotated, Any, Literal, TypeVar
 
 import celery.app.control
 import kombu.transport.redis
 import redis
 from celery.worker.control import Panel
-from kombu import Producer, pidbox
+from kombu import pidbox
 from kombu.transport import TRANSPORT_ALIASES
 from kombu.transport.virtual import Empty
-from kombu.utils.json import dumps
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 import celeryconfig
 from pipeline.states import BATCH, JOB
 from tasks.logs import log
+from tasks.queue_lists import lists_of
 
 MAX_MESSAGE = 262_144
 """Bytes; the largest message of arkline, a chain of seven tasks, has some 5,000."""
@@ -216,47 +208,103 @@ def check_control(message: object) -> None:
 SET_ASIDE = ".foreign"
 """A key of another type in the place of one of kombu's gets this ending: nothing of others is deleted."""
 
-_TABLES = ("_kombu.binding.{}", "_kombu.binding_permanent.{}")
-"""Sets that kombu keeps for an exchange."""
+_EXCHANGES = (*celeryconfig.QUEUES, "celery.pidbox", "reply.celery.pidbox", "celeryev")
 
-_DEADLINES = "_kombu.binding_deadlines"
+_TYPES = {
+    **dict.fromkeys(lists_of("", celeryconfig.QUEUES), b"list"),
+    "unacked": b"hash",
+    "unacked_index": b"zset",
+    "_kombu.binding_deadlines": b"zset",
+    **{f"_kombu.binding.{name}": b"set" for name in _EXCHANGES},
+    **{f"_kombu.binding_permanent.{name}": b"set" for name in _EXCHANGES},
+}
+"""kombu's keys, without the deployment's prefix."""
 
 _BINDING_PARTS = 3
 """Of an entry in the table of an exchange: routing key, pattern and queue."""
 
-_WRONG_TYPE = "WRONGTYPE"
+_sent = threading.local()
+"""`receivers`: the clients that Redis has handed this thread's last message to everybody to."""
+
+
+def _reject(error: Exception) -> None:
+    log().error("foreign message rejected; send nothing to arkline's queues by hand", error=str(error))
+
+
+def _among_foreign_keys(method: Any) -> Any:
+    """kombu's method; if it meets a foreign key in the place of one of its own, after that was renamed."""
+
+    @wraps(method)
+    def called(self: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            return method(self, *arguments, **options)
+        except redis.ResponseError as error:
+            if "WRONGTYPE" not in str(error):
+                raise
+            getattr(self, "channel", self).set_aside_foreign_keys()
+            return method(self, *arguments, **options)
+
+    return called
 
 
 class QoS(kombu.transport.redis.QoS):
     """Messages that wait for an acknowledgement: their keys may be foreign, or have foreign values."""
 
     channel: "Channel"
+    append = _among_foreign_keys(kombu.transport.redis.QoS.append)
+    ack = _among_foreign_keys(kombu.transport.redis.QoS.ack)
+    reject = _among_foreign_keys(kombu.transport.redis.QoS.reject)
+    restore_visible = _among_foreign_keys(kombu.transport.redis.QoS.restore_visible)
 
-    def append(self, message: Any, delivery_tag: str) -> None:
-        self.channel.among_foreign_keys(lambda: super(QoS, self).append(message, delivery_tag))
-
-    def ack(self, delivery_tag: str) -> None:
-        self.channel.among_foreign_keys(lambda: super(QoS, self).ack(delivery_tag))
-
-    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        self.channel.among_foreign_keys(lambda: super(QoS, self).reject(delivery_tag, requeue))
-
-    def restore_visible(self, *args: Any, **options: Any) -> None:
-        self.channel.among_foreign_keys(lambda: super(QoS, self).restore_visible(*args, **options))
-
+    @_among_foreign_keys
     def restore_by_tag(self, tag: Any, client: Any = None, leftmost: bool = False) -> None:
-        restore = super().restore_by_tag
         try:
-            self.channel.among_foreign_keys(lambda: restore(tag, client, leftmost))
+            super().restore_by_tag(tag, client, leftmost)
         except (ValueError, TypeError, RecursionError) as error:  # no JSON, or not of kombu's three parts
             _reject(error)
-            self._remove_from_indices(tag).execute()  # type: ignore[attr-defined]
+            with self.channel.conn_or_acquire() as answering:
+                answering.zrem(self.unacked_index_key, tag)
+                answering.hdel(self.unacked_key, tag)
 
 
 class Channel(kombu.transport.redis.Channel):
     QoS = QoS
-    receivers: int | None = None
-    """Of the last message to everybody: clients that Redis has handed it to. None before the first."""
+
+    def set_aside_foreign_keys(self) -> None:
+        with self.conn_or_acquire() as client:
+            for name, expected in _TYPES.items():
+                key = f"{self.global_keyprefix}{name}"
+                if client.type(key) not in (expected, b"none"):
+                    client.rename(key, key + SET_ASIDE)
+                    log().error(
+                        "a foreign key was in the place of one of kombu's; renamed", key=key + SET_ASIDE
+                    )
+
+    @contextmanager
+    def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
+        with super().conn_or_acquire(client) as answering:
+            answering.set_response_callback("PUBLISH", _note_receivers)
+            yield answering
+
+    queue_declare = _among_foreign_keys(kombu.transport.redis.Channel.queue_declare)
+
+    @_among_foreign_keys
+    def basic_publish(self, message: Any, *arguments: Any, **options: Any) -> Any:
+        # a copy: kombu encodes the body in its place
+        return super().basic_publish(dict(message), *arguments, **options)
+
+    @_among_foreign_keys
+    def queue_bind(self, queue: Any, *arguments: Any, **options: Any) -> None:
+        try:
+            super().queue_bind(queue, *arguments, **options)
+        except redis.ResponseError:
+            self.state.queue_bindings_delete(queue)  # entered before Redis refused it
+            raise
+
+    @_among_foreign_keys
+    def get_table(self, exchange: str) -> list[tuple[str, str, str]]:
+        """The queues of an exchange; an entry that kombu did not write is left out."""
+        return [entry for entry in super().get_table(exchange) if len(entry) == _BINDING_PARTS]
 
     def _brpop_read(self, **options: Any) -> Any:
         try:
@@ -265,72 +313,27 @@ class Channel(kombu.transport.redis.Channel):
             _reject(error)
             return True
         except redis.ResponseError as error:
-            if _WRONG_TYPE not in str(error):
+            if "WRONGTYPE" not in str(error):
                 raise
-            self._set_aside_foreign_keys(*self.active_queues)
+            self.set_aside_foreign_keys()
             raise Empty from error
-
-    def _receive_one(self, client: Any) -> Any:
-        """A message to everybody; kombu rejects what is not JSON, if it is not nested too deeply."""
-        try:
-            return super()._receive_one(client)  # type: ignore[misc]  # not in its stubs
-        except RecursionError as error:
-            _reject(error)
-            raise Empty from error
-
-    def _put(self, queue: str, message: Any, **options: Any) -> None:
-        self.among_foreign_keys(lambda: super(Channel, self)._put(queue, message, **options), queue)
-
-    def _queue_bind(self, exchange: str, *args: Any) -> None:
-        bind = super()._queue_bind  # type: ignore[misc]
-        self.among_foreign_keys(lambda: bind(exchange, *args), exchange=exchange)
-
-    def get_table(self, exchange: str) -> list[tuple[str, str, str]]:
-        """The queues of an exchange; an entry that kombu did not write is left out."""
-        get = super().get_table
-        entries = self.among_foreign_keys(lambda: get(exchange), exchange=exchange)
-        return [entry for entry in entries if len(entry) == _BINDING_PARTS]
-
-    def _put_fanout(self, exchange: str, message: Any, routing_key: str, **options: Any) -> None:
-        """As kombu's own, which forgets how many received the message."""
-        if options.get("_publish_batch") is not None:
-            super()._put_fanout(exchange, message, routing_key, **options)  # type: ignore[misc]
-            return
-        topics = self._get_publish_topics(exchange, routing_key)  # type: ignore[attr-defined]
-        with self.conn_or_acquire() as client:
-            self.receivers = sum(client.publish(topic, dumps(message)) for topic in topics)
-
-    def _size(self, queue: str) -> int:
-        size: int = self.among_foreign_keys(lambda: super(Channel, self)._size(queue), queue)
-        return size
-
-    def among_foreign_keys(self, work: Callable[[], Any], *queues: str, exchange: str = "") -> Any:
-        """The result of `work`; a foreign key in the place of one of kombu's keys is renamed first."""
-        try:
-            return work()
-        except redis.ResponseError as error:
-            if _WRONG_TYPE not in str(error):
-                raise
-            self._set_aside_foreign_keys(*queues, exchange=exchange)
-            return work()
-
-    def _set_aside_foreign_keys(self, *queues: str, exchange: str = "") -> None:
-        of_step = self._q_for_pri  # type: ignore[attr-defined]
-        types = {of_step(queue, step): b"list" for queue in queues for step in self.priority_steps}
-        types |= {self.unacked_key: b"hash", self.unacked_index_key: b"zset", _DEADLINES: b"zset"}
-        types |= {table.format(exchange): b"set" for table in _TABLES}
-        for name, expected in types.items():
-            key = f"{self.global_keyprefix}{name}"
-            with self.conn_or_acquire() as client:
-                if client.type(key) not in (expected, b"none"):
-                    client.rename(key, key + SET_ASIDE)
-                    log().error(
-                        "a foreign key was in the place of one of kombu's; renamed", key=key + SET_ASIDE
-                    )
 
 
 class Transport(kombu.transport.redis.Transport):
     Channel = Channel
+
+    def on_readable(self, *arguments: Any) -> None:
+        """A message to everybody that is nested too deeply; kombu rejects all else that is not JSON."""
+        try:
+            super().on_readable(*arguments)
+        except RecursionError as error:
+            _reject(error)
+
+    def drain_events(self, *arguments: Any, **options: Any) -> None:
+        try:
+            super().drain_events(*arguments, **options)
+        except RecursionError as error:
+            _reject(error)
 
     def _deliver(self, delivered: Any, queue: str | None) -> None:
         """Celery's remote control has queues and forms of its own."""
@@ -343,10 +346,6 @@ class Transport(kombu.transport.redis.Transport):
             _reject(error)
         else:
             super()._deliver(delivered, queue)
-
-
-def _reject(error: Exception) -> None:
-    log().error("foreign message rejected; send nothing to arkline's queues by hand", error=str(error))
 
 
 def register() -> None:
@@ -373,7 +372,7 @@ ALLOWED = frozenset(
 )
 
 
-def restrict() -> None:
+def restrict_remote_control() -> None:
     """Refuse all other commands of Celery, in this process."""
     for name in set(Panel.data) - ALLOWED:
         Panel.data[name] = partial(_refuse, name)
@@ -384,12 +383,17 @@ def _refuse(name: str, *_: object, **__: object) -> dict[str, str]:
     return {"error": f"{name} is refused: use the supervisor of the worker's machine, or arkline drain"}
 
 
+def _note_receivers(answer: int, **_: object) -> int:
+    _sent.receivers = getattr(_sent, "receivers", 0) + answer
+    return answer
+
+
 class Mailbox(pidbox.Mailbox):
-    def _publish(self, *values: Any, **options: Any) -> None:
-        """On the channel that waits for the answers, because that one knows the receivers."""
-        if options.get("producer") is None and (channel := options.get("channel")) is not None:
-            options["producer"] = Producer(channel, auto_declare=False)
-        super()._publish(*values, **options)
+    """Waits for the answers of the workers that got the question, and for no others.
+
+    Celery's own waits a fixed time: too short for a worker on a busy machine, and too long where all have
+    answered. Redis says how many clients receive a message.
+    """
 
     def _collect(
         self,
@@ -400,12 +404,16 @@ class Mailbox(pidbox.Mailbox):
         channel: Any = None,
         accept: Any = None,
     ) -> Any:
-        receivers = getattr(channel, "receivers", None)
+        receivers: int = _sent.receivers
         if receivers == 0:
             return []
-        expected = receivers if limit is None or receivers is None else min(limit, receivers)
-        return super()._collect(ticket, expected or limit, timeout, callback, channel, accept)
+        expected = receivers if limit is None else min(limit, receivers)
+        return super()._collect(ticket, expected, timeout, callback, channel, accept)
 
 
 class Control(celery.app.control.Control):
     Mailbox = Mailbox
+
+    def broadcast(self, *args: Any, **options: Any) -> Any:
+        _sent.receivers = 0
+        return super().broadcast(*args, **options)

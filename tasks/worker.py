@@ -232,7 +232,7 @@ def connect_signals(context: WorkerContext) -> None:
 
     own_drain = OwnDrain(context.serve)
     context.app.steps["consumer"].add(draining_step(own_drain))
-    celeryd_init.connect(lambda **_: transport.restrict(), weak=False)
+    celeryd_init.connect(lambda **_: transport.restrict_remote_control(), weak=False)
     celeryd_init.connect(await_record, weak=False)
     setup_logging.connect(set_up_logging, weak=False)
     # after that time the process has lost its session, and its attempt is over

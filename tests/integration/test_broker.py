@@ -9,7 +9,7 @@ from celery import Celery
 
 import celeryconfig
 from pipeline.settings import Settings
-from tasks.broker import Queued, configured, live_tickets, read_queues
+from tasks.broker import Queued, configured, read_queues
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_every_waiting_ticket_is_read_in_every_queue_and_priority(settings: Sett
         for priority in range(10):
             send(app, queue, priority, jid_of(queue, priority))
 
-    found = live_tickets(settings)
+    found = read_queues(settings).tickets
 
     assert found == {(jid_of(queue, p), p + 1) for queue in celeryconfig.QUEUES for p in range(10)}
 
@@ -72,13 +72,13 @@ def test_a_ticket_that_a_worker_consumed_is_not_live(settings: Settings, app: Ce
     with app.connection_for_read() as connection, connection.SimpleQueue("io") as queue:
         queue.get(timeout=30).ack()
 
-    assert live_tickets(settings) == frozenset()
+    assert read_queues(settings).tickets == frozenset()
 
 
 def test_messages_of_periodic_work_are_no_tickets(settings: Settings, app: Celery) -> None:
     app.send_task("beat.sweep", queue="control")
 
-    assert live_tickets(settings) == frozenset()
+    assert read_queues(settings).tickets == frozenset()
 
 
 def test_foreign_messages_are_counted_and_hide_no_ticket(settings: Settings, app: Celery) -> None:
@@ -101,4 +101,4 @@ def test_a_message_for_a_queue_whose_key_is_foreign_is_sent_and_the_key_is_kept(
         send(app, "io", 0, "jid0000000001")
 
         assert client.get(f"{settings.broker_prefix}io.foreign") == b"mine"
-    assert live_tickets(settings) == {("jid0000000001", 1)}
+    assert read_queues(settings).tickets == {("jid0000000001", 1)}

@@ -9,7 +9,7 @@ from pipeline.states import JobState
 from tasks import after_move
 from tasks.after_move import ENOUGH, request_feed, take_requests
 from tasks.app import make_context
-from tasks.broker import live_tickets, waiting_messages
+from tasks.broker import read_queues, waiting_messages
 from tasks.worker_context import WorkerContext
 from tests.support import planting
 from zkstate.connection.session import Session
@@ -106,7 +106,7 @@ def test_a_feed_dispatches_the_pending_jobs_each_with_a_ticket_of_its_own(
 
     feed(context)
 
-    tickets = live_tickets(settings)
+    tickets = read_queues(settings).tickets
     assert {jid for jid, _ in tickets} == set(jids)
     for jid, epoch in tickets:
         status = jobs.load(session, jid).status
@@ -122,4 +122,4 @@ def test_jobs_are_fed_one_by_one_if_one_of_them_is_being_worked_on(
 
     feed(context)
 
-    assert {jid for jid, _ in live_tickets(settings)} == set(jids) - {held.jid}
+    assert {jid for jid, _ in read_queues(settings).tickets} == set(jids) - {held.jid}

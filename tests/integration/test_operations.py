@@ -17,7 +17,7 @@ from pipeline.principal import Forbidden, Interface, Principal, Role
 from pipeline.profiles.profile import Profiles, UnknownProfile
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
-from tasks.broker import live_tickets
+from tasks.broker import read_queues
 from tests.support import planting
 from tests.support.operators import ANN
 from zkstate.connection.session import Session
@@ -45,7 +45,7 @@ def test_a_submission_is_written_down_and_handed_to_a_worker(
     batch = batches.load(session, done.bid)
     assert batch.status.status is BatchState.PENDING
     assert (done.again, done.sent) == (False, True)
-    assert live_tickets(settings) == {(done.bid, batch.status.epoch)}
+    assert read_queues(settings).tickets == {(done.bid, batch.status.epoch)}
 
 
 def test_an_older_copy_of_the_record_takes_no_submission_until_the_outage_is_over(

@@ -18,7 +18,7 @@ from pipeline.principal import Forbidden, Role
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, Bucket, Event, FailureKind, IllegalTransition, JobState, Raiser
-from tasks.broker import live_tickets
+from tasks.broker import read_queues
 from tests.support import planting
 from tests.support.operators import ANN
 from zkstate import paths
@@ -110,7 +110,7 @@ def test_a_held_batch_is_released_to_be_split(session: Session, site: Site, sett
     assert released.status.status is BatchState.PENDING
     assert (released.history[-1].by, released.history[-1].via) == ("ann@desk", "cli")
     assert released.history[-1].message == "release by ann@desk: because"
-    assert (batch.bid, released.status.epoch) in live_tickets(settings)
+    assert (batch.bid, released.status.epoch) in read_queues(settings).tickets
 
 
 def test_a_failed_batch_is_reported_again_once_nothing_in_it_is_at_work(
@@ -127,7 +127,7 @@ def test_a_failed_batch_is_reported_again_once_nothing_in_it_is_at_work(
 
     again = batches.load(session, batch.bid)
     assert again.status.status is BatchState.UPDATE_REPORTING
-    assert (batch.bid, again.status.epoch) in live_tickets(settings)
+    assert (batch.bid, again.status.epoch) in read_queues(settings).tickets
 
 
 def test_a_deleted_batch_leaves_tombstones_of_itself_and_its_jobs(session: Session, site: Site) -> None:
@@ -268,7 +268,7 @@ def test_cancelling_stops_every_job_and_the_batch_is_reported(
     }
     batch = batches.load(session, bid)
     assert batch.status.status is BatchState.REPORTING
-    assert live_tickets(settings) == {(bid, batch.status.epoch)}
+    assert read_queues(settings).tickets == {(bid, batch.status.epoch)}
     assert find_job(site.inventory(), jids[1]) is not None
 
 
@@ -294,7 +294,9 @@ def test_a_batch_whose_jobs_are_not_at_work_is_cancelled_in_every_state(
     after = batches.load(session, batch.bid)
     assert (after.status.status, after.status.message) == (stopped, "cancelled by ann@desk: because")
     assert (after.history[-1].event, after.history[-1].by) == (Event.FAIL, "ann@desk")
-    assert (stopped is BatchState.REPORTING) == ((batch.bid, after.status.epoch) in live_tickets(settings))
+    assert (stopped is BatchState.REPORTING) == (
+        (batch.bid, after.status.epoch) in read_queues(settings).tickets
+    )
 
 
 def test_a_batch_is_cancelled_while_a_worker_splits_it(session: Session, site: Site) -> None:

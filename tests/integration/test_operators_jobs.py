@@ -13,7 +13,7 @@ from pipeline.principal import Forbidden, Role
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, Event, FailureKind, IllegalTransition, JobState, Raiser
 from pipeline.working_storage.workspace import folder_of
-from tasks.broker import live_tickets
+from tasks.broker import read_queues
 from tests.support import planting
 from tests.support.operators import ANN, downloading_job
 from zkstate import codec, paths
@@ -146,7 +146,7 @@ def test_failing_a_running_job_frees_its_lock_and_its_promise_and_fences_its_wor
         jobs.move(session, running, JobMove(Event.SUCCEED, "the zombie"))
     batch = batches.load(session, running.bid)
     assert batch.status.status is BatchState.REPORTING
-    assert (batch.bid, batch.status.epoch) in live_tickets(settings)
+    assert (batch.bid, batch.status.epoch) in read_queues(settings).tickets
 
 
 def test_a_failed_job_goes_on_after_its_last_success(
@@ -159,7 +159,7 @@ def test_a_failed_job_goes_on_after_its_last_success(
     resumed = jobs.load(session, job.jid)
     assert acted.now == resumed.status.status == JobState.PROCESSING
     assert resumed.status.retry_count == 1
-    assert (job.jid, resumed.status.epoch) in live_tickets(settings)
+    assert (job.jid, resumed.status.epoch) in read_queues(settings).tickets
 
 
 def test_a_job_that_failed_before_anything_was_done_is_fed_again(
@@ -171,7 +171,7 @@ def test_a_job_that_failed_before_anything_was_done_is_fed_again(
 
     resumed = jobs.load(session, job.jid)
     assert resumed.status.status is JobState.PENDING
-    assert (job.jid, resumed.status.epoch) in live_tickets(settings)
+    assert (job.jid, resumed.status.epoch) in read_queues(settings).tickets
 
 
 def test_a_job_whose_payload_was_wrong_is_not_resumed(session: Session, site: Site) -> None:

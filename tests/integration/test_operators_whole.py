@@ -21,7 +21,7 @@ from pipeline.profiles.profile import Profiles, UnknownProfile
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
 from pipeline.working_storage import capacity
-from tasks.broker import live_tickets
+from tasks.broker import read_queues
 from tests.support import planting
 from tests.support.fleet import fleet as running_fleet
 from tests.support.operators import ANN, downloading_job
@@ -154,7 +154,7 @@ def test_a_pause_stops_the_queue_and_an_unpause_feeds_it(
     assert not stopping.pause(site, ANN).changed
     stopping.unpause(site, ANN)
 
-    assert {jid for jid, _ in live_tickets(settings)} == {job.jid}
+    assert {jid for jid, _ in read_queues(settings).tickets} == {job.jid}
     assert not stopping.unpause(site, ANN).changed
 
 

@@ -32,18 +32,9 @@ def test_a_release_of_kazoo_that_is_not_known_has_the_connection_of_kazoo(
 
 
 ELSEWHERE = {
-    "tasks/transport.py: Mailbox._collect",
-    "tasks/transport.py: Mailbox._publish",
     "tasks/transport.py: Channel._brpop_read",
-    "tasks/transport.py: Channel._put",
-    "tasks/transport.py: Channel._put_fanout",
-    "tasks/transport.py: Channel._queue_bind",
-    "tasks/transport.py: Channel._receive_one",
-    "tasks/transport.py: Channel._size",
+    "tasks/transport.py: Mailbox._collect",
     "tasks/transport.py: Transport._deliver",
-    "tasks/transport.py: _get_publish_topics",
-    "tasks/transport.py: _q_for_pri",
-    "tasks/transport.py: _remove_from_indices",
 }
 """Private names of third parties outside `zkstate/direct`: none may be added."""
 
