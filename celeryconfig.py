@@ -6,7 +6,7 @@ docs/decisions/ and docs/operators/ give the reason for each value.
 import kombu
 
 from pipeline.states import BATCH, JOB, Queue
-from tasks.queue_lists import PRIORITY_STEPS
+from tasks.redis_keys import PRIORITY_STEPS
 
 QUEUES = tuple(queue.value for queue in Queue)
 

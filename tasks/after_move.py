@@ -18,7 +18,7 @@ from pipeline.states import BATCH, JOB, BatchState, JobState
 from pipeline.working_storage.workspace import folder_of
 from tasks.broker import COUNT_ITEMS, dispatch_batch, dispatch_failure_callback, dispatch_job, dispatch_jobs
 from tasks.logs import log
-from tasks.queue_lists import client, lists_of
+from tasks.redis_keys import client, lists_of
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt, Missing
 from zkstate.queue import queue

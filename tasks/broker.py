@@ -23,7 +23,7 @@ from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, BatchState, JobState, Queue
 from tasks import transport
 from tasks.logs import log
-from tasks.queue_lists import OWN_TURN, client, lists_of, step_of
+from tasks.redis_keys import OWN_TURN, client, lists_of, step_of
 from tasks.transport import MAX_MESSAGE, Foreign, ticket_in
 
 _SHORT = {"max_retries": 2, "interval_start": 0.1}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 from functools import cache
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pipeline.settings import ignored_settings
 
@@ -40,6 +40,12 @@ class _Lines:
     debug = info = warning = error = critical = msg
 
 
+def _structlog() -> Any:
+    import structlog
+
+    return structlog
+
+
 @cache
 def _warn_of_ignored_settings() -> None:
     """Once in a process."""
@@ -52,8 +58,7 @@ def configure(level: str = "INFO") -> None:
 
     This project's lines do not pass through the standard library's logging, which doubles their cost.
     """
-    import structlog
-
+    structlog = _structlog()
     context = (structlog.contextvars.merge_contextvars, structlog.stdlib.add_log_level)
     ending = (structlog.processors.TimeStamper(fmt="iso", utc=True), structlog.processors.format_exc_info)
     as_json = structlog.processors.JSONRenderer()
@@ -97,8 +102,7 @@ def show_from(level: int) -> None:
 
 
 def _print_from(level: int) -> None:
-    import structlog
-
+    structlog = _structlog()
     structlog.configure(
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -106,8 +110,7 @@ def _print_from(level: int) -> None:
 
 
 def log() -> FilteringBoundLogger:
-    import structlog
-
+    structlog = _structlog()
     if _OF_COMMANDS.level and not structlog.is_configured():
         _print_from(_OF_COMMANDS.level)
     bound: FilteringBoundLogger = structlog.get_logger()

@@ -50,7 +50,7 @@ from tasks.after_move import after_move
 from tasks.broker import more_urgent
 from tasks.logs import log
 from tasks.outages import begin_outage, check_start, end_outage, is_own_fault
-from tasks.progress import ReportingAttempt
+from tasks.redis_keys import ReportingAttempt
 from tasks.retry import (
     BACKOFF_LIMIT,
     Meaning,

@@ -38,7 +38,7 @@ from pipeline.outcome import Service, ServiceDown
 from pipeline.settings import Settings
 from pipeline.working_storage import mount
 from tasks.logs import log
-from tasks.queue_lists import client
+from tasks.redis_keys import client
 from zkstate.care import deployment
 from zkstate.care.deployment import RecordDeployment
 from zkstate.connection import locks

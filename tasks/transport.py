@@ -31,7 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapte
 import celeryconfig
 from pipeline.states import BATCH, JOB
 from tasks.logs import log
-from tasks.queue_lists import lists_of
+from tasks.redis_keys import lists_of
 
 MAX_MESSAGE = 262_144
 """Bytes; the largest message of arkline, a chain of seven tasks, has some 5,000."""

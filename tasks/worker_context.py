@@ -16,12 +16,17 @@ from typing import Any, TypeVar
 
 from celery import Celery
 
-from pipeline.outcome import ServiceDown
+from pipeline.attempt import UNATTENDED, Attempt
+from pipeline.http.service import FIRST_PAUSE
+from pipeline.notify.callback import HttpCallback
+from pipeline.outcome import ServiceDown, StepFailed
+from pipeline.profiles.profile import Profile
+from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Queue
 from pipeline.steps.context import Clients, open_clients
 from tasks.interruption import Interruption
-from tasks.progress import CountedCallback, ProgressReports
+from tasks.redis_keys import Delivery, ProgressReports, count_delivery
 from tasks.stores import ConfirmedStores
 from zkstate.connection.session import Session, connect
 
@@ -42,6 +47,21 @@ class Stop(IntEnum):
     FETCHES = 2
     """Those that wait for the hosts of the content: what has arrived is kept for the next attempt."""
     ALL = 3
+
+
+class CountedCallback(HttpCallback):
+    def __init__(self, settings: Settings, pause: float = FIRST_PAUSE) -> None:
+        super().__init__(settings, pause)
+        self._counted = settings
+
+    def deliver(self, job: Job, profile: Profile, version: int | None, attempt: Attempt = UNATTENDED) -> None:
+        try:
+            super().deliver(job, profile, version, attempt)
+        except StepFailed:
+            count_delivery(self._counted, Delivery.FAILED)
+            raise
+        if profile.callback_url is not None:
+            count_delivery(self._counted, Delivery.DELIVERED)
 
 
 class WorkerContext:

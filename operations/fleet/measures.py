@@ -18,7 +18,7 @@ from pipeline.machine import Queue
 from pipeline.records import Record
 from pipeline.settings import Settings
 from pipeline.working_storage.capacity import usage_now
-from tasks import progress
+from tasks import redis_keys
 from zkstate.care import audit
 from zkstate.care.audit import LastAudit
 from zkstate.connection.session import Session
@@ -109,7 +109,7 @@ def _broker(fleet: Fleet, settings: Settings) -> BrokerMeasures | None:
     if fleet.queued is None:
         return None
     try:
-        delivered = progress.delivered(settings)
+        delivered = redis_keys.delivered(settings)
     except redis.RedisError:
         delivered = {}
     return BrokerMeasures(

@@ -174,9 +174,9 @@ def progress_of(settings: Settings, jid: str, state: JobState) -> Progress | Non
     """None unless the job's worker reported progress a moment ago."""
     if state is not JobState.DOWNLOADING:
         return None
-    from tasks.progress import read
+    from tasks.redis_keys import read_progress
 
-    return read(settings, jid)
+    return read_progress(settings, jid)
 
 
 class JobFiles(Record):

@@ -18,7 +18,7 @@ from operations.verbs import holds
 from pipeline.errors import Action
 from pipeline.principal import Role
 from pipeline.states import Event, FailureKind, JobState
-from tasks.queue_lists import client
+from tasks.redis_keys import client
 from tests.servers import redis as redis_servers
 from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.http_source import HttpSource

@@ -13,7 +13,7 @@ from pipeline.records import SubmissionType, Ticket
 from pipeline.settings import Settings
 from pipeline.states import BatchState
 from tasks.broker import Queued, configured, dispatch_job, publisher, read_queues
-from tasks.queue_lists import list_of, step_of
+from tasks.redis_keys import list_of, step_of
 from tasks.stores import claim_key
 from tests.e2e.collection import body_of, submit
 from tests.e2e.test_deployment import await_true

@@ -11,9 +11,9 @@ import redis
 from kombu.exceptions import OperationalError
 
 from pipeline.settings import Settings
-from tasks import progress
+from tasks import redis_keys
 from tasks.broker import read_queues
-from tasks.progress import Delivery
+from tasks.redis_keys import Delivery
 from tests.e2e.collection import put_collection, submit
 from tests.servers.http_source import HttpSource
 from tests.servers.redis import running_with_users
@@ -81,10 +81,10 @@ def test_a_fleet_works_over_tls_with_the_rights_of_the_documentation(
 
 def test_counts_of_callbacks_need_no_further_right(site: Site) -> None:
     settings = site.having(site.url())
-    progress.count_delivery(settings, Delivery.DELIVERED)
-    progress.count_delivery(settings, Delivery.DELIVERED)
+    redis_keys.count_delivery(settings, Delivery.DELIVERED)
+    redis_keys.count_delivery(settings, Delivery.DELIVERED)
 
-    assert progress.delivered(settings) == {Delivery.DELIVERED: 2, Delivery.FAILED: 0}
+    assert redis_keys.delivered(settings) == {Delivery.DELIVERED: 2, Delivery.FAILED: 0}
     assert site.admin.acl_log() == []
 
 

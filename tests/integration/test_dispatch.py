@@ -12,7 +12,7 @@ from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, JobState
 from tasks.after_move import feed
 from tasks.broker import dispatch_batch, dispatch_job, dispatch_jobs, publisher, read_queues
-from tasks.queue_lists import client, list_of, step_of
+from tasks.redis_keys import client, list_of, step_of
 from tests.support import planting
 from zkstate.connection.session import Session
 

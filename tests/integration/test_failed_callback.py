@@ -13,9 +13,9 @@ from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from pipeline.steps.context import Clients, open_clients
-from tasks import progress
+from tasks import redis_keys
 from tasks.callback import deliver
-from tasks.progress import CountedCallback
+from tasks.worker_context import CountedCallback
 from tests.servers.receiver import Receiver
 from tests.support import planting
 from tests.support.operators import ANN
@@ -108,13 +108,13 @@ def test_a_callback_waits_for_a_receiver_that_is_down_and_counts_no_try(
 def test_tries_to_deliver_are_counted_by_their_outcome(
     session: Session, clients: Clients, receiver: Receiver
 ) -> None:
-    before = progress.delivered(clients.settings)
+    before = redis_keys.delivered(clients.settings)
     receiver.answers += [(404, {})]
 
     for _ in range(2):
         try_once(session, clients, failed(session))
 
-    after = progress.delivered(clients.settings)
+    after = redis_keys.delivered(clients.settings)
     assert {outcome: after[outcome] - before[outcome] for outcome in after} == {"failed": 1, "delivered": 1}
 
 

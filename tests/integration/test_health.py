@@ -20,7 +20,7 @@ from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from tasks.beat_leader import OnceLogged
 from tasks.broker import configured
-from tasks.queue_lists import client
+from tasks.redis_keys import client
 from tasks.stores import claim_key, note_ours
 from tests.servers import redis as redis_servers
 from tests.support import planting

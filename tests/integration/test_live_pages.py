@@ -10,7 +10,7 @@ import pytest
 from entrypoints.web.pages.streaming import UNSENT, LivePages, View
 from entrypoints.web.pages.whole import Recent, WholeFleet
 from operations.fleet.fleet import ANSWER_WAIT
-from tasks.queue_lists import client
+from tasks.redis_keys import client
 from tests.support.web import Web
 
 LIMIT = 30.0

@@ -2,7 +2,7 @@
 
 from pipeline.attempt import UNATTENDED, Progress
 from pipeline.settings import Settings
-from tasks.progress import ProgressReports, ReportingAttempt, read
+from tasks.redis_keys import ProgressReports, ReportingAttempt, read_progress
 
 HALF = Progress(file="b.bin", host="example.org", bytes=50, bytes_expected=100, files=1, files_expected=2)
 
@@ -12,8 +12,8 @@ def test_what_an_attempt_reports_is_read_by_operators(settings: Settings) -> Non
 
     attempt.report(HALF)
 
-    assert read(settings, "jid0000000001") == HALF
-    assert read(settings, "jid0000000002") is None
+    assert read_progress(settings, "jid0000000001") == HALF
+    assert read_progress(settings, "jid0000000002") is None
 
 
 def test_without_redis_reports_are_dropped_and_nothing_is_shown(settings: Settings) -> None:
@@ -21,4 +21,4 @@ def test_without_redis_reports_are_dropped_and_nothing_is_shown(settings: Settin
 
     ProgressReports(away).write("jid0000000001", HALF)
 
-    assert read(away, "jid0000000001") is None
+    assert read_progress(away, "jid0000000001") is None

@@ -12,7 +12,7 @@ from pipeline.outcome import Service, ServiceDown, WaitKind, WaitsFor
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
-from tasks.queue_lists import client
+from tasks.redis_keys import client
 from tasks.stores import claim_key
 from tests.servers.proxy import Proxy
 from tests.support import planting

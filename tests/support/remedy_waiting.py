@@ -11,7 +11,7 @@ from pipeline.outcome import Service
 from pipeline.records import SubmissionType
 from pipeline.states import BatchState
 from tasks.broker import waiting_messages
-from tasks.queue_lists import client
+from tasks.redis_keys import client
 from tasks.stores import claim_key
 from tests.support import planting
 from tests.support.fleet import batch_ended

@@ -21,7 +21,7 @@ from pipeline.errors import Action, Remedy
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
-from tasks.queue_lists import client
+from tasks.redis_keys import client
 from tasks.stores import claim_key
 from tests.servers.http_source import HttpSource
 from tests.servers.redis import Server as RedisServer

@@ -199,7 +199,7 @@ class AttemptGuard:
             )
 
     def report(self, progress: Progress) -> None:
-        """Progress is not part of the record; see tasks.progress."""
+        """Progress is not part of the record; see tasks.redis_keys."""
 
 
 @dataclass(frozen=True)

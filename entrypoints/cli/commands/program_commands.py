@@ -171,7 +171,7 @@ def require_redis(settings: Settings) -> None:
     import redis
     from kombu.utils import url as kombu_url
 
-    from tasks.queue_lists import client
+    from tasks.redis_keys import client
 
     try:
         with client(settings) as connection:

@@ -1,33 +1,61 @@
-"""Live progress of attempts, in Redis under a key that expires, and counts of delivered
-callbacks: losing either loses nothing.
+"""What arkline keeps in Redis: queues as kombu fills them, progress of attempts, and counts of callbacks.
 
-ZooKeeper is not asked: a write per second and job would load the record, and nothing is decided by progress.
+A queue is a list for each priority step. Progress and counts are not in ZooKeeper, because nothing is decided
+by them, and a write per second and job would load the record: losing Redis loses nothing.
 """
 
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import cast
 
 import redis
 from pydantic import TypeAdapter, ValidationError
 
-from pipeline.attempt import UNATTENDED, Attempt, Progress
-from pipeline.http.service import FIRST_PAUSE
-from pipeline.notify.callback import HttpCallback
-from pipeline.outcome import StepFailed
-from pipeline.profiles.profile import Profile
-from pipeline.records import Job
+from pipeline.attempt import Attempt, Progress
 from pipeline.settings import Settings
 from tasks.logs import log
-from tasks.queue_lists import client
 
-LIFETIME = 15
-"""Seconds that a report is shown; an attempt that is downloading replaces it every second."""
+
+@lru_cache(maxsize=8)
+def client(settings: Settings, timeout: float = 5.0) -> redis.Redis:
+    """One for all commands of a process; `timeout`: seconds to wait for a connection or an answer."""
+    return redis.Redis.from_url(settings.broker_url, socket_timeout=timeout, socket_connect_timeout=timeout)
+
+
+PRIORITY_STEPS = range(10)
+"""0 is the most urgent."""
+
+OWN_TURN = 0
+"""The priority step of a job whose submitter and collection have less than their share of the processes."""
+
+_SEPARATOR = "\x06\x16"
+"""Between a queue's name and its priority step: kombu's Redis transport, `priority_steps`."""
+
+
+def step_of(priority: int) -> int:
+    """The priority step of the messages of a job; before them are those whose turn it is."""
+    return min(OWN_TURN + 1 + priority // 10, PRIORITY_STEPS[-1])
+
+
+def list_of(prefix: str, queue: str, step: int) -> str:
+    """The list's key; `prefix`: that of all keys of the deployment."""
+    return f"{prefix}{queue}{f'{_SEPARATOR}{step}' if step else ''}"
+
+
+def lists_of(prefix: str, queues: Iterable[str], steps: Iterable[int] = PRIORITY_STEPS) -> Iterator[str]:
+    """The keys of these queues and steps."""
+    return (list_of(prefix, queue, step) for queue in queues for step in steps)
+
 
 TIMEOUT = 1.0
 """Seconds to wait for Redis: a download must not wait for it."""
+
+PROGRESS_LIFETIME = 15
+"""Seconds that a report is shown; an attempt that is downloading replaces it every second."""
 
 RETRY_AFTER_FAULT = 30.0
 """Seconds without reports after Redis did not answer."""
@@ -46,8 +74,9 @@ class ProgressReports:
     def write(self, jid: str, progress: Progress) -> None:
         if time.monotonic() < self._paused_until:
             return
+        key, report = _progress_key(self._settings, jid), _PROGRESS.dump_json(progress)
         try:
-            self._client.set(_key(self._settings, jid), _PROGRESS.dump_json(progress), ex=LIFETIME)
+            self._client.set(key, report, ex=PROGRESS_LIFETIME)
         except redis.RedisError as error:
             self._paused_until = time.monotonic() + RETRY_AFTER_FAULT
             log().debug("progress not reported", jid=jid, error=str(error))
@@ -71,16 +100,16 @@ class ReportingAttempt:
         return self.attempt.yields()
 
 
-def read(settings: Settings, jid: str) -> Progress | None:
+def read_progress(settings: Settings, jid: str) -> Progress | None:
     """The last progress report of the job's attempt; None without a recent one or without Redis."""
     try:
-        data = client(settings, TIMEOUT).get(_key(settings, jid))
+        data = client(settings, TIMEOUT).get(_progress_key(settings, jid))
         return _PROGRESS.validate_json(data) if isinstance(data, bytes) else None
     except (redis.RedisError, ValidationError):
         return None
 
 
-def _key(settings: Settings, jid: str) -> str:
+def _progress_key(settings: Settings, jid: str) -> str:
     return f"{settings.broker_prefix}progress:{jid}"
 
 
@@ -90,24 +119,9 @@ class Delivery(StrEnum):
     """The receiver did not take it; a later try may succeed, and is counted too."""
 
 
-class CountedCallback(HttpCallback):
-    def __init__(self, settings: Settings, pause: float = FIRST_PAUSE) -> None:
-        super().__init__(settings, pause)
-        self._counted = settings
-
-    def deliver(self, job: Job, profile: Profile, version: int | None, attempt: Attempt = UNATTENDED) -> None:
-        try:
-            super().deliver(job, profile, version, attempt)
-        except StepFailed:
-            count_delivery(self._counted, Delivery.FAILED)
-            raise
-        if profile.callback_url is not None:
-            count_delivery(self._counted, Delivery.DELIVERED)
-
-
 def delivered(settings: Settings) -> dict[Delivery, int]:
     """Deliveries since Redis lost its content last; redis.RedisError."""
-    counted = client(settings).zrange(_callbacks_key(settings), 0, -1, withscores=True)
+    counted = client(settings).zrange(f"{settings.broker_prefix}callbacks", 0, -1, withscores=True)
     known = {name.decode(): int(number) for name, number in cast(list[tuple[bytes, float]], counted)}
     return {outcome: known.get(outcome, 0) for outcome in Delivery}
 
@@ -115,8 +129,4 @@ def delivered(settings: Settings) -> dict[Delivery, int]:
 def count_delivery(settings: Settings, outcome: Delivery) -> None:
     """In a sorted set: the fleet's user in Redis has the right to no other command that adds to a number."""
     with suppress(redis.RedisError):
-        client(settings, TIMEOUT).zadd(_callbacks_key(settings), {str(outcome): 1}, incr=True)
-
-
-def _callbacks_key(settings: Settings) -> str:
-    return f"{settings.broker_prefix}callbacks"
+        client(settings, TIMEOUT).zadd(f"{settings.broker_prefix}callbacks", {str(outcome): 1}, incr=True)
