@@ -13,12 +13,11 @@ from urllib.parse import quote
 
 from entrypoints.cli.api import Client
 from entrypoints.render import console as screen
-from entrypoints.render import humanize
 from operations.deposits import local_deposit as deposits
 from operations.deposits import local_dry_run
 from operations.deposits import submission as submissions
 from operations.deposits.dry_run_result import DryRunResult
-from pipeline import names
+from pipeline import humanize, names
 from pipeline.records import Record, Submission
 from pipeline.uploads.stored import UploadedFile
 from pipeline.working_storage import capacity

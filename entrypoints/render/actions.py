@@ -4,8 +4,8 @@ from datetime import datetime
 
 from entrypoints.render import console as screen
 from entrypoints.render.console import Column
-from entrypoints.render.humanize import by_whom
 from operations.verbs.holds import ActionHistory, BatchHistory, HoldResult
+from pipeline.humanize import by_whom
 
 
 def held(result: HoldResult) -> None:

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from entrypoints.render import console as screen
 from entrypoints.render.console import Column
-from entrypoints.render.humanize import age, brief, by_whom, kept_back
 from operations.board.values import BoardSummary, LiveView
+from pipeline.humanize import age, brief, by_whom, kept_back
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from entrypoints.render import console as screen
 from entrypoints.render.console import Column
-from entrypoints.render.humanize import by_whom, counted, duration
 from operations.deposits.dry_run_result import DryRunResult, Estimate, Fit, HostResult, SpaceNeed
 from operations.deposits.validation import CheckResult, Finding
+from pipeline.humanize import by_whom, counted, duration
 from pipeline.names import quote_name
 from pipeline.working_storage.capacity import in_units
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from entrypoints.render import console as screen
-from entrypoints.render.humanize import age, counted, duration
 from entrypoints.render.views import when
+from pipeline.humanize import age, counted, duration
 from pipeline.inventory.fixity import FixityCheck
 from pipeline.names import printable
 from pipeline.working_storage.capacity import in_units

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from entrypoints.render import console as screen
 from entrypoints.render.console import Column
-from entrypoints.render.humanize import age, brief, by_whom, counted, duration
 from operations.fleet.working_storage import CleanUp, GivesBack, Reservation, SpaceView
+from pipeline.humanize import age, brief, by_whom, counted, duration
 from pipeline.working_storage.capacity import in_units
 
 if TYPE_CHECKING:

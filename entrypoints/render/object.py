@@ -7,10 +7,10 @@ from rich.text import Text
 
 from entrypoints.render import console as screen
 from entrypoints.render.console import Column
-from entrypoints.render.humanize import counted
 from entrypoints.render.views import local, when
 from operations.objects.objects import ObjectView
 from pipeline.description.premis import NAME as PREMIS
+from pipeline.humanize import counted
 from pipeline.inventory.base import InventoryVersion
 from pipeline.inventory.description import FAIL
 from pipeline.names import printable

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from entrypoints.render import console as screen
 from entrypoints.render.console import Column
-from entrypoints.render.humanize import age, ago, brief, by_whom, counted, duration, in_time, listed
 from entrypoints.render.remedies import hints
-from operations.facts import Reason
 from operations.fleet.health import FleetHealth, Health, HealthProblem, OutageView
 from operations.fleet.hosts import HostView
 from operations.fleet.overview import Overview, Space
+from operations.reasons import Reason
+from pipeline.humanize import age, ago, brief, by_whom, counted, duration, in_time, listed
 from pipeline.outcome import REMEDIES, Service
 from pipeline.working_storage.capacity import in_units
 

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from entrypoints.render import console as screen
 from entrypoints.render.console import Column
-from entrypoints.render.humanize import age, ago, brief, counted, duration, listed, progress
 from entrypoints.render.remedies import command
 from pipeline.errors import Action, Remedy
+from pipeline.humanize import age, ago, brief, counted, duration, listed, progress
 from pipeline.states import Event, FailureKind
 from pipeline.working_storage.capacity import in_units
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from entrypoints.render.humanize import age, ago, counted, duration, in_time, listed, progress
 from entrypoints.render.remedies import command, hints
-from operations.facts import Explanation, Obstacle, Reason
+from operations.reasons import Explanation, Obstacle, Reason
+from pipeline.humanize import age, ago, counted, duration, in_time, listed, progress
 from pipeline.outcome import REMEDIES
 from pipeline.states import JOB, JobState
 from pipeline.working_storage.capacity import in_units

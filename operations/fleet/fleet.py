@@ -22,7 +22,7 @@ from celery.app.control import Inspect
 from kombu.exceptions import OperationalError
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from operations.facts import Obstacle, Reason
+from operations.reasons import Obstacle, Reason
 from operations.site import Site
 from operations.visibility import require_fleet
 from pipeline.errors import Action, Remedy, ServiceUnreachable, UsageRefused

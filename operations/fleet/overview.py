@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from operations.facts import Reason
 from operations.fleet.fleet import Fleet
 from operations.fleet.health import FleetHealth, RecordMemory, fleet_health, record_memory
+from operations.reasons import Reason
 from operations.site import Site
 from operations.visibility import require_fleet
 from pipeline.principal import Principal

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from operations.facts import Cause, Reason
+from operations.reasons import Cause, Reason
 from operations.site import Site
 from pipeline.deployment import (
     NAMES,

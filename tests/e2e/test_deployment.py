@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from entrypoints.render.remedies import command
-from operations.facts import Reason
+from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why
 from pipeline.inventory.sql import open_inventory

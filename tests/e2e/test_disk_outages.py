@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from operations.facts import Reason
 from operations.fleet.health import HealthProblem
 from operations.fleet.overview import overview
+from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why
 from pipeline.outcome import Service, WaitKind

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from entrypoints.cli import exit_codes
 from entrypoints.web.app import create_app
 from entrypoints.web.routes.errors import all_codes
-from operations.facts import Reason
+from operations.reasons import Reason
 from pipeline import records
 from pipeline.deployment import Deployment
 from pipeline.errors import Action, ArklineError, ErrorKind

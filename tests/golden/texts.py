@@ -6,7 +6,7 @@ from email.message import EmailMessage
 from itertools import chain
 
 from entrypoints.render import remedies, why
-from operations.facts import Explanation, Obstacle, Reason
+from operations.reasons import Explanation, Obstacle, Reason
 from pipeline.errors import Action, Remedy
 from pipeline.inventory.base import DamagedFile, PreservationEvent
 from pipeline.notify import mail

@@ -7,9 +7,9 @@ import pytest
 
 from entrypoints.render.why import text
 from operations.deposits.submission import RecordFull, submit
-from operations.facts import Reason
 from operations.fleet.health import record_memory
 from operations.fleet.overview import overview
+from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why
 from pipeline.attempt import UNATTENDED

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from operations.facts import Reason
+from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why
 from pipeline.attempt import UNATTENDED

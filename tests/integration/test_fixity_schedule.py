@@ -11,9 +11,9 @@ from sqlalchemy import text
 from typer.testing import CliRunner, Result
 
 from entrypoints.cli.main import app
-from operations.facts import Reason
 from operations.fleet.health import Health
 from operations.fleet.overview import overview
+from operations.reasons import Reason
 from operations.site import Site
 from pipeline.errors import Action
 from pipeline.settings import Settings

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from entrypoints.render import why as words
-from operations.facts import Reason
 from operations.fleet import fleet
 from operations.fleet.health import Health, HealthProblem
 from operations.fleet.overview import overview
 from operations.fleet.working_storage import space_view
+from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why
 from pipeline.deployment import Deployment

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from entrypoints.render.why import text
-from operations.facts import Reason
+from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why
 from pipeline.attempt import UNATTENDED, CheckedAttempt

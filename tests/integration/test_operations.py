@@ -4,9 +4,9 @@ import pytest
 
 from entrypoints.render.why import text
 from operations.deposits.submission import submit
-from operations.facts import Reason
 from operations.jobs.batch_view import batch_view
 from operations.jobs.job_view import job_view, timeline
+from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why
 from pipeline.deployment import outdated

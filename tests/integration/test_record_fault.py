@@ -10,9 +10,9 @@ from entrypoints.render.remedies import command
 from operations.checks.backup import back_up
 from operations.checks.deployment import initialize
 from operations.checks.numbers import MARGIN
-from operations.facts import Reason
 from operations.fleet.health import Health, HealthProblem
 from operations.fleet.overview import overview
+from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why
 from pipeline.deployment import OutdatedStore, outdated

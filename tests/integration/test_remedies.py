@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from operations.facts import Reason
+from operations.reasons import Reason
 from pipeline.states import BatchState, Event, JobState
 from pipeline.working_storage import mount
 from tests.servers import redis as redis_servers

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from operations.facts import Reason
 from operations.jobs.reports import report, sent_texts
+from operations.reasons import Reason
 from operations.site import Site
 from operations.verbs.verbs import act, stop_batch
 from operations.why.why import why

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from entrypoints.render.overview import problem_text
-from operations.facts import Reason
 from operations.fleet.overview import overview
+from operations.reasons import Reason
 from operations.site import Site
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import Action, Remedy

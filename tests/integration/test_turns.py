@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from entrypoints.render.why import text
-from operations.facts import Reason
+from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why
 from pipeline.attempt import UNATTENDED

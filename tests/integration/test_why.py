@@ -6,7 +6,7 @@ import pytest
 
 from entrypoints.render.why import text
 from operations.deposits.submission import submit
-from operations.facts import Reason
+from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why
 from pipeline.errors import Action, Remedy

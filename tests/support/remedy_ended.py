@@ -2,7 +2,7 @@
 
 import pytest
 
-from operations.facts import Reason
+from operations.reasons import Reason
 from pipeline.records import StatusReport, SubmissionType
 from pipeline.states import BatchState, Event, JobState
 from tests.support import planting

@@ -5,8 +5,8 @@ import json
 from sqlalchemy import text
 
 from operations.checks.deployment import initialize
-from operations.facts import Reason
 from operations.fleet.overview import overview
+from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why
 from pipeline.errors import Action, Remedy

@@ -2,8 +2,8 @@
 
 import threading
 
-from operations.facts import Reason
 from operations.fleet.overview import overview
+from operations.reasons import Reason
 from operations.site import Site
 from operations.verbs.holds import release_collection
 from pipeline.errors import Action

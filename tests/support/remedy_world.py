@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from entrypoints.render.remedies import command
 from operations.deposits.submission import submit
-from operations.facts import Explanation, Reason
+from operations.reasons import Explanation, Reason
 from operations.site import Site
 from operations.why.why import why
 from pipeline.errors import Action, Remedy

@@ -4,9 +4,9 @@ import pytest
 import typer
 
 from entrypoints.cli import options
-from entrypoints.render import humanize
 from operations import visibility
 from operations.deposits import submission as submitting
+from pipeline import humanize
 from pipeline.errors import UsageRefused
 from pipeline.records import SubmissionType
 

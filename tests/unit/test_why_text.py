@@ -6,7 +6,7 @@ import pytest
 
 from entrypoints.render.remedies import command, hints
 from entrypoints.render.why import document, text
-from operations.facts import Explanation, Reason
+from operations.reasons import Explanation, Reason
 from pipeline.errors import Action, Remedy
 
 

@@ -23,11 +23,11 @@ from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Json, SharedOptions, command
 from entrypoints.render import console as screen
 from entrypoints.render import fixity as drawn
-from entrypoints.render import humanize
 from entrypoints.render import object as drawn_object
 from operations import site
 from operations.objects import export as exporting
 from operations.objects import fixity, objects
+from pipeline import humanize
 from pipeline.errors import UsageRefused
 from pipeline.preservation import proof
 from pipeline.preservation.proof import size_of

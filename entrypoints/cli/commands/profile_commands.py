@@ -11,10 +11,11 @@ import typer
 from entrypoints.cli import api, completion, context, reach
 from entrypoints.cli.options import Bid, Json, SharedOptions, command
 from entrypoints.render import console as screen
-from entrypoints.render import dry_run, humanize
+from entrypoints.render import dry_run
 from entrypoints.render.console import Column
 from operations.deposits import validation
 from operations.verbs import collection_profiles
+from pipeline import humanize
 from pipeline.profiles import profile as profiles
 from pipeline.profiles import template as profile_file
 

@@ -11,13 +11,14 @@ import typer
 
 from entrypoints.cli import api, completion, exit_codes
 from entrypoints.cli.options import ID, Bid, Json, SharedOptions, command, read_duration, read_jid
-from entrypoints.render import actions, humanize
+from entrypoints.render import actions
 from entrypoints.render import console as screen
 from entrypoints.render import fleet as drawn_fleet
 from entrypoints.render.console import Column
 from operations.fleet import fleet as fleet_workers
 from operations.fleet import working_storage
 from operations.verbs import callbacks, holds
+from pipeline import humanize
 from pipeline.notify.report import BatchReport
 
 if TYPE_CHECKING:

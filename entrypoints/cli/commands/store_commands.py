@@ -19,7 +19,7 @@ from entrypoints.cli import context as opened
 from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Json, SharedOptions, command, read_id
 from entrypoints.render import check as drawn
-from entrypoints.render import console, humanize
+from entrypoints.render import console
 from entrypoints.render import console as screen
 from entrypoints.render.remedies import hints
 from operations.checks import aliases, deployment
@@ -28,6 +28,7 @@ from operations.checks import backup as restoring
 from operations.checks import check as checking
 from operations.run import Run
 from operations.verbs import bulk, verbs
+from pipeline import humanize
 from pipeline.errors import Action, Remedy, UsageRefused
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import typer
 from entrypoints.cli import context as opened
 from entrypoints.cli.options import Json, command
 from entrypoints.render import console as screen
-from entrypoints.render import humanize
 from entrypoints.render.console import Column
 from operations import tokens
+from pipeline import humanize
 from pipeline.principal import Role
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from entrypoints.cli import operator_context as common
 from entrypoints.cli.options import Bid, SharedOptions, command
 from entrypoints.render import actions
 from entrypoints.render import console as screen
-from entrypoints.render import humanize as words
 from operations.verbs import bulk, holds, verbs
+from pipeline import humanize as words
 from pipeline.errors import ArklineError, ServiceUnreachable, UsageRefused
 from pipeline.states import JOB, Event, JobState, Raiser
 

@@ -20,10 +20,10 @@ from entrypoints.cli import api, completion, exit_codes, following
 from entrypoints.cli.options import Json, command, read_bid
 from entrypoints.render import board as board_tables
 from entrypoints.render import console as screen
-from entrypoints.render import humanize, views
+from entrypoints.render import views
 from operations.board import values
 from operations.jobs import batch_view, job_view, reports
-from pipeline import attempt
+from pipeline import attempt, humanize
 from pipeline.errors import ServiceUnreachable
 from pipeline.notify import report
 from pipeline.states import Bucket, JobState

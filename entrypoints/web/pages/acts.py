@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from entrypoints.render.fleet import FOLLOWS_LATER
-from entrypoints.render.humanize import counted
 from entrypoints.render.remedies import command
 from entrypoints.web.pages import spelling
 from operations.fleet import fleet
@@ -19,6 +18,7 @@ from operations.verbs import collection_profiles, holds
 from operations.verbs.bulk import Outcome, cancel, resume_batch
 from operations.verbs.verbs import VerbResult, act, repair
 from pipeline.errors import Action, Remedy, UsageRefused
+from pipeline.humanize import counted
 from pipeline.principal import Principal
 from pipeline.states import Event
 

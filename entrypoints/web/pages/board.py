@@ -11,7 +11,6 @@ from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
-from entrypoints.render.humanize import by_whom, counted
 from entrypoints.render.overview import (
     HOSTS,
     kept_waiting,
@@ -37,11 +36,12 @@ from operations.board.values import (
     Stops,
     scope_of,
 )
-from operations.facts import REASON_OF_WAIT, Reason
 from operations.fleet.health import FleetHealth, Health, HealthProblem
 from operations.fleet.hosts import HostView
+from operations.reasons import REASON_OF_WAIT, Reason
 from operations.visibility import sees_fleet
 from pipeline.errors import Action, Remedy
+from pipeline.humanize import by_whom, counted
 from pipeline.outcome import REMEDIES, Service, WaitKind
 from pipeline.principal import Role
 from pipeline.states import JobState

@@ -8,15 +8,15 @@ from datetime import datetime
 from typing import Any
 
 from entrypoints.render import why as words
-from entrypoints.render.humanize import counted
 from entrypoints.web.context import WebContext
 from entrypoints.web.pages import acts
 from entrypoints.web.pages.whole import WholeFleet
 from operations.board.values import JobSearch, scope_of
-from operations.facts import Explanation, Reason
 from operations.fleet.fleet import Answers, Fleet
 from operations.jobs.allowed_verbs import allowed_verbs
+from operations.reasons import Explanation, Reason
 from operations.why.why import why_loaded
+from pipeline.humanize import counted
 from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
 from pipeline.principal import Principal, Role
 from pipeline.records import Batch, Job

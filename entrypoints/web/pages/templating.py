@@ -16,11 +16,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from entrypoints.render.fleet import given_back
-from entrypoints.render.humanize import age, brief, by_whom, counted, duration, kept_back
 from entrypoints.render.overview import kept_waiting, standstill
 from entrypoints.web.pages import spelling
 from entrypoints.web.pages.notices import forget, notice_of
 from operations.board.values import Stop
+from pipeline.humanize import age, brief, by_whom, counted, duration, kept_back
 from pipeline.principal import Principal, Role
 from pipeline.working_storage.capacity import in_units
 from zkstate.fleet.holds import Hold

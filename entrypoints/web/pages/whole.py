@@ -16,10 +16,10 @@ from typing import Generic, TypeVar, cast
 from fastapi import Request
 
 from entrypoints.web.context import WebContext
-from operations.facts import Reason
 from operations.fleet.fleet import Answers, Fleet, ask_broker, ask_workers
 from operations.fleet.health import FleetHealth, fleet_health, record_memory
 from operations.fleet.overview import Space, space_now
+from operations.reasons import Reason
 from pipeline.errors import ArklineError, ErrorKind
 from pipeline.records import age, now
 from zkstate.fleet import fixity, holds

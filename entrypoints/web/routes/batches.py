@@ -11,9 +11,9 @@ from entrypoints.web.etags import respond
 from entrypoints.web.parameters import LIMIT, Bid, Cursor, Limit, decode_cursor, linked
 from entrypoints.web.slow_work import slow
 from operations.board.values import JobPage, JobSearch, scope_of
-from operations.facts import Explanation
 from operations.jobs import batch_view, job_list, reports
 from operations.jobs.batch_view import BatchView
+from operations.reasons import Explanation
 from operations.verbs import holds
 from operations.verbs.holds import BatchHistory
 from operations.visibility import visible_batch
