@@ -42,8 +42,8 @@ from tasks.logs import log
 from tasks.worker_context import WorkerContext
 from zkstate.connection.locks import AttemptGuard, ServerClock
 from zkstate.connection.session import Session
-from zkstate.fleet import fixity
-from zkstate.fleet.fixity import FixityStatus
+from zkstate.fleet import notes
+from zkstate.fleet.notes import FixityStatus
 
 QUEUE = Queue.PROCESS
 """The queue of the task: its processes read and hash."""
@@ -69,8 +69,8 @@ def run(context: WorkerContext, session: Session, clock: ServerClock) -> None:
         _check_due(context, session, clock, schedule)
     except StepFailed as failure:  # of the inventory; another run follows in a minute
         log().warning("the fixity schedule waits", error=failure.message)
-        before = fixity.status(session)
-        fixity.publish(session, before.model_copy(update={"problem": failure.message[:MESSAGE_LIMIT]}))
+        before = notes.fixity(session)
+        notes.note_fixity(session, before.model_copy(update={"problem": failure.message[:MESSAGE_LIMIT]}))
 
 
 def _check_due(context: WorkerContext, session: Session, clock: ServerClock, schedule: Schedule) -> None:
@@ -105,12 +105,12 @@ def conclude(
 ) -> None:
     """Publish the sums, then send the notices that are due. The caller has the lock of the schedule."""
     counts = schedule.counts(at)
-    before = fixity.status(session)
+    before = notes.fixity(session)
     checks = [outcome for outcome in outcomes if isinstance(outcome, FixityCheck)]
     problems = [outcome.problem for outcome in outcomes if isinstance(outcome, Unreadable)]
     damaged = sum(len(check.damaged) for check in checks)
     read = sum(check.files for check in checks)
-    fixity.publish(
+    notes.note_fixity(
         session,
         FixityStatus(
             objects=counts.objects,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -26,8 +26,10 @@ _OWNER = re.compile(r"(?:jid|bid)[0-9]{10,}")
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
-def encode(record: Record) -> bytes:
+def encode(record: Record | int) -> bytes:
     """The record as JSON that can be read again; Unwritable if it cannot, before anything is committed."""
+    if isinstance(record, int):
+        return encode_int(record)
     data = record.model_dump_json(exclude_none=True).encode()
     _read_back(type(record), data)
     return data
@@ -60,7 +62,9 @@ def _read_back(kind: type[Record], data: bytes) -> None:
 
 
 def decode(kind: type[T], data: bytes, path: str) -> T:
-    """A record, or a tuple of records, of this type."""
+    """A number, a record, or a tuple of records, of this type."""
+    if kind is int:
+        return cast(T, decode_int(data, path))
     try:
         decoded: T = _adapter(kind).validate_json(data)
     except ValidationError as error:

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from operations.fleet.health import RecordMemory
-    from zkstate.feed.watch import Correction
-    from zkstate.fleet.fixity import FixityStatus
     from zkstate.fleet.holds import Hold
+    from zkstate.fleet.notes import Correction, FixityStatus
 
 HOSTS = 5
 """Sources that are named; a manifest may have thousands."""

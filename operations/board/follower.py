@@ -6,6 +6,7 @@ each minute proves that nothing was lost on the way: if it finds a difference, t
 """
 
 import logging
+import socket
 import threading
 import time
 from collections import deque
@@ -16,7 +17,9 @@ from operations.board.writer import Writer
 from pipeline.errors import ArklineError
 from pipeline.records import now
 from zkstate.connection.session import Session
-from zkstate.feed.watch import BatchChange, BucketChange, Feed, FeedChange, QueueChange, note_correction
+from zkstate.feed.watch import BatchChange, BucketChange, Feed, FeedChange, QueueChange
+from zkstate.fleet import notes
+from zkstate.fleet.notes import Correction
 
 FLUSH_INTERVAL = 0.25
 """Seconds from one flush to the next, at least."""
@@ -203,7 +206,8 @@ class Follower:
             )
             self._lose()
             self._news.set()
-            note_correction(self._session, corrections)
+            correction = Correction(at=now(), differences=corrections, host=socket.gethostname())
+            notes.BOARD.publish(self._session, correction)
 
     def _mark_current(self, as_of: datetime, *, corrections: int = 0, resync: bool = False) -> None:
         self._compare_at = time.monotonic() + (COMPARE_INTERVAL if self._pushes else LIST_INTERVAL)

@@ -30,9 +30,9 @@ from pipeline.records import Record, now
 from pipeline.steps.context import open_clients
 from tasks.stores import expected_of
 from zkstate.care import audit, deployment
-from zkstate.care.audit import LastAudit
 from zkstate.connection.locks import exclusive
-from zkstate.fleet import holds
+from zkstate.fleet import holds, notes
+from zkstate.fleet.notes import LastAudit
 from zkstate.queue import listings
 from zkstate.record.journal import JournalAction, Stamp
 
@@ -112,7 +112,7 @@ def check(  # noqa: PLR0913 - the conditions of one verb
         one.compare()
     view = one.view()
     if view.complete and not view.unreachable and scope is not Scope.RECORD:
-        audit.publish(site.session, LastAudit(at=now(), findings=view.left))
+        notes.AUDIT.publish(site.session, LastAudit(at=now(), findings=view.left))
     return view
 
 

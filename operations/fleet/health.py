@@ -20,8 +20,8 @@ from zkstate.connection.server_memory import ServerMemory
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import TRANSACTION_LIMIT, takes_largest
 from zkstate.fleet import outages
-from zkstate.fleet.fixity import FixityStatus
 from zkstate.fleet.holds import Hold
+from zkstate.fleet.notes import FixityStatus
 from zkstate.queue import listings
 from zkstate.queue.listings import Active
 

@@ -19,11 +19,9 @@ from pipeline.records import Record
 from pipeline.settings import Settings
 from pipeline.working_storage.capacity import usage_now
 from tasks import redis_keys
-from zkstate.care import audit
-from zkstate.care.audit import LastAudit
 from zkstate.connection.session import Session
-from zkstate.fleet import fixity, outages, scheduled
-from zkstate.fleet.fixity import FixityStatus
+from zkstate.fleet import notes, outages, scheduled
+from zkstate.fleet.notes import FixityStatus, LastAudit
 from zkstate.queue import queue
 from zkstate.record import callbacks, space
 
@@ -100,8 +98,8 @@ def _record(session: Session, settings: Settings) -> RecordMeasures:
         hosts_waiting=len(waiting_hosts(session)),
         outages=Counter(outage.service for outage in current),
         oldest_outage=min((outage.since for outage in current), default=None),
-        fixity=fixity.status(session),
-        last_audit=audit.last(session),
+        fixity=notes.fixity(session),
+        last_audit=notes.AUDIT.readable(session),
     )
 
 

@@ -12,10 +12,9 @@ from pipeline.records import Record
 from pipeline.states import BatchState, JobState
 from pipeline.working_storage.capacity import usage_now
 from zkstate.connection.session import Session
-from zkstate.feed.watch import Correction, last_correction
-from zkstate.fleet import fixity, holds
-from zkstate.fleet.fixity import FixityStatus
+from zkstate.fleet import holds, notes
 from zkstate.fleet.holds import Hold
+from zkstate.fleet.notes import Correction, FixityStatus
 from zkstate.queue import listings, queue
 from zkstate.queue.listings import BatchRow
 from zkstate.record import space
@@ -61,7 +60,7 @@ def overview(site: Site, principal: Principal) -> Overview:
     counts = queue.counts(session)
     stops = holds.stops(session)
     held = {name: hold for name, hold in stops.items() if name}
-    stored = fixity.status(session)
+    stored = notes.fixity(session)
     memory = record_memory(site)
     health = fleet_health(Fleet(site), counts, stops, stored, memory)
     return Overview(
@@ -76,7 +75,7 @@ def overview(site: Site, principal: Principal) -> Overview:
         record=memory,
         space=space_now(site, health.waiting.get(Reason.WAITING_FOR_SPACE, 0)),
         fixity=stored,
-        correction=last_correction(session),
+        correction=notes.BOARD.readable(session),
     )
 
 

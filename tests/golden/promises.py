@@ -24,10 +24,8 @@ from pipeline.errors import Action, ArklineError, ErrorKind
 from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
 from zkstate import paths
-from zkstate.care import audit
 from zkstate.connection import locks
-from zkstate.feed import watch
-from zkstate.fleet import fixity, holds, hosts, outages
+from zkstate.fleet import holds, hosts, notes, outages
 from zkstate.record import callbacks, journal
 
 PACKAGES = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins")
@@ -47,10 +45,10 @@ STORED: Mapping[str, Any] = {
     "/locks/queue/ingest": holds.Hold,
     "/actions/queue": journal.Journal,
     "/locks/hosts/HOST": hosts.BackOff,
-    "/fixity": fixity.FixityStatus,
-    "/audit": audit.LastAudit,
+    "/fixity": notes.FixityStatus,
+    "/audit": notes.LastAudit,
     "/outages/NAME": outages.Outage,
-    "/board": watch.Correction,
+    "/board": notes.Correction,
     "/deployment": Deployment,
 }
 """Znode -> the record in its content."""

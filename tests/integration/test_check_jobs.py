@@ -20,8 +20,8 @@ from tests.support.operators import ANN
 from tests.support.repository import Repository
 from tests.support.stores import Store, flip, with_record
 from zkstate import paths
-from zkstate.care import audit
 from zkstate.connection.session import Session, connect
+from zkstate.fleet import notes
 from zkstate.record import jobs
 
 
@@ -62,7 +62,7 @@ def test_a_completed_job_that_storage_and_inventory_have_is_no_finding(
 
     assert (view.differences, view.compared) == ((), 1)
     assert view.complete
-    ended = audit.last(session)
+    ended = notes.AUDIT.readable(session)
     assert ended is not None
     assert ended.findings == 0
 

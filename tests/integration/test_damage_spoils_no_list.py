@@ -28,7 +28,7 @@ from tests.support.boards import job_page
 from tests.support.operators import ANN, downloading_job
 from zkstate import paths
 from zkstate.connection.session import Session
-from zkstate.fleet import fixity, holds, hosts, outages
+from zkstate.fleet import holds, hosts, notes, outages
 from zkstate.fleet.holds import Hold
 from zkstate.queue import fairness
 from zkstate.record import journal
@@ -232,6 +232,6 @@ def test_an_unreadable_state_of_the_fixity_schedule_is_a_problem_until_the_next_
 ) -> None:
     damage(paths.FIXITY)
 
-    assert paths.FIXITY in fixity.status(session).problem
-    fixity.publish(session, fixity.FixityStatus(objects=3))
-    assert fixity.status(session).objects == 3
+    assert paths.FIXITY in notes.fixity(session).problem
+    notes.note_fixity(session, notes.FixityStatus(objects=3))
+    assert notes.fixity(session).objects == 3

@@ -26,7 +26,7 @@ from tests.support.repository import Repository
 from tests.support.stores import STORES, Store, flip, with_record
 from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session
-from zkstate.fleet import fixity as published
+from zkstate.fleet import notes
 
 CONTENT = "v1/content/producer/a.txt"
 
@@ -154,7 +154,7 @@ def test_the_command_reads_what_is_due_and_finds_a_bit_that_flipped(session: Ses
     run = answer("fixity", "check", code=4)
 
     assert {check["ark"]: len(check["damaged"]) for check in run["checked"]} == {good: 0, bad: 1}
-    assert published.status(session).damaged == 1
+    assert notes.fixity(session).damaged == 1
     assert answer("fixity", "check") == {"checked": [], "unreadable": [], "complete": True}
 
 
@@ -166,7 +166,7 @@ def test_the_command_reads_all_objects_or_the_named_ones(session: Session, store
 
     assert {check["ark"] for check in everything["checked"]} == {first, second}
     assert [check["ark"] for check in named["checked"]] == [second]
-    assert published.status(session).objects == 2
+    assert notes.fixity(session).objects == 2
 
 
 def test_an_overdue_object_is_a_problem_until_it_is_read(session: Session, store: Store) -> None:
@@ -196,7 +196,7 @@ def test_one_check_runs_in_the_fleet_at_a_time(
         context.app.tasks["beat.fixity"]()
 
     assert clock is not None
-    assert published.status(session).objects == 0
+    assert notes.fixity(session).objects == 0
 
 
 def test_a_storage_that_is_away_is_no_alarm_and_the_status_says_why_nothing_is_read(
@@ -213,7 +213,7 @@ def test_a_storage_that_is_away_is_no_alarm_and_the_status_says_why_nothing_is_r
 
     context.app.tasks["beat.fixity"]()
 
-    assert "not an OCFL storage root" in published.status(session).problem
+    assert "not an OCFL storage root" in notes.fixity(session).problem
     assert store.repository.described(ark).events == ()
     arkline("fixity", "check", ark, code=3)
 
@@ -228,4 +228,4 @@ def test_a_stopping_worker_begins_no_check(session: Session, store: Store, conte
     found = store.repository.described(ark).fixity
     assert found is not None
     assert found.checked is None
-    assert published.status(session).objects == 1
+    assert notes.fixity(session).objects == 1

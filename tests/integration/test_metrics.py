@@ -23,13 +23,11 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
 from tests.support import cli, planting
 from tests.support.boards import until
-from zkstate.care import audit
-from zkstate.care.audit import LastAudit
 from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session
-from zkstate.fleet import fixity, holds
-from zkstate.fleet.fixity import FixityStatus
+from zkstate.fleet import holds, notes
 from zkstate.fleet.holds import Hold
+from zkstate.fleet.notes import FixityStatus, LastAudit
 from zkstate.fleet.scheduled import Sweep
 from zkstate.record import batches, jobs, record
 from zkstate.record.batches import BatchMove
@@ -168,9 +166,9 @@ def test_the_last_audit_and_the_files_read_again_are_numbers_of_the_whole_fleet(
 ) -> None:
     assert ("arkline_audit_findings",) not in samples(ArklineCollector(board, Site(settings, session)))
     ended = now()
-    audit.publish(session, LastAudit(at=ended - timedelta(days=1), findings=7))
-    audit.publish(session, LastAudit(at=ended, findings=2))
-    fixity.publish(session, FixityStatus(files_intact=40, files_damaged=1))
+    notes.AUDIT.publish(session, LastAudit(at=ended - timedelta(days=1), findings=7))
+    notes.AUDIT.publish(session, LastAudit(at=ended, findings=2))
+    notes.note_fixity(session, FixityStatus(files_intact=40, files_damaged=1))
 
     values = samples(ArklineCollector(board, Site(settings, session)))
 
@@ -249,7 +247,7 @@ def test_every_query_of_rules_and_dashboard_names_an_existing_metric(
 ) -> None:
     settings.working.mkdir(parents=True)
     settings.storage.mkdir(parents=True)
-    audit.publish(session, LastAudit(at=now(), findings=0))
+    notes.AUDIT.publish(session, LastAudit(at=now(), findings=0))
     of_requests = RequestMetrics(lambda: 0).exposition()
     text = (exposition(ArklineCollector(board, Site(settings, session))) + of_requests).decode()
     existing = set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE))

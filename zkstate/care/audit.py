@@ -2,25 +2,21 @@
 
 A finding on a running system may be a move in progress, since many nodes are not read at one moment:
 `audit` reads the record twice and reports the findings of both readings.
-
-The end of the last complete audit and the number of its findings, which the metrics show.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import pairwise
 
-from pipeline.records import Batch, BatchStatus, Count, Entry, Job, Record
+from pipeline.records import Batch, BatchStatus, Entry, Job, Record
 from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, JobState, Machine, S, bucket
-from zkstate import codec, paths
+from zkstate import paths
 from zkstate.connection import ownership
 from zkstate.connection.ownership import owned
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt, Missing
 from zkstate.record import batches, jobs, space
-from zkstate.record.node import log_damage
 
 
 class Finding(Record, frozen=True):
@@ -262,29 +258,3 @@ def _may_hold_space(job: Job, tree: Tree) -> bool:
         return job.jid in tree.queues[JobState.COMPLETED]
     granted = (Event.SUCCEED, JobState.DOWNLOADING)
     return any((entry.event, entry.state) == granted or entry.damaged is not None for entry in job.history)
-
-
-class LastAudit(Record):
-    """`/audit`."""
-
-    at: datetime
-    findings: Count
-
-
-def last(session: Session) -> LastAudit | None:
-    """None before the first audit, and if the node is damaged; the next audit replaces a damaged node."""
-    node = session.get_many([paths.AUDIT])[0]
-    if node is None:
-        return None
-    try:
-        return codec.decode(LastAudit, node[0], paths.AUDIT)
-    except Corrupt as damage:
-        log_damage(damage)
-        return None
-
-
-def publish(session: Session, ended: LastAudit) -> None:
-    """Of two audits the one that ended last counts."""
-    data = codec.encode(ended)
-    session.ensure_node(paths.AUDIT, data)
-    session.ask(session.zk.set_async, paths.AUDIT, data)

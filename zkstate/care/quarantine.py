@@ -34,9 +34,10 @@ from zkstate import codec, paths
 from zkstate.connection import ownership
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Create, Delete, Operation, Put, token
-from zkstate.errors import Contended, Corrupt, Missing, RecordOfMerritt
+from zkstate.errors import Corrupt, Missing, RecordOfMerritt
 from zkstate.record import batches, record, space
 from zkstate.record.journal import Stamp
+from zkstate.record.node import uncontended
 
 PRIORITIES = range(100)
 
@@ -142,11 +143,7 @@ def quarantine_job(session: Session, jid: str, working: Path, stamp: Stamp) -> J
     A job without its status begins again once it is resumed; one without its configuration or identifiers is
     not resumed, because a digest or an ARK may be what is not known. Stale if the job changes meanwhile.
     """
-    while True:
-        try:
-            return _quarantine_job(session, jid, working, stamp)
-        except Contended:
-            continue  # other jobs changed the sum of reserved bytes
+    return uncontended(lambda: _quarantine_job(session, jid, working, stamp))
 
 
 def _quarantine_job(session: Session, jid: str, working: Path, stamp: Stamp) -> Job:

@@ -7,7 +7,7 @@ connection that breaks ends all watches, and with them the memory.
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import ZnodeStat
@@ -35,14 +35,32 @@ class Remembered(Generic[T]):
 
 def read(session: Session, path: str, decode: Callable[[bytes], T]) -> Remembered[T]:
     """The node, whose content was decoded once; what `decode` raises is not remembered."""
-    nodes = _nodes(session)
-    known = nodes.get(path)
+    known = _nodes(session).get(path)
     if known is not None and _is_current(session, known):
         return cast(Remembered[T], known)
+    return read_anew(session, path, decode)
+
+
+def read_anew(session: Session, path: str, decode: Callable[[bytes], T]) -> Remembered[T]:
+    """As `read`, asked of ZooKeeper in any case."""
     connection, changed = session.connections, threading.Event()
-    node = _read_watched(session, path, changed)
+    node: tuple[bytes, ZnodeStat] | None = _watched(session, session.zk.get_async, path, changed)
     value, stat = (None, None) if node is None else (decode(node[0]), node[1])
-    fresh = Remembered(value, stat, connection, changed)
+    return _remember(session, path, Remembered(value, stat, connection, changed))
+
+
+def children(session: Session, path: str) -> list[str]:
+    """The names below the node, which are remembered until one is created or deleted."""
+    known = _nodes(session).get(path)
+    if known is None or not _is_current(session, known):
+        connection, changed = session.connections, threading.Event()
+        names = _watched(session, session.zk.get_children_async, path, changed) or []
+        known = _remember(session, path, Remembered(names, None, connection, changed))
+    return cast(list[str], known.value)
+
+
+def _remember(session: Session, path: str, fresh: Remembered[T]) -> Remembered[T]:
+    nodes = _nodes(session)
     if len(nodes) >= MOST:
         nodes.clear()
     nodes[path] = cast(Remembered[object], fresh)
@@ -62,15 +80,15 @@ def _is_current(session: Session, known: Remembered[object]) -> bool:
     return not known.changed.is_set() and session.connected and known.connection == session.connections
 
 
-def _read_watched(session: Session, path: str, changed: threading.Event) -> tuple[bytes, ZnodeStat] | None:
+def _watched(session: Session, read: Callable[..., Any], path: str, changed: threading.Event) -> Any | None:
+    """What `read` answers; None if there is no such node, whose creation is watched then."""
+
     def on_change(_: object) -> None:
         changed.set()
 
     while True:
         try:
-            node: tuple[bytes, ZnodeStat] = session.ask(session.zk.get_async, path, watch=on_change)
+            return session.ask(read, path, watch=on_change)
         except NoNodeError:
             if session.ask(session.zk.exists_async, path, watch=on_change) is None:
                 return None
-        else:
-            return node

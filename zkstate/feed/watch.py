@@ -9,31 +9,23 @@ ZooKeeper 3.6 and later send an event for every node that is created, changed or
 in the order of the transactions. A watch ends with the connection: whoever follows arms it again.
 
 Silence proves nothing: a write to each followed folder, every few seconds, has to come back as an event.
-
-The last time that a web process found its board to differ from the record, for the status.
-
-No process can ask another one for its board; the status is asked beside a site's web processes.
 """
 
-import socket
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
 
 from kazoo.exceptions import UnimplementedError
 from kazoo.protocol.connection import CHANGED_EVENT, CREATED_EVENT, DELETED_EVENT
 from kazoo.protocol.states import KazooState
 
-from pipeline.records import Count, Record, now
 from pipeline.states import Bucket, JobState
-from zkstate import codec, paths
+from zkstate import paths
 from zkstate.connection.session import BROKEN, Session
 from zkstate.direct import requests
 from zkstate.direct.client import whole_path
-from zkstate.errors import Corrupt, NotPushed
-from zkstate.record.node import log_damage
+from zkstate.errors import NotPushed
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,32 +196,3 @@ class Feed(AbstractContextManager["Feed"]):
             )
             if change is not None:
                 self._on_change(change)
-
-
-class Correction(Record):
-    """`/board`."""
-
-    at: datetime
-    differences: Count
-    """Jobs and batches that the board showed otherwise than the record."""
-    host: str
-    """The machine of the web process."""
-
-
-def last_correction(session: Session) -> Correction | None:
-    """None before the first one, and if the node is damaged; the next one replaces a damaged node."""
-    node = session.find(paths.BOARD)
-    if node is None:
-        return None
-    try:
-        return codec.decode(Correction, node[0], paths.BOARD)
-    except Corrupt as damage:
-        log_damage(damage)
-        return None
-
-
-def note_correction(session: Session, differences: int) -> None:
-    """Of two processes the last one counts."""
-    data = codec.encode(Correction(at=now(), differences=differences, host=socket.gethostname()))
-    session.ensure_node(paths.BOARD, data)
-    session.ask(session.zk.set_async, paths.BOARD, data)

@@ -1,14 +1,14 @@
 """The counters of the record, which may be behind what other stores know, and are only ever raised."""
 
-from contextlib import suppress
 from urllib.parse import unquote
 
 from pipeline.records import number_of
 from zkstate import codec, paths
 from zkstate.connection import ownership
 from zkstate.connection.session import Session
-from zkstate.connection.transaction import Put, Role, commit
-from zkstate.errors import Contended, Corrupt
+from zkstate.connection.transaction import Put, commit
+from zkstate.errors import Corrupt
+from zkstate.record.node import Node
 
 _MINTED = "ark-"
 
@@ -18,9 +18,7 @@ _BUMPS = 1_000
 
 def last(session: Session, name: str) -> int:
     """The last number that the counter gave; 0 if it gave none."""
-    path = paths.counter(name)
-    node = session.find(path)
-    return codec.decode_int(node[0], path) if node else 0
+    return Node(paths.counter(name), int).read(session) or 0
 
 
 def readable(session: Session, name: str) -> int | None:
@@ -44,15 +42,9 @@ def last_batch(session: Session) -> int:
 
 def raise_to(session: Session, name: str, number: int) -> None:
     """Let the counter continue after `number` at least, or after `number` if it is damaged."""
-    path = paths.counter(name)
-    session.ensure_node(path, codec.encode_int(0))
-    while True:
-        data, stat = session.get(path)
-        with suppress(Corrupt):  # a damaged counter is replaced
-            if codec.decode_int(data, path) >= number:
-                return
-        with suppress(Contended):
-            commit(session, (Put(path, codec.encode_int(number), stat.version, Role.SHARED),))
+    counter = Node(paths.counter(name), int, damaged=lambda _: -1)
+    session.ensure_node(counter.path, codec.encode(0))
+    counter.change(session, lambda last: max(last, number))
 
 
 def raise_batches(session: Session, by: int, *, above: int = 0) -> None:

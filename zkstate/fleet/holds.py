@@ -5,16 +5,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from urllib.parse import unquote
 
 from zkstate import codec, paths
 from zkstate.connection import remembered
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Create, Delete, Operation, Role
-from zkstate.errors import Contended, Corrupt
+from zkstate.errors import Contended
 from zkstate.record import journal
 from zkstate.record.journal import JournalAction, JournalEntry, Stamp
+from zkstate.record.node import Node
 
 
 class Hold(Stamp):
@@ -94,11 +94,11 @@ def _commit(
 
 
 def paused(session: Session) -> Hold | None:
-    return _read(session, paths.hold(None))
+    return _node(paths.hold(None)).read(session)
 
 
 def collection_hold(session: Session, profile_name: str) -> Hold | None:
-    return _read(session, paths.hold(profile_name))
+    return _node(paths.hold(profile_name)).read(session)
 
 
 def is_drained(session: Session, worker: str) -> bool:
@@ -108,20 +108,13 @@ def is_drained(session: Session, worker: str) -> bool:
 
 def is_held(session: Session, profile_name: str) -> bool:
     """Whether the collection is on hold. Every job asks, so the answer is remembered until it changes."""
-    path = paths.hold(profile_name)
-    return remembered.read(session, path, partial(_decoded, path)).value is not None
+    hold = _node(paths.hold(profile_name))
+    return remembered.read(session, hold.path, hold.decode).value is not None
 
 
-def _read(session: Session, path: str) -> Hold | None:
-    node = session.find(path)
-    return None if node is None else _decoded(path, node[0])
-
-
-def _decoded(path: str, data: bytes) -> Hold:
-    try:
-        return codec.decode(Hold, data or b"{}", path)
-    except Corrupt as damage:
-        return Hold(reason=str(damage))  # it holds until somebody ends it
+def _node(path: str) -> Node[Hold]:
+    """An unreadable hold holds until somebody ends it."""
+    return Node(path, Hold, lambda damage: Hold(reason=str(damage)))
 
 
 def held_collections(session: Session) -> dict[str, Hold]:
@@ -135,7 +128,7 @@ def drained(session: Session) -> dict[str, Hold]:
 
 def _all(session: Session, folder: str, path_of: Callable[[str], str]) -> dict[str, Hold]:
     names = sorted(unquote(name) for name in session.children(folder))
-    holds = ((name, _read(session, path_of(name))) for name in names)
+    holds = ((name, _node(path_of(name)).read(session)) for name in names)
     return {name: hold for name, hold in holds if hold is not None}
 
 

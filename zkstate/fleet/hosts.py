@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from urllib.parse import unquote
 
 from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
@@ -30,14 +30,14 @@ from pipeline.attempt import Attempt
 from pipeline.outcome import LONGEST_RETRY_AFTER, HostDown, HostGivenUp, RateLimited
 from pipeline.profiles.profile import Profile, ProfileError
 from pipeline.records import Record
-from zkstate import codec, paths
+from zkstate import paths
 from zkstate.connection import locks, remembered
 from zkstate.connection.locks import ServerClock
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import token
 from zkstate.errors import Corrupt
 from zkstate.fleet.outages import LONGEST_PAUSE, pause_before
-from zkstate.record.node import log_damage
+from zkstate.record.node import Node, log_damage
 
 SKEW = 5.0
 """Seconds by which a node may seem to be written after the present, as another server's clock is ahead."""
@@ -84,11 +84,7 @@ def begin_pause(session: Session, host: str, seconds: float, cause: str = "") ->
     with locks.single_flight(session, f"back-off-{host}") as clock:
         # another worker that writes just now was asked by the host at the same moment
         if clock is not None and seconds_left(session, host, clock) < asked:
-            data = codec.encode(BackOff(seconds=asked, cause=cause))
-            try:
-                session.ask(session.zk.set_async, path, data)
-            except NoNodeError:
-                session.ensure_node(path, data)  # it was unused, and removed a moment ago
+            _node(host).publish(session, BackOff(seconds=asked, cause=cause))
             remembered.forget(session, path)
 
 
@@ -124,30 +120,26 @@ def note_answer(session: Session, host: str, clock: ServerClock) -> None:
 def _put(session: Session, host: str, pause: Pause, back_off: BackOff) -> bool:
     """False if the node changed since it was read."""
     try:
-        session.ask(session.zk.set_async, paths.host(host), codec.encode(back_off), version=pause.version)
-    except (BadVersionError, NoNodeError):
-        return False
+        return _node(host).replace(session, pause.version, back_off)
     finally:
         remembered.forget(session, paths.host(host))
-    return True
 
 
 def read_pause(session: Session, host: str, clock: Callable[[], ServerClock]) -> Pause:
     """The pause of the host; `clock` is asked during a back-off."""
-    path = paths.host(host)
-    node = session.find(path)
-    return Pause() if node is None else _pause(_decoded(path, node[0]), node[1], clock)
+    seen = _node(host).find(session)
+    return Pause() if seen is None else _pause(seen.content, seen.stat, clock)
 
 
 def watched_pause(
     session: Session, host: str, clock: Callable[[], ServerClock]
 ) -> tuple[Pause, threading.Event]:
     """The same, remembered until the node is written, which sets the event."""
-    path = paths.host(host)
-    known_pauses = remembered.read(session, path, partial(_decoded, path))
-    if known_pauses.value is None or known_pauses.stat is None:
-        return Pause(), known_pauses.changed
-    return _pause(known_pauses.value, known_pauses.stat, clock), known_pauses.changed
+    node = _node(host)
+    known = remembered.read(session, node.path, node.decode)
+    if known.value is None or known.stat is None:
+        return Pause(), known.changed
+    return _pause(known.value, known.stat, clock), known.changed
 
 
 def _pause(back_off: BackOff, stat: ZnodeStat, clock: Callable[[], ServerClock]) -> Pause:
@@ -163,13 +155,14 @@ def _pause(back_off: BackOff, stat: ZnodeStat, clock: Callable[[], ServerClock])
     return Pause(left, back_off.unanswered, stat.version, silent, back_off.cause, since)
 
 
-def _decoded(path: str, data: bytes) -> BackOff:
-    """No pause if the node cannot be read: if the host asks again, the node is replaced."""
-    try:
-        return codec.decode(BackOff, data, path) if data else BackOff()
-    except Corrupt as damage:
-        log_damage(damage)
-        return BackOff()
+def _node(host: str) -> Node[BackOff]:
+    return Node(paths.host(host), BackOff, _no_pause)
+
+
+def _no_pause(damage: Corrupt) -> BackOff:
+    """The node cannot be read: it is replaced if the host asks again."""
+    log_damage(damage)
+    return BackOff()
 
 
 def remove_unused(session: Session, clock: ServerClock) -> int:

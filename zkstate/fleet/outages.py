@@ -1,6 +1,4 @@
-"""One outage of a shared service, as its node in ZooKeeper has it.
-
-Outages: the shared services that are unavailable, as the whole fleet knows them.
+"""Outages: the shared services that are unavailable, as the whole fleet knows them.
 
 While an outage blocks, jobs that need the service are not started, except one probe when it is due. The first
 probe that succeeds ends the outage. An outage that ended is forgotten once QUIET seconds passed without a
@@ -9,23 +7,25 @@ relapse, so that a service that comes and goes has one outage and one notice.
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from kazoo.exceptions import BadVersionError, NoNodeError
+from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import ZnodeStat
 from pydantic import Field
 
 from pipeline.outcome import ServiceDown
 from pipeline.records import RewrittenRecord, now
 from zkstate import codec, paths
+from zkstate.connection import remembered
 from zkstate.connection.locks import ServerClock
+from zkstate.connection.remembered import Remembered
 from zkstate.connection.session import Session
-from zkstate.connection.transaction import Create, Delete, Put, Role, commit
-from zkstate.errors import Contended, Corrupt, Stale
+from zkstate.connection.transaction import Create, Delete, Role
+from zkstate.errors import Contended, Corrupt
 from zkstate.record import journal
 from zkstate.record.journal import JournalAction, Stamp
-from zkstate.record.node import log_damage
+from zkstate.record.node import Node, log_damage
 
 FIRST_PROBE = 5.0
 """Seconds before the first probe; doubled for every further one."""
@@ -118,65 +118,24 @@ class Known:
     stat: ZnodeStat
 
 
-@dataclass
-class _Listing:
-    """What a session knows, until one of its watches fires."""
-
-    outages: dict[str, Known] = field(default_factory=dict)
-    outdated: bool = True
-
-
-_LISTING = "outages"
-
-
-def _listing(session: Session) -> _Listing:
-    listing = session.remembered.setdefault(_LISTING, _Listing())
-    assert isinstance(listing, _Listing)
-    return listing
-
-
 def known(session: Session) -> Mapping[str, Known]:
     """The outages by name; nothing is sent to ZooKeeper unless one began, changed or ended since."""
-    listing = _listing(session)
-    if listing.outdated:
-        fresh = _Listing(outdated=False)
-        # before the reads, so that a watch that fires meanwhile is not overwritten
-        session.remembered[_LISTING] = fresh
-        fresh.outages = _read_watched(session, fresh)
-        listing = fresh
-    return listing.outages
+    names = remembered.children(session, paths.OUTAGES)
+    read = (_read(session, f"{paths.OUTAGES}/{name}", remembered.read) for name in names)
+    return {current.outage.name: current for current in read if current}
 
 
-def _read_watched(session: Session, listing: _Listing) -> dict[str, Known]:
-    def on_change(_: object) -> None:
-        listing.outdated = True
-
-    try:
-        names = session.ask(session.zk.get_children_async, paths.OUTAGES, watch=on_change)
-    except NoNodeError:  # a record that an earlier release made
-        session.ensure_node(paths.OUTAGES)
-        names = session.ask(session.zk.get_children_async, paths.OUTAGES, watch=on_change)
-    read = {}
-    for name in names:
-        path = f"{paths.OUTAGES}/{name}"
-        try:
-            data, stat = session.ask(session.zk.get_async, path, watch=on_change)
-        except NoNodeError:
-            continue
-        if current := _decoded(session, data, stat, path):
-            read[current.outage.name] = current
-    return read
-
-
-def _decoded(session: Session, data: bytes, stat: ZnodeStat, path: str) -> Known | None:
+def _read(session: Session, path: str, read: Callable[..., Remembered[Outage]]) -> Known | None:
     """None for an unreadable outage, which is removed: whoever meets the fault again enters it again."""
     try:
-        return Known(codec.decode(Outage, data, path), stat)
+        node = read(session, path, Node(path, Outage).decode)
     except Corrupt as damage:
         log_damage(damage)
-        with suppress(NoNodeError, BadVersionError):
-            session.ask(session.zk.delete_async, path, version=stat.version)
+        with suppress(NoNodeError):
+            session.ask(session.zk.delete_async, path)
+        remembered.forget(session, path)
         return None
+    return Known(node.value, node.stat) if node.value and node.stat else None
 
 
 def blocking(session: Session, needed: Collection[str], host: str) -> list[Known]:
@@ -189,16 +148,14 @@ def report(session: Session, fault: ServiceDown, host: str) -> bool:
     """Enter a fault that a worker of `host` met; True if an outage began."""
     while True:
         current = _find(session, name_of(fault))
-        try:
-            if current is None:
+        if current is None:
+            with suppress(Contended):
                 _begin(session, fault, host)
                 return True
+        else:
             relapsed = _met_again(current.outage, fault, host)
-            if relapsed != current.outage:
-                _put(session, current, relapsed)
-        except (Contended, Stale):
-            continue
-        return False
+            if relapsed == current.outage or _put(session, current, relapsed):
+                return False
 
 
 def _begin(session: Session, fault: ServiceDown, host: str) -> None:
@@ -215,7 +172,7 @@ def _begin(session: Session, fault: ServiceDown, host: str) -> None:
     create = Create(path, codec.encode(outage), role=Role.SHARED)
     stamp = Stamp(by=host, reason=outage.message)
     journal.commit(session, paths.actions(None), JournalAction.OUTAGE, stamp, create, target=outage.name)
-    session.remembered.pop(_LISTING, None)
+    remembered.forget(session, paths.OUTAGES)
 
 
 def _met_again(outage: Outage, fault: ServiceDown, host: str) -> Outage:
@@ -243,14 +200,8 @@ def _age(current: Known, clock: ServerClock) -> float:
 
 def take_probe(session: Session, current: Known, clock: ServerClock) -> bool:
     """Start the time to the next probe anew; False if no probe is due, or another process takes this one."""
-    if not is_due(current, clock):
-        return False
-    outage = current.outage
-    try:
-        _put(session, current, outage.model_copy(update={"probes": outage.probes + 1}))
-    except Stale:
-        return False
-    return True
+    probed = current.outage.model_copy(update={"probes": current.outage.probes + 1})
+    return is_due(current, clock) and _put(session, current, probed)
 
 
 def succeeded(session: Session, name: str, host: str) -> bool:
@@ -274,17 +225,12 @@ def keep(session: Session, name: str, clock: ServerClock) -> None:
     if current is None or current.outage.ended is not None:
         return
     if _age(current, clock) > current.outage.idle_after / 2:
-        with suppress(Stale):
-            _put(session, current, current.outage)
+        _put(session, current, current.outage)
 
 
 def mark_notified(session: Session, current: Known) -> bool:
     """False if the outage changed meanwhile."""
-    try:
-        _put(session, current, current.outage.model_copy(update={"notified": True}))
-    except Stale:
-        return False
-    return True
+    return _put(session, current, current.outage.model_copy(update={"notified": True}))
 
 
 def forget_ended(session: Session, clock: ServerClock, by: str) -> list[Outage]:
@@ -306,7 +252,7 @@ def forget_ended(session: Session, clock: ServerClock, by: str) -> list[Outage]:
         except Contended:
             continue
         removed.append(outage)
-        session.remembered.pop(_LISTING, None)
+        remembered.forget(session, paths.OUTAGES)
     return removed
 
 
@@ -319,19 +265,19 @@ def _ends(session: Session, name: str, changes: Callable[[Outage], dict[str, obj
     """Change an outage that lasts; True if the change ends it."""
     while (current := _find(session, name)) is not None and current.outage.ended is None:
         update = changes(current.outage)
-        with suppress(Stale):
-            _put(session, current, current.outage.model_copy(update=update))
+        if _put(session, current, current.outage.model_copy(update=update)):
             return "ended" in update
     return False
 
 
 def _find(session: Session, name: str) -> Known | None:
-    path = paths.outage(name)
-    node = session.find(path)
-    return _decoded(session, node[0], node[1], path) if node else None
+    return _read(session, paths.outage(name), remembered.read_anew)
 
 
-def _put(session: Session, current: Known, outage: Outage) -> None:
-    """Stale if the node changed or went since it was read."""
-    commit(session, [Put(paths.outage(outage.name), codec.encode(outage), current.stat.version, Role.FENCE)])
-    session.remembered.pop(_LISTING, None)  # the watch tells this session, too, but on another thread
+def _put(session: Session, current: Known, outage: Outage) -> bool:
+    """False if the node changed or went since it was read."""
+    node = Node(paths.outage(outage.name), Outage)
+    try:
+        return node.replace(session, current.stat.version, outage)
+    finally:
+        remembered.forget(session, node.path)  # the watch tells this session, too, but on another thread

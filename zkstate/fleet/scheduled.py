@@ -9,19 +9,17 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from kazoo.client import KazooState
 from kazoo.protocol.states import ZnodeStat
 
-from zkstate import codec, paths
+from zkstate import paths
 from zkstate.connection import locks
 from zkstate.connection.locks import ServerClock, SweepRecord, single_flight
 from zkstate.connection.session import Session
-from zkstate.connection.transaction import Put, Role, commit
-from zkstate.errors import Corrupt, Missing, Stale
-from zkstate.record.node import log_damage
+from zkstate.errors import Corrupt
+from zkstate.record.node import Node, log_damage
 
 EXIT_IN_DOUBT = os.EX_TEMPFAIL
 """A supervisor restarts the process."""
@@ -78,12 +76,22 @@ SWEEP_LIMIT = 60.0
 MACHINE = locks.this_machine()
 
 
+def _begin_anew(damage: Corrupt) -> SweepRecord:
+    log_damage(damage)
+    return SweepRecord()
+
+
+_SWEEP = Node(paths.SWEEP, SweepRecord, _begin_anew)
+
+
 class Sweep:
     """One pass: its clock, and the pages that it reads."""
 
     def __init__(self, session: Session, clock: ServerClock) -> None:
         self._session = session
-        record, self._version = _load(session)
+        seen = _SWEEP.find(session)
+        record = seen.content if seen else SweepRecord()
+        self._version: int = seen.stat.version if seen else 0
         monotonic_ms = int(clock.at * 1000)
         self._record = locks.advance(record, clock.zxid, clock.read_ms, MACHINE, monotonic_ms)
         self.clock = replace(clock, marks=self._record.marks)
@@ -107,8 +115,7 @@ class Sweep:
         """Leave the times and the pages to the next sweep; a sweep that ran meanwhile has done so."""
         changes = {"cursors": self._cursors, "redispatched": dict(self._redispatched)}
         record = self._record.model_copy(update=changes)
-        with suppress(Stale, Missing):
-            commit(self._session, [Put(paths.SWEEP, codec.encode(record), self._version, Role.FENCE)])
+        _SWEEP.replace(self._session, self._version, record)
 
 
 def last_sweep(session: Session) -> float:
@@ -126,15 +133,4 @@ def last_sweep(session: Session) -> float:
 
 def redispatched(session: Session) -> dict[str, int]:
     """Job state -> jobs that sweeps have dispatched again, since the record was created."""
-    return _load(session)[0].redispatched
-
-
-def _load(session: Session) -> tuple[SweepRecord, int]:
-    data, stat = session.get(paths.SWEEP)
-    if not data:
-        return SweepRecord(), stat.version
-    try:
-        return codec.decode(SweepRecord, data, paths.SWEEP), stat.version
-    except Corrupt as damage:
-        log_damage(damage)
-        return SweepRecord(), stat.version
+    return (_SWEEP.read(session) or SweepRecord()).redispatched

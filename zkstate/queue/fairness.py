@@ -29,8 +29,8 @@ from zkstate.connection.locks import ServerClock
 from zkstate.connection.session import Session
 from zkstate.errors import Missing
 from zkstate.record import batches
-from zkstate.record.node import BATCHES, JOBS, Kind, ignore_damage, read_each, read_statuses
-from zkstate.record.record import St
+from zkstate.record.node import ignore_damage, read_each
+from zkstate.record.record import BATCHES, JOBS, Kind, St, read_statuses
 
 Live = Collection[tuple[str, int]]
 """(id, epoch) of the tickets that are still in the broker."""

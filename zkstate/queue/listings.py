@@ -36,8 +36,8 @@ from zkstate.errors import Corrupt
 from zkstate.queue import queue
 from zkstate.record import batches, histories, jobs
 from zkstate.record.jobs import read_parts, require_complete
-from zkstate.record.node import BATCHES, JOBS, ignore_damage, read_statuses
-from zkstate.record.record import lock_path, status_path
+from zkstate.record.node import ignore_damage
+from zkstate.record.record import BATCHES, JOBS, lock_path, read_statuses, status_path
 
 
 def all_jobs(session: Session) -> list[str]:

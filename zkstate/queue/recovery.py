@@ -21,8 +21,8 @@ from zkstate.fleet import outages
 from zkstate.queue import queue
 from zkstate.queue.fairness import Live
 from zkstate.record import batches, jobs, record
-from zkstate.record.node import BATCHES, JOBS, Kind, read_each
-from zkstate.record.record import R, St
+from zkstate.record.node import read_each
+from zkstate.record.record import BATCHES, JOBS, Kind, R, St
 
 GRACE = 3.0
 """Seconds after a dispatch in which a worker may have the message but not the lock yet."""

@@ -17,11 +17,11 @@ from zkstate import codec, paths
 from zkstate.connection import ownership
 from zkstate.connection.locks import ServerClock
 from zkstate.connection.session import Session
-from zkstate.connection.transaction import Delete, Operation, Put, Role, commit, token
+from zkstate.connection.transaction import Delete, Operation, commit, token
 from zkstate.errors import Refused, Stale
 from zkstate.record import histories, record
 from zkstate.record.journal import Stamp
-from zkstate.record.node import read_each
+from zkstate.record.node import Node, read_each
 from zkstate.record.record import MESSAGE_LIMIT
 
 
@@ -63,15 +63,15 @@ class Owed:
     def path(self) -> str:
         return paths.owed_callback(self.jid, self.epoch)
 
+    @property
+    def node(self) -> Node[OwedCallback]:
+        return Node(self.path, OwedCallback)
+
 
 def owed(session: Session, jid: str, epoch: int) -> Owed | None:
     """None if the callback was delivered or given up."""
-    path = paths.owed_callback(jid, epoch)
-    node = session.find(path)
-    if node is None:
-        return None
-    data, stat = node
-    return Owed(jid, epoch, codec.decode(OwedCallback, data, path), stat)
+    seen = Node(paths.owed_callback(jid, epoch), OwedCallback).find(session)
+    return None if seen is None else Owed(jid, epoch, seen.content, seen.stat)
 
 
 def count(session: Session) -> int:
@@ -107,7 +107,9 @@ def due(
 
 def claim(session: Session, callback: Owed) -> bool:
     """Start the callback's delay anew, so that no other sweep dispatches it; False if one just did."""
-    return _replace(session, callback, callback.record.model_copy(update={"delay": OwedCallback().delay}))
+    return callback.node.replace(
+        session, callback.stat.version, callback.record.model_copy(update={"delay": OwedCallback().delay})
+    )
 
 
 def put_off(session: Session, callback: Owed, delay: float, *, tried: bool = True, message: str = "") -> None:
@@ -117,7 +119,7 @@ def put_off(session: Session, callback: Owed, delay: float, *, tried: bool = Tru
     """
     known = message[:MESSAGE_LIMIT] or callback.record.message
     changes = {"tries": callback.record.tries + tried, "delay": delay, "message": known}
-    _replace(session, callback, callback.record.model_copy(update=changes))
+    callback.node.replace(session, callback.stat.version, callback.record.model_copy(update=changes))
 
 
 def drop(session: Session, callback: Owed) -> None:
@@ -147,12 +149,3 @@ def _note(session: Session, job: Job, stamp: Stamp, message: str, *more: Operati
     facts = {**who, "message": message[:MESSAGE_LIMIT]}
     extended = histories.extend(job, status.status, facts)
     record.write(session, job, status, (*extended.operations, *more))
-
-
-def _replace(session: Session, callback: Owed, content: OwedCallback) -> bool:
-    put = Put(callback.path, codec.encode(content), callback.stat.version, Role.FENCE)
-    try:
-        commit(session, [put])
-    except Stale:
-        return False
-    return True

@@ -48,8 +48,9 @@ from zkstate.connection.transaction import (
     token,
 )
 from zkstate.direct.requests import NodeTemplate
-from zkstate.errors import Contended, Missing, Stale
+from zkstate.errors import Missing, Stale
 from zkstate.record import record
+from zkstate.record.node import uncontended
 
 CHUNK = 40
 """Jobs in one transaction, ten operations each; ZooKeeper serves no other client while it applies one."""
@@ -184,12 +185,11 @@ def create_jobs(
 
 
 def _create_chunk(session: Session, batch: Batch, plan: Plan, working: Path, by: str) -> Batch:
-    while True:
+    def create() -> Batch:
         chunk = _next_chunk(session, batch, _read_counter(session), plan, working, by)
-        try:
-            return record.write(session, batch, chunk.batch.status, chunk.operations)
-        except Contended:
-            continue  # another batch created jobs in between
+        return record.write(session, batch, chunk.batch.status, chunk.operations)
+
+    return uncontended(create)  # another batch may create jobs in between
 
 
 def _create_in_flight(session: Session, batch: Batch, plan: Plan, working: Path, by: str) -> Iterator[Batch]:

@@ -13,6 +13,7 @@ from zkstate.connection.session import Session
 from zkstate.connection.transaction import Check, Delete, Operation, commit
 from zkstate.errors import Ambiguous, Contended, Refused, Stale
 from zkstate.record import batches, histories, jobs, record, space
+from zkstate.record.node import uncontended
 from zkstate.record.record import Lock
 
 CHUNK = 40
@@ -132,11 +133,12 @@ def _remains_of(session: Session, jids: Sequence[str], *, usual: bool) -> list[O
 
 def _return_promise(session: Session, jid: str) -> None:
     """Release the reservation in its own transaction: one transaction can write the sum only once."""
-    while operations := space.replace(session, jid, None):
-        try:
+
+    def release() -> None:
+        if operations := space.replace(session, jid, None):
             commit(session, operations)
-        except Contended:
-            continue
+
+    uncontended(release)
 
 
 def _trees(session: Session, nodes: Sequence[str]) -> list[str]:

@@ -31,7 +31,7 @@ from zkstate.connection.transaction import Create, Delete, Operation, Put, Role,
 from zkstate.errors import Contended, Missing, Stale
 from zkstate.record import histories, record, space
 from zkstate.record.callbacks import OwedCallback
-from zkstate.record.node import read_each
+from zkstate.record.node import read_each, uncontended
 from zkstate.record.record import MESSAGE_LIMIT, Lock, Move
 
 
@@ -207,22 +207,19 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
         *_lock_operations(session, job, status, request),
     )
     counting = count_unended(job, status)
-    while True:
-        space_operations = _reserve(session, job, request, status.status, needed)
-        try:
-            return record.write(
-                session,
-                job,
-                status,
-                (*operations, *space_operations, *counting),
-                partial(unended, counting),
-                priority=status.priority,
-                space_needed=needed,
-                identifiers=identifiers,
-                **extended.changes,
-            )
-        except Contended:
-            continue  # other jobs changed the sum of reserved bytes
+    return uncontended(
+        lambda: record.write(
+            session,
+            job,
+            status,
+            (*operations, *_reserve(session, job, request, status.status, needed), *counting),
+            partial(unended, counting),
+            priority=status.priority,
+            space_needed=needed,
+            identifiers=identifiers,
+            **extended.changes,
+        )
+    )
 
 
 def _lock_operations(
@@ -372,10 +369,7 @@ def _give_up(
 ) -> None:
     status = job.status.model_copy(update={"op": token(), "room": room})
     extended = histories.extend(job, job.status.status, {"by": by, "message": message})
-    while True:
-        operations = (*lock, *extended.operations, *space.replace(session, job.jid, None))
-        try:
-            record.write(session, job, status, operations)
-        except Contended:
-            continue  # other jobs changed the sum of reserved bytes
-        return
+    operations = (*lock, *extended.operations)
+    uncontended(
+        lambda: record.write(session, job, status, (*operations, *space.replace(session, job.jid, None)))
+    )

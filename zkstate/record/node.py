@@ -1,20 +1,23 @@
-"""One node of many jobs or batches, requested at once; a node that cannot be read spoils no other."""
+"""A node with one typed content: read alone or with many others, and changed by compare and set.
+
+Rule: a node that cannot be read spoils no other.
+"""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from operator import attrgetter
 from typing import Generic, TypeVar
 
+from kazoo.exceptions import BadVersionError, NoNodeError
 from kazoo.protocol.states import ZnodeStat
 
-from pipeline.records import BatchStatus, JobStatus
-from zkstate import codec, paths
+from pipeline.records import Record
+from zkstate import codec
 from zkstate.connection.session import Session
-from zkstate.errors import Corrupt, Missing
-from zkstate.record.record import St
+from zkstate.errors import Contended, Corrupt, Missing
 
+C = TypeVar("C", bound=Record | int)
 T = TypeVar("T")
 
 _log = logging.getLogger("arkline.record")
@@ -28,6 +31,84 @@ def ignore_damage(_: Corrupt) -> None:
     """The audit reports it."""
 
 
+@dataclass(frozen=True)
+class Seen(Generic[C]):
+    """The content of a node as it was read."""
+
+    content: C
+    stat: ZnodeStat
+
+
+@dataclass(frozen=True)
+class Node(Generic[C]):
+    """The node at `path`; one without data has the content that `kind` has by default.
+
+    `damaged`: what an unreadable node says instead; None: to read it raises Corrupt.
+    """
+
+    path: str
+    kind: type[C]
+    damaged: Callable[[Corrupt], C] | None = None
+
+    def decode(self, data: bytes) -> C:
+        try:
+            return codec.decode(self.kind, data if self.kind is int else data or b"{}", self.path)
+        except Corrupt as damage:
+            if self.damaged is None:
+                raise
+            return self.damaged(damage)
+
+    def find(self, session: Session) -> Seen[C] | None:
+        node = session.find(self.path)
+        return None if node is None else Seen(self.decode(node[0]), node[1])
+
+    def read(self, session: Session) -> C | None:
+        """None if there is no such node."""
+        seen = self.find(session)
+        return None if seen is None else seen.content
+
+    def readable(self, session: Session) -> C | None:
+        """As `read`; None, too, for a node that cannot be read, which is logged."""
+        try:
+            return self.read(session)
+        except Corrupt as damage:
+            log_damage(damage)
+            return None
+
+    def replace(self, session: Session, version: int, content: C) -> bool:
+        """False if the node is not as it was read; also for a write of its own whose answer was lost."""
+        try:
+            session.ask(session.zk.set_async, self.path, codec.encode(content), version=version)
+        except (BadVersionError, NoNodeError):
+            return False
+        return True
+
+    def change(self, session: Session, changed: Callable[[C], C]) -> C:
+        """Compare and set; `changed` is called again after another write. Missing if there is no node."""
+        while True:
+            seen = self.find(session)
+            if seen is None:
+                raise Missing(f"znode {self.path} is missing")
+            content = changed(seen.content)
+            if content == seen.content or self.replace(session, seen.stat.version, content):
+                return content
+
+    def publish(self, session: Session, content: C) -> None:
+        """Write the content whatever the node has: of two writers the last one counts."""
+        data = codec.encode(content)
+        try:
+            session.ask(session.zk.set_async, self.path, data)
+        except NoNodeError:
+            session.ensure_node(self.path, data)
+
+
+def uncontended(write: Callable[[], T]) -> T:
+    """The result of a transaction, which is made anew if a shared value has changed since it was read."""
+    while True:
+        with suppress(Contended):
+            return write()
+
+
 def read_each(
     session: Session,
     names: Sequence[str],
@@ -35,7 +116,10 @@ def read_each(
     decode: Callable[[bytes, str], T],
     on_damage: Callable[[Corrupt], None] = log_damage,
 ) -> Iterator[tuple[str, T, ZnodeStat]]:
-    """Name, content and stat of the nodes at `path(name)`; missing and unreadable nodes are left out."""
+    """Name, content and stat of the nodes at `path(name)`, requested at once.
+
+    Missing and unreadable nodes are left out.
+    """
     places = [path(name) for name in names]
     for name, place, node in zip(names, places, session.get_many(places), strict=True):
         if node is None:
@@ -46,31 +130,3 @@ def read_each(
             on_damage(damage)
             continue
         yield name, content, node[1]
-
-
-@dataclass(frozen=True)
-class Kind(Generic[St]):
-    """Where the status and the lock of a kind of record are."""
-
-    status: type[St]
-    status_path: Callable[[str], str]
-    lock_path: Callable[[str], str]
-
-
-JOBS = Kind(JobStatus, paths.job_status, paths.job_lock)
-BATCHES = Kind(BatchStatus, paths.batch_status, paths.batch_lock)
-
-
-def read_statuses(
-    session: Session,
-    names: Sequence[str],
-    kind: Kind[St],
-    on_damage: Callable[[Corrupt], None] = log_damage,
-    written_ms: Callable[[ZnodeStat], int] = attrgetter("mtime"),
-) -> Iterator[tuple[str, St, bool, int]]:
-    """Name, status, whether it is locked, and when the status was written (ms)."""
-    locks = session.exists_many([kind.lock_path(name) for name in names])
-    locked = {name for name, lock in zip(names, locks, strict=True) if lock is not None}
-    decode = partial(codec.decode, kind.status)
-    for name, status, stat in read_each(session, names, kind.status_path, decode, on_damage):
-        yield name, status, name in locked, written_ms(stat)

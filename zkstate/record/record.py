@@ -4,22 +4,26 @@ Rule: a change is one transaction under the version that was read. Stale and Bus
 changed; Ambiguous, that the answer was lost and ZooKeeper did not come back in time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Any, TypeVar
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
+
+from kazoo.protocol.states import ZnodeStat
 
 from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.principal import Interface
-from pipeline.records import Batch, FencedStatus, Job, Ticket, now
+from pipeline.records import Batch, BatchStatus, FencedStatus, Job, JobStatus, Ticket, now
 from pipeline.states import BATCH, JOB, Event, FailureKind
 from zkstate import codec, paths
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Check, Create, Delete, Operation, Put, Role, fenced, token
-from zkstate.errors import Stale
+from zkstate.errors import Corrupt, Stale
 from zkstate.record import histories
 from zkstate.record.histories import Extended
+from zkstate.record.node import log_damage, read_each
 
 MESSAGE_LIMIT = 2000
 """Characters of a message in a znode, so that a job stays a few kilobytes."""
@@ -255,3 +259,31 @@ def lock_operations(session: Session, record: Job | Batch, lock: Lock) -> tuple[
 def require_free(lock: str) -> tuple[Operation, ...]:
     """Busy if an attempt holds the lock; leaves nothing behind."""
     return Create(lock, ephemeral=True, role=Role.LOCK), Delete(lock, role=Role.LOCK)
+
+
+@dataclass(frozen=True)
+class Kind(Generic[St]):
+    """Where the status and the lock of a kind of record are."""
+
+    status: type[St]
+    status_path: Callable[[str], str]
+    lock_path: Callable[[str], str]
+
+
+JOBS = Kind(JobStatus, paths.job_status, paths.job_lock)
+BATCHES = Kind(BatchStatus, paths.batch_status, paths.batch_lock)
+
+
+def read_statuses(
+    session: Session,
+    names: Sequence[str],
+    kind: Kind[St],
+    on_damage: Callable[[Corrupt], None] = log_damage,
+    written_ms: Callable[[ZnodeStat], int] = attrgetter("mtime"),
+) -> Iterator[tuple[str, St, bool, int]]:
+    """Name, status, whether it is locked, and when the status was written (ms)."""
+    locks = session.exists_many([kind.lock_path(name) for name in names])
+    locked = {name for name, lock in zip(names, locks, strict=True) if lock is not None}
+    decode = partial(codec.decode, kind.status)
+    for name, status, stat in read_each(session, names, kind.status_path, decode, on_damage):
+        yield name, status, name in locked, written_ms(stat)

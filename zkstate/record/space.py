@@ -5,7 +5,6 @@ Rule: a reservation changes only together with the sum, under the sum's version.
 The note in the record that the folder of uploads was marked: without its mark it is not mounted.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 from kazoo.protocol.states import ZnodeStat
@@ -13,9 +12,9 @@ from kazoo.protocol.states import ZnodeStat
 from pipeline.outcome import Promised, Reservation
 from zkstate import codec, paths
 from zkstate.connection.session import Session
-from zkstate.connection.transaction import Create, Delete, Operation, Put, Role, commit
-from zkstate.errors import Contended, Corrupt, Missing
-from zkstate.record.node import log_damage, read_each
+from zkstate.connection.transaction import Create, Delete, Operation, Put, Role
+from zkstate.errors import Corrupt, Missing
+from zkstate.record.node import Node, log_damage, read_each
 
 
 @dataclass(frozen=True)
@@ -69,12 +68,8 @@ def sum_fault(session: Session) -> tuple[int | None, int] | None:
 
 def correct_sum(session: Session) -> None:
     """Write the sum of the reservations, whatever the node has."""
-    while True:
-        _, stat = session.get(paths.SPACE)
-        in_all = codec.encode_int(sum(reservations(session).values()))
-        with suppress(Contended):
-            commit(session, (Put(paths.SPACE, in_all, stat.version, Role.SHARED),))
-            return
+    total = Node(paths.SPACE, int, damaged=lambda _: -1)
+    total.change(session, lambda _: sum(reservations(session).values()))
 
 
 def reservation_of(session: Session, jid: str) -> int | None:

@@ -22,7 +22,7 @@ from operations.fleet.overview import Space, space_now
 from operations.reasons import Reason
 from pipeline.errors import ArklineError, ErrorKind
 from pipeline.records import age, now
-from zkstate.fleet import fixity, holds
+from zkstate.fleet import holds, notes
 from zkstate.queue import fairness, queue
 
 T = TypeVar("T")
@@ -198,7 +198,7 @@ class WholeFleet:
         fleet = Fleet(site, Answers(broker, known[1] if known else None))
         counts = queue.counts(session)
         memory = record_memory(site)
-        stored = fixity.status(session)
+        stored = notes.fixity(session)
         health = fleet_health(fleet, counts, holds.stops(session), stored, memory)
         space = space_now(site, health.waiting.get(Reason.WAITING_FOR_SPACE, 0))
         oldest = min([at, *([broker.at] if broker else []), *([known[0]] if known else [])])

@@ -1,0 +1,65 @@
+"""What scheduled work and web processes note for the status, which opens no SQL database.
+
+Of two writers the last one counts; a note that cannot be read is replaced by the next one.
+"""
+
+from datetime import datetime
+
+from pipeline.records import Count, Record
+from zkstate import paths
+from zkstate.connection.session import Session
+from zkstate.record.node import Node
+
+
+class FixityStatus(Record):
+    """`/fixity`: the sums of the fixity schedule. The inventory decides what is due and what is damaged."""
+
+    objects: int = 0
+    """Objects in the schedule."""
+    damaged: int = 0
+    """Objects whose last check found damage."""
+    overdue: int = 0
+    """Objects that were not read within their period."""
+    oldest: datetime | None = None
+    """The start of the oldest period that runs."""
+    files_intact: Count = 0
+    """Files that checks have read and that agreed, since the record was created."""
+    files_damaged: Count = 0
+    """Files that disagreed or were missing, once for every check."""
+    problem: str = ""
+    """Why the last run could not read an object; empty if it could."""
+
+
+class LastAudit(Record):
+    """`/audit`: the end of the last complete check of the record, and what it left."""
+
+    at: datetime
+    findings: Count
+
+
+class Correction(Record):
+    """`/board`: the last time that a web process found its board to differ from the record.
+
+    No process can ask another one for its board; the status is asked beside a site's web processes.
+    """
+
+    at: datetime
+    differences: Count
+    """Jobs and batches that the board showed otherwise than the record."""
+    host: str
+    """The machine of the web process."""
+
+
+AUDIT = Node(paths.AUDIT, LastAudit)
+BOARD = Node(paths.BOARD, Correction)
+_FIXITY = Node(paths.FIXITY, FixityStatus, lambda damage: FixityStatus(problem=str(damage)))
+
+
+def fixity(session: Session) -> FixityStatus:
+    """If the node cannot be read, that is the problem, until the next run writes the sums."""
+    return _FIXITY.read(session) or FixityStatus()
+
+
+def note_fixity(session: Session, sums: FixityStatus) -> None:
+    if fixity(session) != sums:
+        _FIXITY.publish(session, sums)
