@@ -24,15 +24,7 @@ from typing import TYPE_CHECKING
 import redis
 
 from pipeline.attempt import UNATTENDED
-from pipeline.deployment import (
-    Confirmed,
-    Deployment,
-    ExpectedOf,
-    OutdatedStore,
-    Stores,
-    confirm,
-    outdated,
-)
+from pipeline.deployment import Deployment, ExpectedOf, OutdatedStore, outdated
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.outcome import Service, ServiceDown
 from pipeline.settings import Settings
@@ -40,7 +32,7 @@ from pipeline.working_storage import mount
 from tasks.logs import log
 from tasks.redis_keys import client
 from zkstate.care import deployment
-from zkstate.care.deployment import RecordDeployment
+from zkstate.care.deployment import Confirmed, RecordDeployment, Stores, confirm
 from zkstate.connection import locks
 from zkstate.connection.session import Session
 from zkstate.fleet import outages
@@ -74,7 +66,7 @@ def expected_of(session: Session) -> ExpectedOf | None:
 
 
 def compare(session: Session, settings: Settings, known: Deployment | None = None) -> Confirmed:
-    """`pipeline.deployment.confirm`; one process at a time gives a record its id."""
+    """`deployment.confirm`; one process at a time gives a record its id."""
     stores = stores_of(session, settings)
     if deployment.read(session) is not None:
         return confirm(stores, known)

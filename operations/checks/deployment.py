@@ -2,11 +2,12 @@
 
 from datetime import datetime
 
-from pipeline.deployment import OutdatedStore, Store, join_missing
+from pipeline.deployment import OutdatedStore
 from pipeline.outcome import Service, ServiceDown
 from pipeline.records import Record
 from pipeline.settings import Settings
 from tasks.stores import compare, stores_of
+from zkstate.care.deployment import join_missing
 from zkstate.connection.session import Session
 
 
@@ -32,8 +33,7 @@ def initialize(session: Session, settings: Settings, *, missing: bool = False) -
     one. ServiceDown says which store is absent, foreign or older than the others.
     """
     stores = stores_of(session, settings)
-    every: tuple[Store, ...] = (stores.record, *stores.kept)
-    before = {store.service: store.read_deployment() for store in every}
+    before = {store.service: store.read_deployment() for store in stores.every}
     if missing:
         join_missing(stores)
     confirmed = compare(session, settings)
@@ -47,7 +47,7 @@ def initialize(session: Session, settings: Settings, *, missing: bool = False) -
         created=confirmed.deployment.created,
         stores=tuple(
             StoreView(service=store.service, place=store.place, initialized=before[store.service] is None)
-            for store in every
+            for store in (stores.record, *stores.kept)
         ),
         outdated=outdated,
     )

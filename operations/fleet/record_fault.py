@@ -4,13 +4,7 @@ from datetime import datetime
 
 from operations.reasons import Cause, Reason
 from operations.site import Site
-from pipeline.deployment import (
-    NAMES,
-    OutdatedStore,
-    Stores,
-    check_not_lost,
-    compare_age,
-)
+from pipeline.deployment import NAMES, OutdatedStore
 from pipeline.errors import Action, ArklineError, Remedy
 from pipeline.outcome import Service, ServiceDown
 from pipeline.records import Record, now
@@ -18,6 +12,7 @@ from pipeline.settings import Settings
 from pipeline.storage.ocfl.storage import OcflStorage
 from tasks.stores import stores_of
 from zkstate.care import deployment
+from zkstate.care.deployment import Stores, check_not_lost, compare_age
 from zkstate.connection.session import Session
 from zkstate.fleet import outages
 from zkstate.fleet.scheduled import leader

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class SqlInventory:
-    """Cheap to create, for any thread and child process; satisfies `pipeline.deployment.InventoryStore` too.
+    """Cheap to create, for any thread and child process; satisfies `pipeline.deployment.Store` too.
 
     Errors are StepFailed: `content` if identifiers conflict, `transient` if a retry may succeed.
     """
@@ -124,6 +124,7 @@ class SqlInventory:
         return self._if_exists(deployment.is_empty, True)
 
     def last_job(self) -> int:
+        """The highest job number in the inventory."""
         return self._if_exists(deployment.last_job, 0)
 
     def last_batch(self) -> int:
@@ -135,6 +136,7 @@ class SqlInventory:
         return self._if_exists(lambda connection: deployment.entered_jobs(connection, jids), frozenset())
 
     def newest_versions(self, limit: int) -> tuple[tuple[str, str], ...]:
+        """(ARK, job id) of the versions that were entered last."""
         return self._if_exists(lambda connection: deployment.newest_versions(connection, limit), ())
 
     def _if_exists(self, work: Callable[[Connection], T], otherwise: T) -> T:

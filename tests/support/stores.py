@@ -13,8 +13,8 @@ from pipeline.preservation.fixity import Schedule
 from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
 from tests.support.repository import Repository
-from zkstate.care.deployment import RecordDeployment
 from zkstate.connection.session import Session
+from zkstate.fleet import counters
 
 if TYPE_CHECKING:
     from tests.servers.s3 import S3Fixture
@@ -76,5 +76,5 @@ def with_record(
         repository.storage = bucket.storage
     repository.settings = settings.model_copy(update=own)
     initialize(session, repository.settings)
-    RecordDeployment(session).raise_last_job(JOBS)
+    counters.raise_to(session, "job", JOBS)
     return Store(repository, bucket)

@@ -1,64 +1,51 @@
-"""The deployment id of the record, and the mark by which a record that went backwards is recognised.
+"""Whether record, storage root and inventory belong together, by the id that the three carry.
 
-The deployment of a record, for commands that work without ZooKeeper too; nothing is created.
+Rule: the id is written once, when all three are empty, or by an operator. The record gets it last, so that a
+crash between two writes leaves markers that an empty record adopts. A store whose mark is behind that of
+another was restored from a backup.
 """
 
+from __future__ import annotations
+
 import socket
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from kazoo.hosts import collect_hosts
 
-from pipeline.deployment import Deployment
-from pipeline.outcome import Service
+from pipeline.deployment import (
+    NAMES,
+    WHERE,
+    Deployment,
+    StorageStore,
+    Store,
+    absent,
+    check_marker,
+    foreign,
+    outdated,
+)
+from pipeline.outcome import Service, ServiceDown
 from pipeline.settings import Settings
 from pipeline.states import JOB, Bucket
 from zkstate import codec, paths
 from zkstate.connection.session import Session, connect
-from zkstate.connection.transaction import Put, Role, commit
-from zkstate.errors import Contended, Unreachable
+from zkstate.errors import Unreachable
 from zkstate.fleet import counters
 from zkstate.queue import listings
+from zkstate.record.node import Node
 
-_STORED = JOB.where(lambda facts: facts.stored)
+if TYPE_CHECKING:
+    from pipeline.inventory.sql import SqlInventory
 
+SAMPLE = 10
+"""The newest versions of an inventory without an id that storage must have, before the two get one id."""
 
-class RecordDeployment:
-    """Satisfies `pipeline.deployment.RecordStore`."""
+OLDER = 2
+"""A store whose mark is behind by so much is an older copy."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    @property
-    def service(self) -> Service:
-        return Service.RECORD
-
-    @property
-    def place(self) -> str:
-        return f"{self._session.hosts}{self._session.root}"
-
-    def read_deployment(self) -> Deployment | None:
-        return read(self._session)
-
-    def write_deployment(self, deployment: Deployment) -> None:
-        self._session.ensure_node(paths.DEPLOYMENT, codec.encode(deployment))
-
-    def last_job(self) -> int:
-        self._session.ask(self._session.zk.sync_async, paths.DEPLOYMENT)
-        return counters.last(self._session, "job")
-
-    def raise_last_job(self, number: int) -> None:
-        counters.raise_to(self._session, "job", number)
-
-    def raise_mark(self, mark: int) -> None:
-        if read(self._session) is not None:
-            raise_mark(self._session, mark)
-
-    def has_stored_jobs(self) -> bool:
-        session = self._session
-        buckets = [paths.bucket(bid, Bucket.COMPLETED) for bid in listings.all_batches(session)]
-        queues = [paths.queue(state) for state in _STORED]
-        return any(stat is not None and stat.numChildren for stat in session.exists_many(queues + buckets))
+_NODE = Node(paths.DEPLOYMENT, Deployment)
 
 
 def read(session: Session) -> Deployment | None:
@@ -69,37 +56,220 @@ def read(session: Session) -> Deployment | None:
 
 def read_dated(session: Session) -> tuple[Deployment, datetime] | None:
     """As `read`, with the time of its last write: scheduled work increments its mark."""
+    _sync(session)
+    seen = _NODE.find(session)
+    return (seen.content, datetime.fromtimestamp(seen.stat.mtime / 1000, UTC)) if seen else None
+
+
+def _sync(session: Session) -> None:
     session.ask(session.zk.sync_async, paths.DEPLOYMENT)
-    node = session.find(paths.DEPLOYMENT)
-    if node is None:
-        return None
-    data, stat = node
-    return codec.decode(Deployment, data, paths.DEPLOYMENT), datetime.fromtimestamp(stat.mtime / 1000, UTC)
 
 
 def raise_mark(session: Session, mark: int) -> Deployment:
     """The deployment, whose mark is now at least `mark`; Missing if the record has no id."""
-    return _change(session, lambda was: {"mark": max(mark, was.mark)})
+    return _NODE.change(session, lambda was: was.model_copy(update={"mark": max(mark, was.mark)}))
 
 
 def note_broker(session: Session, broker: str) -> None:
     """Record the prefix in Redis that this deployment has claimed; Missing if the record has no id."""
-    _change(session, lambda _: {"broker": broker})
+    _NODE.change(session, lambda was: was.model_copy(update={"broker": broker}))
 
 
-def _change(session: Session, changes: Callable[[Deployment], dict[str, object]]) -> Deployment:
-    while True:
-        data, stat = session.get(paths.DEPLOYMENT)
-        was = codec.decode(Deployment, data, paths.DEPLOYMENT)
-        following = was.model_copy(update=changes(was))
-        if following == was:
-            return was
-        put = Put(paths.DEPLOYMENT, codec.encode(following), stat.version, Role.SHARED)
+def last_job(session: Session) -> int:
+    """The last job number that was assigned, as ZooKeeper's leader has it."""
+    _sync(session)
+    return counters.last(session, "job")
+
+
+def has_stored_jobs(session: Session) -> bool:
+    """Whether a job of the record has stored its object."""
+    buckets = [paths.bucket(bid, Bucket.COMPLETED) for bid in listings.all_batches(session)]
+    queues = [paths.queue(state) for state in JOB.where(lambda facts: facts.stored)]
+    return any(stat is not None and stat.numChildren for stat in session.exists_many(queues + buckets))
+
+
+@dataclass(frozen=True)
+class RecordDeployment:
+    """The record, as one of the three stores."""
+
+    session: Session
+
+    @property
+    def service(self) -> Service:
+        return Service.RECORD
+
+    @property
+    def place(self) -> str:
+        return f"{self.session.hosts}{self.session.root}"
+
+    def read_deployment(self) -> Deployment | None:
+        return read(self.session)
+
+    def write_deployment(self, deployment: Deployment) -> None:
+        self.session.ensure_node(paths.DEPLOYMENT, codec.encode(deployment))
+
+    def is_empty(self) -> bool:
+        return last_job(self.session) == 0
+
+
+@dataclass(frozen=True)
+class Stores:
+    record: RecordDeployment
+    storage: StorageStore | None
+    """None if the storage service keeps no id."""
+    inventory: SqlInventory
+
+    @property
+    def kept(self) -> tuple[Store, ...]:
+        """The stores beside the record, in the order in which they get an id."""
+        return (*((self.storage,) if self.storage else ()), self.inventory)
+
+    @property
+    def every(self) -> tuple[Store, ...]:
+        """The record last: it gets an id once the others have it."""
+        return (*self.kept, self.record)
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """The deployment whose record may be worked on, and the stores that must not be used now."""
+
+    deployment: Deployment
+    """As the record has it."""
+    faults: Mapping[Service, ServiceDown]
+
+
+def confirm(stores: Stores, known: Deployment | None = None) -> Confirmed:
+    """Compare the three stores; a record without an id gets one if that is safe.
+
+    `known`: what this process has confirmed before. ServiceDown(record) if the record must not be worked on:
+    no other store confirms its id, or it is older than the inventory or this process knows it.
+    """
+    record = stores.record.read_deployment() or _identify(stores)
+    faults: dict[Service, ServiceDown] = {}
+    confirmed = False
+    for store in stores.kept:
         try:
-            commit(session, (put,))
-        except Contended:
-            continue
-        return following
+            marker = check_marker(store.service, store.place, store.read_deployment(), record.id)
+            confirmed = True
+            if store is stores.inventory:
+                compare_age(stores, marker)
+                if marker.mark <= record.mark - OLDER:
+                    evidence = f"its mark is {marker.mark}, that of the record {record.mark}"
+                    raise outdated(Service.INVENTORY, store.place, evidence)
+        except ServiceDown as fault:
+            if fault.service is Service.RECORD:
+                raise
+            faults[store.service] = fault
+    if known is not None and known.id == record.id:
+        _compare_mark(stores, known.mark)
+    elif not confirmed:
+        reasons = "; ".join(fault.message for fault in faults.values())
+        raise ServiceDown(
+            Service.RECORD, f"nothing confirms the record {stores.record.place} of {record.id}: {reasons}"
+        )
+    return Confirmed(record, faults)
+
+
+def compare_age(stores: Stores, marker: Deployment) -> None:
+    """OutdatedStore if the record is older than the inventory, whose marker this is, knows it."""
+    _compare_jobs(stores)
+    _compare_mark(stores, marker.mark)
+
+
+def _compare_mark(stores: Stores, mark: int) -> None:
+    """The record is read now: the marks may be incremented between two reads."""
+    record = stores.record.read_deployment()
+    if record is None or record.mark < mark:
+        evidence = f"its mark is {record.mark if record else 'gone'}, but {mark} was seen"
+        raise outdated(Service.RECORD, stores.record.place, evidence)
+
+
+def _compare_jobs(stores: Stores) -> None:
+    entered = stores.inventory.last_job()
+    assigned = last_job(stores.record.session)  # read last: a job may be created and entered between the two
+    if entered > assigned:
+        evidence = f"its last job number is {assigned}, but the inventory has job number {entered}"
+        raise outdated(Service.RECORD, stores.record.place, evidence)
+
+
+def _identify(stores: Stores) -> Deployment:
+    """The id for a record without one: new if all stores are empty, else that of stores that agree."""
+    deployment = _agreed(stores.kept).model_copy(update={"mark": 0})
+    check_not_lost(stores)
+    for store in stores.kept:
+        if has_stored_jobs(stores.record.session) and store.is_empty():
+            raise absent(store.service, store.place)
+    _compare_jobs(stores)
+    _compare_versions(stores)
+    _write_missing(stores, deployment)
+    return deployment
+
+
+def _agreed(stores: Iterable[Store]) -> Deployment:
+    """The id that stores have, with the newest mark, or else a new one; ServiceDown if two differ."""
+    marked = [(store, marker) for store in stores if (marker := store.read_deployment())]
+    deployment = max((marker for _, marker in marked), key=lambda marker: marker.mark, default=Deployment())
+    for store, marker in marked:
+        if marker.id != deployment.id:
+            raise foreign(store.service, store.place, marker, deployment.id)
+    return deployment
+
+
+def check_not_lost(stores: Stores) -> None:
+    """ServiceDown(record) if the record is empty and another store is not."""
+    for store in stores.kept:
+        if stores.record.is_empty() and not store.is_empty():
+            raise ServiceDown(
+                Service.RECORD,
+                f"the record {stores.record.place} is empty, but {NAMES[store.service]} {store.place} is "
+                f"not: {WHERE[Service.RECORD]}; if the record is lost, initialize a new one",
+            )
+
+
+def _compare_versions(stores: Stores) -> None:
+    storage = stores.storage
+    for ark, jid in stores.inventory.newest_versions(SAMPLE) if storage else ():
+        if storage is not None and not storage.has_version(ark, jid):
+            raise ServiceDown(
+                Service.STORAGE,
+                f"the inventory {stores.inventory.place} has {ark} from job {jid}, but the storage root "
+                f"{storage.place} does not: {WHERE[Service.STORAGE]}",
+            )
+
+
+def _write_missing(stores: Stores, deployment: Deployment) -> None:
+    """Give every store without an id this one; the record last."""
+    for store in stores.every:
+        if store.read_deployment() is None:
+            store.write_deployment(deployment)
+
+
+def join_missing(stores: Stores) -> None:
+    """Give the deployment's id to every store without one; a store that does not exist is created, empty.
+
+    For an operator who knows that a lost store will not come back, or that an older store belongs here. An
+    empty inventory is marked as an older copy, which is not used before its entries are made from storage.
+    ServiceDown if two stores belong to different deployments.
+    """
+    deployment = _agreed(stores.every)
+    session = stores.record.session
+    counters.raise_to(session, "job", stores.inventory.last_job())
+    newer = deployment
+    if _lacks_entries(stores):
+        newer = deployment.model_copy(update={"mark": deployment.mark + OLDER})
+        if read(session) is not None:  # first: a crash must not leave an empty inventory with its mark
+            raise_mark(session, newer.mark)
+        stores.inventory.write_deployment(deployment)
+    _write_missing(stores, newer)
+
+
+def _lacks_entries(stores: Stores) -> bool:
+    """Whether the inventory is to get an id, and is empty although objects were stored."""
+    if stores.inventory.read_deployment() is not None or not stores.inventory.is_empty():
+        return False
+    stored = stores.storage is not None and not stores.storage.is_empty()
+    return stored or has_stored_jobs(stores.record.session)
 
 
 TIMEOUT = 2.0
