@@ -1,12 +1,13 @@
-"""What a list shows of a job beyond its place: read for jobs that work, are held or have failed.
+"""What the followed folders contain: listings, and statuses of the batches.
 
-What the followed folders contain: listings, and statuses of the batches; no job is read.
+Of the jobs only those that work, are held or have failed are read, for what a list shows beyond their place.
 
 A bucket that has not changed since its last listing is not listed again, so that comparing a record of many
 ended batches costs one short request for each bucket.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
@@ -27,6 +28,8 @@ from zkstate import codec, paths
 from zkstate.connection import ownership
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt
+from zkstate.record import jobs
+from zkstate.record.node import read_parts
 
 
 @dataclass(frozen=True)
@@ -47,24 +50,16 @@ class JobDetail:
 
 def read_details(session: Session, jids: Sequence[str]) -> Iterator[JobDetail]:
     """The jobs that exist and can be read, in this order; the audit reports the others."""
-    parts = (paths.job_status, paths.configuration, paths.identifiers)
-    for start in range(0, len(jids), PAGE):
-        page = jids[start : start + PAGE]
-        nodes = iter(session.get_many([path(jid) for jid in page for path in parts]))
-        for jid in page:
-            status, configuration, identifiers = next(nodes), next(nodes), next(nodes)
-            if status is None or configuration is None or identifiers is None:
-                continue
-            try:
-                yield _detail(jid, status[0], configuration[0], identifiers[0])
-            except Corrupt:
-                continue
+    for jid, answers in read_parts(session, jids, jobs.DESCRIPTION, PAGE):
+        nodes = [node for node in answers if node is not None]
+        with suppress(Corrupt):
+            if len(nodes) == len(answers):
+                yield _detail(jid, *jobs.describe(jid, nodes))
 
 
-def _detail(jid: str, status_data: bytes, configuration_data: bytes, identifiers_data: bytes) -> JobDetail:
-    status = codec.decode(JobStatus, status_data, paths.job_status(jid))
-    configuration = codec.decode(JobConfiguration, configuration_data, paths.configuration(jid))
-    identifiers = codec.decode(Identifiers, identifiers_data, paths.identifiers(jid))
+def _detail(
+    jid: str, status: JobStatus, configuration: JobConfiguration, identifiers: Identifiers
+) -> JobDetail:
     return JobDetail(
         jid=jid,
         name=configuration.name,
@@ -125,14 +120,8 @@ def open_batch_ids(session: Session) -> list[str]:
 
 def read_batches(session: Session, bids: Sequence[str]) -> Iterator[BatchRead]:
     """The batches that still exist, in this order; a damaged node does not hide the batch."""
-    for start in range(0, len(bids), PAGE):
-        page = bids[start : start + PAGE]
-        places = [path(bid) for bid in page for path in (paths.submission, paths.batch_status)]
-        nodes = iter(session.get_many(places))
-        for bid in page:
-            submission, status = next(nodes), next(nodes)
-            if submission is None and status is None:
-                continue
+    for bid, (submission, status) in read_parts(session, bids, (paths.submission, paths.batch_status), PAGE):
+        if submission is not None or status is not None:
             yield BatchRead(
                 bid,
                 _decode(Submission, submission, paths.submission(bid)),

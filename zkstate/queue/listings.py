@@ -21,9 +21,7 @@ from pipeline.records import (
     Batch,
     BatchStatus,
     HistoryEntry,
-    Identifiers,
     Job,
-    JobConfiguration,
     JobStatus,
     Record,
     Submission,
@@ -35,8 +33,7 @@ from zkstate.connection.session import Session
 from zkstate.errors import Corrupt
 from zkstate.queue import queue
 from zkstate.record import batches, histories, jobs
-from zkstate.record.jobs import read_parts, require_complete
-from zkstate.record.node import ignore_damage
+from zkstate.record.node import ignore_damage, read_parts
 from zkstate.record.record import BATCHES, JOBS, lock_path, read_statuses, status_path
 
 
@@ -134,26 +131,19 @@ def states_of_batch(session: Session, bid: str, counts: dict[Bucket, int]) -> di
     return {state: numbers[state] for state in JobState if numbers[state]}
 
 
-_PARTS = (paths.job_status, paths.configuration, paths.identifiers)
-
-
 def outcomes_of_batch(session: Session, bid: str) -> Iterator[JobOutcome]:
     """The jobs that are not deleted, a page at a time; Missing or Corrupt if one cannot be read."""
-    for jid, answers in read_parts(session, of_batch(session, bid), _PARTS):
-        yield _outcome(session, jid, answers)
-
-
-def _outcome(session: Session, jid: str, answers: Sequence[tuple[bytes, ZnodeStat] | None]) -> JobOutcome:
-    places = [path(jid) for path in _PARTS]
-    (status, _), (configuration, _), (identifiers, _) = require_complete(jid, places, answers)
-    decoded = codec.decode(JobStatus, status, places[0])
-    return JobOutcome(
-        jid=jid,
-        configuration=codec.decode(JobConfiguration, configuration, places[1]),
-        identifiers=codec.decode(Identifiers, identifiers, places[2]),
-        status=decoded,
-        history=_history(session, jid) if decoded.status is JobState.FAILED else (),
-    )
+    for jid, answers in read_parts(session, of_batch(session, bid), jobs.DESCRIPTION, jobs.LOAD_PAGE):
+        status, configuration, identifiers = jobs.describe(
+            jid, jobs.require_complete(jid, jobs.DESCRIPTION, answers)
+        )
+        yield JobOutcome(
+            jid=jid,
+            configuration=configuration,
+            identifiers=identifiers,
+            status=status,
+            history=_history(session, jid) if status.status is JobState.FAILED else (),
+        )
 
 
 def _history(session: Session, jid: str) -> tuple[HistoryEntry, ...]:
@@ -243,8 +233,7 @@ def job_rows(session: Session, jids: Sequence[str], page: int = READ_PAGE) -> It
 
     They are read `page` at a time, and only as far as the caller goes.
     """
-    parts = (paths.job_status, paths.configuration, paths.identifiers)
-    return _rows(session, jids, parts, _job_row, min(page, READ_PAGE))
+    return _rows(session, jids, jobs.DESCRIPTION, _job_row, min(page, READ_PAGE))
 
 
 def batch_rows(session: Session, bids: Sequence[str]) -> Iterator[BatchRow | Unreadable]:
@@ -260,31 +249,25 @@ def _rows(
     session: Session,
     names: Sequence[str],
     parts: Sequence[Callable[[str], str]],
-    build: Callable[[str, Sequence[bytes]], Row],
+    build: Callable[[str, list[tuple[bytes, ZnodeStat]]], Row],
     size: int,
 ) -> Iterator[Row | Unreadable]:
-    for start in range(0, len(names), size):
-        page = names[start : start + size]
-        nodes = iter(session.get_many([path(name) for name in page for path in parts]))
-        for name in page:
-            data = {path(name): node and node[0] for path, node in zip(parts, nodes, strict=False)}
-            contents = [content for content in data.values() if content is not None]
-            if not contents:
-                continue
-            if len(contents) < len(parts):
-                lacking = next(path for path, content in data.items() if content is None)
-                yield Unreadable(id=name, problem=f"{name} is incomplete: znode {lacking} is missing")
-                continue
-            try:
-                yield build(name, contents)
-            except Corrupt as damage:
-                yield Unreadable(id=name, problem=str(damage))
+    for name, answers in read_parts(session, names, parts, size):
+        nodes = [node for node in answers if node is not None]
+        if not nodes:
+            continue
+        if len(nodes) < len(parts):
+            lacking = parts[answers.index(None)](name)
+            yield Unreadable(id=name, problem=f"{name} is incomplete: znode {lacking} is missing")
+            continue
+        try:
+            yield build(name, nodes)
+        except Corrupt as damage:
+            yield Unreadable(id=name, problem=str(damage))
 
 
-def _job_row(jid: str, data: Sequence[bytes]) -> JobRow:
-    status = codec.decode(JobStatus, data[0], paths.job_status(jid))
-    configuration = codec.decode(JobConfiguration, data[1], paths.configuration(jid))
-    identifiers = codec.decode(Identifiers, data[2], paths.identifiers(jid))
+def _job_row(jid: str, nodes: list[tuple[bytes, ZnodeStat]]) -> JobRow:
+    status, configuration, identifiers = jobs.describe(jid, nodes)
     return JobRow(
         jid=jid,
         bid=configuration.batch_id,
@@ -303,9 +286,9 @@ def _job_row(jid: str, data: Sequence[bytes]) -> JobRow:
     )
 
 
-def _batch_row(bid: str, data: Sequence[bytes]) -> BatchRow:
-    submission = codec.decode(Submission, data[0], paths.submission(bid))
-    status = codec.decode(BatchStatus, data[1], paths.batch_status(bid))
+def _batch_row(bid: str, nodes: list[tuple[bytes, ZnodeStat]]) -> BatchRow:
+    submission = codec.decode(Submission, nodes[0][0], paths.submission(bid))
+    status = codec.decode(BatchStatus, nodes[1][0], paths.batch_status(bid))
     return BatchRow(
         bid=bid,
         profile=submission.profile_name,

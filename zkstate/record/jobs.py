@@ -31,7 +31,7 @@ from zkstate.connection.transaction import Create, Delete, Operation, Put, Role,
 from zkstate.errors import Contended, Missing, Stale
 from zkstate.record import histories, record, space
 from zkstate.record.callbacks import OwedCallback
-from zkstate.record.node import read_each, uncontended
+from zkstate.record.node import Parts, read_each, read_parts, uncontended
 from zkstate.record.record import MESSAGE_LIMIT, Lock, Move
 
 
@@ -72,10 +72,15 @@ def change_bucket(job: Job, target: Bucket) -> tuple[Operation, ...]:
     )
 
 
+_Read = tuple[bytes, ZnodeStat]
+
 LOAD_PAGE = 40
 """Jobs that are read at a time, five nodes each."""
 
-_PARTS = (paths.job_status, paths.configuration, paths.identifiers, paths.history)
+DESCRIPTION = (paths.job_status, paths.configuration, paths.identifiers)
+"""The nodes that a list shows something of."""
+
+_PARTS = (*DESCRIPTION, paths.history)
 _WHOLE = (*_PARTS, paths.space_needed)
 
 _ATTEMPTS = {Lock.CARRY: 1, Lock.TAKE: 2}
@@ -109,19 +114,19 @@ def load(session: Session, jid: str) -> Job:
 
 def load_to_begin(session: Session, jid: str) -> Job:
     """As `load`, without the bytes that it needs: the next state of a pending job estimates them anew."""
-    ((_, answers),) = read_parts(session, (jid,), _PARTS)
+    ((_, answers),) = read_parts(session, (jid,), _PARTS, 1)
     return _decoded(session, jid, answers)
 
 
 def load_many(session: Session, jids: Sequence[str]) -> Iterator[Job]:
     """The jobs in this order, LOAD_PAGE of them in one round of reads; Missing or Corrupt names the path."""
-    for jid, answers in read_parts(session, jids):
+    for jid, answers in read_parts(session, jids, _WHOLE, LOAD_PAGE):
         yield _decoded(session, jid, answers)
 
 
 def load_present(session: Session, jids: Sequence[str]) -> Iterator[Job]:
     """As `load_many`, without the jobs of which a znode is missing: they were deleted a moment ago."""
-    for jid, answers in read_parts(session, jids):
+    for jid, answers in read_parts(session, jids, _WHOLE, LOAD_PAGE):
         try:
             job = _decoded(session, jid, answers)
         except Missing:
@@ -129,52 +134,44 @@ def load_present(session: Session, jids: Sequence[str]) -> Iterator[Job]:
         yield job
 
 
-def read_parts(
-    session: Session, jids: Sequence[str], parts: Sequence[Callable[[str], str]] = _WHOLE
-) -> Iterator[tuple[str, Sequence[tuple[bytes, ZnodeStat] | None]]]:
-    """JID and the nodes of each job, None for a missing one; LOAD_PAGE jobs in one round of reads."""
-    for start in range(0, len(jids), LOAD_PAGE):
-        page = jids[start : start + LOAD_PAGE]
-        answers = session.get_many([path(jid) for jid in page for path in parts])
-        for number, jid in enumerate(page):
-            first = number * len(parts)
-            yield jid, answers[first : first + len(parts)]
-
-
-def require_complete(
-    jid: str, places: Sequence[str], answers: Sequence[tuple[bytes, ZnodeStat] | None]
-) -> Sequence[tuple[bytes, ZnodeStat]]:
+def require_complete(jid: str, parts: Sequence[Callable[[str], str]], answers: Parts) -> list[_Read]:
     """The nodes of a job; Missing if there is no such job, or if one of its nodes is missing."""
     if all(node is None for node in answers):
         raise Missing(f"there is no job {jid}")
-    nodes = []
-    for path, node in zip(places, answers, strict=True):
+    for path, node in zip(parts, answers, strict=True):
         if node is None:
             if answers[0] is not None:
-                codec.refuse_merritt(answers[0][0], places[0])
-            raise Missing(f"job {jid} is incomplete: znode {path} is missing").with_remedies(
+                codec.refuse_merritt(answers[0][0], paths.job_status(jid))
+            raise Missing(f"job {jid} is incomplete: znode {path(jid)} is missing").with_remedies(
                 Remedy(Action.REPAIR, jid)
             )
-        nodes.append(node)
-    return nodes
+    return [node for node in answers if node is not None]
 
 
-def _decoded(session: Session, jid: str, answers: Sequence[tuple[bytes, ZnodeStat] | None]) -> Job:
-    places = [path(jid) for path in _WHOLE[: len(answers)]]
-    nodes = require_complete(jid, places, answers)
-    (status, stat), (configuration, _), (identifiers, named), listed, *needed = nodes
-    history, parts = histories.read(session, places[3], listed, HistoryEntry)
-    decoded = codec.decode(JobStatus, status, places[0])
-    configured = codec.decode(JobConfiguration, configuration, places[1])
+def describe(jid: str, nodes: Sequence[_Read]) -> tuple[JobStatus, JobConfiguration, Identifiers]:
+    """The content of the nodes of DESCRIPTION, which come first."""
+    (status, _), (configuration, _), (identifiers, _), *_ = nodes
+    return (
+        codec.decode(JobStatus, status, paths.job_status(jid)),
+        codec.decode(JobConfiguration, configuration, paths.configuration(jid)),
+        codec.decode(Identifiers, identifiers, paths.identifiers(jid)),
+    )
+
+
+def _decoded(session: Session, jid: str, answers: Parts) -> Job:
+    nodes = require_complete(jid, _WHOLE[: len(answers)], answers)
+    (_, stat), _, (_, named), listed, *needed = nodes
+    history, parts = histories.read(session, paths.history(jid), listed, HistoryEntry)
+    status, configuration, identifiers = describe(jid, nodes)
     return Job(
         jid=jid,
-        bid=configured.batch_id,
-        configuration=configured,
-        identifiers=codec.decode(Identifiers, identifiers, places[2]),
-        status=decoded,
+        bid=configuration.batch_id,
+        configuration=configuration,
+        identifiers=identifiers,
+        status=status,
         version=stat.version,
-        priority=decoded.priority,
-        space_needed=codec.decode_int(needed[0][0], places[4]) if needed else 0,
+        priority=status.priority,
+        space_needed=codec.decode_int(needed[0][0], paths.space_needed(jid)) if needed else 0,
         identifiers_version=named.version,
         history=history,
         history_parts=parts,

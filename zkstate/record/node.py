@@ -130,3 +130,19 @@ def read_each(
             on_damage(damage)
             continue
         yield name, content, node[1]
+
+
+Parts = Sequence[tuple[bytes, ZnodeStat] | None]
+"""The nodes of one job or batch; None for a missing one."""
+
+
+def read_parts(
+    session: Session, names: Sequence[str], parts: Sequence[Callable[[str], str]], page: int
+) -> Iterator[tuple[str, Parts]]:
+    """Name and nodes of each job or batch; `page` of them in one round of reads."""
+    for start in range(0, len(names), page):
+        some = names[start : start + page]
+        answers = session.get_many([path(name) for name in some for path in parts])
+        for number, name in enumerate(some):
+            first = number * len(parts)
+            yield name, answers[first : first + len(parts)]
