@@ -16,7 +16,7 @@ from operations.visibility import recorded
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.notify.report import deleted_with_batch
 from pipeline.principal import Principal, Role
-from pipeline.records import Batch, Job, Record
+from pipeline.records import Batch, DamagedNode, Job, Record
 from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState, Raiser
 from pipeline.working_storage import mount
 from pipeline.working_storage.workspace import folder_at
@@ -276,13 +276,12 @@ def repair(
     principal.require(Role.OPERATOR, f"repair {name}")
     session, stamp = site.session, Stamp.of(principal, reason)
 
-    def replace() -> Job | Batch:
+    def replace() -> tuple[DamagedNode, ...]:
         if name.startswith("bid"):
             return quarantine.quarantine_batch(session, name, stamp)
         return quarantine.quarantine_job(session, name, site.settings.working, stamp)
 
-    nodes = retry_stale(name, replace).history[-1].damaged or ()
-    lost = {node.path.rpartition("/")[2] for node in nodes}
+    lost = {node.path.rpartition("/")[2] for node in retry_stale(name, replace)}
 
     def end() -> VerbResult:
         is_batch = name.startswith("bid")

@@ -18,11 +18,13 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, IllegalTransition, JobState
 from tests.support import planting
 from tests.support.operators import ANN, downloading_job
+from tests.support.waits import RETRY
 from zkstate import paths
+from zkstate.care import audit
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt, Missing, RecordOfMerritt
 from zkstate.queue import queue
-from zkstate.record import batches, jobs, space
+from zkstate.record import batches, jobs, record, space
 from zkstate.record.jobs import JobMove
 
 JOB_NODES = (
@@ -196,6 +198,16 @@ def test_a_worker_that_holds_the_job_loses_it(session: Session, site: Site) -> N
 
     with pytest.raises(Exception, match=r"has changed|is gone"):
         jobs.move(session, held, JobMove(Event.SUCCEED, "worker"))
+
+
+def test_a_repaired_job_that_waited_is_not_listed_as_waiting(session: Session, site: Site) -> None:
+    held = planting.acquire(session, planting.job_in(session, JobState.PROCESSING))
+    record.hand_back(session, held, "worker", delay=60, waits_for=RETRY)
+    session.zk.set(paths.space_needed(held.jid), "²".encode())
+
+    repair(site, ANN, held.jid)
+
+    assert audit.audit(session) == ()
 
 
 def test_a_record_that_can_be_read_is_not_repaired(session: Session, site: Site) -> None:

@@ -13,14 +13,13 @@ from typing import Any, TypeVar
 from pipeline.errors import UsageRefused
 from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.records import (
-    Batch,
+    DEFAULT_PRIORITY,
     BatchHistoryEntry,
     BatchStatus,
     DamagedNode,
     FencedStatus,
     HistoryEntry,
     Identifiers,
-    Job,
     JobConfiguration,
     JobStatus,
     PayloadType,
@@ -29,15 +28,26 @@ from pipeline.records import (
     Submission,
     SubmissionType,
 )
-from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, FailureKind, JobState, bucket
+from pipeline.states import (
+    BATCH,
+    JOB,
+    BatchState,
+    Bucket,
+    Event,
+    FailureKind,
+    JobState,
+    Machine,
+    StateFacts,
+    bucket,
+)
 from zkstate import codec, paths
 from zkstate.connection import ownership
 from zkstate.connection.session import Session
-from zkstate.connection.transaction import Create, Delete, Operation, Put, token
+from zkstate.connection.transaction import Create, Delete, Operation, Put, fenced, token
 from zkstate.errors import Corrupt, Missing, RecordOfMerritt
 from zkstate.record import batches, record, space
 from zkstate.record.journal import Stamp
-from zkstate.record.node import uncontended
+from zkstate.record.node import Node, uncontended
 
 PRIORITIES = range(100)
 
@@ -57,17 +67,22 @@ S = TypeVar("S", bound=FencedStatus)
 class _Nodes:
     """The nodes of one record as they were read, and what replaces those that cannot be read."""
 
+    status_path: str
+    version: int
+    """Of the status."""
+    histories: list[str]
+    """The parts of the history, the newest last."""
     data: dict[str, bytes | None]
     damaged: list[DamagedNode] = field(default_factory=list)
-    puts: list[Operation] = field(default_factory=list)
+    changes: list[Operation] = field(default_factory=list)
+    newest: tuple[Any, ...] = ()
+    """The entries of the newest part."""
 
     def read(self, kind: Any, path: str) -> Any | None:
         """The content; None if it cannot be read."""
         data = self.data[path]
         try:
-            if data is None:
-                return None
-            return codec.decode_int(data, path) if kind is int else codec.decode(kind, data, path)
+            return None if data is None else codec.decode(kind, data, path)
         except RecordOfMerritt:
             raise
         except Corrupt:
@@ -78,12 +93,17 @@ class _Nodes:
         content: T | None = self.read(type(instead), path)
         if content is not None:
             return content
-        self.replace(path, codec.encode_int(instead) if isinstance(instead, int) else codec.encode(instead))
+        self.replace(path, codec.encode(instead))
         return instead
 
     def replace(self, path: str, content: bytes) -> None:
         self.note(path)
-        self.puts.append(self.put(path, content))
+        self.changes.append(self.put(path, content))
+
+    def remove_unreadable(self, kind: Any, path: str) -> None:
+        if self.data[path] is not None and self.read(kind, path) is None:
+            self.note(path)
+            self.changes.append(Delete(path))
 
     def note(self, path: str) -> None:
         self.damaged.append(DamagedNode.of(path, self.data[path]))
@@ -91,45 +111,62 @@ class _Nodes:
     def put(self, path: str, content: bytes) -> Operation:
         return Create(path, content) if self.data[path] is None else Put(path, content)
 
-    def status(self, kind: type[S], path: str) -> S | None:
+    def status(self, kind: type[S]) -> S | None:
         """The status under a new epoch, which voids all messages; None if it cannot be read."""
-        status: S | None = self.read(kind, path)
+        status: S | None = self.read(kind, self.status_path)
         if status is None:
-            self.note(path)
+            self.note(self.status_path)
             return None
         return record.next_epoch(status, {"dispatched_at": status.dispatched_at})
 
-    def histories(self, kind: Any, places: Sequence[str], *, required: bool) -> list[tuple[Any, ...]]:
-        """The entries of each part, and of the newest one at last, which may be absent unless `required`."""
-        *parts, newest = places
-        read = [self.read(tuple[kind, ...], path) for path in places]
+    def history(self, kind: Any, *, required: bool) -> tuple[Any, ...]:
+        """All entries that can be read; the newest part may be absent unless `required`."""
+        *parts, newest = self.histories
+        read = [self.read(tuple[kind, ...], path) for path in self.histories]
         for path, entries in zip(parts, read, strict=False):
             if entries is None:
                 self.replace(path, codec.encode_history(()))
         if read[-1] is None and (required or self.data[newest] is not None):
             self.note(newest)
-        return [entries or () for entries in read]
+        self.newest = read[-1] or ()
+        return tuple(entry for entries in read for entry in entries or ())
 
-    def facts(self, stamp: Stamp) -> dict[str, Any]:
-        """The details of the history entry that keeps the damaged bytes."""
+    def write(
+        self,
+        session: Session,
+        status: JobStatus | BatchStatus,
+        machine: Machine[Any],
+        stamp: Stamp,
+        *more: Operation,
+    ) -> tuple[DamagedNode, ...]:
+        """Commit the replacements, with a history entry that keeps the damaged bytes."""
         named = ", ".join(node.path for node in self.damaged) or "the reservation of working storage"
         because = f": {stamp.reason}" if stamp.reason else ""
-        message = f"repaired {named}, which could not be read{because}"
-        who = {"by": stamp.by, "via": stamp.via, "request_id": stamp.request_id}
-        return {**who, "message": message, "damaged": tuple(self.damaged)}
+        kind = HistoryEntry if machine is JOB else BatchHistoryEntry
+        entry = kind.model_validate(
+            stamp.model_dump(include={"by", "via", "request_id"})
+            | {"state": status.status, "table": machine.version, "damaged": tuple(self.damaged)}
+            | {"message": f"repaired {named}, which could not be read{because}"}
+        )
+        history = self.put(self.histories[-1], codec.encode_history((*self.newest, entry)))
+        fenced(
+            session,
+            Put(self.status_path, codec.encode(status), self.version),
+            (*self.changes, history, *more),
+            lambda present: status.op.encode() in present,
+        )
+        return tuple(self.damaged)
 
 
-def _read(
-    session: Session, status: str, history: str, places: Sequence[str]
-) -> tuple[_Nodes, int, list[str]]:
-    """The nodes, the version of the status, and the places of the history's parts, the newest last."""
+def _read(session: Session, status: str, history: str, *others: str) -> _Nodes:
     session.ensure_node(status)  # a status that is gone is as good as an empty one
     stat = session.exists(status)
-    parts = [f"{history}/{name}" for name in sorted(session.children(history))]
-    asked = [status, *places, *parts, history]
-    read = session.get_many(asked)
-    nodes = {path: node and node[0] for path, node in zip(asked, read, strict=True)}
-    return _Nodes(nodes), stat.version if stat else 0, [*parts, history]
+    histories = [*(f"{history}/{name}" for name in sorted(session.children(history))), history]
+    places = [status, *others, *histories]
+    nodes = zip(places, session.get_many(places), strict=True)
+    return _Nodes(
+        status, stat.version if stat else 0, histories, {path: node and node[0] for path, node in nodes}
+    )
 
 
 def _epoch(version: int) -> int:
@@ -137,8 +174,12 @@ def _epoch(version: int) -> int:
     return version + 2
 
 
-def quarantine_job(session: Session, jid: str, working: Path, stamp: Stamp) -> Job:
-    """The job with readable nodes, in the state of its queue entry; UsageRefused if every node can be read.
+def _refuse_readable(name: str) -> UsageRefused:
+    return UsageRefused(f"every znode of {name} can be read: there is nothing to repair")
+
+
+def quarantine_job(session: Session, jid: str, working: Path, stamp: Stamp) -> tuple[DamagedNode, ...]:
+    """Give the job readable nodes, in the state of its queue entry; UsageRefused if every node can be read.
 
     A job without its status begins again once it is resumed; one without its configuration or identifiers is
     not resumed, because a digest or an ARK may be what is not known. Stale if the job changes meanwhile.
@@ -146,51 +187,49 @@ def quarantine_job(session: Session, jid: str, working: Path, stamp: Stamp) -> J
     return uncontended(lambda: _quarantine_job(session, jid, working, stamp))
 
 
-def _quarantine_job(session: Session, jid: str, working: Path, stamp: Stamp) -> Job:
+def _quarantine_job(session: Session, jid: str, working: Path, stamp: Stamp) -> tuple[DamagedNode, ...]:
     if session.exists(paths.job(jid)) is None:
         raise Missing(f"there is no job {jid}")
     own = (paths.job_bid, paths.configuration, paths.identifiers, paths.priority, paths.space_needed)
-    newest, status_path = paths.history(jid), paths.job_status(jid)
-    nodes, version, places = _read(session, status_path, newest, [path(jid) for path in own])
-    queued, queue_entries = _queue_entries(session, jid)
+    nodes = _read(session, paths.job_status(jid), paths.history(jid), *(path(jid) for path in own))
+    queued = _queue_entries(session, jid)
     released = space.release_unreadable(session, jid)
     bid = _batch_of(session, jid, nodes)
     if nodes.data[path := paths.job_bid(jid)] != bid.encode():
         nodes.replace(path, bid.encode())
-    read = nodes.status(JobStatus, status_path)
-    configuration, identifiers, whole = _values(session, jid, nodes, bid, working / bid / jid)
-    histories = nodes.histories(HistoryEntry, places, required=True)
-    history = tuple(entry for part in histories for entry in part)
-    status = read or _job_status(session, jid, bid, queued, history, _epoch(version))
+    read = nodes.status(JobStatus)
+    whole = _keep_values(session, jid, nodes, bid, working / bid / jid)
+    history = nodes.history(HistoryEntry, required=True)
+    status = read or _job_status(session, jid, bid, next(iter(queued.values()), None), history, nodes.version)
     if not whole:
         kind = FailureKind.CONTENT if status.status is JobState.FAILED else None
         status = status.model_copy(update={"last_successful_status": None, "kind": kind})
     nodes.read_or(paths.priority(jid), status.priority)
-    needed = nodes.read_or(paths.space_needed(jid), space.reservations(session).get(jid, 0))
+    nodes.read_or(paths.space_needed(jid), space.reservations(session).get(jid, 0))
     if not (nodes.damaged or released):
-        raise UsageRefused(f"every znode of {jid} can be read: there is nothing to repair")
-    entry = HistoryEntry(state=status.status, table=JOB.version, **nodes.facts(stamp))
-    put = nodes.put(newest, codec.encode_history((*histories[-1], entry)))
-    job = Job(
-        jid=jid,
-        bid=bid,
-        configuration=configuration,
-        identifiers=identifiers,
-        status=status,
-        version=version,
-        priority=status.priority,
-        space_needed=needed,
-        history=(*history, entry),
-        history_parts=tuple(map(len, histories[:-1])),
-    )
-    moved = (*_requeue(job, queue_entries), *_rebucket(session, job), *record.leave_waiting(session, job))
-    return record.write(session, job, status, (*nodes.puts, put, *moved, *released))
+        raise _refuse_readable(jid)
+    # a completed job that was cleaned up has no entry in a queue
+    queue = paths.queue_entry(status.status, status.priority, jid)
+    in_queue = _only(queue, list(queued)) if queued or status.status is not JobState.COMPLETED else ()
+    entries = [paths.batch_entry(bid, name, jid) for name in Bucket]
+    in_batch = _only(paths.batch_entry(bid, bucket(status.status), jid), _present(session, entries))
+    waits = [Delete(path) for path in _present(session, [paths.waiting(jid)])]
+    return nodes.write(session, status, JOB, stamp, *in_queue, *in_batch, *waits, *released)
 
 
-def _values(
-    session: Session, jid: str, nodes: _Nodes, bid: str, folder: Path
-) -> tuple[JobConfiguration, Identifiers, bool]:
-    """Configuration and identifiers, and whether they are as they were.
+def _present(session: Session, places: Sequence[str]) -> list[str]:
+    stats = session.exists_many(places)
+    return [place for place, stat in zip(places, stats, strict=True) if stat is not None]
+
+
+def _only(right: str, present: Sequence[str]) -> list[Operation]:
+    """The operations after which `right` alone is there."""
+    wrong: list[Operation] = [Delete(path) for path in present if path != right]
+    return wrong if right in present else [*wrong, Create(right)]
+
+
+def _keep_values(session: Session, jid: str, nodes: _Nodes, bid: str, folder: Path) -> bool:
+    """Whether configuration and identifiers are as they were; what cannot be read of them is replaced.
 
     The directory is derived and never taken from damaged bytes, because it is removed with the job.
     """
@@ -201,16 +240,17 @@ def _values(
         deposited = _deposited(session, bid)
         configuration = JobConfiguration(batch_id=bid, working_dir=str(folder), **deposited)
         nodes.replace(path, codec.encode(configuration))
-    identifiers = nodes.read_or(paths.identifiers(jid), Identifiers())
-    return configuration, identifiers, len(nodes.damaged) == noted
+    nodes.read_or(paths.identifiers(jid), Identifiers())
+    return len(nodes.damaged) == noted
 
 
 def _deposited(session: Session, bid: str) -> dict[str, Any]:
     """What the submission says of the job, if it can be read: of a batch of several, what all jobs have."""
-    path = paths.submission(bid)
-    node = session.find(path)
-    submission = _Nodes({path: node and node[0]}).read(Submission, path)
     content = {"payload_url": UNREADABLE, "payload_type": PayloadType.FILE}
+    try:
+        submission = Node(paths.submission(bid), Submission).read(session)
+    except Corrupt:
+        submission = None
     if submission is None:
         return {**content, "profile_name": UNREADABLE}
     if submission.type.value not in set(PayloadType):
@@ -230,60 +270,32 @@ def _job_status(
     bid: str,
     queued: tuple[JobState, int] | None,
     history: Sequence[HistoryEntry],
-    epoch: int,
+    version: int,
 ) -> JobStatus:
     """Every move changes queue, bucket and history together with the status."""
     if queued is None:
         ended = session.exists(paths.batch_entry(bid, Bucket.COMPLETED, jid)) is not None
-        return JobStatus(
-            status=JobState.COMPLETED if ended else JobState.FAILED,
-            kind=None if ended else FailureKind.SYSTEM,
-            epoch=epoch,
-            op=token(),
-        )
-    state, priority = queued
-    last = history[-1] if history and history[-1].event is Event.FAIL else None
+        state, priority = JobState.COMPLETED if ended else JobState.FAILED, DEFAULT_PRIORITY
+        last = None
+    else:
+        state, priority = queued
+        last = history[-1] if history and history[-1].event is Event.FAIL else None
     failed = state is JobState.FAILED
     return JobStatus(
         status=state,
         priority=priority,
-        kind=((last.kind if last else None) or FailureKind.SYSTEM) if failed else None,
+        kind=((last and last.kind) or FailureKind.SYSTEM) if failed else None,
         message=last.message if failed and last else "",
-        epoch=epoch,
+        epoch=_epoch(version),
         op=token(),
     )
 
 
-def _queue_entries(session: Session, jid: str) -> tuple[tuple[JobState, int] | None, list[str]]:
-    """The queue that lists the job and its priority there, and all its entries: one round of reads."""
+def _queue_entries(session: Session, jid: str) -> dict[str, tuple[JobState, int]]:
+    """The entries of the job in queues, each with its state and priority: one round of reads."""
     states = JOB.where(lambda facts: facts.queued)
-    places = [(state, pp) for state in states for pp in PRIORITIES]
-    names = [paths.queue_entry(state, pp, jid) for state, pp in places]
-    present = [
-        (place, name)
-        for place, name, stat in zip(places, names, session.exists_many(names), strict=True)
-        if stat is not None
-    ]
-    return (present[0][0] if present else None), [name for _, name in present]
-
-
-def _requeue(job: Job, entries: Sequence[str]) -> list[Operation]:
-    """Exactly one entry; a completed job that was cleaned up has none."""
-    right = paths.queue_entry(job.status.status, job.status.priority, job.jid)
-    if not entries and job.status.status is JobState.COMPLETED:
-        return []
-    wrong: list[Operation] = [Delete(entry) for entry in entries if entry != right]
-    return wrong if right in entries else [*wrong, Create(right)]
-
-
-def _rebucket(session: Session, job: Job) -> list[Operation]:
-    right = bucket(job.status.status)
-    stats = session.exists_many([paths.batch_entry(job.bid, name, job.jid) for name in Bucket])
-    present = [name for name, stat in zip(Bucket, stats, strict=True) if stat is not None]
-    wrong: list[Operation] = [
-        Delete(paths.batch_entry(job.bid, name, job.jid)) for name in present if name is not right
-    ]
-    return wrong if right in present else [*wrong, Create(paths.batch_entry(job.bid, right, job.jid))]
+    places = {paths.queue_entry(state, pp, jid): (state, pp) for state in states for pp in PRIORITIES}
+    return {path: places[path] for path in _present(session, list(places))}
 
 
 def _batch_of(session: Session, jid: str, nodes: _Nodes) -> str:
@@ -291,65 +303,44 @@ def _batch_of(session: Session, jid: str, nodes: _Nodes) -> str:
     named = (nodes.data[paths.job_bid(jid)] or b"").decode("ascii", "replace")
     every = ownership.children(session, paths.BATCHES)
     for bid in ([named] if named in every else []) + every:
-        entries = [paths.batch_entry(bid, name, jid) for name in Bucket]
-        if any(stat is not None for stat in session.exists_many(entries)):
+        if _present(session, [paths.batch_entry(bid, name, jid) for name in Bucket]):
             return bid
     raise Corrupt(f"no batch lists {jid}, and its own znodes name none that exists: restore the record")
 
 
-def quarantine_batch(session: Session, bid: str, stamp: Stamp) -> Batch:
-    """The batch with readable nodes, in the state in which it was; UsageRefused if every node can be read.
+def quarantine_batch(session: Session, bid: str, stamp: Stamp) -> tuple[DamagedNode, ...]:
+    """Give the batch readable nodes, in the state in which it was; UsageRefused if every node can be read.
 
     A report or a profile that cannot be read is removed: the next report is a whole one, and the profile's
     file counts. Stale if the batch changes meanwhile.
     """
     if session.exists(paths.batch(bid)) is None:
         raise Missing(f"there is no batch {bid}")
-    history, report, profile = paths.batch_history(bid), paths.status_report(bid), paths.profile_snapshot(bid)
-    nodes, version, places = _read(
-        session, paths.batch_status(bid), history, [paths.submission(bid), report, profile]
-    )
+    submission, report, profile = paths.submission(bid), paths.status_report(bid), paths.profile_snapshot(bid)
+    nodes = _read(session, paths.batch_status(bid), paths.batch_history(bid), submission, report, profile)
     lost = Submission(payload_url=UNREADABLE, type=SubmissionType.FILE, profile_name=UNREADABLE)
-    submission = nodes.read_or(paths.submission(bid), lost)
-    read = nodes.status(BatchStatus, paths.batch_status(bid))
-    removed: list[Operation] = []
-    for path, kind in ((report, StatusReport), (profile, ProfileSnapshot)):
-        if nodes.data[path] is not None and nodes.read(kind, path) is None:
-            nodes.note(path)
-            removed.append(Delete(path))
-    histories = nodes.histories(BatchHistoryEntry, places, required=False)
+    nodes.read_or(submission, lost)
+    read = nodes.status(BatchStatus)
+    nodes.remove_unreadable(StatusReport, report)
+    nodes.remove_unreadable(ProfileSnapshot, profile)
+    history = nodes.history(BatchHistoryEntry, required=False)
     if not nodes.damaged:
-        raise UsageRefused(f"every znode of {bid} can be read: there is nothing to repair")
-    entries = tuple(entry for part in histories for entry in part)
+        raise _refuse_readable(bid)
     split = session.exists(paths.buckets(bid)) is not None
     is_open = session.exists(paths.open_batch(bid)) is not None
-    status = read or _batch_status(
-        session, bid, entries, version, split=split, is_open=is_open, reported=nodes.data[report] is not None
-    )
-    entry = BatchHistoryEntry(state=status.status, table=BATCH.version, **nodes.facts(stamp))
-    newest = nodes.put(history, codec.encode_history((*histories[-1], entry)))
-    batch = Batch(
-        bid=bid,
-        submission=submission,
-        status=status,
-        version=version,
-        report=nodes.read(StatusReport, report),
-        history=(*entries, entry),
-        history_parts=tuple(map(len, histories[:-1])),
-    )
-    moved = _places(batch, split=split, is_open=is_open)
-    return record.write(session, batch, status, (*nodes.puts, newest, *removed, *moved))
+    status = read or _batch_status(session, bid, history, nodes, split=split, is_open=is_open)
+    places = _places(bid, BATCH.facts[status.status], split=split, is_open=is_open)
+    return nodes.write(session, status, BATCH, stamp, *places)
 
 
-def _batch_status(  # noqa: PLR0913 - what other nodes say
+def _batch_status(
     session: Session,
     bid: str,
     history: Sequence[BatchHistoryEntry],
-    version: int,
+    nodes: _Nodes,
     *,
     split: bool,
     is_open: bool,
-    reported: bool,
 ) -> BatchStatus:
     """A split that had not ended cannot continue without its plan: the batch gets no further jobs."""
     if history:
@@ -366,20 +357,19 @@ def _batch_status(  # noqa: PLR0913 - what other nodes say
         total=jobs if split else None,
         kind=FailureKind.SYSTEM if split else None,
         message=INCOMPLETE.format(jobs) if split else "",
-        reports=int(reported),
-        epoch=_epoch(version),
+        reports=int(nodes.data[paths.status_report(bid)] is not None),
+        epoch=_epoch(nodes.version),
         op=token(),
     )
 
 
-def _places(batch: Batch, *, split: bool, is_open: bool) -> list[Operation]:
+def _places(bid: str, facts: StateFacts, *, split: bool, is_open: bool) -> list[Operation]:
     """The batch is among the open ones as its state says, and has folders for its jobs once it is split."""
-    facts = BATCH.facts[batch.status.status]
-    path = paths.open_batch(batch.bid)
+    path = paths.open_batch(bid)
     places: list[Operation] = []
     if facts.open != is_open:
         places.append(Create(path) if facts.open else Delete(path))
     if facts.split and not split:
-        places.append(Create(paths.buckets(batch.bid)))
-        places += [Create(paths.bucket(batch.bid, name)) for name in Bucket]
+        places.append(Create(paths.buckets(bid)))
+        places += [Create(paths.bucket(bid, name)) for name in Bucket]
     return places

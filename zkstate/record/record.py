@@ -95,7 +95,6 @@ def write(
     """Commit `status` with `operations`; the record with its new status, its new version and `updates`.
 
     `facts_of`: further updates, from the results of the operations; without any if the answer was lost.
-    A record that carries the new status already is repaired: the status that was read may be unreadable.
     """
     path = status_path(record)
 
@@ -107,7 +106,7 @@ def write(
         Put(path, codec.encode(status), record.version),
         operations,
         partial(has_token, status),
-        (lambda _: True) if record.status is status else partial(has_token, record.status),
+        partial(has_token, record.status),
     )
     return record.model_copy(update={"status": status, "version": version, **updates, **facts_of(results)})
 
