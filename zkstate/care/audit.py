@@ -198,9 +198,6 @@ def _batches(tree: Tree) -> Iterator[Finding]:
         if unsplit == (bid in tree.buckets) and status.status is not BatchState.DELETED:
             fault = "should not be there" if unsplit else "is missing"
             yield Finding(path=paths.buckets(bid), problem=f"{fault}: the batch is {status.status}")
-        if batch.history and batch.history[-1].state is not status.status:
-            problem = f"ends with {batch.history[-1].state}: the batch is {status.status}"
-            yield Finding(path=paths.batch_history(bid), problem=problem)
         yield from _entries(tree, bid, status)
     for bid in tree.open_batches - set(tree.batches):
         yield Finding(path=paths.open_batch(bid), problem="there is no such batch")

@@ -27,6 +27,7 @@ from zkstate.connection.transaction import TRANSACTION_LIMIT, Create, Operation,
 from zkstate.errors import Busy, Missing
 from zkstate.fleet import counters
 from zkstate.record import batches
+from zkstate.record.node import Parts, read_parts
 
 PAGE = 100
 """Jobs whose nodes are requested at once: some 700 answers of a few kilobytes."""
@@ -36,6 +37,7 @@ TRIES = 100
 
 BATCH_NODES = ("submission", "profile", "status", "history", "status-report")
 JOB_NODES = ("bid", "configuration", "identifiers", "status", "priority", "space_needed", "history")
+_JOB_PATHS = tuple(f"{paths.JOBS}/{{}}/{name}".format for name in JOB_NODES)
 _WITH_CHILDREN = ("history", "report-parts")
 
 
@@ -94,8 +96,8 @@ def _batch_with_jobs(session: Session, bid: str) -> tuple[RecordEntry, list[str]
         if before is None:
             return None
         status = codec.decode(BatchStatus, before[0], paths.batch_status(bid))
-        nodes = _copies(session, path, BATCH_NODES)
-        nodes += _children(session, path, "report-parts")
+        answers = session.get_many([f"{path}/{name}" for name in BATCH_NODES])
+        nodes = [*_copies(session, path, BATCH_NODES, answers), *_children(session, path, "report-parts")]
         # unended jobs first and last: a job that ends, or is resumed, is in one of the listings
         unended = set(batches.jobs_in(session, bid, Bucket.PROCESSING))
         ended = {name: set(batches.jobs_in(session, bid, name)) for name in Bucket}
@@ -113,8 +115,11 @@ def _jobs(session: Session, bid: str, jids: Sequence[str]) -> Iterator[RecordEnt
     left = list(jids)
     for _ in range(TRIES):
         before = session.exists_many([paths.job_status(jid) for jid in left])
-        # a list: what is read lazily is read after the second look at the status
-        read = list(_read_jobs(session, left))
+        # lists: what is read lazily is read after the second look at the status
+        read = [
+            list(_copies(session, paths.job(jid), JOB_NODES, answers))
+            for jid, answers in read_parts(session, left, _JOB_PATHS, PAGE)
+        ]
         after = session.exists_many([paths.job_status(jid) for jid in left])
         changed = []
         for jid, nodes, first, last in zip(left, read, before, after, strict=True):
@@ -130,30 +135,13 @@ def _jobs(session: Session, bid: str, jids: Sequence[str]) -> Iterator[RecordEnt
     raise Busy(f"{left[0]} kept changing while it was read; try again")
 
 
-def _read_jobs(session: Session, jids: Sequence[str]) -> Iterator[list[NodeCopy]]:
-    places = [f"{paths.job(jid)}/{name}" for jid in jids for name in JOB_NODES]
-    answers = iter(session.get_many(places))
-    for jid in jids:
-        nodes = []
-        for name in JOB_NODES:
-            node = next(answers)
-            if node is not None:
-                nodes.append(NodeCopy(name=name, data=node[0]))
-                if node[1].numChildren:
-                    nodes += _children(session, paths.job(jid), name)
-        yield nodes
-
-
-def _copies(session: Session, path: str, names: Sequence[str]) -> list[NodeCopy]:
-    """The nodes of a batch that exist, with the parts of long ones."""
-    nodes = []
-    answers = session.get_many([f"{path}/{name}" for name in names])
+def _copies(session: Session, path: str, names: Sequence[str], answers: Parts) -> Iterator[NodeCopy]:
+    """The nodes of a batch or a job that exist, with the parts of long ones."""
     for name, node in zip(names, answers, strict=True):
         if node is not None:
-            nodes.append(NodeCopy(name=name, data=node[0]))
+            yield NodeCopy(name=name, data=node[0])
             if name in _WITH_CHILDREN and node[1].numChildren:
-                nodes += _children(session, path, name)
-    return nodes
+                yield from _children(session, path, name)
 
 
 def _children(session: Session, path: str, folder: str) -> list[NodeCopy]:

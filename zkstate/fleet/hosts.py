@@ -238,8 +238,6 @@ def release_connection(connection: Connection) -> None:
 def connection_holders(session: Session, host: str) -> tuple[str, ...]:
     """The job or batch that uses each connection to a host; '' for an unnamed one."""
     path = paths.host(host)
-    if session.exists(path) is None:
-        return ()
     nodes = session.get_many([f"{path}/{number}" for number in session.children(path)])
     return tuple(node[0].decode(errors="replace").partition(" ")[2] for node in nodes if node)
 

@@ -14,8 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
-from typing import NamedTuple
-from weakref import WeakKeyDictionary
+from typing import NamedTuple, cast
 
 from kazoo.exceptions import NoNodeError
 
@@ -51,9 +50,6 @@ class Party(NamedTuple):
     collection: str
     submitter: str = ""
     """Empty if the batch was submitted to release 0.1.0."""
-
-
-_remembered: WeakKeyDictionary[Session, dict[str, Party]] = WeakKeyDictionary()
 
 
 def unlimited(_: str) -> int | None:
@@ -188,7 +184,7 @@ def turns(waiting: Mapping[str, Party], load: Load, limits: Limits) -> Iterator[
 
 def of_batches(session: Session, bids: Sequence[str]) -> dict[str, Party]:
     """BID -> its party; batches that cannot be read are left out, and reported by the audit."""
-    known = _remembered.setdefault(session, {})
+    known = cast(dict[str, Party], session.remembered.setdefault("parties", {}))
     if len(known) > REMEMBERED:
         known.clear()
     unknown = [bid for bid in bids if bid not in known]

@@ -100,7 +100,7 @@ class ZooKeeperJobRecord:
         return space.promised(self._session)
 
     def reserve(self, job: Job, needed: int, counted: Promised) -> bool:
-        enlarged = space.enlarge(self._session, job.jid, needed, counted)
+        enlarged = space.replace(self._session, job.jid, needed, counted)
         try:
             self._commit(job, *enlarged, Put(paths.space_needed(job.jid), codec.encode_int(needed)))
         except (Contended, Ambiguous):  # after an answer that was lost, the same is reserved again

@@ -193,15 +193,15 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
     facts = request.facts | {"message": status.message, "kind": status.kind, "at": status.since}
     extended = histories.extend(job, status.status, facts)
     needed = job.space_needed if request.done.space_needed is None else request.done.space_needed
-    identifiers = _identifiers_after(job, request.done)
+    identifiers = job.identifiers
+    if request.done.description is not None:
+        identifiers = identifiers.model_copy(update={"description": request.done.description})
     operations = (
         *change_queue(job, status),
-        *_put_values(job, request.done),
-        *_put_identifiers(job, identifiers),
-        *_owe_callback(job, status),
+        *_put_values(job, status, request.done, identifiers),
         *extended.operations,
         *record.leave_waiting(session, job),
-        *_lock_operations(session, job, status, request),
+        *record.lock_operations(session, job, request.lock, status, request.by),
     )
     counting = count_unended(job, status)
     return uncontended(
@@ -217,14 +217,6 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
             **extended.changes,
         )
     )
-
-
-def _lock_operations(
-    session: Session, job: Job, status: JobStatus, request: JobMove
-) -> tuple[Operation, ...]:
-    if request.lock is Lock.TAKE:
-        return record.take_lock(job, status, request.by)
-    return record.lock_operations(session, job, request.lock)
 
 
 def target_of(job: Job, request: JobMove) -> JobState:
@@ -262,31 +254,15 @@ def _status_after(job: Job, request: JobMove) -> JobStatus:
     )
 
 
-def _put_values(job: Job, done: Done) -> tuple[Operation, ...]:
-    values = (
-        (paths.space_needed(job.jid), done.space_needed),
-        (paths.priority(job.jid), done.priority),
-    )
-    return tuple(Put(path, codec.encode_int(value)) for path, value in values if value is not None)
-
-
-def _identifiers_after(job: Job, done: Done) -> Identifiers:
-    if done.description is None:
-        return job.identifiers
-    return job.identifiers.model_copy(update={"description": done.description})
-
-
-def _put_identifiers(job: Job, identifiers: Identifiers) -> tuple[Operation, ...]:
-    if identifiers == job.identifiers:
-        return ()
-    return (Put(paths.identifiers(job.jid), codec.encode(identifiers)),)
-
-
-def _owe_callback(job: Job, status: JobStatus) -> tuple[Operation, ...]:
-    """A failure is owed a callback, except in notify, where it is the callback that failed."""
-    if status.status is not JobState.FAILED or job.status.status is JobState.NOTIFY:
-        return ()
-    return (Create(paths.owed_callback(job.jid, status.epoch), codec.encode(OwedCallback())),)
+def _put_values(job: Job, status: JobStatus, done: Done, identifiers: Identifiers) -> Iterator[Operation]:
+    """What changes beside the status; a failure is owed a callback, unless it is that of the callback."""
+    for path, number in (paths.space_needed, done.space_needed), (paths.priority, done.priority):
+        if number is not None:
+            yield Put(path(job.jid), codec.encode_int(number))
+    if identifiers != job.identifiers:
+        yield Put(paths.identifiers(job.jid), codec.encode(identifiers))
+    if status.status is JobState.FAILED and job.status.status is not JobState.NOTIFY:
+        yield Create(paths.owed_callback(job.jid, status.epoch), codec.encode(OwedCallback()))
 
 
 def _reserve(

@@ -159,18 +159,15 @@ def hand_back(  # noqa: PLR0913 - the facts of one hand-back
     status = record.status
     kind = waits_for.kind if waits_for else ""
     enter: tuple[Operation, ...] = _enter_waiting(session, record) if waits_for else ()
-    update: dict[str, object] = {
-        "message": message[:MESSAGE_LIMIT] or status.message,
-        "epoch": status.epoch + 1,
-        "op": token(),
-        "delay": delay,
-        "tries": status.tries + (kind == WaitKind.RETRY),
-        "service_faults": status.service_faults + (kind == WaitKind.SERVICE and met),
-        "probe": "",
-        "handed_back": True,
-        "waits_for": waits_for and waits_for.model_copy(update={"since": now(), "listed": bool(enter)}),
-    }
-    status = status.model_copy(update=update)
+    status = _begin_epoch(
+        status,
+        message=message[:MESSAGE_LIMIT] or status.message,
+        delay=delay,
+        tries=status.tries + (kind == WaitKind.RETRY),
+        service_faults=status.service_faults + (kind == WaitKind.SERVICE and met),
+        handed_back=True,
+        waits_for=waits_for and waits_for.model_copy(update={"since": now(), "listed": bool(enter)}),
+    )
     operations: tuple[Operation, ...] = (*lock_operations(session, record, lock), *enter)
     if kind != WaitKind.RETRY:
         return write(session, record, status, operations)
@@ -211,35 +208,24 @@ def redispatch(session: Session, record: R, *, lost: bool, probe: str = "") -> T
 
 def dispatched(was: St, *, lost: bool = False, probe: str = "") -> St:
     """The status with a ticket that voids every older one."""
-    return was.model_copy(
-        update={
-            "epoch": was.epoch + 1,
-            "op": token(),
-            "delay": 0,
-            "handed_back": False,
-            "waits_for": None,
-            "probe": probe,
-            "dispatched_at": now(),
-            "redispatches": was.redispatches + lost,
-        }
-    )
+    return _begin_epoch(was, probe=probe, dispatched_at=now(), redispatches=was.redispatches + lost)
 
 
 def next_epoch(was: St, changes: Mapping[str, object]) -> St:
     """The status with `changes`, in a new epoch in which nothing has been tried yet."""
-    counters = {
-        "redispatches": 0,
-        "tries": 0,
-        "service_faults": 0,
-        "delay": 0,
-        "handed_back": False,
-        "waits_for": None,
-        "probe": "",
-    }
-    return was.model_copy(update={"epoch": was.epoch + 1, "op": token(), **counters, **changes})
+    return _begin_epoch(was, **{"redispatches": 0, "tries": 0, "service_faults": 0, **changes})
 
 
-def lock_operations(session: Session, record: Job | Batch, lock: Lock) -> tuple[Operation, ...]:
+def _begin_epoch(was: St, **changes: object) -> St:
+    """The status in a new epoch, in which the record does not wait unless `changes` say so."""
+    waits = {"delay": 0, "handed_back": False, "waits_for": None, "probe": ""}
+    return was.model_copy(update={"epoch": was.epoch + 1, "op": token(), **waits, **changes})
+
+
+def lock_operations(
+    session: Session, record: Job | Batch, lock: Lock, taken: FencedStatus | None = None, by: str = ""
+) -> tuple[Operation, ...]:
+    """What the lock requires and does; `taken`: the status of the attempt by which TAKE takes it."""
     path = lock_path(record)
     delete = Delete(path, role=Role.LOCK)
     match lock:
@@ -247,6 +233,8 @@ def lock_operations(session: Session, record: Job | Batch, lock: Lock) -> tuple[
             return ()
         case Lock.CARRY:
             return (Check(path, _ANY, Role.LOCK),)
+        case Lock.TAKE if taken is not None:
+            return take_lock(record, taken, by)
         case Lock.MINE:
             return (delete,)
         case Lock.BREAK if session.exists(path) is not None:

@@ -74,8 +74,7 @@ def correct_sum(session: Session) -> None:
 
 def reservation_of(session: Session, jid: str) -> int | None:
     """Bytes reserved for a job; None if it has no reservation."""
-    node = session.find(paths.reservation(jid))
-    return None if node is None else codec.decode_int(node[0], paths.reservation(jid))
+    return Node(paths.reservation(jid), int).read(session)
 
 
 def reservations(session: Session) -> dict[str, int]:
@@ -104,24 +103,18 @@ def grant(jid: str, reservation: Reservation) -> tuple[Operation, ...]:
     )
 
 
-def enlarge(session: Session, jid: str, needed: int, counted: Promised) -> tuple[Operation, ...]:
-    """The operations after which `needed` bytes are reserved for the job, if the sum is as `counted`."""
-    reserved = reservation_of(session, jid)
-    total = max(0, counted.bytes - (reserved or 0)) + needed
-    node, data = paths.reservation(jid), codec.encode_int(needed)
-    return (
-        Put(paths.SPACE, codec.encode_int(total), counted.version, Role.SHARED),
-        Create(node, data, role=Role.SHARED) if reserved is None else Put(node, data, role=Role.SHARED),
-    )
+def replace(
+    session: Session, jid: str, needed: int | None, counted: Promised | None = None
+) -> tuple[Operation, ...]:
+    """The operations after which exactly `needed` bytes (None: nothing) are reserved for the job.
 
-
-def replace(session: Session, jid: str, needed: int | None) -> tuple[Operation, ...]:
-    """The operations after which exactly `needed` bytes (None: nothing) are reserved for the job."""
+    `counted`: the sum that has to be there still; None: the sum as it is now.
+    """
     node = paths.reservation(jid)
     whole, own = session.get_many([paths.SPACE, node])
     if whole is None:
         raise Missing(f"znode {paths.SPACE} is missing")
-    total = _promised(whole)
+    total = counted or _promised(whole)
     reserved = None if own is None else codec.decode_int(own[0], node)
     if reserved == needed:
         return ()
