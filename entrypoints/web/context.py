@@ -1,16 +1,17 @@
-"""What the routes of one web process work with: the site, its board, and what limits requests."""
+"""What the routes of one web process share: the site, its board, and the limits on requests."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from starlette.requests import HTTPConnection
 
+from entrypoints.web.limits import LONG, InProgress, RateLimit, SlowWork, WrongTokens
 from entrypoints.web.metrics import ArklineCollector, RequestMetrics
-from entrypoints.web.rate_limit import InProgress, RateLimit, WrongTokens
-from entrypoints.web.slow_work import LONG, SlowWork
 from entrypoints.web.streams import Streams
 from operations.board.board import Board
 from operations.oidc import values as oidc_values
@@ -22,7 +23,7 @@ from pipeline.errors import UsageRefused
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Interface, Principal
 from pipeline.settings import Settings
-from zkstate.connection.session import Session
+from zkstate.connection.session import Session, connect
 
 if TYPE_CHECKING:
     from operations.oidc.login import OidcLogin
@@ -146,3 +147,21 @@ def site_of(request: HTTPConnection) -> Site:
 def context_of(request: HTTPConnection) -> WebContext:
     context: WebContext = request.app.state.context
     return context
+
+
+ANSWER_TIMEOUT = 3.0
+"""Seconds to wait for an answer of ZooKeeper; after that the API answers 503 with Retry-After."""
+
+
+@contextmanager
+def following(settings: Settings) -> Iterator[tuple[Site, Board]]:
+    """The site and its board, until the block ends.
+
+    ZooKeeper may be away: then the pages say so, what helps, and that nothing is known yet.
+    """
+    with connect(settings, ANSWER_TIMEOUT, answer_timeout=ANSWER_TIMEOUT, required=False) as session:
+        board = Board.open(session)
+        try:
+            yield Site(settings, session), board
+        finally:
+            board.close()

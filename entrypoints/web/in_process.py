@@ -22,7 +22,7 @@ from requests.structures import CaseInsensitiveDict
 
 from entrypoints.web.app import create_app
 from entrypoints.web.context import WebContext
-from entrypoints.web.rate_limit import LOCAL
+from entrypoints.web.limits import LOCAL
 from operations.board.board import Board
 from operations.run import UNWATCHED, Run
 from operations.site import Site

@@ -22,9 +22,9 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from entrypoints.web.authentication import authenticate
+from entrypoints.web.limits import InProgress, TooManyAtOnce
 from entrypoints.web.metrics import RequestMetrics
 from entrypoints.web.problems import answer, http_problem, problem_of, status_of
-from entrypoints.web.rate_limit import InProgress, TooManyAtOnce
 from pipeline.errors import ArklineError
 from tasks.logs import log
 

@@ -1,13 +1,16 @@
-"""Pages of a list: the limit, the opaque cursor, and the `Link` header of the next page.
+"""Parameters and headers that several routes share: pages of a list, filters, reasons, ETags.
 
-Parameters that several routes share.
+An ETag is strong: the version of the status, and a digest of the answer. `If-Match` compares the version
+alone: a verb must not meet a later state than its caller saw.
 """
 
 import base64
+import hashlib
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Protocol, Self, TypeVar
 
-from fastapi import Body, Path, Query, Request, Response
+from fastapi import Body, Header, Path, Query, Request, Response
 from pydantic import Field
 
 from operations.board.values import BatchSearch, JobSearch
@@ -130,3 +133,36 @@ def batch_search(
 ) -> BatchSearch:
     """The filter of a list of batches, as the page of batches has it."""
     return BatchSearch(status=status, collection=collection, owner=owner, q=q)
+
+
+_ETAG = re.compile(r'"(\d{1,10})(?:\.[0-9a-f]{16})?"')
+
+
+def respond(request: Request, record: Record, version: int | None) -> Response:
+    """The record with its ETag; 304 if the caller has it already."""
+    body = record.model_dump_json().encode()
+    digest = hashlib.sha256(body).hexdigest()[:16]
+    etag = f'"{"archived" if version is None else version}.{digest}"'
+    known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
+    if etag in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type="application/json")
+
+
+def _version(
+    if_match: Annotated[
+        str | None,
+        Header(description="Act only if the job or batch still has this ETag; else the answer is 412."),
+    ] = None,
+) -> int | None:
+    """The version of `If-Match`; None if any version is meant."""
+    if if_match is None or if_match.strip() == "*":
+        return None
+    tag = _ETAG.fullmatch(if_match.strip())
+    if tag is None:
+        raise UsageRefused("If-Match must be the ETag of the job or batch, as its GET gave it")
+    return int(tag[1])
+
+
+expected_version = _version

@@ -15,8 +15,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from entrypoints.web.authentication import CrossSiteRequest, NotAuthenticated
-from entrypoints.web.rate_limit import TooMany, TooManyAtOnce, TooManyRequests, TooManyWrongTokens
-from entrypoints.web.slow_work import AlreadyWorking, NoThreadFree, TookTooLong
+from entrypoints.web.limits import (
+    AlreadyWorking,
+    NoThreadFree,
+    TookTooLong,
+    TooMany,
+    TooManyAtOnce,
+    TooManyRequests,
+    TooManyWrongTokens,
+)
 from entrypoints.web.streams import TooManyStreams
 from operations.deposits.submission import RecordFull
 from operations.jobs.allowed_verbs import Moved

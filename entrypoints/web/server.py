@@ -20,7 +20,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from entrypoints.web.rate_limit import client_of
+from entrypoints.web.limits import client_of
 from pipeline.errors import UsageRefused
 from tasks.logs import log
 

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from entrypoints.cli import exit_codes
 from entrypoints.web.app import create_app
-from entrypoints.web.routes.errors import all_codes
+from entrypoints.web.routes.about import all_codes
 from operations.reasons import Reason
 from pipeline import records
 from pipeline.deployment import Deployment

@@ -12,8 +12,8 @@ from html import unescape
 import pytest
 import requests
 
+from entrypoints.web.limits import RateLimit
 from entrypoints.web.middleware import SECURITY_HEADERS
-from entrypoints.web.rate_limit import RateLimit
 from operations.board.tally import ENOUGH
 from operations.board.values import EVERYTHING, JobSearch
 from operations.deposits import resubmission

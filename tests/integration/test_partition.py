@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from entrypoints.stack.child import Process, ask
-from entrypoints.stack.zookeeper import ServerMissing
+from entrypoints.stack.services import ServerMissing
 from pipeline.settings import Settings
 from pipeline.states import JOB, JobState
 from tests.servers.zookeeper import prepare

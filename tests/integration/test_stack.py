@@ -3,25 +3,25 @@ import time
 from pathlib import Path
 
 from entrypoints.stack.child import ask
-from entrypoints.stack.zookeeper import serves
+from entrypoints.stack.services import zookeeper_serves
 from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.proxy import Proxy
 from tests.servers.redis import Server as RedisServer
 
 
 def test_zookeeper_serves_and_tells_its_version(zookeeper: zookeeper_servers.Server) -> None:
-    assert serves(zookeeper.port)
+    assert zookeeper_serves(zookeeper.port)
     assert zookeeper_servers.version(zookeeper.port) >= (3, 5, 0)
 
 
 def test_zookeeper_serves_again_after_it_was_killed(tmp_path: Path) -> None:
     with zookeeper_servers.running(tmp_path, tick=500) as server:
         server.process.kill()
-        assert not serves(server.port)
+        assert not zookeeper_serves(server.port)
 
         server.start()
 
-        assert serves(server.port)
+        assert zookeeper_serves(server.port)
 
 
 def test_redis_answers(redis_server: RedisServer) -> None:
@@ -30,22 +30,22 @@ def test_redis_answers(redis_server: RedisServer) -> None:
 
 def test_the_proxy_loses_answers_and_then_works_again(zookeeper_proxy: Proxy) -> None:
     zookeeper_proxy.swallow()
-    assert not serves(zookeeper_proxy.port)
+    assert not zookeeper_serves(zookeeper_proxy.port)
     assert zookeeper_proxy.swallowed.wait(5)
 
     zookeeper_proxy.cut()
 
-    assert serves(zookeeper_proxy.port)
+    assert zookeeper_serves(zookeeper_proxy.port)
 
 
 def test_the_proxy_refuses_clients_until_it_accepts_again(zookeeper_proxy: Proxy) -> None:
     zookeeper_proxy.refuse()
-    assert not serves(zookeeper_proxy.port)
+    assert not zookeeper_serves(zookeeper_proxy.port)
     assert zookeeper_proxy.refused.wait(5)
 
     zookeeper_proxy.accept()
 
-    assert serves(zookeeper_proxy.port)
+    assert zookeeper_serves(zookeeper_proxy.port)
 
 
 def test_the_proxy_ends_open_connections(zookeeper_proxy: Proxy) -> None:

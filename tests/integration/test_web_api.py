@@ -10,8 +10,8 @@ import pytest
 import requests
 
 from entrypoints.web import streams as of_streams
+from entrypoints.web.limits import RateLimit
 from entrypoints.web.pages import streaming
-from entrypoints.web.rate_limit import RateLimit
 from entrypoints.web.streams import EventStream, Opening, Streams, TooManyStreams
 from operations import tokens
 from pipeline.attempt import UNATTENDED

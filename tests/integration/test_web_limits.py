@@ -21,14 +21,13 @@ import requests
 from starlette.requests import Request
 from starlette.types import Message
 
-from entrypoints.web import rate_limit, slow_work
+from entrypoints.web import limits
+from entrypoints.web.limits import SECONDS, THREADS, AlreadyWorking, SlowWork, TooMany
 from entrypoints.web.middleware import OF_STRANGERS
-from entrypoints.web.pages.explanations import explain
+from entrypoints.web.pages.one import explain
 from entrypoints.web.pages.whole import WholeFleet
-from entrypoints.web.rate_limit import TooMany
 from entrypoints.web.receiving import FIELD
-from entrypoints.web.routes import bulk
-from entrypoints.web.slow_work import SECONDS, THREADS, AlreadyWorking, SlowWork
+from entrypoints.web.routes.verbs import do
 from operations import tokens, visibility
 from operations.fleet import fleet
 from operations.verbs import bulk as bulk_verbs
@@ -235,7 +234,7 @@ def test_a_bulk_verb_that_nobody_waits_for_acts_on_nothing_further(
     ids = planting.split_batch(web.context.session, 40)[1]
     operator = web.caller(Role.OPERATOR, name="impatient")
     plan = operator.post("/v1/bulk/hold/dry-run", {"select": {"ids": ids}}).json()
-    monkeypatch.setattr(bulk.do, "seconds", 0.0)
+    monkeypatch.setattr(do, "seconds", 0.0)
 
     answer = operator.post("/v1/bulk/hold", {"token": plan["token"]})
 
@@ -249,7 +248,7 @@ def test_a_bulk_verb_stops_once_its_token_is_revoked(web: Web, monkeypatch: pyte
     ids = planting.split_batch(web.context.session, 3)[1]
     operator = web.caller(Role.OPERATOR, name="dismissed")
     plan = operator.post("/v1/bulk/hold/dry-run", {"select": {"ids": ids}}).json()
-    monkeypatch.setattr(slow_work, "VALID_SECONDS", 0.0)
+    monkeypatch.setattr(limits, "VALID_SECONDS", 0.0)
     monkeypatch.setattr(tokens, "REMEMBERED_SECONDS", 0.0)
     act_on = verbs.act
 
@@ -270,7 +269,7 @@ def test_a_stopped_request_of_a_revoked_token_says_what_was_done(
 ) -> None:
     ids = planting.split_batch(web.context.session, 2)[1]
     operator = web.caller(Role.OPERATOR, name="stopped")
-    monkeypatch.setattr(slow_work, "VALID_SECONDS", 0.0)
+    monkeypatch.setattr(limits, "VALID_SECONDS", 0.0)
     monkeypatch.setattr(tokens, "REMEMBERED_SECONDS", 0.0)
     act_on = verbs.act
 
@@ -288,7 +287,7 @@ def test_a_stopped_request_of_a_revoked_token_says_what_was_done(
 def test_a_long_request_of_a_revoked_token_is_refused(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = planting.split_batch(web.context.session, 2)[1]
     viewed = web.caller(Role.OPERATOR, name="revoked")
-    monkeypatch.setattr(slow_work, "VALID_SECONDS", 0.0)
+    monkeypatch.setattr(limits, "VALID_SECONDS", 0.0)
     monkeypatch.setattr(tokens, "REMEMBERED_SECONDS", 0.0)
     look = visibility.visible_job
 
@@ -296,7 +295,7 @@ def test_a_long_request_of_a_revoked_token_is_refused(web: Web, monkeypatch: pyt
         revoke_token(web.context.tokens(), "revoked", "ann", now())
         return look(*values)
 
-    monkeypatch.setattr(bulk, "visible_job", look_and_revoke)
+    monkeypatch.setattr("entrypoints.web.routes.verbs.visible_job", look_and_revoke)
     answer = viewed.post("/v1/bulk/hold/dry-run", {"select": {"ids": ids}})
 
     assert (answer.status_code, answer.json()["code"]) == (401, "invalid-token")
@@ -495,7 +494,7 @@ def _is_on_the_loop() -> bool:
 def test_requests_in_progress_are_limited_and_those_for_health_are_spared(
     web: Web, mallory: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rate_limit, "MOST_IN_PROGRESS", 3)
+    monkeypatch.setattr(limits, "MOST_IN_PROGRESS", 3)
     anybody = web.caller(Role.DEPOSITOR, ["demo"], name="anybody")
     with contextlib.ExitStack() as uploads:
         [refused] = eventually(lambda: _refused_beside_one_more(uploads, web, mallory, anybody, 503))
@@ -509,7 +508,7 @@ def test_requests_in_progress_are_limited_and_those_for_health_are_spared(
 def test_a_token_with_many_requests_in_progress_keeps_out_no_other(
     web: Web, mallory: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rate_limit, "IN_PROGRESS_OF_TOKEN", 3)
+    monkeypatch.setattr(limits, "IN_PROGRESS_OF_TOKEN", 3)
     other = web.caller(Role.DEPOSITOR, ["demo"], name="bystander")
     with contextlib.ExitStack() as uploads:
         [refused] = eventually(lambda: _refused_beside_one_more(uploads, web, mallory, mallory, 429))

@@ -12,8 +12,8 @@ import requests
 from fastapi.routing import APIRoute
 
 from entrypoints.web.app import ROUTERS
+from entrypoints.web.limits import SlowWork
 from entrypoints.web.pages.install import PAGES
-from entrypoints.web.slow_work import SlowWork
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from tests.support.web import OWN_FORM, Caller, Web, serving_board

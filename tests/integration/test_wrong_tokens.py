@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from entrypoints.web.rate_limit import WrongTokens
+from entrypoints.web.limits import WrongTokens
 from entrypoints.web.server import server
 from operations.tokens import PREFIX
 from pipeline.errors import UsageRefused

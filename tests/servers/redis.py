@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from entrypoints.stack import redis
+from entrypoints.stack import services
 from entrypoints.stack.child import Command, Process, ask, free_ports
 from tests.servers.tls_proxy import encrypting
 from tests.support.certificates import Certificate
@@ -16,19 +16,19 @@ class Server:
     def __init__(self, command: Command, port: int) -> None:
         self.process = Process(command)
         self.port = port
-        self.url = redis.url(port)
+        self.url = services.redis_url(port)
 
     def start(self) -> None:
         """Start the server, and wait until it has read its data and answers."""
         self.process.start()
-        await_ready(self.process, lambda: redis.serves(self.port))
+        await_ready(self.process, lambda: services.redis_serves(self.port))
 
 
 @contextmanager
 def running(folder: Path) -> Iterator[Server]:
     """A server with its files in `folder`, until the block ends."""
     (port,) = free_ports(1)
-    server = Server(redis.prepare(folder, port), port)
+    server = Server(services.prepare_redis(folder, port), port)
     try:
         server.start()
         yield server
@@ -40,7 +40,7 @@ def running(folder: Path) -> Iterator[Server]:
 def running_with_users(folder: Path, users: str, own: Certificate) -> Iterator[tuple[int, int]]:
     """A server that knows only `users`, lines of an ACL file: its port without TLS, and the one with TLS."""
     (port,) = free_ports(1)
-    command = redis.prepare(folder, port)
+    command = services.prepare_redis(folder, port)
     (folder / "users.acl").write_text(users)
     server = Process(replace(command, argv=(*command.argv, "--aclfile", str(folder / "users.acl"))))
     server.start()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from entrypoints.stack import java, zookeeper
+from entrypoints.stack import java, services
 from entrypoints.stack.child import HOST, Command, Process, ask, free_ports
 from tests.support.certificates import Certificate
 from tests.support.processes import await_ready
@@ -29,7 +29,7 @@ def prepare(
     quick_start: bool = True,
 ) -> dict[int, Command]:
     """Client port -> the command of the server; several servers are one ensemble."""
-    own_server = _quick if quick_start else zookeeper.prepare
+    own_server = _quick if quick_start else services.prepare_zookeeper
     numbers = free_ports(3 * servers)
     ports, peers, elections = numbers[:servers], numbers[servers:-servers], numbers[-servers:]
     if servers == 1:
@@ -52,7 +52,7 @@ def prepare(
 
 def _quick(*given: Any, **options: Any) -> Command:
     """A server whose Java compiles once and quickly, as it runs for seconds."""
-    command = zookeeper.prepare(*given, **options)
+    command = services.prepare_zookeeper(*given, **options)
     java_program, *rest = command.argv
     return replace(command, argv=(java_program, "-XX:TieredStopAtLevel=1", *rest))
 
@@ -107,7 +107,7 @@ class Server:
             if not process.running:
                 process.start()
         for process, port in zip(self.processes, self.ports, strict=True):
-            await_ready(process, lambda port=port: zookeeper.serves(port))  # type: ignore[misc]
+            await_ready(process, lambda port=port: services.zookeeper_serves(port))  # type: ignore[misc]
 
     def stop(self) -> None:
         for process in self.processes:
@@ -179,7 +179,7 @@ def running_with_both(
     """A server without TLS, and its host and port with TLS."""
     port, secure = free_ports(2)
     environment = {**os.environ, "ZOOKEEPER_CLASSPATH": tls_classpath()}
-    own_server = _quick if quick_start else zookeeper.prepare
+    own_server = _quick if quick_start else services.prepare_zookeeper
     command = own_server(folder, port, tick=tick, environment=environment)
     settings = {
         "secureClientPort": secure,

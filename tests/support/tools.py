@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoints.stack import java
-from entrypoints.stack.redis import find_program
-from entrypoints.stack.zookeeper import ServerMissing
+from entrypoints.stack.services import ServerMissing, find_redis
 from tests.support.requirements import unavailable
 
 PROJECT = Path(__file__).parents[2]
@@ -17,7 +16,7 @@ PROJECT = Path(__file__).parents[2]
 
 def result_of(module: str, *arguments: str, timeout: float) -> dict[str, Any]:
     """The document that `python -m MODULE ARGUMENTS --json` prints; it has to end with success."""
-    if java.find() is None or find_program() is None:
+    if java.find() is None or find_redis() is None:
         unavailable(ServerMissing("ZooKeeper, Java or Redis is not on this machine"))
     run = subprocess.run(
         (sys.executable, "-W", "ignore", "-m", module, *arguments, "--json"),

@@ -9,8 +9,7 @@ from typing import Any
 import requests
 
 from entrypoints.web.app import create_app
-from entrypoints.web.context import WebContext
-from entrypoints.web.following import following
+from entrypoints.web.context import WebContext, following
 from entrypoints.web.server import server
 from operations.tokens import create_token
 from pipeline.inventory.sql import open_inventory

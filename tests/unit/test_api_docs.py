@@ -7,7 +7,7 @@ from jsonschema_rs import Draft202012Validator
 
 from entrypoints.web.app import create_app
 from entrypoints.web.pages import acts
-from entrypoints.web.routes.errors import all_codes
+from entrypoints.web.routes.about import all_codes
 
 DOCUMENT = create_app(None).openapi()
 OPERATIONS = [

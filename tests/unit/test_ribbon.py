@@ -1,6 +1,6 @@
 from datetime import UTC, datetime, timedelta
 
-from entrypoints.web.pages import ribbon
+from entrypoints.web.pages import drawings
 from operations.jobs.job_view import Step
 from pipeline.principal import Interface
 from pipeline.states import Event, FailureKind, JobState
@@ -20,7 +20,7 @@ def test_the_stays_fill_the_whole_width_in_proportion_to_their_time() -> None:
         step(20, JobState.PROVISIONING, Event.SUCCEED),
         step(40, JobState.DOWNLOADING, Event.SUCCEED),
     )
-    drawn = ribbon.of_history(steps, ended=False, moment=START + timedelta(seconds=80))
+    drawn = drawings.of_history(steps, ended=False, moment=START + timedelta(seconds=80))
 
     assert [part.state for part in drawn.segments] == ["pending", "estimating", "provisioning", "downloading"]
     assert [part.width for part in drawn.segments] == [125, 125, 250, 500]
@@ -34,10 +34,10 @@ def test_a_state_of_some_milliseconds_is_visible() -> None:
         step(0.001, JobState.ESTIMATING, Event.ACQUIRE),
         step(100, JobState.COMPLETED, Event.SUCCEED),
     )
-    drawn = ribbon.of_history(steps, ended=True)
+    drawn = drawings.of_history(steps, ended=True)
 
-    assert [part.width >= ribbon.NARROWEST for part in drawn.segments] == [True, True, True]
-    assert round(sum(part.width for part in drawn.segments)) == ribbon.WIDTH
+    assert [part.width >= drawings.NARROWEST for part in drawn.segments] == [True, True, True]
+    assert round(sum(part.width for part in drawn.segments)) == drawings.WIDTH
 
 
 def test_tries_and_acts_of_people_are_marked_where_they_happened() -> None:
@@ -46,7 +46,7 @@ def test_tries_and_acts_of_people_are_marked_where_they_happened() -> None:
         step(50, JobState.DOWNLOADING, None, kind=FailureKind.TRANSIENT, message="answered 503"),
         step(100, JobState.FAILED, Event.FAIL, by="ann", message="too slow", via=Interface.WEB),
     )
-    drawn = ribbon.of_history(steps, ended=True)
+    drawn = drawings.of_history(steps, ended=True)
 
     (met,), (act,) = drawn.tries, drawn.people
     assert met.label == "try met: answered 503"
@@ -61,14 +61,14 @@ def test_clocks_of_two_workers_that_disagree_draw_no_negative_width() -> None:
         step(5, JobState.ESTIMATING, Event.ACQUIRE),
         step(20, JobState.COMPLETED, Event.SUCCEED),
     )
-    drawn = ribbon.of_history(steps, ended=True)
+    drawn = drawings.of_history(steps, ended=True)
 
-    assert min(part.width for part in drawn.segments) >= ribbon.NARROWEST
+    assert min(part.width for part in drawn.segments) >= drawings.NARROWEST
 
 
 def test_counts_are_drawn_in_the_order_of_the_states_and_spoken_as_text() -> None:
-    drawn = ribbon.of_counts({JobState.FAILED: 1, JobState.PENDING: 3})
+    drawn = drawings.of_counts({JobState.FAILED: 1, JobState.PENDING: 3})
 
     assert [(part.state, part.width) for part in drawn.segments] == [("pending", 750), ("failed", 250)]
     assert drawn.label == "3 pending, 1 failed"
-    assert ribbon.of_counts({}).label == "no jobs"
+    assert drawings.of_counts({}).label == "no jobs"

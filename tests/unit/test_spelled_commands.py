@@ -15,7 +15,7 @@ from entrypoints.cli.main import app
 from entrypoints.cli.reach import FILES, HOST_ONLY
 from entrypoints.render import remedies
 from entrypoints.web.app import create_app
-from entrypoints.web.pages import acts, spelling
+from entrypoints.web.pages import acts
 from pipeline.errors import Action, Remedy
 from pipeline.states import Event
 from tests.support.spelled_commands import ARK, BID, JID, PROJECT, Spelled, in_text, of_python, problem
@@ -113,7 +113,7 @@ def over_the_api() -> Iterator[Spelled]:
         line = acts.Button(act, "{}").cli
         yield Spelled(f"button {act.code}", line, line)
     for verb in (Event.RESUME, Event.DELETE):
-        for line, _ in (spelling.bulk("c0ffee", verb), spelling.bulk_preview("c0ffee", verb)):
+        for line, _ in (acts.bulk("c0ffee", verb), acts.bulk_preview("c0ffee", verb)):
             yield Spelled(f"bulk {verb}", line, line)
 
 

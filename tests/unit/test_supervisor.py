@@ -17,7 +17,7 @@ from entrypoints.stack import child, home
 from entrypoints.stack.child import Command, Process, ProcessDied
 from entrypoints.stack.home import StackInfo, StackRunning, lock_home, read_info, running_pid, write_info
 from entrypoints.stack.services import Servers, StackConfig, child_environment, servers
-from entrypoints.stack.standalone import default_home, ensure_profiles
+from entrypoints.stack.stack import default_home, ensure_profiles
 from entrypoints.stack.supervisor import (
     RESTARTS,
     Service,

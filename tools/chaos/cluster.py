@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from entrypoints.stack import redis, services, zookeeper
+from entrypoints.stack import services
 from entrypoints.stack.child import HOST, free_ports
 from entrypoints.stack.supervisor import Service
 from pipeline.settings import Settings
@@ -118,7 +118,7 @@ def run_settings(
     return Settings(
         zk_hosts=zk_hosts,
         zk_root="/chaos",
-        broker_url=redis.url(redis_port),
+        broker_url=services.redis_url(redis_port),
         broker_prefix="chaos:",
         home=folder,
         working_storage=folder / "working",
@@ -158,13 +158,13 @@ def run_cluster(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterato
         _write_profile(settings.profiles, fakes)
         proxies = [held.enter_context(Proxy(port)) for port in commands]
         servers = [
-            Actor(Service(command, ready=lambda port=port: zookeeper.serves(port)))  # type: ignore[misc]
+            Actor(Service(command, ready=lambda port=port: services.zookeeper_serves(port)))  # type: ignore[misc]
             for port, command in commands.items()
         ]
         broker = Actor(
             Service(
-                redis.prepare(folder / "redis", redis_port, log_folder=folder / "log"),
-                ready=lambda: redis.serves(redis_port),
+                services.prepare_redis(folder / "redis", redis_port, log_folder=folder / "log"),
+                ready=lambda: services.redis_serves(redis_port),
             )
         )
         choice = services.StackConfig(home=folder, concurrency=concurrency)

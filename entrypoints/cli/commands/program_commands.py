@@ -213,7 +213,7 @@ def exporter(
     from prometheus_client import CollectorRegistry, start_http_server
 
     from entrypoints.web import metrics
-    from entrypoints.web.following import following
+    from entrypoints.web.context import following
     from entrypoints.web.metrics import TraceCollector
     from operations.traces import TraceExport
     from tasks.logs import configure
@@ -300,7 +300,7 @@ def web(
 
     Runs until it is stopped. For https, put a reverse proxy before it.
     """
-    from entrypoints.web.following import following
+    from entrypoints.web.context import following
     from tasks.logs import configure
 
     def announce(listening: int) -> None:

@@ -16,7 +16,7 @@ from kombu.utils import url as kombu_url
 from entrypoints.cli.options import Json, command
 from entrypoints.render import console as screen
 from entrypoints.stack import home as stack_home
-from entrypoints.stack import services, standalone
+from entrypoints.stack import services, stack
 
 if TYPE_CHECKING:
     from entrypoints.stack.home import StackInfo
@@ -54,7 +54,7 @@ def standalone_start(
     Prints the addresses. Ctrl-C stops the stack in order. Servers named by ARKLINE_ZK_HOSTS and
     ARKLINE_BROKER_URL are used and not started.
     """
-    folder = (home or standalone.default_home()).absolute()
+    folder = (home or stack.default_home()).absolute()
     config = services.StackConfig(
         home=folder,
         workers=workers,
@@ -71,7 +71,7 @@ def standalone_stop(home: Home = None, json: Json = False) -> None:
 
     Running steps are finished, or handed back after ARKLINE_STOP_GRACE.
     """
-    end((home or standalone.default_home()).absolute(), as_json=json)
+    end((home or stack.default_home()).absolute(), as_json=json)
 
 
 def run(config: StackConfig, *, detach: bool, as_json: bool = False) -> None:
@@ -84,13 +84,13 @@ def run(config: StackConfig, *, detach: bool, as_json: bool = False) -> None:
         screen.flush()
 
     if detach:
-        ready(standalone.start_in_background(config))
+        ready(stack.start_in_background(config))
     else:
-        standalone.run(config, screen.progress, ready)
+        stack.run(config, screen.progress, ready)
 
 
 def end(home: Path, *, as_json: bool = False) -> None:
-    seconds = standalone.stop(home)
+    seconds = stack.stop(home)
     if as_json:
         screen.emit({"home": home, "stopped": seconds is not None})
     elif seconds is None:

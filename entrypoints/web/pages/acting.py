@@ -1,4 +1,4 @@
-"""The forms of the buttons: one address for every act, and the search."""
+"""The forms of the buttons: one address for all acts, a preview for the jobs of one cause, and the search."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from urllib.parse import quote
 
 from fastapi import Form, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from entrypoints.web.authentication import OperatorCaller
 from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.limits import LONG, AlreadyWorking, NoThreadFree, TookTooLong, slow
 from entrypoints.web.pages import acts
+from entrypoints.web.pages.acts import WITH_REASON
 from entrypoints.web.pages.login import PageCaller, page_router
-from entrypoints.web.pages.notices import Notice, redirect
+from entrypoints.web.pages.templating import Notice, page, redirect
 from entrypoints.web.pages.whole import whole_of
-from entrypoints.web.slow_work import LONG, AlreadyWorking, NoThreadFree, TookTooLong, slow
 from operations.board.board import Board
 from operations.board.values import JobSearch, scope_of
 from operations.objects.objects import check_visible
+from operations.verbs.bulk import carry_out, make_plan, read_plan
 from pipeline.attempt import UNATTENDED, Attempt
-from pipeline.errors import ArklineError
+from pipeline.errors import ArklineError, UsageRefused
 from pipeline.principal import Forbidden, Principal
+from pipeline.states import Event
 from zkstate.errors import Missing
 
 router = page_router()
@@ -127,3 +131,66 @@ def _object_named(web: WebContext, caller: Principal, text: str) -> str:
                 check_visible(web.site, caller, known)
                 return known.ark
     raise Missing(f"nothing here has the id, the name or the local id '{text}'")
+
+
+MOST = 1000
+"""Jobs of one preview; a larger group is resumed in parts."""
+
+VERBS = {Event.RESUME, Event.DELETE, Event.FAIL, Event.RELEASE}
+
+
+@router.get("/bulk")
+@slow("slow_work", LONG)
+def show_preview(
+    request: Request, caller: OperatorCaller, attempt: Attempt, cause: str, verb: str = "resume"
+) -> HTMLResponse:
+    web = context_of(request)
+    rows = web.board.jobs(scope_of(caller), JobSearch(cause=cause), MOST).rows
+    names = [row.jid for row in rows]
+    plan = make_plan(web.site, caller, _event(verb), names, run=web.run_of(attempt))
+    return page(
+        request,
+        "bulk.html",
+        caller=caller,
+        verb=verb,
+        cause=cause,
+        needs_reason=_event(verb) in WITH_REASON,
+        token=plan.token,
+        done=plan.expected,
+        refused=plan.refused,
+        receipt=None,
+    )
+
+
+@router.post("/bulk")
+@slow("slow_work", LONG)
+def act_on_all(
+    request: Request,
+    caller: OperatorCaller,
+    attempt: Attempt,
+    verb: Annotated[str, Form()],
+    token: Annotated[str, Form()],
+    reason: Annotated[str, Form()] = "",
+) -> HTMLResponse:
+    web = context_of(request)
+    if _event(verb) in WITH_REASON and not reason.strip():
+        raise UsageRefused(f"{verb} cannot be undone: give a reason, and make the preview again")
+    plan = read_plan(caller, _event(verb), token)
+    receipt = carry_out(web.site, caller, plan, reason=reason, run=web.run_of(attempt))
+    return page(
+        request,
+        "bulk.html",
+        caller=caller,
+        verb=verb,
+        needs_reason=_event(verb) in WITH_REASON,
+        token="",
+        done=receipt.done,
+        refused=(*receipt.refused, *receipt.moved),
+        receipt=receipt,
+    )
+
+
+def _event(verb: str) -> Event:
+    if verb not in VERBS:
+        raise UsageRefused(f"'{verb}' is not one of {', '.join(sorted(VERBS))}")
+    return Event(verb)

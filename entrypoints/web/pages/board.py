@@ -21,9 +21,10 @@ from entrypoints.render.overview import (
     waits,
 )
 from entrypoints.web.context import WebContext, context_of
-from entrypoints.web.pages import acts, ribbon, space
+from entrypoints.web.pages import acts, drawings
 from entrypoints.web.pages.login import PageCaller, page_router
-from entrypoints.web.pages.templating import page, render
+from entrypoints.web.pages.streaming import View, streaming
+from entrypoints.web.pages.templating import page, render, rights
 from entrypoints.web.pages.whole import Whole, whole_of
 from operations.board.board import Board
 from operations.board.values import (
@@ -107,7 +108,7 @@ class JobValues:
     oldest: dict[JobState, datetime]
     slow: dict[JobState, int]
     usual: dict[JobState, float]
-    ribbon: ribbon.Ribbon
+    ribbon: drawings.Ribbon
     stops: Stops
     stop_buttons: Shown
     failures: tuple[FailureGroup, ...]
@@ -154,6 +155,18 @@ def live(web: WebContext, scope: Scope, whole: Whole | None, *, sees_whole: bool
     return render("board_live.html", board=board_values(web, scope, whole, sees_whole), may_act=acting)
 
 
+@router.get("/live/board")
+async def live_board(request: Request, caller: PageCaller) -> Response:
+    web, scope, whole = context_of(request), scope_of(caller), sees_fleet(caller)
+    acting, fleet = rights(caller)["may_act"], whole_of(request)
+
+    def part() -> str:
+        return live(web, scope, fleet.get() if whole else None, sees_whole=whole, acting=acting)
+
+    key = ("board", scope.model_dump_json(), str(acting), str(whole))
+    return streaming(request, caller, View(key, part, lambda _: True, of_fleet=whole))
+
+
 def board_values(web: WebContext, scope: Scope, whole: Whole | None, sees_whole: bool) -> BoardValues:
     board = web.board
     facts = BoardValues(board.freshness(), _job_values(board, scope) if board.known else None)
@@ -176,7 +189,7 @@ def board_values(web: WebContext, scope: Scope, whole: Whole | None, sees_whole:
         waiting=tuple(_waiting(web, whole)),
         hosts=whole.health.hosts,
         space=True,
-        space_picture=space.picture(whole.space),
+        space_picture=drawings.picture(whole.space),
     )
 
 
@@ -187,7 +200,7 @@ def _job_values(board: Board, scope: Scope) -> JobValues:
         oldest=board.oldest(scope),
         slow=board.slow(scope),
         usual=board.usual(),
-        ribbon=ribbon.of_counts(counts),
+        ribbon=drawings.of_counts(counts),
         stops=stops,
         stop_buttons=acts.of_remedies(_against(stops)),
         failures=board.failures(scope),

@@ -1,29 +1,38 @@
-"""The depositor's pages: what I deposited, what I have to correct, and a new deposit."""
+"""The depositor's pages: my deposits, a new deposit, "correct and deposit again", and the guide."""
 
 from __future__ import annotations
 
-from fastapi import Request
+import re
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import Form, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, Response
-from starlette.datastructures import UploadFile
+from markupsafe import Markup
+from starlette.datastructures import FormData, UploadFile
 
-from entrypoints.web.authentication import check_again
-from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.authentication import NotAuthenticated, check_again, counted
+from entrypoints.web.context import WebContext, context_of, site_of
+from entrypoints.web.limits import TooMany, slow
 from entrypoints.web.pages.login import PageCaller, page_router
-from entrypoints.web.pages.notices import Notice, redirect
-from entrypoints.web.pages.templating import page
+from entrypoints.web.pages.templating import Notice, page, redirect
 from entrypoints.web.receiving import read_form
 from operations.board.values import BatchSearch, Scope
+from operations.deposits import resubmission, uploads
 from operations.deposits import submission as submissions
-from operations.deposits import uploads
+from operations.deposits.resubmission import Corrections, FailedObject, Preview
+from operations.site import Site
 from operations.tokens import InvalidToken
 from pipeline.description import local_ids
 from pipeline.errors import ArklineError, UsageRefused
-from pipeline.names import UploadAddress
+from pipeline.names import UploadAddress, safe_name
 from pipeline.principal import Principal, Role
 from pipeline.records import Submission, SubmissionType
 from pipeline.states import BATCH, JobState
-from pipeline.uploads.stored import Declared
+from pipeline.uploads.stored import Declared, UploadedFile
 
 router = page_router()
 
@@ -147,3 +156,142 @@ def _sentence(error: Exception) -> str:
     first = errors(include_url=False)[0]
     field = str(first["loc"][0]) if first["loc"] else "form"
     return f"{field}: {first['msg'].removeprefix('Value error, ')}"
+
+
+EDITED = 50
+"""Objects that the form shows; the others are deposited from their addresses."""
+
+
+@router.get("/batches/{bid}/again")
+@slow("record_work")
+def again(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
+    return _again_form(request, site_of(request), caller, bid)
+
+
+@router.post("/batches/{bid}/again")
+async def preview_again(request: Request, caller: PageCaller, bid: str) -> Response:
+    """What would be deposited; the corrected files are kept in an upload until then."""
+    web = context_of(request)
+    site = web.site
+    await web.record_work.run(request, caller.name, lambda _: resubmission.correctable(site, caller, bid))
+    try:
+        async with read_form(request, caller, max_files=EDITED, max_fields=3 * EDITED) as fields:
+            await run_in_threadpool(check_again, request, caller)
+            prepared = await web.form_work.run(
+                request, caller.name, lambda _: _prepare(site, caller, bid, fields)
+            )
+    except InvalidToken:
+        raise
+    except (ArklineError, ValueError) as refused:
+        problem = str(refused)
+        return await web.record_work.run(
+            request, caller.name, lambda _: _again_form(request, site, caller, bid, problem)
+        )
+    return page(request, "again_preview.html", caller=caller, preview=prepared)
+
+
+@router.post("/batches/{bid}/again/deposit")
+@slow("record_work")
+def deposit_again(
+    request: Request,
+    caller: PageCaller,
+    bid: str,
+    upload: Annotated[str, Form(max_length=64)],
+    kind: Annotated[SubmissionType, Form()],
+    new_version: Annotated[bool, Form()] = False,
+) -> Response:
+    done = resubmission.deposit(site_of(request), caller, bid, upload, kind, new_version=new_version)
+    again = "This was deposited before" if done.again else "The repository has your corrected objects"
+    return redirect(request, f"/batches/{done.bid}", Notice(f"{again}: {done.bid}."))
+
+
+def _again_form(request: Request, site: Site, caller: Principal, bid: str, problem: str = "") -> HTMLResponse:
+    batch = resubmission.correctable(site, caller, bid)
+    failed = resubmission.failed_objects(site, batch)
+    return page(
+        request,
+        "again.html",
+        caller=caller,
+        bid=bid,
+        collection=batch.submission.profile_name,
+        failed=failed[:EDITED],
+        others=failed[EDITED:],
+        problem=problem,
+        status=422 if problem else 200,
+    )
+
+
+def _prepare(site: Site, caller: Principal, bid: str, fields: FormData) -> Preview:
+    """An upload from which nothing can be deposited is removed."""
+    failed = resubmission.failed_objects(site, resubmission.correctable(site, caller, bid))
+    upload = uploads.begin_upload(site, caller).id
+    try:
+        corrections = Corrections(
+            files=_received(site, caller, upload, failed, fields),
+            addresses={one.jid: address for one in failed if (address := _text(fields, f"url-{one.jid}"))},
+            changed=frozenset(one.jid for one in failed if _text(fields, f"changed-{one.jid}")),
+        )
+        return resubmission.prepare(site, caller, bid, upload, corrections)
+    except BaseException:
+        uploads.remove_unless_submitted(site, caller, upload)
+        raise
+
+
+def _received(
+    site: Site, caller: Principal, upload: str, failed: tuple[FailedObject, ...], fields: FormData
+) -> dict[str, UploadedFile]:
+    files: dict[str, UploadedFile] = {}
+    for one in failed:
+        given = fields.get(f"file-{one.jid}")
+        if isinstance(given, UploadFile) and given.filename:
+            declared = Declared(name=f"{one.jid}/{safe_name(given.filename)}")
+            files[one.jid] = uploads.receive_file(site, caller, upload, declared, given.file)
+    return files
+
+
+def _text(fields: FormData, name: str) -> str:
+    value = fields.get(name, "")
+    return value.strip() if isinstance(value, str) else ""
+
+
+GUIDE = Path(__file__).parent.parent / "help" / "depositors.md"
+"""A copy of docs/depositors.md, which is not in the wheel."""
+
+SCROLLING = '<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>'
+
+
+@router.get("/help/deposit")
+def help_deposit(request: Request) -> HTMLResponse:
+    return page(request, "help.html", caller=_caller_or_nobody(request), guide=guide())
+
+
+def _caller_or_nobody(request: Request) -> Principal | None:
+    """Only for the menu of the page."""
+    try:
+        return counted(request)
+    except (NotAuthenticated, InvalidToken, TooMany):
+        return None
+
+
+@cache
+def guide() -> Markup:
+    from markdown_it import MarkdownIt
+
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = markdown.parse(GUIDE.read_text(encoding="utf-8"))
+    for token, content in pairwise(tokens):
+        if token.type == "heading_open":
+            token.attrSet("id", anchor(content.content))
+        elif token.type == "th_open":
+            token.attrSet("scope", "col")
+        for child in content.children or ():
+            if child.type == "image":
+                child.attrSet("src", f"/static/{child.attrGet('src')}")
+    html = markdown.renderer.render(tokens, markdown.options, {})
+    html = html.replace("<table>", SCROLLING).replace("</table>", "</table></div>")
+    return Markup(html)  # noqa: S704 - markup in the guide is escaped: html is off
+
+
+def anchor(heading: str) -> str:
+    """As in the repository's other documents: `#from-a-folder-of-files-to-an-ark`."""
+    return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")

@@ -9,44 +9,12 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from entrypoints.web.context import WebContext
-from entrypoints.web.pages import (
-    acting,
-    board,
-    bulk,
-    deposits,
-    help,
-    lists,
-    live,
-    login,
-    objects,
-    oidc_login,
-    one_batch,
-    one_job,
-    resubmit,
-    space,
-    stops,
-)
+from entrypoints.web.pages import acting, board, deposits, fleet, lists, login, objects, oidc_login, one
 from entrypoints.web.pages.streaming import LivePages
 from entrypoints.web.pages.templating import STATIC
 from entrypoints.web.pages.whole import WholeFleet
 
-PAGES = (
-    board,
-    lists,
-    one_job,
-    one_batch,
-    resubmit,
-    stops,
-    space,
-    objects,
-    deposits,
-    help,
-    bulk,
-    acting,
-    live,
-    login,
-    oidc_login,
-)
+PAGES = (board, lists, one, deposits, fleet, objects, acting, login, oidc_login)
 
 
 def install(app: FastAPI, web: WebContext, flower: str = "") -> None:

@@ -9,9 +9,9 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
 
 from entrypoints.web.context import context_of
+from entrypoints.web.limits import slow
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page
-from entrypoints.web.slow_work import slow
 from operations.board.values import BatchSearch, FailureGroup, JobSearch, scope_of
 from operations.jobs import job_list
 from pipeline.errors import UsageRefused

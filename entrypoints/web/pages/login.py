@@ -21,11 +21,10 @@ from entrypoints.web.authentication import (
     set_login,
 )
 from entrypoints.web.context import context_of
+from entrypoints.web.limits import TooMany
 from entrypoints.web.pages import acts
-from entrypoints.web.pages.notices import is_local
-from entrypoints.web.pages.templating import page
+from entrypoints.web.pages.templating import is_local, page
 from entrypoints.web.problems import retry_after, status_of
-from entrypoints.web.rate_limit import TooMany
 from operations.tokens import InvalidToken, hash_of
 from operations.visibility import require_fleet
 from pipeline.errors import ArklineError, ServiceUnreachable

@@ -13,10 +13,10 @@ from fastapi import Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.limits import slow
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.streaming import View, streaming
 from entrypoints.web.pages.templating import page, render
-from entrypoints.web.slow_work import slow
 from operations.objects import fixity, objects
 from operations.objects.fixity import CustodyProof, ProofState
 from pipeline.inventory.base import InventoryObject

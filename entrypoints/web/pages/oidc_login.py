@@ -17,8 +17,7 @@ from starlette.exceptions import HTTPException
 from entrypoints.web.authentication import set_login
 from entrypoints.web.context import context_of
 from entrypoints.web.pages.login import login_page, page_router
-from entrypoints.web.pages.notices import is_local
-from entrypoints.web.pages.templating import page
+from entrypoints.web.pages.templating import is_local, page
 from operations.oidc.values import STARTED_SECONDS, Finished, LoginRefused
 
 if TYPE_CHECKING:

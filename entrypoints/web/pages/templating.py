@@ -1,24 +1,29 @@
-"""Rendering of pages: the templates, their filters, and what every page shows."""
+"""Rendering of pages: the templates, their filters, and what every page shows.
+
+The result of an act is a notice at the top of the page that follows the redirect. The browser keeps the
+notice in between, so that any web process can answer the redirect.
+"""
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
+from pydantic import TypeAdapter
 
 from entrypoints.render.fleet import given_back
 from entrypoints.render.overview import kept_waiting, standstill
-from entrypoints.web.pages import spelling
-from entrypoints.web.pages.notices import forget, notice_of
+from entrypoints.web.pages import acts
 from operations.board.values import Stop
 from pipeline.humanize import age, brief, by_whom, counted, duration, kept_back
 from pipeline.principal import Principal, Role
@@ -94,18 +99,18 @@ _ENVIRONMENT = Environment(
 )
 _ENVIRONMENT.filters.update(
     brief_age=_brief_age,
-    bulk=spelling.bulk,
-    bulk_preview=spelling.bulk_preview,
+    bulk=acts.bulk,
+    bulk_preview=acts.bulk_preview,
     by_whom=_by_whom,
     counted=counted,
-    deposit=spelling.deposit,
-    deposit_again=spelling.deposit_again,
+    deposit=acts.deposit,
+    deposit_again=acts.deposit_again,
     duration=duration,
     given_back=given_back,
     kept_back=_kept_back,
     kept_waiting=kept_waiting,
     standstill=standstill,
-    proof=spelling.proof,
+    proof=acts.proof,
     quoted=_quoted,
     short_digest=_short_digest,
     spent=_spent,
@@ -159,3 +164,59 @@ def page(
     response = HTMLResponse(html, status_code=status)
     forget(request, response)
     return response
+
+
+SECONDS = 60
+"""A notice that no page has shown by then is forgotten."""
+
+TEXT_BYTES = 2500
+"""Browsers keep four kilobytes of an encoded text."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    text: str
+    tone: Literal["good", "bad", "warn"] = "good"
+
+
+_NOTICE = TypeAdapter(Notice)
+
+
+def notice_of(request: Request) -> Notice | None:
+    """The notice that this browser was given; None without one, and for what is none."""
+    try:
+        return _NOTICE.validate_json(urlsafe_b64decode(request.cookies.get(_cookie(request), "").encode()))
+    except ValueError:
+        return None
+
+
+def forget(request: Request, response: Response) -> None:
+    """After the page with the notice."""
+    if _cookie(request) in request.cookies:
+        response.delete_cookie(_cookie(request), secure=request.url.scheme == "https")
+
+
+def redirect(request: Request, back: str, notice: Notice) -> RedirectResponse:
+    """To a page of this site, with the notice; another site's address leads to the front page."""
+    path = back.partition("?")[0].partition("#")[0]
+    response = RedirectResponse(path if is_local(path) else "/", status_code=303)
+    text = notice.text.encode()[:TEXT_BYTES].decode(errors="ignore")
+    response.set_cookie(
+        _cookie(request),
+        urlsafe_b64encode(_NOTICE.dump_json(Notice(text, notice.tone))).decode(),
+        max_age=SECONDS,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return response
+
+
+def _cookie(request: Request) -> str:
+    """Over https the name has the prefix by which browsers refuse a cookie that another host sets."""
+    return "__Host-notice" if request.url.scheme == "https" else "notice"
+
+
+def is_local(path: str) -> bool:
+    """Browsers take `//host` and `/\\host` for another site, and drop tabs and line ends before that."""
+    return path.isprintable() and path.startswith("/") and not path.startswith("//") and "\\" not in path

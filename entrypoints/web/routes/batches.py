@@ -7,9 +7,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of, site_of
-from entrypoints.web.etags import respond
-from entrypoints.web.parameters import LIMIT, Bid, Cursor, Limit, decode_cursor, linked
-from entrypoints.web.slow_work import slow
+from entrypoints.web.limits import slow
+from entrypoints.web.parameters import LIMIT, Bid, Cursor, Limit, decode_cursor, linked, respond
 from operations.board.values import JobPage, JobSearch, scope_of
 from operations.jobs import batch_view, job_list, reports
 from operations.jobs.batch_view import BatchView

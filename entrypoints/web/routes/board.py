@@ -1,26 +1,33 @@
-"""The whole as the caller may see it: counts, ages, stops, collections, failures by cause."""
+"""Lists and counts of what the caller may see, and server-sent events of their changes."""
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Header, Request, Response
+from starlette.responses import StreamingResponse
 
-from entrypoints.web.authentication import Caller
-from entrypoints.web.context import context_of
+from entrypoints.web.authentication import Caller, check_again
+from entrypoints.web.context import context_of, site_of
 from entrypoints.web.parameters import (
     LIMIT,
+    Bid,
     Collection,
     Cursor,
+    Jid,
     Limit,
     batch_search,
     decode_cursor,
     job_search,
     linked,
 )
+from entrypoints.web.streams import stream
 from operations.board.board import collection_counts
 from operations.board.values import (
     BatchPage,
     BatchSearch,
+    Change,
     CollectionCounts,
     FailureGroup,
     Freshness,
@@ -30,6 +37,8 @@ from operations.board.values import (
     scope_of,
 )
 from operations.jobs import job_list
+from operations.visibility import visible_batch, visible_job
+from pipeline.principal import Principal
 from pipeline.records import Record
 from pipeline.states import JobState
 
@@ -109,3 +118,67 @@ def collection(request: Request, caller: Caller, name: Collection) -> Collection
 @router.get("/stops", summary="The pause of the queue and the holds of collections")
 def stops(request: Request, caller: Caller) -> Stops:
     return context_of(request).board.stops(scope_of(caller))
+
+
+events_router = APIRouter(prefix="/v1", tags=["events"])
+
+LastEventId = Annotated[
+    str | None, Header(max_length=100, description="Continue after this event; browsers send it themselves.")
+]
+EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {}}, "description": "Events until the caller leaves."}
+}
+GENERAL = ("stops", "freshness")
+
+
+def _stream(
+    request: Request, caller: Principal, last: str | None, admits: Callable[[Change], bool] = lambda _: True
+) -> StreamingResponse:
+    context, check = context_of(request), partial(check_again, request, caller)
+    return stream(context.streams, context.board, caller, check, last, admits)
+
+
+@events_router.get(
+    "/events",
+    summary="Changes of what the caller may see",
+    response_class=StreamingResponse,
+    responses=EVENTS,
+)
+def events(request: Request, caller: Caller, last_event_id: LastEventId = None) -> StreamingResponse:
+    """Events `job`, `batch`, `stops` and `freshness`; `reset`: read the lists again; `unauthorized`: the
+    token, the login or its rights have ended, and the stream with them."""
+    return _stream(request, caller, last_event_id)
+
+
+@events_router.get(
+    "/batches/{bid}/events",
+    summary="Changes of one batch and its jobs",
+    response_class=StreamingResponse,
+    responses=EVENTS,
+)
+def events_of_batch(
+    request: Request, caller: Caller, bid: Bid, last_event_id: LastEventId = None
+) -> StreamingResponse:
+    visible_batch(site_of(request), caller, bid)
+
+    def admits(change: Change) -> bool:
+        return change.kind in GENERAL or bid in (change.bid, change.subject)
+
+    return _stream(request, caller, last_event_id, admits)
+
+
+@events_router.get(
+    "/jobs/{jid}/events",
+    summary="Changes of one job",
+    response_class=StreamingResponse,
+    responses=EVENTS,
+)
+def events_of_job(
+    request: Request, caller: Caller, jid: Jid, last_event_id: LastEventId = None
+) -> StreamingResponse:
+    visible_job(site_of(request), caller, jid)
+
+    def admits(change: Change) -> bool:
+        return change.kind in GENERAL or change.subject == jid
+
+    return _stream(request, caller, last_event_id, admits)

@@ -10,9 +10,8 @@ from starlette.responses import StreamingResponse
 
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import site_of
-from entrypoints.web.etags import respond
-from entrypoints.web.parameters import LIMIT, Cursor, Jid, Limit, decode_number, linked
-from entrypoints.web.slow_work import LONG, slow
+from entrypoints.web.limits import LONG, slow
+from entrypoints.web.parameters import LIMIT, Cursor, Jid, Limit, decode_number, linked, respond
 from operations.jobs import job_view
 from operations.jobs.job_view import JobFiles, JobView, Timeline
 from operations.reasons import Explanation

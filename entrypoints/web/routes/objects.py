@@ -9,7 +9,7 @@ from pydantic import Field
 
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import site_of
-from entrypoints.web.slow_work import slow
+from entrypoints.web.limits import slow
 from operations.objects import fixity, objects
 from operations.objects.fixity import CustodyProof
 from pipeline.records import Record

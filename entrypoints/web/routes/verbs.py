@@ -1,31 +1,59 @@
-"""The verbs: what is done to a job or a batch, and what stops the queue, a collection or a worker.
+"""The verbs: what is done to jobs and batches, to the queue, to a collection, a worker or a callback.
 
-The events of jobs and batches are those of `pipeline/states.py`, so that a new event has its route.
+The events of jobs and batches are those of `pipeline/states.py`, so that a new event has its route. A verb
+for many jobs is a dry run, and then exactly what the dry run showed.
 """
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, Path, Query, Request
+from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 from pydantic import Field
 
-from entrypoints.web.authentication import OperatorCaller
-from entrypoints.web.context import context_of, site_of
-from entrypoints.web.etags import expected_version
-from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Collection, Given, Jid, RequiredReason
-from entrypoints.web.slow_work import LONG, slow
+from entrypoints.web.authentication import Caller, OperatorCaller
+from entrypoints.web.context import WebContext, context_of, site_of
+from entrypoints.web.limits import LONG, slow
+from entrypoints.web.parameters import (
+    LIMIT,
+    NO_REASON,
+    REASON_LIMIT,
+    Bid,
+    Collection,
+    Cursor,
+    Given,
+    Jid,
+    Limit,
+    RequiredReason,
+    decode_cursor,
+    expected_version,
+    linked,
+)
+from operations.board.values import JobSearch, scope_of
 from operations.fleet import fleet as fleet_workers
 from operations.fleet.fleet import Drained
-from operations.verbs import bulk, collection_profiles, holds
-from operations.verbs.bulk import Outcome
+from operations.verbs import bulk, callbacks, collection_profiles, holds
+from operations.verbs.bulk import (
+    JOBS_OF_A_PLAN,
+    TOKEN_LIMIT,
+    BulkPlan,
+    Outcome,
+    Receipt,
+    carry_out,
+    make_plan,
+    read_plan,
+)
+from operations.verbs.callbacks import CallbackAnswer, OwedPage
 from operations.verbs.collection_profiles import ProfileRenewal
 from operations.verbs.holds import HoldResult
 from operations.verbs.verbs import VerbResult, act
+from operations.visibility import visible_job
 from pipeline.attempt import Attempt
-from pipeline.principal import Principal
+from pipeline.errors import UsageRefused
+from pipeline.principal import Principal, Role
 from pipeline.records import Record
 from pipeline.states import BATCH, JOB, Event, JobState, Raiser
+from zkstate.errors import Missing
 
 router = APIRouter(prefix="/v1", tags=["verbs"])
 
@@ -310,3 +338,116 @@ def drain(request: Request, caller: OperatorCaller, worker: WorkerName, body: Gi
 @slow("slow_work")
 def undrain(request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON) -> Drained:
     return fleet_workers.drain(site_of(request), caller, worker, reason=body.reason, undo=True)
+
+
+PAGE = 500
+
+Identifier = Annotated[str, Field(pattern=r"^jid[0-9]{10,20}$")]
+
+
+class Selection(Record):
+    """Jobs by id, or by the conditions of the list of jobs."""
+
+    ids: tuple[Identifier, ...] = Field((), max_length=JOBS_OF_A_PLAN, examples=[["jid0000000001"]])
+    search: JobSearch | None = None
+
+
+class PlanRequest(Record):
+    select: Selection
+    to: JobState | None = Field(
+        None, description="The state to resume in; null: after the last success of each job."
+    )
+
+
+class PlanToken(Record):
+    token: str = Field(max_length=TOKEN_LIMIT, description="From the dry run.")
+    reason: str = Field("", max_length=REASON_LIMIT, examples=["the source is back"])
+
+
+@router.post("/bulk/{verb}/dry-run", summary="What the verb would do to the selected jobs")
+@slow("slow_work", LONG)
+def plan(
+    request: Request,
+    caller: OperatorCaller,
+    verb: Verb,
+    body: Annotated[PlanRequest, Body()],
+    attempt: Attempt,
+) -> BulkPlan:
+    """The token carries it out, within a quarter of an hour."""
+    context = context_of(request)
+    names = _selected(context, caller, body.select, attempt)
+    run = context.run_of(attempt)
+    return make_plan(context.site, caller, Event(verb.value), names, body.to, run)
+
+
+@router.post("/bulk/{verb}", summary="Do exactly what the dry run showed")
+@slow("slow_work", LONG)
+def do(
+    request: Request,
+    caller: OperatorCaller,
+    verb: Verb,
+    body: Annotated[PlanToken, Body()],
+    attempt: Attempt,
+) -> Receipt:
+    """Jobs that moved after the dry run are not touched; the receipt names them."""
+    context, event = context_of(request), Event(verb.value)
+    if event in WITH_REASON and not body.reason:
+        raise UsageRefused(f"{event} cannot be undone: give a reason")
+    planned = read_plan(caller, event, body.token)
+    run = context.run_of(attempt)
+    return carry_out(context.site, caller, planned, reason=body.reason, run=run)
+
+
+def _selected(context: WebContext, caller: Principal, selection: Selection, attempt: Attempt) -> list[str]:
+    if bool(selection.ids) == (selection.search is not None):
+        raise UsageRefused("select jobs by `ids` or by `search`, not by both")
+    if selection.search is None:
+        ids = list(dict.fromkeys(selection.ids))
+        for jid in ids:
+            attempt.check()
+            visible_job(context.site, caller, jid)
+        return ids
+    names: list[str] = []
+    after = None
+    while True:
+        attempt.check()
+        page = context.board.jobs(scope_of(caller), selection.search, PAGE, after)
+        names += [row.jid for row in page.rows]
+        after = page.next
+        if after is None or len(names) > JOBS_OF_A_PLAN:
+            return names
+
+
+callbacks_router = APIRouter(prefix="/v1", tags=["callbacks"])
+
+
+@callbacks_router.get("/callbacks", summary="The callbacks of failed jobs that were not delivered yet")
+def list_callbacks(
+    request: Request, response: Response, caller: Caller, limit: Limit = LIMIT, cursor: Cursor = None
+) -> OwedPage:
+    """A page may have fewer rows than `limit`: `next` says whether there are more."""
+    page = callbacks.owed_page(site_of(request), caller, limit, decode_cursor(cursor))
+    return linked(request, response, page)
+
+
+@callbacks_router.post("/callbacks/{jid}/deliver", summary="Deliver the callback of the job now")
+@slow("slow_work")
+def deliver(request: Request, caller: OperatorCaller, jid: Jid, body: Given = NO_REASON) -> CallbackAnswer:
+    """One request to the receiver, whose answer is in `message`.
+
+    Also of a job whose callback was delivered or given up; not of a job that left ZooKeeper.
+    """
+    return callbacks.deliver(site_of(request), caller, jid, reason=body.reason)
+
+
+@callbacks_router.post(
+    "/collections/{name}/test-callback", summary="Send a test callback to the collection's receiver"
+)
+@slow("slow_work")
+def send_test(request: Request, caller: OperatorCaller, name: Collection) -> CallbackAnswer:
+    """Signed as every callback is; its `jobStatus` is `TEST`. The receiver's answer is in `message`."""
+    site = site_of(request)
+    caller.require(Role.OPERATOR, f"send a test callback of {name}", name)
+    if name not in site.profiles.names():
+        raise Missing(f"there is no collection {name}")
+    return callbacks.send_test(site, caller, name)

@@ -1,4 +1,4 @@
-"""The ribbon: a picture of a job's history, or of how many jobs are in which state.
+"""Drawings: a job's history or the states of many jobs as a ribbon, and working storage as a bar.
 
 Widths are attributes, because the pages' content security policy allows no style of an element. The same
 facts stand beside the picture as a table, for those who read with a screen reader.
@@ -10,6 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from markupsafe import Markup
+
+from entrypoints.web.pages.templating import render
+from operations.fleet.overview import Space
 from operations.jobs.job_view import Step
 from pipeline.states import JOB, JobState
 
@@ -143,3 +147,41 @@ def _widths(amounts: Sequence[float]) -> list[float]:
         float(NARROWEST) if is_narrow else amount * left / wide
         for amount, is_narrow in zip(amounts, narrow, strict=True)
     ]
+
+
+@dataclass(frozen=True)
+class SpaceDrawing:
+    """Bytes, and widths in units of the drawing; `total` None on a machine without working storage."""
+
+    total: int | None
+    used: int
+    reserved: int
+    limit: int
+    left: int
+    threshold: int
+    used_width: float
+    reserved_width: float
+    limit_x: float
+
+
+def drawing(space: Space) -> SpaceDrawing:
+    total, used = space.total or 0, space.used or 0
+    limit = total * space.threshold // 100
+    scale = WIDTH / total if total else 0.0
+    # reserved bytes that are on the disk already are drawn as used
+    reserved_width = min(space.reserved * scale, WIDTH - min(used * scale, WIDTH))
+    return SpaceDrawing(
+        total=space.total,
+        used=used,
+        reserved=space.reserved,
+        limit=limit,
+        left=max(0, limit - used - space.reserved),
+        threshold=space.threshold,
+        used_width=round(min(used * scale, WIDTH), 1),
+        reserved_width=round(reserved_width, 1),
+        limit_x=round(limit * scale, 1),
+    )
+
+
+def picture(space: Space) -> Markup:
+    return render("space_picture.html", view=drawing(space))

@@ -1,4 +1,4 @@
-"""Everything that people and services keep back, on one page, and the page of the fleet."""
+"""The pages of the fleet: what people and services keep back, the workers, and working storage."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 
 from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.limits import slow
 from entrypoints.web.pages import acts
 from entrypoints.web.pages.board import banner_of
+from entrypoints.web.pages.drawings import picture
 from entrypoints.web.pages.login import OperationsCaller, PageCaller, page_router
 from entrypoints.web.pages.templating import page
 from entrypoints.web.pages.whole import whole_of
-from entrypoints.web.slow_work import slow
 from operations.board.values import Stop, scope_of
+from operations.fleet.working_storage import space_view
 from operations.verbs import holds
 from operations.visibility import sees_fleet
 from pipeline.errors import Action, ServiceUnreachable
@@ -134,3 +136,11 @@ def fleet(request: Request, caller: OperationsCaller) -> HTMLResponse:
         late=whole.late,
         workers=workers,
     )
+
+
+@router.get("/space")
+@slow("record_work")
+def space(request: Request, caller: OperationsCaller) -> HTMLResponse:
+    web = context_of(request)
+    view = space_view(web.site, caller, web.board.usual())
+    return page(request, "space.html", caller=caller, space=view, picture=picture(view))

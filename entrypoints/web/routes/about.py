@@ -1,0 +1,148 @@
+"""What the server says of itself: links, the caller's rights, error codes, health and metrics.
+
+The probes of `/health/` need neither a token nor a thread. The metrics need a token: a scrape from loopback
+may come through a reverse proxy.
+"""
+
+from importlib.metadata import version
+from typing import Literal
+
+from fastapi import APIRouter, Request, Response
+from starlette.exceptions import HTTPException
+
+from entrypoints.web import metrics as prometheus
+from entrypoints.web.authentication import Caller
+from entrypoints.web.context import context_of
+from entrypoints.web.limits import slow
+from entrypoints.web.problems import HTTP_CODES, STATUSES
+from operations.visibility import require_fleet
+from pipeline.principal import Interface, Role
+from pipeline.records import Record
+
+router = APIRouter(prefix="/v1", tags=["about"])
+
+
+class WhoAmI(Record):
+    name: str
+    role: Role
+    collections: frozenset[str] | None
+    """None: all collections."""
+    interface: Interface
+    roles: tuple[Role, ...]
+    """The caller's role and those that it includes."""
+
+
+class About(Record):
+    version: str
+    caller: WhoAmI
+    links: dict[str, str]
+
+
+@router.get("", summary="Links, version, and the rights of the caller")
+def about(request: Request, caller: Caller) -> About:
+    app = request.app
+    links = {
+        path.removeprefix("/v1/"): path
+        for path in sorted(app.openapi()["paths"])
+        if path.startswith("/v1/") and "{" not in path and "get" in app.openapi()["paths"][path]
+    }
+    return About(
+        version=version("arkline"),
+        caller=WhoAmI(
+            name=caller.name,
+            role=caller.role,
+            collections=caller.collections,
+            interface=caller.interface,
+            roles=tuple(role for role in Role if caller.role.includes(role)),
+        ),
+        links={**links, "openapi": "/openapi.json"},
+    )
+
+
+_MEANINGS = {
+    "bad-request": "The request cannot be read.",
+    "no-such-path": "The server has no such path.",
+    "method-not-allowed": "The path has no such method.",
+    "body-too-large": "The body is larger than the server accepts.",
+    "unsupported-media-type": "The body is not in a format that the path accepts.",
+    "invalid-request": "A parameter or a field of the body is not valid; `errors` says which.",
+    "internal-error": "An unexpected error of the server, which is in its log under the request id.",
+}
+
+
+class ErrorCode(Record):
+    code: str
+    status: int
+    meaning: str
+
+
+def all_codes() -> dict[str, ErrorCode]:
+    own = [
+        ErrorCode(code=cls.code, status=status, meaning=(cls.__doc__ or "").partition("\n")[0])
+        for cls, status in STATUSES.items()
+    ]
+    others = [
+        ErrorCode(code=code, status=status, meaning=_MEANINGS[code]) for status, code in HTTP_CODES.items()
+    ]
+    return {entry.code: entry for entry in (*own, *others)}
+
+
+@router.get("/errors", summary="Every code of a problem")
+def list_codes() -> list[ErrorCode]:
+    return list(all_codes().values())
+
+
+@router.get("/errors/{code}", summary="One code of a problem")
+def show_code(code: str) -> ErrorCode:
+    try:
+        return all_codes()[code]
+    except KeyError as error:
+        raise HTTPException(404, f"there is no error code {code}") from error
+
+
+health_router = APIRouter(prefix="/health", tags=["health"])
+
+
+class Live(Record):
+    live: bool
+
+
+class Ready(Record):
+    ready: bool
+    zookeeper: Literal["connected", "away"]
+
+
+@health_router.get("/live", summary="Whether the process should run on", responses={503: {"model": Live}})
+async def live(request: Request, response: Response) -> Live:
+    """503 once only a restart helps: ZooKeeper has an older record than this process has read."""
+    usable = context_of(request).session.usable
+    response.status_code = 200 if usable else 503
+    return Live(live=usable)
+
+
+@health_router.get("/ready", summary="Whether requests can be served", responses={503: {"model": Ready}})
+async def ready(request: Request, response: Response) -> Ready:
+    connected = context_of(request).session.connected
+    response.status_code = 200 if connected else 503
+    return Ready(ready=connected, zookeeper="connected" if connected else "away")
+
+
+metrics_router = APIRouter(tags=["fleet"])
+
+
+class Exposition(Response):
+    media_type = prometheus.CONTENT_TYPE
+
+
+@metrics_router.get(
+    "/metrics",
+    summary="Metrics for Prometheus",
+    response_class=Exposition,
+    responses={200: {"content": {prometheus.CONTENT_TYPE: {"schema": {"type": "string"}}}}},
+)
+@slow("fleet_work")
+def metrics(request: Request, caller: Caller) -> Response:
+    """For those who see every collection; not for depositors."""
+    require_fleet(caller, "read the metrics")
+    context = context_of(request)
+    return Exposition(prometheus.exposition(context.metrics) + context.requests.exposition())
