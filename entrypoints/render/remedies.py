@@ -1,12 +1,17 @@
-"""The command that carries out a remedy; the only place that spells one."""
+"""The commands that carry out remedies and buttons; the only place that spells them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from pipeline.errors import Action, Remedy
+from pipeline.states import Event
 
-_COMMANDS: dict[Action, str] = {
+_COMMANDS: dict[str, str] = {
+    Event.HOLD: "arkline hold {}",
+    Event.FAIL: "arkline fail {} --reason WHY",
+    "pause": "arkline pause",
+    "drain": "arkline drain {}",
     Action.UNPAUSE: "arkline unpause",
     Action.RELEASE: "arkline release {}",
     Action.RELEASE_COLLECTION: "arkline release --collection {}",
@@ -38,7 +43,12 @@ _COMMANDS: dict[Action, str] = {
 
 def command(remedy: Remedy) -> str:
     """A line for a shell; empty if there is no such command."""
-    return _COMMANDS.get(remedy.action, "").format(remedy.target).strip()
+    return spelled(remedy.action, remedy.target)
+
+
+def spelled(code: str, target: str) -> str:
+    """The same of a button's code."""
+    return _COMMANDS.get(code, "").format(target).strip()
 
 
 def hints(remedies: Iterable[Remedy]) -> Iterable[str]:

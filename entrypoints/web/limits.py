@@ -388,7 +388,7 @@ def slow(pool: str, seconds: float | None = None) -> Callable[[Callable[..., Any
             function.__module__,
         )
         route.__signature__ = declared.replace(parameters=given)  # type: ignore[attr-defined]
-        route.pool, route.seconds = pool, seconds  # type: ignore[attr-defined]
+        route.pool, route.seconds, route.function = pool, seconds, function  # type: ignore[attr-defined]
         return route
 
     return declare

@@ -1,4 +1,5 @@
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from jsonschema_rs import Draft202012Validator
 from entrypoints.web.app import create_app
 from entrypoints.web.pages import acts
 from entrypoints.web.routes.about import all_codes
+from entrypoints.web.routes.verbs import JOB_EVENTS
 
 DOCUMENT = create_app(None).openapi()
 OPERATIONS = [
@@ -85,7 +87,7 @@ def test_every_request_that_a_text_names_has_its_route() -> None:
         )
         if "decisions" not in path.parts
     }
-    texts["buttons"] = "\n".join(f"POST /v1/{act.api.format('jid0000000001')}" for act in acts.ACTS.values())
+    texts["buttons"] = "\n".join(f"POST /v1/{act.path_of('jid0000000001')}" for act in acts.ACTS.values())
 
     named = [
         (place, request)
@@ -100,3 +102,27 @@ def test_every_request_that_a_text_names_has_its_route() -> None:
             route.fullmatch(re.sub(r"\{[^}]*\}", "x", request).rstrip(".")) for route in routes.values()
         )
     ] == []
+
+
+def button_routes() -> Iterator[tuple[str, str]]:
+    """The code of each act, and its route for a job, a batch, or what else it is done to."""
+    on_things = [act for act in acts.ACTS.values() if "{1}" in act.path]
+    assert {act.code for act in on_things} >= {*JOB_EVENTS, "repair"}
+    for act in acts.ACTS.values():
+        for target in ("jid0000000001", "bid0000000001") if act in on_things else ("demo",):
+            if target.startswith("jid") or act.code not in ("hold", "fail"):  # a batch has other verbs
+                yield act.code, f"/v1/{act.path_of(target)}"
+
+
+def test_every_button_is_spelled_as_a_request_that_the_api_has() -> None:
+    missing = [
+        (code, path)
+        for code, path in button_routes()
+        if not any(
+            re.fullmatch(re.sub(r"\{[^}]*\}", "[^/]+", known), path) and "post" in operations
+            for known, operations in DOCUMENT["paths"].items()
+            if "/bulk/" not in known
+        )
+    ]
+
+    assert missing == []

@@ -13,26 +13,24 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from entrypoints.web.authentication import OperatorCaller
 from entrypoints.web.context import WebContext, context_of
-from entrypoints.web.limits import LONG, AlreadyWorking, NoThreadFree, TookTooLong, slow
+from entrypoints.web.limits import LONG, slow
 from entrypoints.web.pages import acts
-from entrypoints.web.pages.acts import WITH_REASON
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import Notice, page, redirect
 from entrypoints.web.pages.whole import whole_of
+from entrypoints.web.parameters import REASON_LIMIT
+from entrypoints.web.routes.verbs import WITH_REASON
 from operations.board.board import Board
 from operations.board.values import JobSearch, scope_of
 from operations.objects.objects import check_visible
 from operations.verbs.bulk import carry_out, make_plan, read_plan
-from pipeline.attempt import UNATTENDED, Attempt
+from pipeline.attempt import Attempt
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.principal import Forbidden, Principal
 from pipeline.states import Event
 from zkstate.errors import Missing
 
 router = page_router()
-
-REASON_LIMIT = 500
-"""Characters of a reason."""
 
 SHOWN_WITHIN = 1.0
 """Seconds to wait for the board, so that the next page shows what the act has changed."""
@@ -52,42 +50,15 @@ async def act(  # noqa: PLR0913 - the fields of a form
 ) -> Response:
     """Carry out the act, and show the page again with its result: who was first, if somebody else was."""
     web = context_of(request)
-
-    def perform(attempt: Attempt) -> Response:
-        return _acted(request, caller, act, target, version, reason, back, attempt)
-
-    try:
-        if act in acts.OF_WORKERS:
-            return await web.fleet_work.run(request, caller.name, perform)
-        if acts.is_long(act, target):
-            return await web.slow_work.run(request, caller.name, perform, LONG)
-    except (AlreadyWorking, NoThreadFree, TookTooLong) as refused:
-        return redirect(request, back, Notice(str(refused), "bad"))
-    return await run_in_threadpool(perform, UNATTENDED)
-
-
-def _acted(  # noqa: PLR0913 - the fields of a form
-    request: Request,
-    caller: Principal,
-    act: str,
-    target: str,
-    version: int | None,
-    reason: str,
-    back: str,
-    attempt: Attempt,
-) -> Response:
-    web = context_of(request)
     before = web.board.changes_since(None).last
     try:
-        said = reason.strip()[:REASON_LIMIT]
-        pressed = acts.Pressed(web.site, caller, target, version, said, web.run_of(attempt))
-        result = acts.run(act, pressed)
+        result = await acts.perform(request, caller, act, target, version, reason.strip()[:REASON_LIMIT])
     except (Forbidden, Missing):
         raise
     except ArklineError as refused:
         return redirect(request, back, Notice(str(refused), "bad"))
     whole_of(request).renew()
-    _await_shown(web.board, before, target)
+    await run_in_threadpool(_await_shown, web.board, before, target)
     return redirect(request, back, Notice(result))
 
 

@@ -1,26 +1,33 @@
 """Acts: what a button does. One table for the buttons, for the forms that they send, and for their spellings.
 
-Every act calls an operation, as the command line does, and is recorded with the person and the reason. In its
-spelling as a command and as requests, words in capital letters are for the reader to replace.
+A button does what its route in the API does, recorded with the person and the reason. In its spelling as a
+command and as requests, words in capital letters are for the reader to replace.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import get_type_hints
 
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.routing import APIRoute
 from pydantic_core import to_json
 
 from entrypoints.render.fleet import FOLLOWS_LATER
-from entrypoints.render.remedies import command
+from entrypoints.render.remedies import spelled
+from entrypoints.web.context import context_of
+from entrypoints.web.limits import SlowWork
+from entrypoints.web.routes.fleet import maintenance_router
+from entrypoints.web.routes.verbs import WITH_REASON, router
 from operations.deposits.resubmission import Preview
-from operations.fleet import fleet
-from operations.run import Run
-from operations.site import Site
-from operations.verbs import collection_profiles, holds
-from operations.verbs.bulk import Outcome, cancel, resume_batch
-from operations.verbs.verbs import VerbResult, act, repair
+from operations.fleet.fleet import Drained
+from operations.verbs.bulk import Outcome
+from operations.verbs.holds import HoldResult
+from operations.verbs.verbs import VerbResult
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.humanize import counted
 from pipeline.principal import Principal
@@ -28,33 +35,30 @@ from pipeline.states import Event
 
 
 @dataclass(frozen=True)
-class Pressed:
-    """A button that a person pressed; `version`: of the status that the person saw, if it has one."""
-
-    site: Site
-    principal: Principal
-    target: str
-    version: int | None
-    reason: str
-    run: Run
-
-
-Perform = Callable[[Pressed], str]
-"""Gives the result in one sentence."""
-
-
-@dataclass(frozen=True)
 class Act:
-    """One kind of button. `label`, `cli` and `api`, a path below /v1, have `{}` for the target."""
+    """One kind of button. `label`, `path` and `said` have `{}` for the target."""
 
     code: str
     label: str
-    doc: str
-    api: str
-    cli: str
-    perform: Perform
+    path: str
+    """Of its route in the API, below /v1."""
+    said: str = ""
+    """The result in a sentence; empty: what changed is said of every job and batch."""
+    unfollowed: str = ""
+    """What is said while the worker has not followed yet."""
     needs_reason: bool = False
     danger: bool = False
+    text: str = ""
+    """What it does, if it is neither an event nor a remedy."""
+
+    @property
+    def doc(self) -> str:
+        if self.code in _EVENTS:
+            return Event(self.code).doc
+        return self.text or Action(self.code).doc
+
+    def path_of(self, target: str) -> str:
+        return self.path.format(target, "batches" if target.startswith("bid") else "jobs")
 
 
 @dataclass(frozen=True)
@@ -74,13 +78,13 @@ class Button:
     @property
     def cli(self) -> str:
         """The same act as a line for a shell."""
-        reason = ' --reason "WHY"' if self.act.needs_reason else ""
-        return self.act.cli.format(self.target).strip() + reason
+        line = spelled(self.act.code, self.target)
+        return f"{line} --reason WHY" if self.act.needs_reason and "--reason" not in line else line
 
     @property
     def curl(self) -> str:
         """The same act as a request to the API."""
-        return post(self.act.api.format(self.target), {"reason": "WHY"})
+        return post(self.act.path_of(self.target), {"reason": "WHY"})
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,9 @@ def of_remedies(remedies: Iterable[Remedy], version: int | None = None) -> tuple
             shown.append(Button(act, remedy.target, version if on_itself else None, first=not shown))
         else:
             link = _LINKS.get(remedy.action, "").format(remedy.target)
-            shown.append(Advice(remedy.action.doc, "" if link else command(remedy), link))
+            shown.append(
+                Advice(remedy.action.doc, "" if link else spelled(remedy.action, remedy.target), link)
+            )
     return tuple(shown)
 
 
@@ -117,218 +123,120 @@ def without(buttons: Iterable[Button], shown: Iterable[Button | Advice]) -> tupl
     return tuple(button for button in buttons if (button.act.code, button.target) not in there)
 
 
-def run(code: str, pressed: Pressed) -> str:
-    """Carry out the act; its result as a sentence. Raises what the operation raises."""
+async def perform(
+    request: Request, caller: Principal, code: str, target: str, version: int | None, reason: str
+) -> str:
+    """Do what the act's route does; the result as a sentence. Raises what the route raises."""
     act = ACTS.get(code)
     if act is None:
         raise UsageRefused(f"there is no act '{code}'")
-    if act.needs_reason and not pressed.reason:
-        raise UsageRefused(f"'{act.label.format(pressed.target)}' needs a reason: it is kept in the history")
-    return act.perform(pressed)
+    if act.needs_reason and not reason:
+        raise UsageRefused(f"'{act.label.format(target)}' needs a reason: it is kept in the history")
+    path = f"/v1/{act.path_of(target)}"
+    found = ((route, route.path_regex.match(path)) for route in _ROUTES)
+    endpoint, match = next(((route.endpoint, match) for route, match in found if match), (None, None))
+    if endpoint is None or match is None:
+        raise UsageRefused(f"'{act.label.format(target)}' cannot be done to '{target}'")
+    function = getattr(endpoint, "function", endpoint)
+    takes = get_type_hints(function)
+    values = {"request": request, "caller": caller, **match.groupdict()}
+    if "body" in takes:
+        values["body"] = takes["body"](reason=reason)
+    if "version" in takes:
+        values["version"] = version
+
+    def work(attempt: Attempt) -> str:
+        result = function(**values, **({"attempt": attempt} if "attempt" in takes else {}))
+        return _sentence(act, target, result)
+
+    pool = getattr(endpoint, "pool", "")
+    if not pool:
+        return await run_in_threadpool(work, UNATTENDED)
+    slow_work: SlowWork = getattr(context_of(request), pool)
+    return await slow_work.run(request, caller.name, work, getattr(endpoint, "seconds", None))
 
 
-def sentence(outcome: Outcome) -> str:
+def _sentence(act: Act, target: str, result: object) -> str:
     """One sentence: `jid0000000001 was failed and is now processing`."""
-    if len(outcome.done) == 1 and not outcome.refused:
-        return sentence_of(outcome.done[0])
-    parts = [f"{outcome.verb}: {len(outcome.done)} done"]
-    if outcome.refused:
-        parts.append(
-            f"{len(outcome.refused)} refused ({outcome.refused[0].id}: {outcome.refused[0].message})"
-        )
-    if outcome.untried:
-        parts.append(f"{outcome.untried} not tried: {outcome.stopped or 'stopped'}")
+    if isinstance(result, Outcome) and len(result.done) == 1 and not result.refused:
+        (result,) = result.done
+    if isinstance(result, VerbResult):
+        later = "" if result.sent else " Redis does not answer: the work continues once Redis is back."
+        return f"{result.id} was {result.was} and is now {result.now}.{later}"
+    if isinstance(result, Drained) and not result.followed:
+        return act.unfollowed.format(target)
+    if not isinstance(result, Outcome):
+        released = len(result.released.done) if isinstance(result, HoldResult) and result.released else 0
+        return act.said.format(target, counted(released, "job or batch", "jobs and batches"))
+    parts = [f"{result.verb}: {len(result.done)} done"]
+    if result.refused:
+        parts.append(f"{len(result.refused)} refused ({result.refused[0].id}: {result.refused[0].message})")
+    if result.untried:
+        parts.append(f"{result.untried} not tried: {result.stopped or 'stopped'}")
     return ", ".join(parts) + "."
 
 
-def sentence_of(result: VerbResult) -> str:
-    """`jid0000000001 was failed and is now processing`."""
-    later = "" if result.sent else " Redis does not answer: the work continues once Redis is back."
-    return f"{result.id} was {result.was} and is now {result.now}.{later}"
+_EVENTS = frozenset(Event)
+_ROUTES = tuple(
+    route for route in (*router.routes, *maintenance_router.routes) if isinstance(route, APIRoute)
+)
 
-
-def _verb(event: Event) -> Perform:
-    def perform(it: Pressed) -> str:
-        result = act(
-            it.site, it.principal, it.target, event, reason=it.reason, version=it.version, run=it.run
-        )
-        return sentence_of(result)
-
-    return perform
-
-
-def _resume_batch(it: Pressed) -> str:
-    outcome = resume_batch(it.site, it.principal, it.target, reason=it.reason, version=it.version, run=it.run)
-    return sentence(outcome)
-
-
-def _cancel(it: Pressed) -> str:
-    return sentence(
-        cancel(it.site, it.principal, it.target, reason=it.reason, version=it.version, run=it.run)
-    )
-
-
-def _repair(it: Pressed) -> str:
-    return sentence_of(repair(it.site, it.principal, it.target, reason=it.reason))
-
-
-def _release_collection(it: Pressed) -> str:
-    name = it.target
-    result = holds.release_collection(it.site, it.principal, name, reason=it.reason, run=it.run)
-    released = len(result.released.done) if result.released else 0
-    return (
-        f"Collection {name} is not on hold any more; {counted(released, 'job or batch', 'jobs and batches')} "
-        "released."
-    )
-
-
-def _hold_collection(it: Pressed) -> str:
-    holds.hold_collection(it.site, it.principal, it.target, reason=it.reason)
-    return f"Collection {it.target} is on hold: its jobs do not start. Jobs that have started continue."
-
-
-def _pause(it: Pressed) -> str:
-    holds.pause(it.site, it.principal, reason=it.reason)
-    return "The queue is paused: no new job starts. Jobs that have started continue."
-
-
-def _unpause(it: Pressed) -> str:
-    holds.unpause(it.site, it.principal, reason=it.reason)
-    return "The queue starts new jobs again."
-
-
-def _renew_profile(it: Pressed) -> str:
-    collection_profiles.renew(it.site, it.principal, it.target, reason=it.reason, version=it.version)
-    return f"The remaining jobs of {it.target} use the profile as its file is now."
-
-
-def _drain(it: Pressed) -> str:
-    worker = it.target
-    if not fleet.drain(it.site, it.principal, worker, reason=it.reason).followed:
-        return f"The drain of {worker} is recorded, but {worker} has not followed yet; {FOLLOWS_LATER}."
-    return f"Worker {worker} accepts no new task, also after a restart; stop it once it is idle."
-
-
-def _undo_drain(it: Pressed) -> str:
-    worker = it.target
-    if not fleet.drain(it.site, it.principal, worker, reason=it.reason, undo=True).followed:
-        return f"{worker} is no longer drained, but has not followed yet; {FOLLOWS_LATER}."
-    return f"Worker {worker} accepts tasks again."
-
-
-def _on(event: Event, label: str, kind: str = "jobs", **options: bool) -> Act:
-    return Act(
-        event, label, event.doc, f"{kind}/{{}}/{event}", f"arkline {event} {{}}", _verb(event), **options
-    )
-
-
-ACTS: dict[str, Act] = {
-    act.code: act
-    for act in (
-        _on(Event.RELEASE, "Release"),
-        _on(Event.RESUME, "Resume"),
-        _on(Event.HOLD, "Hold"),
-        _on(Event.FAIL, "Stop the job", needs_reason=True, danger=True),
-        _on(Event.DELETE, "Delete", needs_reason=True, danger=True),
-        _on(Event.UPDATE_REPORT, "Send an update of the report", "batches"),
-        Act(
-            Action.RESUME_BATCH,
-            "Resume the failed jobs",
-            Action.RESUME_BATCH.doc,
-            "batches/{}/resume",
-            "arkline resume --batch {} --state failed",
-            _resume_batch,
-        ),
-        Act(
-            Action.CANCEL,
-            "Stop the batch",
-            Action.CANCEL.doc,
-            "batches/{}/cancel",
-            "arkline cancel {}",
-            _cancel,
-            needs_reason=True,
-            danger=True,
-        ),
-        Act(
-            Action.REPAIR,
-            "Repair the record",
-            Action.REPAIR.doc,
-            "bulk/repair",
-            "arkline repair {}",
-            _repair,
-            needs_reason=True,
-            danger=True,
-        ),
-        Act(
-            Action.RENEW_PROFILE,
-            "Use the changed profile",
-            Action.RENEW_PROFILE.doc,
-            "batches/{}/renew-profile",
-            "arkline profile renew {}",
-            _renew_profile,
-        ),
-        Act(
-            "pause",
-            "Pause the queue",
-            "Stop starting new jobs.",
-            "queue/pause",
-            "arkline pause",
-            _pause,
-            True,
-        ),
-        Act(
-            Action.UNPAUSE,
-            "Start new jobs again",
-            Action.UNPAUSE.doc,
-            "queue/unpause",
-            "arkline unpause",
-            _unpause,
-        ),
-        Act(
-            Action.HOLD_COLLECTION,
-            "Put {} on hold",
-            Action.HOLD_COLLECTION.doc,
-            "collections/{}/hold",
-            "arkline hold --collection {}",
-            _hold_collection,
-            needs_reason=True,
-        ),
-        Act(
-            Action.RELEASE_COLLECTION,
-            "Release {}",
-            Action.RELEASE_COLLECTION.doc,
-            "collections/{}/release",
-            "arkline release --collection {}",
-            _release_collection,
-        ),
-        Act(
-            "drain",
-            "Drain {}",
-            "Stop the worker from accepting new tasks.",
-            "workers/{}/drain",
-            "arkline drain {}",
-            _drain,
-            needs_reason=True,
-        ),
-        Act(
-            Action.UNDO_DRAIN,
-            "Undo the drain of {}",
-            Action.UNDO_DRAIN.doc,
-            "workers/{}/undrain",
-            "arkline drain --undo {}",
-            _undo_drain,
-        ),
-    )
-}
-
-OF_WORKERS = frozenset({"drain", Action.UNDO_DRAIN})
-"""The codes of acts that ask workers, which may not answer."""
-
-
-def is_long(code: str, target: str) -> bool:
-    """Whether the act concerns all jobs of a batch or a collection, or all files of a job."""
-    return target.startswith("bid") or code in (Action.RELEASE_COLLECTION, Event.DELETE, Action.REPAIR)
-
+_TABLE = (
+    Act(Event.RELEASE, "Release", "{1}/{0}/release"),
+    Act(Event.RESUME, "Resume", "{1}/{0}/resume"),
+    Act(Event.HOLD, "Hold", "{1}/{0}/hold"),
+    Act(Event.FAIL, "Stop the job", "{1}/{0}/fail", needs_reason=True, danger=True),
+    Act(Event.DELETE, "Delete", "{1}/{0}/delete", needs_reason=True, danger=True),
+    Act(Event.UPDATE_REPORT, "Send an update of the report", "batches/{0}/update-report"),
+    Act(Action.RESUME_BATCH, "Resume the failed jobs", "batches/{0}/resume"),
+    Act(Action.CANCEL, "Stop the batch", "batches/{0}/cancel", needs_reason=True, danger=True),
+    Act(Action.REPAIR, "Repair the record", "{1}/{0}/repair", needs_reason=True, danger=True),
+    Act(
+        Action.RENEW_PROFILE,
+        "Use the changed profile",
+        "batches/{0}/renew-profile",
+        "The remaining jobs of {0} use the profile as its file is now.",
+    ),
+    Act(
+        "pause",
+        "Pause the queue",
+        "queue/pause",
+        "The queue is paused: no new job starts. Jobs that have started continue.",
+        needs_reason=True,
+        text="Stop starting new jobs.",
+    ),
+    Act(Action.UNPAUSE, "Start new jobs again", "queue/unpause", "The queue starts new jobs again."),
+    Act(
+        Action.HOLD_COLLECTION,
+        "Put {} on hold",
+        "collections/{0}/hold",
+        "Collection {0} is on hold: its jobs do not start. Jobs that have started continue.",
+        needs_reason=True,
+    ),
+    Act(
+        Action.RELEASE_COLLECTION,
+        "Release {}",
+        "collections/{0}/release",
+        "Collection {0} is not on hold any more; {1} released.",
+    ),
+    Act(
+        "drain",
+        "Drain {}",
+        "workers/{0}/drain",
+        "Worker {0} accepts no new task, also after a restart; stop it once it is idle.",
+        f"The drain of {{0}} is recorded, but {{0}} has not followed yet; {FOLLOWS_LATER}.",
+        needs_reason=True,
+        text="Stop the worker from accepting new tasks.",
+    ),
+    Act(
+        Action.UNDO_DRAIN,
+        "Undo the drain of {}",
+        "workers/{0}/undrain",
+        "Worker {0} accepts tasks again.",
+        f"{{0}} is no longer drained, but has not followed yet; {FOLLOWS_LATER}.",
+    ),
+)
+ACTS = {act.code: act for act in _TABLE}
 
 _WITH_VERSION = frozenset(Event) | {Action.RENEW_PROFILE}
 """Acts whose version is that of the target's own status."""
@@ -345,7 +253,6 @@ _LINKS: dict[Action, str] = {
 
 Spelling = tuple[str, tuple[str, ...]]
 
-WITH_REASON = frozenset({Event.DELETE, Event.FAIL})
 _LOGIN = '-H "Authorization: Bearer $ARKLINE_TOKEN"'
 
 
