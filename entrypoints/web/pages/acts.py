@@ -133,8 +133,8 @@ async def perform(
     if act.needs_reason and not reason:
         raise UsageRefused(f"'{act.label.format(target)}' needs a reason: it is kept in the history")
     path = f"/v1/{act.path_of(target)}"
-    found = ((route, route.path_regex.match(path)) for route in _ROUTES)
-    endpoint, match = next(((route.endpoint, match) for route, match in found if match), (None, None))
+    matches = ((route.endpoint, route.path_regex.match(path)) for route in _ROUTES)
+    endpoint, match = next(((endpoint, match) for endpoint, match in matches if match), (None, None))
     if endpoint is None or match is None:
         raise UsageRefused(f"'{act.label.format(target)}' cannot be done to '{target}'")
     function = getattr(endpoint, "function", endpoint)
