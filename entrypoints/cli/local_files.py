@@ -14,19 +14,15 @@ from urllib.parse import quote
 from entrypoints.cli.api import Client
 from entrypoints.render import console as screen
 from operations.deposits import local_deposit as deposits
-from operations.deposits import local_dry_run
 from operations.deposits import submission as submissions
-from operations.deposits.dry_run_result import DryRunResult
+from operations.deposits.dry_run_result import DryRunResult, plans, together
 from pipeline import humanize, names
 from pipeline.records import Record, Submission
 from pipeline.uploads.stored import UploadedFile
 from pipeline.working_storage import capacity
 
 if TYPE_CHECKING:
-    from operations.deposits.dry_run_result import DryRunResult
     from operations.deposits.local_deposit import LocalDeposit, Payload, Uploader
-if TYPE_CHECKING:
-    from operations.deposits.local_deposit import LocalDeposit
     from operations.deposits.submission import Submitted
 
 HIDDEN_NAMED = 3
@@ -133,11 +129,9 @@ def dry_run_of_files(client: Client, submission: Submission, deposit: LocalDepos
         "new_version": bool(submission.new_version),
         "priority": submission.priority,
     }
-    bodies = (
-        {**body, "plan": plan.model_dump(mode="json")} for plan in local_dry_run.plans(submission, deposit)
-    )
+    bodies = ({**body, "plan": plan.model_dump(mode="json")} for plan in plans(submission, deposit))
     path, headers = "/v1/batches/files/dry-run", _headers(submission)
-    return local_dry_run.together([client.post(path, DryRunResult, one, **headers) for one in bodies])
+    return together([client.post(path, DryRunResult, one, **headers) for one in bodies])
 
 
 class _Begun(Record):

@@ -1,7 +1,15 @@
-"""A dry run: what a submission would do. Manifests are read and sources probed; nothing is changed."""
+"""A dry run: what a submission would do. Manifests are read and sources probed; nothing is changed.
 
-from collections.abc import Iterator, Sequence
+Rule: the readers and checks of real jobs are used here, so that a submission that passes fails later only if
+something changes meanwhile.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import chain, islice
+from threading import Lock
 
 from operations.deposits.dry_run_result import (
     LIST_LIMIT,
@@ -10,33 +18,40 @@ from operations.deposits.dry_run_result import (
     Estimate,
     Fit,
     HostResult,
+    LocalPlan,
+    NamedObject,
     SpaceNeed,
     Trouble,
 )
-from operations.deposits.known_objects import known_objects
 from operations.deposits.submission import owned
 from operations.deposits.uploads import resolved_url
 from operations.site import Site
-from pipeline.attempt import UNATTENDED, Attempt
+from pipeline.attempt import UNATTENDED, Attempt, in_parallel
+from pipeline.errors import UsageRefused
+from pipeline.http.urls import host_of
 from pipeline.identifiers import minter
-from pipeline.manifests.split import Plan, plan
-from pipeline.names import canonical_ark
+from pipeline.manifests.split import PlannedJob, plan
+from pipeline.names import SCHEME, NotAnArk, canonical_ark, is_upload, quote_name
 from pipeline.outcome import StepFailed
 from pipeline.principal import Principal
 from pipeline.profiles.profile import Profile, with_site_limits
-from pipeline.records import Submission
+from pipeline.records import JobConfiguration, PayloadType, Submission
 from pipeline.settings import Settings
-from pipeline.sources.fetch import HttpFetcher
-from pipeline.states import JobState
-from pipeline.steps import dry_run
-from pipeline.steps.dry_run import DryRunJob, Host
-from pipeline.working_storage.capacity import refusal, usage_now
+from pipeline.sources.download import DocumentTooLarge
+from pipeline.sources.fetch import HttpFetcher, ProbeResult, Sample, probe, sample
+from pipeline.states import FailureKind, JobState
+from pipeline.steps.estimate import CONTAINER_FACTOR
+from pipeline.steps.expected_files import FileSpec, check_bytes, check_files, payload_file, read_manifest
+from pipeline.working_storage.capacity import in_units, refusal, usage_now
 from zkstate.fleet import holds
 from zkstate.queue import queue
 from zkstate.record import batches, space
 
 PROBE_LIMIT = 1000
 """Default limit of manifests that are read, and of files whose sources are probed."""
+
+BYTES_OF_A_LINE = 1000
+"""Bytes of a line on average, where lines are bounded."""
 
 
 def perform_dry_run(
@@ -54,69 +69,345 @@ def perform_dry_run(
     """
     submission = owned(submission, principal)
     resolved_url(site, principal, submission.payload_url)
-    session, settings = site.session, site.settings
+    settings = site.settings
     profile = with_site_limits(site.profiles.get(submission.profile_name), settings)
-    opening = DryRunResult(
+    opening = _opening(site, submission, profile)
+    with HttpFetcher(settings, sources=lambda: profile.allowed_sources) as fetcher:
+        run = DryRun(submission, profile, settings, fetcher, most, lines, attempt)
+        try:
+            planned = plan(
+                submission,
+                run.read_manifest,
+                settings.manifest_limit,
+                profile.priority,
+                profile.limits.batch_jobs,
+            )
+        except StepFailed as failure:
+            trouble = Trouble(number=0, name=submission.name, message=failure.message)
+            return opening.model_copy(update={"failing": 1, "failures": (trouble,)})
+        jobs = run.read_jobs(planned.jobs)
+        answers = run.ask_sources(jobs)
+        run.check_sizes(jobs, _largest(settings))
+        hosts = run.hosts(jobs, answers)
+    _check_names(site, jobs, profile)
+    objects = _known_objects(site, submission, profile, planned.jobs)
+    for index, message in objects.refused:
+        jobs[index].failures.append(message)
+    shared = tuple(repeated(jobs))
+    return opening.model_copy(
+        update={
+            **_counts(jobs),
+            **_troubles(jobs),
+            **objects.facts,
+            "asked": len(answers),
+            "priority": planned.jobs[0].priority if planned.jobs else None,
+            "space": _space(site, jobs),
+            "hosts": tuple(host.result for host in hosts),
+            "repeated": shared[:LIST_LIMIT],
+            "repeated_count": len(shared),
+            "contradictions": tuple(_contradictions(planned.jobs, objects.arks)),
+            "estimate": _estimate(hosts, settings.download_threads),
+        }
+    )
+
+
+def dry_run_local(
+    site: Site, principal: Principal, submission: Submission, planned: LocalPlan
+) -> DryRunResult:
+    """What the deposit of local files would do; nothing is uploaded, and every file is there and readable."""
+    submission = owned(submission, principal)
+    profile = with_site_limits(site.profiles.get(submission.profile_name), site.settings)
+    objects = _known_objects(site, submission, profile, planned.named)
+    refused = tuple(
+        Trouble(number=planned.named[index].number, name=planned.named[index].name, message=message)
+        for index, message in objects.refused
+    )
+    limit = site.settings.upload_bytes
+    too_large = tuple(
+        Trouble(
+            number=0,
+            name=file.name,
+            message=f"{file.size:,} bytes are more than {limit:,} (ARKLINE_UPLOAD_BYTES)",
+        )
+        for file in planned.largest
+        if file.size > limit
+    )
+    return _opening(site, submission, profile).model_copy(
+        update={
+            **objects.facts,
+            "jobs": planned.objects,
+            "files": planned.files,
+            "bytes": planned.bytes,
+            "asked": planned.files,
+            "priority": submission.priority if submission.priority is not None else profile.priority,
+            "failing": min(planned.objects, len(too_large) + len({trouble.number for trouble in refused})),
+            "failures": (*refused, *too_large)[:LIST_LIMIT],
+        }
+    )
+
+
+def _opening(site: Site, submission: Submission, profile: Profile) -> DryRunResult:
+    """What is known before a manifest is read."""
+    session = site.session
+    return DryRunResult(
         profile=profile.name,
         payload_url=submission.payload_url,
         payload_type=submission.type,
         submission_mode=submission.submission_mode,
         new_version=minter.may_add_version(submission, profile),
         submitted_before=batches.submitted_under(session, submission),
+        ahead=queue.counts(session)[JobState.PENDING],
         paused=holds.paused(session),
         hold=holds.collection_hold(session, profile.name),
     )
-    with HttpFetcher(settings, sources=lambda: profile.allowed_sources) as fetcher:
-        manifests = dry_run.Manifests(fetcher, attempt, lines)
-        try:
-            planned = plan(
-                submission,
-                manifests.read,
-                settings.manifest_limit,
-                profile.priority,
-                profile.limits.batch_jobs,
+
+
+@dataclass(frozen=True)
+class _KnownObjects:
+    """Which objects are here already that a deposit names."""
+
+    arks: dict[str, str] = field(default_factory=dict)
+    """Local id -> ARK, of the local ids of this owner that have one."""
+    known: dict[str, str] = field(default_factory=dict)
+    """Identifier of the deposit -> ARK."""
+    refused: list[tuple[int, str]] = field(default_factory=list)
+    """The index of each object that may not add the version that it would, and why."""
+
+    @property
+    def facts(self) -> dict[str, object]:
+        return {"known": dict(list(self.known.items())[:LIST_LIMIT]), "known_count": len(self.known)}
+
+
+def _known_objects(
+    site: Site, submission: Submission, profile: Profile, deposits: Sequence[PlannedJob | NamedObject]
+) -> _KnownObjects:
+    local_ids = list(dict.fromkeys(name for deposit in deposits for name in deposit.local_id))
+    own_arks = [_ark(deposit.primary_id) for deposit in deposits if deposit.primary_id]
+    inventory = site.archive() if local_ids or own_arks else None
+    if inventory is None:
+        return _KnownObjects()
+    arks = inventory.arks_of(profile.owner, local_ids)
+    titles = inventory.titles_of(profile.owner, profile.collections, [*arks.values(), *own_arks])
+    objects = _KnownObjects(arks)
+    for index, deposit in enumerate(deposits):
+        known = {name: arks[name] for name in deposit.local_id if name in arks}
+        if deposit.primary_id and (ark := _ark(deposit.primary_id)) in titles:
+            known[deposit.primary_id] = ark
+        objects.known.update(known)
+        if not minter.may_add_version(submission, profile):
+            objects.refused.extend(
+                (index, minter.version_problem(ark, titles[ark], profile))
+                for ark in dict.fromkeys(known.values())
+                if ark in titles
             )
-        except StepFailed as failure:
-            trouble = Trouble(
-                number=0,
-                name=submission.name,
-                message=failure.message,
-            )
-            return opening.model_copy(update={"failing": 1, "failures": (trouble,)})
-        jobs = dry_run.read_jobs(planned.jobs, submission, profile, manifests, settings, most)
-        answers = dry_run.ask_sources(jobs, fetcher, settings, most, attempt)
-        dry_run.check_sizes(jobs, profile, _largest(settings))
-        hosts = dry_run.hosts(jobs, answers, fetcher, attempt)
-    _check_names(site, jobs, profile)
-    named = [job.planned for job in jobs]
-    objects = known_objects(site, profile, named)
-    for number, message in objects.refusals(submission, profile, named):
-        jobs[number - 1].failures.append(message)
-    known = {name: ark for one in named for name, ark in objects.of(one).items()}
-    repeated = tuple(dry_run.repeated(jobs))
-    return opening.model_copy(
-        update={
-            **_counts(jobs),
-            **_troubles(jobs),
-            "asked": len(answers),
-            "priority": planned.jobs[0].priority if planned.jobs else None,
-            "ahead": queue.counts(session)[JobState.PENDING],
-            "space": _space(site, jobs),
-            "hosts": tuple(_host_result(host) for host in hosts),
-            "known": dict(list(known.items())[:LIST_LIMIT]),
-            "known_count": len(known),
-            "repeated": repeated[:LIST_LIMIT],
-            "repeated_count": len(repeated),
-            "contradictions": tuple(_contradictions(planned, objects.named)),
-            "estimate": _estimate(hosts, settings.download_threads),
-        }
-    )
+    return objects
+
+
+def _ark(given: str) -> str:
+    try:
+        return canonical_ark(given)
+    except NotAnArk:
+        return given  # the submission is refused for it
 
 
 def _largest(settings: Settings) -> int | None:
     """Bytes of working storage that one job can get; None if it cannot be measured here."""
     space = usage_now(settings) if settings.working.is_dir() else None
     return space.total * settings.working_threshold // 100 if space else None
+
+
+@dataclass
+class DryRunJob:
+    """One job: the files that it would fetch, and the reasons why it would fail."""
+
+    planned: PlannedJob
+    number: int
+    """Its place in the batch, from 1."""
+    files: tuple[FileSpec, ...] = ()
+    failures: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    """Faults that may have passed when the job runs."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    read: bool = False
+
+    @property
+    def by_manifest(self) -> bool:
+        return self.planned.payload_type is PayloadType.OBJECT_MANIFEST
+
+    @property
+    def needed(self) -> int:
+        """Bytes of working storage, as the step estimating would count them."""
+        known = sum(self.size(file) or 0 for file in self.files)
+        return known * (CONTAINER_FACTOR if self.planned.payload_type is PayloadType.CONTAINER else 1)
+
+    def size(self, file: FileSpec) -> int | None:
+        return file.size if file.size is not None else self.sizes.get(file.url)
+
+    def troubles(self, messages: Iterable[str]) -> Iterator[Trouble]:
+        for message in messages:
+            yield Trouble(number=self.number, name=self.planned.payload_name, message=message)
+
+
+@dataclass(frozen=True)
+class _Host:
+    result: HostResult
+    sample: Sample | None
+    seconds: float = 0.0
+    """To download everything from the host over one connection, by the sample."""
+
+
+@dataclass
+class DryRun:
+    """Reads the manifests, which have `lines` lines together at most, and asks the sources."""
+
+    submission: Submission
+    profile: Profile
+    settings: Settings
+    fetcher: HttpFetcher
+    most: int = PROBE_LIMIT
+    lines: int | None = None
+    attempt: Attempt = UNATTENDED
+    _lines_read: int = field(default=0, init=False)
+    _guard: Lock = field(default_factory=Lock, init=False)
+
+    def read_manifest(self, url: str, limit: int) -> bytes:
+        """A manifest; UsageRefused if it exceeds the lines or their bytes. Thread-safe."""
+        most = limit if self.lines is None else min(limit, self.lines * BYTES_OF_A_LINE)
+        try:
+            data = self.fetcher.read(url, most, self.attempt)
+        except DocumentTooLarge as failure:
+            if most == limit:
+                raise
+            raise self._too_many_lines() from failure
+        if self.lines is not None:
+            with self._guard:
+                self._lines_read += len(data.splitlines()) if len(data) <= most else self.lines + 1
+                if self._lines_read > self.lines:
+                    raise self._too_many_lines()
+        return data
+
+    def _too_many_lines(self) -> UsageRefused:
+        return UsageRefused(
+            f"a dry run at this address reads at most {self.lines:,} lines of manifests: "
+            "try with fewer, or ask the operator for a dry run on a host of the repository"
+        )
+
+    def read_jobs(self, planned: Iterable[PlannedJob]) -> list[DryRunJob]:
+        """The jobs with their files; the object manifests beyond `most` are not read."""
+        jobs = [DryRunJob(one, number) for number, one in enumerate(planned, 1)]
+        by_manifest = (job for job in jobs if job.by_manifest)
+        to_read = [*(job for job in jobs if not job.by_manifest), *islice(by_manifest, self.most)]
+        for _, future in in_parallel(self._read, to_read, self.settings.download_threads, self.attempt):
+            future.result()
+        return jobs
+
+    def _read(self, job: DryRunJob, attempt: Attempt) -> None:
+        attempt.check()
+        given = dict(self.submission) | dict(job.planned) | {"batch_id": "", "working_dir": ""}
+        configuration = JobConfiguration.model_validate(given)
+        try:
+            if job.by_manifest:
+                data = self.read_manifest(job.planned.payload_url, self.settings.manifest_limit)
+                fold, most = not self.profile.case_sensitive_names, self.settings.object_files
+                job.files = read_manifest(data, configuration, case_fold=fold, most=most)
+            else:
+                job.files = (payload_file(configuration),)
+            check_files(self.profile, len(job.files))
+        except StepFailed as failure:
+            if failure.kind is FailureKind.TRANSIENT:
+                job.doubts.append(failure.message)
+                return
+            job.failures.append(failure.message)
+        job.read = True
+
+    def ask_sources(self, jobs: Sequence[DryRunJob]) -> dict[str, ProbeResult]:
+        """The answers of at most `most` URLs: first one of each host, then files without a declared size."""
+        files = [(job, file) for job in jobs for file in job.files]
+        first: dict[str, FileSpec] = {}
+        for _, file in files:
+            first.setdefault(host_of(file.url), file)
+        undeclared = (file for _, file in files if file.size is None)
+        ordered = chain(first.values(), undeclared, (file for _, file in files))
+        urls = list(dict.fromkeys(file.url for file in ordered))[: self.most]
+        threads = self.settings.download_threads
+        outcomes = in_parallel(partial(probe, self.fetcher), urls, threads, self.attempt)
+        answers = {url: future.result() for url, future in outcomes}
+        for job, file in files:
+            if file.url in answers:
+                _compare(job, file, answers[file.url])
+        return answers
+
+    def check_sizes(self, jobs: Iterable[DryRunJob], largest: int | None) -> None:
+        """Note the jobs that are larger than the collection accepts, or need more than `largest` bytes."""
+        for job in jobs:
+            try:
+                check_bytes(self.profile, sum(job.size(file) or 0 for file in job.files))
+            except StepFailed as failure:
+                job.failures.append(failure.message)
+            if largest is not None and job.needed > largest:
+                job.failures.append(
+                    f"it needs {in_units(job.needed)} of working storage, of which only {in_units(largest)} "
+                    "may be used: it would never start"
+                )
+
+    def hosts(self, jobs: Iterable[DryRunJob], answers: dict[str, ProbeResult]) -> list[_Host]:
+        """The hosts, with a sample of the largest file that answered."""
+        named: dict[str, list[tuple[str, int]]] = {}
+        for job in jobs:
+            for file in job.files:
+                host = SCHEME if is_upload(file.url) else host_of(file.url)
+                named.setdefault(host, []).append((file.url, job.size(file) or 0))
+        return [self._host(name, files, answers) for name, files in sorted(named.items())]
+
+    def _host(self, name: str, files: list[tuple[str, int]], answers: dict[str, ProbeResult]) -> _Host:
+        probed = [answers[url] for url, _ in files if url in answers]
+        available = {answer.url for answer in probed if not answer.failure}
+        largest = max(
+            (file for file in files if file[0] in available), key=lambda file: file[1], default=None
+        )
+        latency = sum(answer.seconds for answer in probed) / len(probed) if probed else None
+        taken = sample(self.fetcher, largest[0], self.attempt) if largest else None
+        size = sum(size for _, size in files)
+        result = HostResult(
+            host=name,
+            files=len(files),
+            bytes=size,
+            latency=None if latency is None else round(latency, 3),
+            bytes_per_second=int(taken.bytes / taken.seconds) if taken else None,
+        )
+        if taken is None:
+            return _Host(result, None)
+        return _Host(result, taken, size * taken.seconds / taken.bytes + len(files) * (latency or 0.0))
+
+
+def _compare(job: DryRunJob, file: FileSpec, answer: ProbeResult) -> None:
+    where = f"line {file.line}: " if len(job.files) > 1 else ""
+    if answer.failure:
+        (job.doubts if answer.transient else job.failures).append(f"{where}{answer.failure}")
+    elif answer.size is not None:
+        job.sizes[file.url] = answer.size
+        if file.size is not None and file.size != answer.size:
+            job.failures.append(
+                f"{where}{quote_name(file.name)}: the source has {answer.size:,} bytes, "
+                f"but {file.size:,} were declared"
+            )
+
+
+def repeated(jobs: Iterable[DryRunJob]) -> Iterator[str]:
+    """Values that several jobs of the batch share, possibly by mistake."""
+    planned = [job.planned for job in jobs]
+    shared = (
+        ("URL", (job.payload_url for job in planned), "every entry makes an object"),
+        (
+            "digest",
+            (f"{job.digest.algorithm}:{job.digest.value}" for job in planned if job.digest),
+            "the same bytes are deposited more than once",
+        ),
+    )
+    for what, values, meaning in shared:
+        for value, times in Counter(values).items():
+            if times > 1:
+                yield f"{times:,} objects have the {what} {quote_name(value)}: {meaning}"
 
 
 def _counts(jobs: list[DryRunJob]) -> dict[str, int]:
@@ -132,18 +423,14 @@ def _counts(jobs: list[DryRunJob]) -> dict[str, int]:
 
 
 def _troubles(jobs: list[DryRunJob]) -> dict[str, object]:
-    failures = [_trouble(job, message) for job in jobs for message in job.failures]
-    doubts = [_trouble(job, message) for job in jobs for message in job.doubts]
+    failures = chain.from_iterable(job.troubles(job.failures) for job in jobs)
+    doubts = chain.from_iterable(job.troubles(job.doubts) for job in jobs)
     return {
         "failing": sum(bool(job.failures) for job in jobs),
-        "failures": tuple(failures[:LIST_LIMIT]),
+        "failures": tuple(islice(failures, LIST_LIMIT)),
         "doubtful": sum(bool(job.doubts) and not job.failures for job in jobs),
-        "doubts": tuple(doubts[:LIST_LIMIT]),
+        "doubts": tuple(islice(doubts, LIST_LIMIT)),
     }
-
-
-def _trouble(job: DryRunJob, message: str) -> Trouble:
-    return Trouble(number=job.number, name=job.planned.payload_name, message=message)
 
 
 def _check_names(site: Site, jobs: Sequence[DryRunJob], profile: Profile) -> None:
@@ -157,9 +444,9 @@ def _check_names(site: Site, jobs: Sequence[DryRunJob], profile: Profile) -> Non
             job.failures.append(problem)
 
 
-def _contradictions(planned: Plan, known: dict[str, str]) -> Iterator[Contradiction]:
+def _contradictions(planned: Iterable[PlannedJob], known: dict[str, str]) -> Iterator[Contradiction]:
     """Objects whose local ids contradict their primary identifier, or one another."""
-    for number, job in enumerate(planned.jobs, 1):
+    for number, job in enumerate(planned, 1):
         arks = {known[value] for value in job.local_id if value in known}
         named = arks | ({job.primary_id} if job.primary_id else set())
         if len(named) > 1:
@@ -179,31 +466,17 @@ def _space(site: Site, jobs: list[DryRunJob]) -> SpaceNeed:
     return SpaceNeed(total=sum(needed), largest=max(needed, default=0), fit=fit, waiting=waiting)
 
 
-def _estimate(hosts: Sequence[Host], connections: int) -> Estimate:
-    measured = [(host, host.sample) for host in hosts if host.sample is not None]
-    unmeasured = tuple(host.name for host in hosts if host.sample is None)
-    if not measured:
+def _estimate(hosts: Sequence[_Host], connections: int) -> Estimate:
+    unmeasured = tuple(host.result.host for host in hosts if host.sample is None)
+    samples = [host.sample for host in hosts if host.sample is not None]
+    if not samples:
         return Estimate(unmeasured=unmeasured, connections=connections)
-    seconds = sum(
-        host.bytes * sample.seconds / sample.bytes + host.files * (host.latency or 0.0)
-        for host, sample in measured
-    )
+    seconds = sum(host.seconds for host in hosts)
     return Estimate(
         least=round(seconds / connections, 1),
         most=round(seconds, 1),
-        sampled=sum(sample.bytes for _, sample in measured),
-        measured=len(measured),
+        sampled=sum(taken.bytes for taken in samples),
+        measured=len(samples),
         unmeasured=unmeasured,
         connections=connections,
-    )
-
-
-def _host_result(host: Host) -> HostResult:
-    rate = host.sample.bytes / host.sample.seconds if host.sample else None
-    return HostResult(
-        host=host.name,
-        files=host.files,
-        bytes=host.bytes,
-        latency=None if host.latency is None else round(host.latency, 3),
-        bytes_per_second=None if rate is None else int(rate),
     )

@@ -1,14 +1,25 @@
-"""The result of a dry run: what a submission would do, and what would refuse it."""
+"""A dry run as a client asks for it and shows it: the plan of local files, and the result.
 
+The result says what a submission would do, and what would refuse it.
+"""
+
+from collections.abc import Sequence
 from enum import StrEnum
 
 from pydantic import Field
 
-from pipeline.records import Record, SubmissionType
+from operations.deposits.local_deposit import LocalDeposit
+from pipeline.records import Record, Submission, SubmissionType, Text
 from zkstate.fleet.holds import Hold
 
 LIST_LIMIT = 50
 """Failures, doubts, repeated values and known local ids that are listed; all of them are counted."""
+
+NAMED = 2000
+"""Objects with identifiers that are judged at a time."""
+
+LARGEST = 20
+"""Files whose sizes are judged: the largest."""
 
 
 class Trouble(Record):
@@ -114,3 +125,67 @@ class DryRunResult(Record):
     @property
     def good(self) -> bool:
         return not self.failing
+
+
+class NamedObject(Record):
+    """An object of the deposit that has identifiers; `number`: its place in the batch, from 1."""
+
+    number: int = Field(ge=1)
+    name: Text = ""
+    primary_id: Text | None = None
+    local_id: tuple[Text, ...] = ()
+
+
+class PlannedFile(Record):
+    name: Text
+    size: int = Field(ge=0)
+
+
+class LocalPlan(Record):
+    """A deposit of files that are not uploaded yet; a plan with many named objects comes in parts."""
+
+    objects: int = Field(ge=0)
+    files: int = Field(ge=0)
+    bytes: int = Field(ge=0)
+    largest: tuple[PlannedFile, ...] = Field((), max_length=LARGEST)
+    named: tuple[NamedObject, ...] = Field((), max_length=NAMED)
+
+
+def plans(submission: Submission, deposit: LocalDeposit | None) -> list[LocalPlan]:
+    """The parts of the plan; without a deposit, of the one object that the submission names."""
+    given = deposit.named(submission) if deposit else (submission,)
+    named = [
+        NamedObject(
+            number=number,
+            name=deposit.name_of(one) if deposit else "",
+            primary_id=one.primary_id,
+            local_id=one.local_id,
+        )
+        for number, one in enumerate(given, 1)
+        if one.local_id or one.primary_id
+    ]
+    files = deposit.files if deposit else ()
+    largest = sorted(files, key=lambda file: file.size, reverse=True)[:LARGEST]
+    whole = LocalPlan(
+        objects=deposit.objects if deposit else 1,
+        files=len(files),
+        bytes=sum(file.size for file in files),
+        largest=tuple(PlannedFile(name=file.name, size=file.size) for file in largest),
+    )
+    parts = [tuple(named[start : start + NAMED]) for start in range(0, len(named), NAMED)]
+    return [whole.model_copy(update={"named": part}) for part in parts or [()]]
+
+
+def together(parts: Sequence[DryRunResult]) -> DryRunResult:
+    """The judgement of a plan whose parts were judged apart; its files were judged with each of them."""
+    first, *others = parts
+    refused = [trouble for part in others for trouble in part.failures if trouble.number]
+    known = {name: ark for part in parts for name, ark in part.known.items()}
+    return first.model_copy(
+        update={
+            "known": dict(list(known.items())[:LIST_LIMIT]),
+            "known_count": sum(part.known_count for part in parts),
+            "failing": first.failing + len(refused),
+            "failures": (*first.failures, *refused)[:LIST_LIMIT],
+        }
+    )

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from operations.deposits.dry_run import perform_dry_run
-from operations.deposits.dry_run_result import DryRunResult, Fit, SpaceNeed
+from operations.deposits.dry_run import dry_run_local, perform_dry_run
+from operations.deposits.dry_run_result import DryRunResult, Fit, SpaceNeed, plans
 from operations.deposits.local_deposit import plan_deposit
-from operations.deposits.local_dry_run import dry_run_local, plans
 from operations.site import Site
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Forbidden, Role

@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
+from operations.deposits.dry_run import DryRun, DryRunJob, repeated
 from pipeline.fixity import Digest
 from pipeline.profiles.profile import Profile, ProfileLimits
 from pipeline.records import PayloadType
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.steps import dry_run
-from pipeline.steps.dry_run import DryRunJob
 from tests.servers.http_source import HttpSource
 from tests.support.manifests import OBJECT, manifest
 from tests.support.planting import planned, submission
@@ -39,15 +38,13 @@ def read(settings: Settings, source: HttpSource, rows: list[str], **limits: int)
     url = source.put("/m.checkm", manifest(*rows, profile=OBJECT))
     job = planned(1, payload_url=url, payload_type=MANIFEST, payload_name="m.checkm")
     with HttpFetcher(settings, first_pause=0.01) as fetcher:
-        (found,) = dry_run.read_jobs(
-            [job], submission(), profile(**limits), dry_run.Manifests(fetcher), settings, 10
-        )
+        (found,) = DryRun(submission(), profile(**limits), settings, fetcher).read_jobs([job])
     return found
 
 
 def asked(settings: Settings, job: DryRunJob) -> DryRunJob:
     with HttpFetcher(settings) as fetcher:
-        dry_run.ask_sources([job], fetcher, settings, 100)
+        DryRun(submission(), profile(), settings, fetcher).ask_sources([job])
     return job
 
 
@@ -80,7 +77,8 @@ def test_a_size_that_is_not_the_sources_would_fail_with_its_line(
 
 def test_more_bytes_than_the_collection_takes_would_fail(settings: Settings, source: HttpSource) -> None:
     job = read(settings, source, ["http://x.edu/a | | | 3000"])
-    dry_run.check_sizes([job], profile(object_bytes=2000), largest=2500)
+    with HttpFetcher(settings) as fetcher:
+        DryRun(submission(), profile(object_bytes=2000), settings, fetcher).check_sizes([job], largest=2500)
 
     assert job.failures == [
         "the object has more than the 2.0 kB that collection demo accepts: divide it, or ask the "
@@ -104,6 +102,6 @@ def test_more_bytes_than_the_collection_takes_would_fail(settings: Settings, sou
 )
 def test_what_two_jobs_of_a_batch_share_is_told(shared: dict[str, Any], says: str) -> None:
     jobs = [DryRunJob(planned(number, **shared), number) for number in (1, 2)]
-    (told,) = dry_run.repeated(jobs)
+    (told,) = repeated(jobs)
 
     assert told.startswith(says)

@@ -19,8 +19,7 @@ from entrypoints.web.receiving import check_body, content_length, receive
 from operations.deposits import dry_run as dry_runs
 from operations.deposits import submission as submissions
 from operations.deposits import uploads
-from operations.deposits.dry_run_result import DryRunResult
-from operations.deposits.local_dry_run import LocalPlan, dry_run_local
+from operations.deposits.dry_run_result import DryRunResult, LocalPlan
 from operations.deposits.uploads import Unfinished, UploadView
 from pipeline.errors import UsageRefused
 from pipeline.fixity import Digest
@@ -177,7 +176,7 @@ def dry_run_of_files(
             "owner": caller.identity,
         }
     )
-    return dry_run_local(context_of(request).site, caller, submission, deposit.plan)
+    return dry_runs.dry_run_local(context_of(request).site, caller, submission, deposit.plan)
 
 
 def submission_of(deposit: Deposit, caller: Principal, idempotency_key: str | None) -> Submission:
