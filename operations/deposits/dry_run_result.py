@@ -5,12 +5,15 @@ The result says what a submission would do, and what would refuse it.
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from operations.deposits.local_deposit import LocalDeposit
 from pipeline.records import Record, Submission, SubmissionType, Text
 from zkstate.fleet.holds import Hold
+
+if TYPE_CHECKING:
+    from operations.deposits.local_deposit import LocalDeposit
 
 LIST_LIMIT = 50
 """Failures, doubts, repeated values and known local ids that are listed; all of them are counted."""
@@ -151,7 +154,7 @@ class LocalPlan(Record):
     named: tuple[NamedObject, ...] = Field((), max_length=NAMED)
 
 
-def plans(submission: Submission, deposit: LocalDeposit | None) -> list[LocalPlan]:
+def plans(submission: Submission, deposit: "LocalDeposit | None") -> list[LocalPlan]:
     """The parts of the plan; without a deposit, of the one object that the submission names."""
     given = deposit.named(submission) if deposit else (submission,)
     named = [
