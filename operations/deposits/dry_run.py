@@ -23,7 +23,7 @@ from operations.deposits.dry_run_result import (
     SpaceNeed,
     Trouble,
 )
-from operations.deposits.submission import owned
+from operations.deposits.submission import check_url, owned
 from operations.deposits.uploads import resolved_url
 from operations.site import Site
 from pipeline.attempt import UNATTENDED, Attempt, in_parallel
@@ -68,6 +68,7 @@ def perform_dry_run(
     `lines` lines.
     """
     submission = owned(submission, principal)
+    check_url(submission.payload_url)
     resolved_url(site, principal, submission.payload_url)
     settings = site.settings
     profile = with_site_limits(site.profiles.get(submission.profile_name), settings)

@@ -135,11 +135,11 @@ def submit(site: Site, principal: Principal, submission: Submission) -> Submitte
     check_url(submission.payload_url)
     _require_current_record(session)
     _check_recipients(settings, profile, submission)
-    known = batches.submitted_under(session, submission)
-    if known is None:
+
+    def prepare() -> None:
         _require_room(session, settings)
         use_upload(site, principal, submission)
-    bid = batches.submit(session, submission)
-    batch = batches.load(session, bid)
+
+    batch, again = batches.submit_once(session, submission, prepare)
     sent = batch.status.status is not BATCH.initial or site.follow(batch)
-    return Submitted(bid=bid, again=bid == known, sent=sent)
+    return Submitted(bid=batch.bid, again=again, sent=sent)

@@ -6,7 +6,7 @@ under the batch's fence before the report that names them. A crash in between le
 names; the next long report of the batch removes them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -156,9 +156,16 @@ class KeyReused(UsageRefused):
 
 
 def submit(session: Session, submission: Submission) -> str:
-    """Store a submission; its BID. With an idempotency key, the same submission is stored once.
+    """Store a submission; its BID. Errors as `submit_once`."""
+    return submit_once(session, submission)[0].bid
 
-    TooBig if the submission is larger than SUBMISSION_LIMIT.
+
+def submit_once(
+    session: Session, submission: Submission, prepare: Callable[[], None] = lambda: None
+) -> tuple[Batch, bool]:
+    """Store a submission; its batch, and whether an earlier one under its idempotency key made the batch.
+
+    `prepare` is called before a new batch is made. TooBig if the submission is larger than SUBMISSION_LIMIT.
     """
     if (size := len(codec.encode(submission))) > SUBMISSION_LIMIT:
         raise TooBig(
@@ -168,13 +175,14 @@ def submit(session: Session, submission: Submission) -> str:
         )
     while True:
         if known := submitted_under(session, submission):
-            return _same(session, known, submission)
-        if bid := _submit(session, submission):
-            return bid
+            return _same(session, known, submission), True
+        prepare()
+        if batch := _submit(session, submission):
+            return batch, False
 
 
-def _submit(session: Session, submission: Submission) -> str | None:
-    """The BID; None if the transaction did not happen, and is to be tried again."""
+def _submit(session: Session, submission: Submission) -> Batch | None:
+    """The new batch; None if the transaction did not happen, and is to be tried again."""
     bid = f"bid{next_number(session):010d}"
     status = BatchStatus(status=BATCH.initial, op=token())
     first = BatchHistoryEntry(state=BATCH.initial, by=submission.submitter)
@@ -196,7 +204,7 @@ def _submit(session: Session, submission: Submission) -> str | None:
     except Ambiguous:
         if session.find(paths.submission(bid)) is None:
             return None
-    return bid
+    return Batch(bid=bid, submission=submission, status=status, version=0, history=(first,))
 
 
 def next_number(session: Session) -> int:
@@ -238,8 +246,9 @@ def _submitted_by_0_1_0(session: Session, submission: Submission) -> str | None:
     return bid if load(session, bid).submission.submitter == submission.submitter else None
 
 
-def _same(session: Session, bid: str, submission: Submission) -> str:
-    before = load(session, bid).submission
+def _same(session: Session, bid: str, submission: Submission) -> Batch:
+    batch = load(session, bid)
+    before = batch.submission
     ignored = {"submitted_at", "owner"}
     if before.new_version is None:  # nobody was asked, and the name was that of the URL
         ignored |= {"new_version", "payload_filename"}
@@ -248,7 +257,7 @@ def _same(session: Session, bid: str, submission: Submission) -> str:
             f"idempotency key '{submission.idempotency_key}' belongs to {bid}, which was submitted with "
             "other values: use a new key for a new submission"
         )
-    return bid
+    return batch
 
 
 def load(session: Session, bid: str) -> Batch:

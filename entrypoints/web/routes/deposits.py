@@ -181,7 +181,6 @@ def dry_run_of_files(
 
 def submission_of(deposit: Deposit, caller: Principal, idempotency_key: str | None) -> Submission:
     """The submission, as the caller's; UsageRefused names what is wrong."""
-    submissions.check_url(deposit.payload_url)
     return submissions.checked(
         {
             "profile_name": deposit.profile,
