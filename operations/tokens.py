@@ -1,7 +1,6 @@
-"""Tokens of the web interfaces: create, list, revoke, and tell whose token a text is.
+"""Tokens and logins of the web interfaces: create, list and end them, and tell whose a text is.
 
-Logins of people at the pages: a browser keeps a random text, and the inventory whose it is.
-
+A login of a person at the pages is a random text that the browser has, and the inventory knows whose it is.
 Every web process asks the inventory anew, so a login that was ended is over at once, and everywhere.
 """
 

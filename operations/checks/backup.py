@@ -1,13 +1,10 @@
-"""Backup of record and inventory, while the fleet works.
-
-Restore of a lost record, or of a lost inventory, from a backup.
+"""Backup of record and inventory while the fleet works, and the restore of a lost one from a backup.
 
 Rule: nothing works on what is restored before it agrees with the other stores. The marks of record and
 inventory differ until then, so every process waits.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -135,39 +132,31 @@ def restore(
     """
     manifest = backup_files.read_manifest(folder)
     with copy.alone(session):
-        return _restore(session, settings, folder, manifest, replace, on_progress)
+        inventory = open_inventory(settings.inventory)
+        for store in stores_of(session, settings).kept:
+            check_marker(store.service, store.place, store.read_deployment(), manifest.deployment.id)
+        marker = inventory.read_deployment()
+        _check_age(inventory, marker.mark if marker else 0, manifest, folder)
+        _check_record(session, manifest.deployment, replace=replace)
+        if replace:
+            copy.clear(session)
+        removed = frozenset(entry.batch for entry in backup_files.entries(folder) if entry.removed)
+        known: set[str] = set()
+        # below the inventory's mark: nothing works on the record before its numbers are raised
+        mark = min(manifest.deployment.mark, marker.mark - 1 if marker else 0)
+        behind = manifest.deployment.model_copy(update={"mark": mark})
+        copy.write_record(session, _counted(folder, known, on_progress), removed, behind)
+        last, unknown, listed = _compare_storage(session, settings, inventory, known)
+        last += MARGIN
+        counters.raise_to(session, "job", last)
+        counters.raise_batches(session, MARGIN, above=inventory.last_batch())
+        if not unknown:
+            level_marks(session, inventory)
+    return RestoreView(manifest=manifest, last_job=last, unknown=unknown, listed=tuple(listed))
 
 
-def _restore(
-    session: Session,
-    settings: Settings,
-    folder: Path,
-    manifest: BackupManifest,
-    replace: bool,
-    on_progress: Progress,
-) -> RestoreView:
-    inventory = open_inventory(settings.inventory)
-    _check_stores(session, settings, manifest.deployment)
-    _check_age(inventory, manifest, folder)
-    _check_record(session, manifest.deployment, replace=replace)
-    if replace:
-        copy.clear(session)
-    removed = frozenset(entry.batch for entry in backup_files.entries(folder) if entry.removed)
-    known: set[str] = set()
-    copy.write_record(session, _counted(folder, known, on_progress), removed, _behind(manifest, inventory))
-    stored = _compare_storage(session, settings, inventory, known)
-    last = stored.last_job + MARGIN
-    counters.raise_to(session, "job", last)
-    counters.raise_batches(session, MARGIN, above=inventory.last_batch())
-    if not stored.unknown:
-        level_marks(session, inventory)
-    return RestoreView(manifest=manifest, last_job=last, unknown=stored.unknown, listed=tuple(stored.listed))
-
-
-def _check_age(inventory: SqlInventory, manifest: BackupManifest, folder: Path) -> None:
+def _check_age(inventory: SqlInventory, mark: int, manifest: BackupManifest, folder: Path) -> None:
     """A record that is newer than the inventory has completed jobs that the inventory does not know."""
-    marker = inventory.read_deployment()
-    mark = marker.mark if marker else 0
     if mark < manifest.deployment.mark - 1:
         raise UsageRefused(
             f"the inventory {inventory.place} is older than the backup {folder} (its mark is {mark}, that of "
@@ -176,24 +165,12 @@ def _check_age(inventory: SqlInventory, manifest: BackupManifest, folder: Path) 
         ).with_remedies(Remedy(Action.RESTORE_INVENTORY, str(folder)))
 
 
-def _behind(manifest: BackupManifest, inventory: SqlInventory) -> Deployment:
-    """The id with a mark below the inventory's: nothing works on the record before its numbers are raised."""
-    marker = inventory.read_deployment()
-    mark = min(manifest.deployment.mark, marker.mark - 1 if marker else 0)
-    return manifest.deployment.model_copy(update={"mark": mark})
-
-
 def _counted(folder: Path, known: set[str], on_progress: Progress) -> Iterator[RecordEntry]:
     for number, entry in enumerate(backup_files.entries(folder), 1):
         if entry.job:
             known.add(entry.job)
         on_progress(number)
         yield entry
-
-
-def _check_stores(session: Session, settings: Settings, expected: Deployment) -> None:
-    for store in stores_of(session, settings).kept:
-        check_marker(store.service, store.place, store.read_deployment(), expected.id)
 
 
 def _check_same(place: str, present: Deployment, expected: Deployment) -> None:
@@ -217,43 +194,31 @@ def _check_record(session: Session, expected: Deployment, *, replace: bool) -> N
         )
 
 
-@dataclass
-class _Stored:
-    """What storage knows beyond the inventory."""
-
-    last_job: int
-    unknown: int = 0
-    listed: list[str] = field(default_factory=list)
-
-    def note(self, line: str) -> None:
-        self.unknown += 1
-        if len(self.listed) < LISTED:
-            self.listed.append(line)
-
-
 def _compare_storage(
     session: Session, settings: Settings, inventory: SqlInventory, known: set[str]
-) -> _Stored:
-    stored = _Stored(max(counters.last(session, "job"), inventory.last_job()))
+) -> tuple[int, int, list[str]]:
+    """The last job that a store knows; how many versions only storage knows, and the first of them."""
+    last, unknown = max(counters.last(session, "job"), inventory.last_job()), 0
+    listed: list[str] = []
     try:
         versions = open_storage(settings).versions()
         while page := tuple(islice(versions, PAGE)):
-            _compare_page(inventory, page, known, stored)
+            last = max(last, *(number_of(version.jid) for version in page))
+            for version in _unknown(inventory, page, known):
+                unknown += 1
+                if len(listed) < LISTED:
+                    listed.append(version)
     except UsageRefused:
-        return stored  # Merritt's storage service has no listing of its objects
-    return stored
+        pass  # Merritt's storage service has no listing of its objects
+    return last, unknown, listed
 
 
-def _compare_page(
-    inventory: SqlInventory, page: tuple[VersionEntry, ...], known: set[str], stored: _Stored
-) -> None:
+def _unknown(inventory: SqlInventory, page: tuple[VersionEntry, ...], known: set[str]) -> Iterator[str]:
     entered = inventory.entered_jobs([version.jid for version in page])
     missing = [version for version in page if version.problem or version.jid not in entered]
     reserved = inventory.known_arks([version.ark for version in missing if version.jid in known])
-    for version in page:
-        stored.last_job = max(stored.last_job, number_of(version.jid))
     for version in missing:
         if version.problem:
-            stored.note(f"{version.ark}: {version.problem}")
+            yield f"{version.ark}: {version.problem}"
         elif version.ark not in reserved:
-            stored.note(f"version {version.number} of {version.ark} from job {version.jid or '-'}")
+            yield f"version {version.number} of {version.ark} from job {version.jid or '-'}"

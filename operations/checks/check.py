@@ -7,6 +7,7 @@ until then, so no job is given a name that a version in storage has and the inve
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 
@@ -116,37 +117,28 @@ def check(  # noqa: PLR0913 - the conditions of one verb
     return view
 
 
+@dataclass
 class _Check:
     """One check: counts the differences, and repairs them one by one."""
 
-    def __init__(
-        self,
-        site: Site,
-        stamp: Stamp,
-        scope: Scope,
-        *,
-        content: bool,
-        repair: bool,
-        on_tick: Callable[[int], None],
-    ) -> None:
-        self._site = site
-        self._stamp = stamp
-        self._scope = scope
-        self._content = content
-        self._repair = repair
-        self._on_tick = on_tick
-        self._compared = 0
-        self._counts: Counter[StoreProblem] = Counter()
-        self._repaired: Counter[StoreProblem] = Counter()
-        self._differences: list[Difference] = []
-        self._listed = True
-        self._complete = True
-        self._unreachable = ""
-        self._began = False
+    site: Site
+    stamp: Stamp
+    scope: Scope
+    content: bool
+    repair: bool
+    on_tick: Callable[[int], None]
+    _compared: int = 0
+    _counts: Counter[StoreProblem] = field(default_factory=Counter)
+    _repaired: Counter[StoreProblem] = field(default_factory=Counter)
+    _differences: list[Difference] = field(default_factory=list)
+    _listed: bool = True
+    _complete: bool = True
+    _unreachable: str = ""
+    _began: bool = False
 
     def view(self) -> CheckView:
         return CheckView(
-            repair=self._repair,
+            repair=self.repair,
             compared=self._compared,
             counts=dict(self._counts),
             repaired=dict(self._repaired),
@@ -160,12 +152,12 @@ class _Check:
     def _not_compared(self) -> Iterator[NotCompared]:
         if not self._listed:
             yield NotCompared.UNKNOWN_VERSIONS
-        if self._scope is Scope.ALL and self._site.settings.inventory_service_url:
+        if self.scope is Scope.ALL and self.site.settings.inventory_service_url:
             yield NotCompared.INVENTORY_SERVICE
 
     def compare(self) -> None:
-        session = self._site.session
-        if self._scope is Scope.ALL and deployment.read(session) is None:
+        session = self.site.session
+        if self.scope is Scope.ALL and deployment.read(session) is None:
             raise UsageRefused(
                 f"the record {session.hosts}{session.root} has no deployment id: restore it from a backup, "
                 "or initialize it with the stores that are there"
@@ -185,11 +177,11 @@ class _Check:
             self._record(done)
 
     def _comparisons(self) -> Iterator[Comparison]:
-        session = self._site.session
-        if self._scope is Scope.RECORD:
+        session = self.site.session
+        if self.scope is Scope.RECORD:
             return iter(())
         recorded, failed = listings.recorded_jobs(session), listings.failed_jobs(session)
-        if self._scope is Scope.ALL:
+        if self.scope is Scope.ALL:
             search = self._search()
             self._listed = listed = stores.lists_objects(search)
             names = recorded if listed else [*recorded, *failed]
@@ -206,26 +198,26 @@ class _Check:
         return stores.jobs_of_record(self._search(), names, with_entries=True) if names else iter(())
 
     def _search(self) -> Search:
-        session, settings = self._site.session, self._site.settings
+        session, settings = self.site.session, self.site.settings
         clients = open_clients(settings, expected_of(session))
         return Search(
             session,
             settings,
             clients.storage,
             clients.inventory,
-            f"arkline {self._stamp.by}",
+            f"arkline {self.stamp.by}",
             self._tick,
             Numbers(numbers.shoulders(session, settings)),
-            self._content,
+            self.content,
         )
 
     def _tick(self, number: int) -> None:
         self._compared += number
-        self._on_tick(self._compared)
+        self.on_tick(self._compared)
 
     def _take(self, comparison: Comparison) -> None:
         difference = comparison.difference
-        if self._repair and comparison.repair is not None:
+        if self.repair and comparison.repair is not None:
             difference = self._repair_one(difference, comparison.repair)
         self._counts[difference.gap] += 1
         self._repaired[difference.gap] += difference.repaired
@@ -246,4 +238,4 @@ class _Check:
         return difference.model_copy(update={"repaired": True})
 
     def _record(self, target: str) -> None:
-        holds.record_action(self._site.session, JournalAction.RECONCILE, self._stamp, target)
+        holds.record_action(self.site.session, JournalAction.RECONCILE, self.stamp, target)

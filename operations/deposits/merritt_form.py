@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from typing import BinaryIO
 
 from operations.deposits.submission import Submitted, checked, owned, submit
-from operations.deposits.uploads import begin_upload, receive_file, remove_unless_submitted, write_file
+from operations.deposits.uploads import begin_upload, receive_file, remove_unless_submitted
 from operations.site import Site
 from pipeline.description import local_ids, xml
 from pipeline.errors import UsageRefused
@@ -165,10 +166,7 @@ def _received(
         data = checkm.write(profile, rows)
     except ManifestError as error:
         raise UsageRefused(str(error)) from error
-    declared = Declared(name="batch.checkm")
-    with write_file(site, principal, upload, declared) as part:
-        part.append(data)
-        manifest = part.finish()
+    manifest = receive_file(site, principal, upload, Declared(name="batch.checkm"), BytesIO(data))
     return submission.model_copy(
         update={
             "payload_url": UploadAddress(upload, manifest.name).url,

@@ -7,6 +7,7 @@ repository's staff acts, and resumes the jobs.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from io import BytesIO
 from itertools import islice
 
 from operations.archive import archived_jobs
@@ -26,7 +27,7 @@ from pipeline.names import UploadAddress, is_upload
 from pipeline.principal import Principal, Role
 from pipeline.records import Batch, Job, PayloadType, Record, Submission, SubmissionType
 from pipeline.states import FailureKind, JobState
-from pipeline.uploads.stored import UploadedFile
+from pipeline.uploads.stored import Declared, UploadedFile
 
 MANIFEST = "again.checkm"
 """The manifest of the failed objects, in the upload."""
@@ -98,10 +99,10 @@ def failed_objects(site: Site, batch: Batch | ArchivedBatch) -> tuple[FailedObje
     return tuple(
         FailedObject(
             jid=job.jid,
-            name=_name(job),
+            name=job.configuration.name,
             title=job.configuration.erc_what,
             address=_shown(job.configuration.payload_url),
-            message=_message(job),
+            message=job.status.message if isinstance(job, Job) else job.message,
         )
         for job in _failed(site, batch)
     )
@@ -119,7 +120,7 @@ def prepare(site: Site, principal: Principal, bid: str, upload: str, corrections
     profile = _PROFILES[failed[0].configuration.payload_type]
     rows = [_row(job, upload, corrections) for job in failed]
     data = checkm.write(profile, rows)
-    written = uploads.SiteUploader(site, principal).put(upload, MANIFEST, (data,), len(data))
+    written = uploads.receive_file(site, principal, upload, Declared(name=MANIFEST), BytesIO(data))
     inventory = site.archive()
     renewed = (
         Renewed(
@@ -166,20 +167,12 @@ def deposit(
 def _failed(site: Site, batch: Batch | ArchivedBatch) -> list[Job | ArchivedJob]:
     jobs: Iterable[Job | ArchivedJob]
     jobs = load_jobs(site, batch.bid) if isinstance(batch, Batch) else archived_jobs(site, batch.bid)
-    failed = (job for job in jobs if _state(job) == (JobState.FAILED, FailureKind.CONTENT))
-    return list(islice(failed, MOST))
+    return list(islice(filter(_content_failed, jobs), MOST))
 
 
-def _state(job: Job | ArchivedJob) -> tuple[JobState, FailureKind | None]:
-    return (job.status.status, job.status.kind) if isinstance(job, Job) else (job.state, job.kind)
-
-
-def _message(job: Job | ArchivedJob) -> str:
-    return job.status.message if isinstance(job, Job) else job.message
-
-
-def _name(job: Job | ArchivedJob) -> str:
-    return job.configuration.name
+def _content_failed(job: Job | ArchivedJob) -> bool:
+    state, kind = (job.status.status, job.status.kind) if isinstance(job, Job) else (job.state, job.kind)
+    return (state, kind) == (JobState.FAILED, FailureKind.CONTENT)
 
 
 def _shown(url: str) -> str:
@@ -193,7 +186,7 @@ def _row(job: Job | ArchivedJob, upload: str, corrections: Corrections) -> Row:
     row = Row(
         line=0,
         url=address or given.payload_url,
-        name=_name(job),
+        name=job.configuration.name,
         digest=given.digest,
         size=given.size,
         primary_id=None if identifiers.assigned else identifiers.primary_id,
@@ -202,11 +195,6 @@ def _row(job: Job | ArchivedJob, upload: str, corrections: Corrections) -> Row:
         title=given.erc_what,
         date=given.erc_when,
     )
-    return _corrected(row, job.jid, upload, file, fresh=bool(address) or job.jid in corrections.changed)
-
-
-def _corrected(row: Row, jid: str, upload: str, file: UploadedFile | None, *, fresh: bool) -> Row:
-    """The row of a corrected file has that file's digest; `fresh`: the digest of before does not hold."""
     if file is not None:
         return replace(
             row,
@@ -216,8 +204,9 @@ def _corrected(row: Row, jid: str, upload: str, file: UploadedFile | None, *, fr
             size=file.size,
         )
     if is_upload(row.url):
-        raise UsageRefused(f"{row.name} ({jid}) was a file of your computer: choose the corrected file")
-    return replace(row, digest=None, size=None) if fresh else row
+        raise UsageRefused(f"{row.name} ({job.jid}) was a file of your computer: choose the corrected file")
+    # a digest that was declared for other content does not hold
+    return replace(row, digest=None, size=None) if address or job.jid in corrections.changed else row
 
 
 def _becomes(site: Site, inventory: SqlInventory | None, job: Job | ArchivedJob) -> str:

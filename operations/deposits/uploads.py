@@ -6,7 +6,7 @@ An upload belongs to the principal that began it; to everybody else it does not 
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -260,21 +260,3 @@ def use_upload(site: Site, principal: Principal, submission: Submission) -> None
     if resolved_url(site, principal, url) != url:
         raise UsageRefused(f"{quote_name(url)} names no file: give upload:ID/NAME")
     writing.use(site.settings.uploads_folder, parse_upload_url(url).upload, principal.identity)
-
-
-@dataclass(frozen=True)
-class SiteUploader:
-    """Uploads beside the stack, straight into the folder of uploads; an `Uploader` of `local_deposit`."""
-
-    site: Site
-    principal: Principal
-
-    def begin(self, key: str) -> str:
-        return begin_upload(self.site, self.principal, key).id
-
-    def put(self, upload: str, name: str, chunks: Iterable[bytes], size: int) -> UploadedFile:
-        declared = Declared(name=name, size=size)
-        with write_file(self.site, self.principal, upload, declared) as part:
-            for chunk in chunks:
-                part.append(chunk)
-            return part.finish()

@@ -60,47 +60,28 @@ KEEP_INTERVAL = 60.0
 _REMEDY = "restore the object from a copy of the storage, then check it again"
 
 
-def prove_object(
-    inventory: SqlInventory, storage: Storage, ark: str, pace: Pace, agent: str, on_read: OnRead = ignore
-) -> tuple[FixityCheck, Custody | None] | None:
-    """Read every version of an object; None if `pace` is over first: the next call continues the reading.
+class _Reading:
+    """The reading of one object, with the results that an interrupted reading has stored."""
 
-    With the custody of all versions; without it if the files cannot be listed. StepFailed or UsageRefused if
-    storage cannot be read; then nothing is entered.
-    """
-    known = inventory.describe_object(ark)
-    if known is None or not known.versions:
-        return None
-    reading = _Check(inventory, storage, known, pace, on_read)
-    check = reading.run()
-    if check is None:
-        return None
-    fixity.complete(inventory, check, agent)
-    return check, reading.custody
-
-
-class _Check:
-    """The reading of one object, with the results that an interrupted reading has kept."""
-
-    def __init__(
-        self, inventory: SqlInventory, storage: Storage, known: InventoryObject, pace: Pace, on_read: OnRead
-    ) -> None:
-        self._inventory = inventory
-        self._storage = storage
+    def __init__(self, schedule: "Schedule", known: InventoryObject, pace: Pace, on_read: OnRead) -> None:
+        self._inventory = schedule.inventory
+        self._storage = schedule.storage
         self._known = known
         self._pace = pace
         self._on_read = on_read
         self._began = now()
-        self._reads = fixity.reads_of(inventory, known.ark)
-        self._unkept: list[ReadBackFile] = []
-        self._kept_at = time.monotonic()
+        self._reads = fixity.reads_of(schedule.inventory, known.ark)
+        self._unstored: list[ReadBackFile] = []
+        self._stored_at = time.monotonic()
         self.custody: Custody | None = None
+        """Of all versions; None if the files cannot be listed."""
 
     def run(self) -> FixityCheck | None:
         try:
             damaged = self._damage()
             if damaged:
-                self._forget(damaged)
+                for _, place in damaged:  # to be read again
+                    self._reads.pop(place, None)
                 damaged = self._damage()
         except BaseException:
             self._keep()
@@ -144,18 +125,13 @@ class _Check:
         if file.problem or file.place in self._reads:
             return
         self._reads[file.place] = file
-        self._unkept.append(file)
-        if time.monotonic() - self._kept_at > KEEP_INTERVAL:
+        self._unstored.append(file)
+        if time.monotonic() - self._stored_at > KEEP_INTERVAL:
             self._keep()
 
-    def _forget(self, damaged: list[tuple[DamagedFile, str]]) -> None:
-        """Have the damaged bytes read again."""
-        for _, place in damaged:
-            self._reads.pop(place, None)
-
     def _keep(self) -> None:
-        fixity.keep_reads(self._inventory, self._known.ark, self._unkept)
-        self._unkept, self._kept_at = [], time.monotonic()
+        fixity.keep_reads(self._inventory, self._known.ark, self._unstored)
+        self._unstored, self._stored_at = [], time.monotonic()
 
 
 def _damaged_files(custody: Custody) -> list[tuple[DamagedFile, str]]:
@@ -240,8 +216,19 @@ class Schedule:
     def prove(
         self, ark: str, pace: Pace, on_read: OnRead = ignore
     ) -> tuple[FixityCheck, Custody | None] | Unreadable | None:
-        """As `check`, with the custody of all versions."""
+        """As `check`, with the custody of all versions; without it if the files cannot be listed.
+
+        If storage cannot be read, nothing is entered. The next call continues a reading that `pace` ended.
+        """
         try:
-            return prove_object(self.inventory, self.storage, ark, pace, self.agent, on_read)
+            known = self.inventory.describe_object(ark)
+            if known is None or not known.versions:
+                return None
+            reading = _Reading(self, known, pace, on_read)
+            check = reading.run()
+            if check is None:
+                return None
+            fixity.complete(self.inventory, check, self.agent)
         except ArklineError as error:
             return Unreadable(ark, str(error))
+        return check, reading.custody
