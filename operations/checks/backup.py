@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from operations.checks.numbers import MARGIN
+from operations.checks.stores import MARGIN
 from pipeline import backup_files
 from pipeline.backup_files import BackupManifest, RecordEntry
 from pipeline.deployment import Deployment, check_marker

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 
-from operations.checks import numbers, stores
+from operations.checks import stores
 from operations.checks.differences import (
     BROKEN,
     Comparison,
@@ -190,9 +190,9 @@ class _Check:
                 stores.entries(search, listed=listed),
                 stores.jobs_of_record(search, names, listed=listed),
                 stores.archived_jobs(search, listed=listed),
-                numbers.behind(search),
-                numbers.reserved(search),
-                numbers.marks(search),
+                stores.behind(search),
+                stores.reserved(search),
+                stores.marks(search),
             )
         names = [*recorded, *failed]
         return stores.jobs_of_record(self._search(), names, with_entries=True) if names else iter(())
@@ -207,7 +207,7 @@ class _Check:
             clients.inventory,
             f"arkline {self.stamp.by}",
             self._tick,
-            Numbers(numbers.shoulders(session, settings)),
+            Numbers(stores.shoulders(session, settings)),
             self.content,
         )
 

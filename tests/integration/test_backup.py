@@ -13,7 +13,7 @@ from kazoo.protocol.states import ZnodeStat
 from operations.checks.backup import back_up, restore, restore_inventory
 from operations.checks.check import check
 from operations.checks.deployment import initialize
-from operations.checks.numbers import MARGIN
+from operations.checks.stores import MARGIN
 from operations.site import Site
 from pipeline.deployment import OutdatedStore
 from pipeline.errors import ServiceUnreachable, UsageRefused

@@ -10,7 +10,7 @@ from operations.board.table import Place, Table
 from operations.board.tally import Tally
 from operations.board.writer import Writer
 from pipeline.settings import Settings
-from pipeline.states import Bucket, JobState
+from pipeline.states import Bucket, Event, JobState
 from tests.support import planting
 from zkstate import paths
 from zkstate.connection.session import Session, connect
@@ -93,12 +93,20 @@ def test_a_comparison_writes_the_places_of_the_record(contradictory: Session) ->
 
 
 def test_a_job_that_ended_while_its_moves_were_followed_is_no_difference(session: Session) -> None:
-    job = planting.job_in(session, JobState.COMPLETED)
+    job = planting.job_in(session, JobState.NOTIFY)
     writer, table, _ = filled_board(session)
-    jobs.clean_up(session, job)
-    priority = on_board(table)[job.jid].priority
+    place = on_board(table)[job.jid]
+    jobs.clean_up(session, planting.apply_event(session, job, Event.SUCCEED))
 
-    writer.flush([QueueChange(job.jid, JobState.COMPLETED, priority, False)])
+    writer.flush(
+        [
+            QueueChange(job.jid, JobState.NOTIFY, place.priority, False),
+            QueueChange(job.jid, JobState.COMPLETED, place.priority, True),
+            BucketChange(job.jid, job.bid, Bucket.PROCESSING, False),
+            BucketChange(job.jid, job.bid, Bucket.COMPLETED, True),
+            QueueChange(job.jid, JobState.COMPLETED, place.priority, False),
+        ]
+    )
 
     assert writer.compare(all_batches=True) == 0
 

@@ -81,7 +81,7 @@ def deposited(store: Store, number: int, **facts: object) -> str:
 
 
 def compared(session: Session, store: Store, *, repair: bool = False) -> CheckView:
-    return check(Site(store.repository.settings, session), ANN, repair=repair)
+    return check(Site(store.repository.settings, session), ANN, reason="because", repair=repair)
 
 
 def lose_inventory(session: Session, store: Store) -> None:

@@ -9,7 +9,7 @@ import pytest
 from entrypoints.render.remedies import command
 from operations.checks.backup import back_up
 from operations.checks.deployment import initialize
-from operations.checks.numbers import MARGIN
+from operations.checks.stores import MARGIN
 from operations.fleet.health import Health, HealthProblem
 from operations.fleet.overview import overview
 from operations.reasons import Reason
