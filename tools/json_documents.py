@@ -8,6 +8,7 @@ from operations.checks.deployment import DeploymentView
 from operations.deposits.dry_run_result import DryRunResult
 from operations.deposits.submission import Submitted
 from operations.deposits.validation import CheckResult
+from operations.explanation import Explanation
 from operations.fleet.fleet import Drained
 from operations.fleet.overview import Overview
 from operations.fleet.working_storage import CleanUp, SpaceView
@@ -17,7 +18,6 @@ from operations.jobs.job_view import JobView, Timeline
 from operations.objects.export import Export
 from operations.objects.fixity import FixityReport, FixityRun
 from operations.objects.objects import ObjectView
-from operations.reasons import Explanation
 from operations.verbs.bulk import Outcome
 from operations.verbs.callbacks import CallbackAnswer, OwedPage
 from operations.verbs.collection_profiles import ProfileLines, ProfileRenewal, ProfileView

@@ -32,25 +32,6 @@ NAMED_FOR = 86_400.0
 
 _STYLES = {Health.OK: "green", Health.DEGRADED: "yellow", Health.STOPPED: "bold red"}
 
-_PROBLEMS: dict[Reason, str] = {
-    Reason.BROKER_UNREACHABLE: "Redis at {} does not answer",
-    Reason.BROKER_REFUSES: "Redis at {} refuses writes: {message}",
-    Reason.BROKER_FOREIGN: "no job moves: {message}",
-    Reason.NO_WORKER: "no worker consumes queue '{}'",
-    Reason.NO_BEAT: "no beat is running: nothing is scheduled or retried",
-    Reason.SWEEP_LATE: "{} runs, and no scheduled work was done for {message}: nothing is retried",
-    Reason.QUEUE_PAUSED: "the queue is paused: no new job starts",
-    Reason.COLLECTION_ON_HOLD: "collection {} is on hold: its jobs do not start",
-    Reason.FIXITY_DAMAGED: "damage in storage: objects that are damaged: {}",
-    Reason.FIXITY_OVERDUE: "objects that were not read again within their period: {}",
-    Reason.RECORD_OUTDATED: "the {} is older than it was: nothing is processed",
-    Reason.RECORD_FOREIGN: "the {} is not that of the storage root and the inventory: nothing is processed",
-    Reason.RECORD_FULL: "ZooKeeper has room for {} jobs and has them: nothing is submitted or split",
-    Reason.RECORD_LIMIT: "ZooKeeper at {} accepts no change of {message} (jute.maxbuffer): large jobs fail",
-    Reason.SERVICE_DOWN: "{} is unavailable: jobs that need it wait",
-    Reason.BETWEEN_TRIES: "{} does not work: jobs wait for a retry",
-}
-
 
 def show(view: Overview) -> None:
     for grid in tables(view):
@@ -159,7 +140,7 @@ def problem_text(problem: HealthProblem) -> str:
         return f"{counted(int(problem.waits_for), 'job')} failed"
     if problem.reason is Reason.WAITING_FOR_SPACE:
         return f"{waits(int(problem.waits_for))} for working storage"
-    return _PROBLEMS[problem.reason].format(problem.waits_for, message=problem.message)
+    return problem.reason.of_fleet.format(problem.waits_for, message=problem.message)
 
 
 def waits(jobs: int) -> str:

@@ -22,7 +22,8 @@ from celery.app.control import Inspect
 from kombu.exceptions import OperationalError
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from operations.reasons import Obstacle, Reason
+from operations.explanation import Obstacle
+from operations.reasons import Reason
 from operations.site import Site
 from operations.visibility import require_fleet
 from pipeline.errors import Action, Remedy, ServiceUnreachable, UsageRefused

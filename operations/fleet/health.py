@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
 
+from operations.explanation import Obstacle
 from operations.fleet.fleet import Fleet, broker_address
 from operations.fleet.hosts import HostView, waiting_hosts
 from operations.fleet.record_fault import RecordFault, record_fault
-from operations.reasons import REASON_OF_WAIT, Obstacle, Reason
+from operations.reasons import REASON_OF_WAIT, Reason
 from operations.site import Site
 from pipeline.errors import Action, Documented, Remedy
 from pipeline.machine import Queue

@@ -2,7 +2,8 @@
 
 from datetime import datetime
 
-from operations.reasons import Cause, Reason
+from operations.explanation import Cause
+from operations.reasons import Reason
 from operations.site import Site
 from pipeline.deployment import NAMES, OutdatedStore
 from pipeline.errors import Action, ArklineError, Remedy

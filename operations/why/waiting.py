@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+from operations.explanation import Cause, Obstacle
 from operations.fleet.fleet import Fleet
-from operations.reasons import REASON_OF_WAIT, Cause, Obstacle, Reason
+from operations.reasons import REASON_OF_WAIT, Reason
 from operations.site import Site
 from pipeline.errors import Action, Remedy
 from pipeline.http.urls import place_of

@@ -12,12 +12,13 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from operations.explanation import Cause, Explanation, Obstacle
 from operations.fleet.fleet import Fleet
 from operations.fleet.record_fault import RecordFault, record_fault
 from operations.jobs.allowed_verbs import allowed_verbs
 from operations.jobs.batch_view import BatchView, archived_since, batch_view_of
 from operations.jobs.job_view import progress_of
-from operations.reasons import Cause, Explanation, Obstacle, Reason
+from operations.reasons import Reason
 from operations.site import Site
 from operations.visibility import kind_of, sees_fleet, visible
 from operations.why import waiting

@@ -6,7 +6,8 @@ from email.message import EmailMessage
 from itertools import chain
 
 from entrypoints.render import remedies, why
-from operations.reasons import Explanation, Obstacle, Reason
+from operations.explanation import Explanation, Obstacle
+from operations.reasons import Reason
 from pipeline.errors import Action, Remedy
 from pipeline.inventory.base import DamagedFile, PreservationEvent
 from pipeline.notify import mail

@@ -14,7 +14,8 @@ from uuid import uuid4
 
 from entrypoints.render.remedies import command
 from operations.deposits.submission import submit
-from operations.reasons import Explanation, Reason
+from operations.explanation import Explanation
+from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why
 from pipeline.errors import Action, Remedy

@@ -6,7 +6,8 @@ import pytest
 
 from entrypoints.render.remedies import command, hints
 from entrypoints.render.why import document, text
-from operations.reasons import Explanation, Reason
+from operations.explanation import Explanation
+from operations.reasons import Reason
 from pipeline.errors import Action, Remedy
 
 

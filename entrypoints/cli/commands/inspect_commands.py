@@ -12,7 +12,7 @@ from entrypoints.render import console as screen
 from entrypoints.render import overview as drawn_overview
 from entrypoints.render import views as drawn
 from entrypoints.render import why as drawn_why
-from operations import reasons
+from operations import explanation
 from operations.fleet import health, overview
 from operations.jobs import batch_view, job_view
 from pipeline import attempt
@@ -108,5 +108,5 @@ def why(
     Prints one paragraph with the state, its start and the cause of the wait, then the commands that help.
     """
     with api.site() as site:
-        explained = site.get(f"{api.path_of(name)}/why", reasons.Explanation)
+        explained = site.get(f"{api.path_of(name)}/why", explanation.Explanation)
     screen.emit(drawn_why.document(explained)) if json else screen.say(drawn_why.text(explained))

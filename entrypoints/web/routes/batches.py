@@ -10,9 +10,9 @@ from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import slow
 from entrypoints.web.parameters import LIMIT, Bid, Cursor, Limit, decode_cursor, linked, respond
 from operations.board.values import JobPage, JobSearch, scope_of
+from operations.explanation import Explanation
 from operations.jobs import batch_view, job_list, reports
 from operations.jobs.batch_view import BatchView
-from operations.reasons import Explanation
 from operations.verbs import holds
 from operations.verbs.holds import BatchHistory
 from operations.visibility import visible_batch

@@ -12,9 +12,9 @@ from entrypoints.web.authentication import Caller
 from entrypoints.web.context import site_of
 from entrypoints.web.limits import LONG, slow
 from entrypoints.web.parameters import LIMIT, Cursor, Jid, Limit, decode_number, linked, respond
+from operations.explanation import Explanation
 from operations.jobs import job_view
 from operations.jobs.job_view import JobFiles, JobView, Timeline
-from operations.reasons import Explanation
 from operations.why import why as explanations
 from pipeline.attempt import Attempt, Progress
 from pipeline.fixity import READ_CHUNK
