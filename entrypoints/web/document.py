@@ -1,10 +1,7 @@
-"""The examples of the OpenAPI document: every parameter in a path, every body, every answer has one.
+"""What the document says beside the routes: examples, links between operations, errors as problems.
 
-What the models do not give is made from the schema, so that an example cannot differ from it.
-
-The links of the OpenAPI document: which answer has what another operation needs.
-
-What the OpenAPI document says of errors: every one is a problem.
+Every parameter in a path, every body and every answer has an example. What the models do not give is made
+from the schema, so that an example cannot differ from it.
 """
 
 from collections.abc import Iterator
@@ -130,76 +127,54 @@ class Link(NamedTuple):
     body: dict[str, str] | None = None
 
 
-_BID = {"bid": "$response.body#/bid"}
-_JID = {"jid": "$response.body#/jid"}
-_ARK = {"ark": "$response.body#/ark"}
-_UPLOAD = {"upload": "$response.body#/id"}
-_SAME_OBJECT = {"ark": "$request.path.ark"}
-_SAME_BATCH = {"bid": "$request.path.bid"}
-_SAME_JOB = {"jid": "$request.path.jid"}
-_SUBMITTED = ("201", "200")
+def _same(name: str) -> dict[str, str]:
+    return {name: f"$request.path.{name}"}
+
+
+def _field(name: str, field: str = "") -> dict[str, str]:
+    return {name: f"$response.body#/{field or name}"}
+
+
+_BATCH, _JOB, _OBJECT = "get /v1/batches/{bid}", "get /v1/jobs/{jid}", "get /v1/objects/{ark}"
+_PROOFS, _BULK = "post /v1/objects/{ark}/proofs", "post /v1/bulk/{verb}"
 
 LINKS = (
     *(
-        Link("post /v1/batches", status, name, f"get /v1/batches/{{bid}}{rest}", _BID)
-        for status in _SUBMITTED
-        for name, rest in (("batch", ""), ("jobs", "/jobs"), ("why", "/why"), ("report", "/report"))
+        Link("post /v1/batches", status, name or "batch", f"{_BATCH}{name and '/'}{name}", _field("bid"))
+        for status in ("201", "200")
+        for name in ("", "jobs", "why", "report")
     ),
-    Link("get /v1/batches", "200", "batch", "get /v1/batches/{bid}", {"bid": "$response.body#/rows/0/bid"}),
-    Link("get /v1/batches/{bid}", "200", "jobs", "get /v1/batches/{bid}/jobs", _SAME_BATCH),
-    Link("get /v1/batches/{bid}", "200", "history", "get /v1/batches/{bid}/history", _SAME_BATCH),
-    Link("get /v1/batches/{bid}", "200", "cancel", "post /v1/batches/{bid}/cancel", _SAME_BATCH),
+    Link("get /v1/batches", "200", "batch", _BATCH, _field("bid", "rows/0/bid")),
+    *(Link(_BATCH, "200", name, f"{_BATCH}/{name}", _same("bid")) for name in ("jobs", "history")),
+    Link(_BATCH, "200", "cancel", "post /v1/batches/{bid}/cancel", _same("bid")),
+    Link("get /v1/jobs", "200", "job", _JOB, _field("jid", "rows/0/jid")),
+    Link(f"{_BATCH}/jobs", "200", "job", _JOB, _field("jid", "rows/0/jid")),
+    Link(_JOB, "200", "batch", _BATCH, _field("bid")),
     *(
-        Link(source, "200", "job", "get /v1/jobs/{jid}", {"jid": "$response.body#/rows/0/jid"})
-        for source in ("get /v1/batches/{bid}/jobs", "get /v1/jobs")
-    ),
-    Link("get /v1/jobs/{jid}", "200", "batch", "get /v1/batches/{bid}", _BID),
-    *(
-        Link("get /v1/jobs/{jid}", "200", name, f"get /v1/jobs/{{jid}}/{name}", _SAME_JOB)
+        Link(_JOB, "200", name, f"{_JOB}/{name}", _same("jid"))
         for name in ("why", "timeline", "files", "premis")
     ),
     *(
-        Link("get /v1/jobs/{jid}", "200", name, f"post /v1/jobs/{{jid}}/{name}", _SAME_JOB)
+        Link(_JOB, "200", name, f"post /v1/jobs/{{jid}}/{name}", _same("jid"))
         for name in ("hold", "release", "resume", "fail", "delete")
     ),
+    *(Link(f"{_JOB}{rest}", "200", "object", _OBJECT, _field("ark")) for rest in ("", "/files")),
+    Link(_OBJECT, "200", "proof", _PROOFS, _same("ark")),
+    Link(_PROOFS, "202", "proof", f"{_OBJECT}/proofs/{{proof}}", _field("ark") | _field("proof", "id")),
     *(
-        Link(
-            f"get /v1/jobs/{{jid}}{rest}",
-            "200",
-            "object",
-            "get /v1/objects/{ark}",
-            _ARK,
-        )
-        for rest in ("", "/files")
-    ),
-    Link("get /v1/objects/{ark}", "200", "proof", "post /v1/objects/{ark}/proofs", _SAME_OBJECT),
-    Link(
-        "post /v1/objects/{ark}/proofs",
-        "202",
-        "proof",
-        "get /v1/objects/{ark}/proofs/{proof}",
-        {**_ARK, "proof": "$response.body#/id"},
-    ),
-    *(
-        Link(
-            "post /v1/uploads",
-            "201",
-            name,
-            f"{method} /v1/uploads/{{upload}}",
-            _UPLOAD,
-        )
+        Link("post /v1/uploads", "201", name, f"{method} /v1/uploads/{{upload}}", _field("upload", "id"))
         for name, method in (("upload", "get"), ("offset", "head"), ("remove", "delete"))
     ),
     Link(
-        "post /v1/bulk/{verb}/dry-run",
+        f"{_BULK}/dry-run",
         "200",
         "carry_out",
-        "post /v1/bulk/{verb}",
-        {"verb": "$request.path.verb"},
-        {"token": "$response.body#/token", "reason": "as in the dry run"},
+        _BULK,
+        _same("verb"),
+        _field("token") | {"reason": "as in the dry run"},
     ),
-    Link("get /v1/callbacks", "200", "job", "get /v1/jobs/{jid}", {"jid": "$response.body#/callbacks/0/jid"}),
-    Link("post /v1/callbacks/{jid}/deliver", "200", "job", "get /v1/jobs/{jid}", _JID),
+    Link("get /v1/callbacks", "200", "job", _JOB, _field("jid", "callbacks/0/jid")),
+    Link("post /v1/callbacks/{jid}/deliver", "200", "job", _JOB, _field("jid")),
 )
 
 

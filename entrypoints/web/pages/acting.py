@@ -122,7 +122,6 @@ def show_preview(
     return page(
         request,
         "bulk.html",
-        caller=caller,
         verb=verb,
         cause=cause,
         needs_reason=_event(verb) in WITH_REASON,
@@ -151,7 +150,6 @@ def act_on_all(
     return page(
         request,
         "bulk.html",
-        caller=caller,
         verb=verb,
         needs_reason=_event(verb) in WITH_REASON,
         token="",

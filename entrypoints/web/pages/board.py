@@ -144,7 +144,6 @@ def front(request: Request, caller: PageCaller) -> Response:
     return page(
         request,
         "board.html",
-        caller=caller,
         board=board_values(web, scope, whole, sees_fleet(caller)),
         latest=web.board.batches(scope, BatchSearch(), LATEST).rows if web.board.known else None,
     )

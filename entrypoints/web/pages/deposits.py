@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -48,7 +49,6 @@ def deposits(request: Request, caller: PageCaller, after: str | None = None) -> 
     return page(
         request,
         "deposits.html",
-        caller=caller,
         page=board.batches(mine, BatchSearch(), ROWS, after),
         failures=[group for group in board.failures(mine) if group.owner == "depositor"],
         freshness=board.freshness(),
@@ -131,7 +131,6 @@ def _form(request: Request, caller: Principal, problem: str = "") -> HTMLRespons
     return page(
         request,
         "deposit_new.html",
-        caller=caller,
         collections=allowed,
         kinds=list(SubmissionType),
         problem=problem,
@@ -187,7 +186,7 @@ async def preview_again(request: Request, caller: PageCaller, bid: str) -> Respo
         return await web.record_work.run(
             request, caller.name, lambda _: _again_form(request, site, caller, bid, problem)
         )
-    return page(request, "again_preview.html", caller=caller, preview=prepared)
+    return page(request, "again_preview.html", preview=prepared)
 
 
 @router.post("/batches/{bid}/again/deposit")
@@ -211,7 +210,6 @@ def _again_form(request: Request, site: Site, caller: Principal, bid: str, probl
     return page(
         request,
         "again.html",
-        caller=caller,
         bid=bid,
         collection=batch.submission.profile_name,
         failed=failed[:EDITED],
@@ -262,15 +260,9 @@ SCROLLING = '<div class="scroll" tabindex="0" role="region" aria-label="Table"><
 
 @router.get("/help/deposit")
 def help_deposit(request: Request) -> HTMLResponse:
-    return page(request, "help.html", caller=_caller_or_nobody(request), guide=guide())
-
-
-def _caller_or_nobody(request: Request) -> Principal | None:
-    """Only for the menu of the page."""
-    try:
-        return counted(request)
-    except (NotAuthenticated, InvalidToken, TooMany):
-        return None
+    with suppress(NotAuthenticated, InvalidToken, TooMany):
+        counted(request)  # for the menu of the page
+    return page(request, "help.html", guide=guide())
 
 
 @cache

@@ -73,7 +73,6 @@ def stops(request: Request, caller: PageCaller) -> HTMLResponse:
     return page(
         request,
         "stops.html",
-        caller=caller,
         freshness=board.freshness(),
         stops=stopped,
         queue_button=acts.Button(queue_act, ""),
@@ -130,7 +129,6 @@ def fleet(request: Request, caller: OperationsCaller) -> HTMLResponse:
     return page(
         request,
         "fleet.html",
-        caller=caller,
         banner=banner_of(whole, acts.of_remedies(whole.health.remedies)),
         health=whole.health,
         late=whole.late,
@@ -143,4 +141,4 @@ def fleet(request: Request, caller: OperationsCaller) -> HTMLResponse:
 def space(request: Request, caller: OperationsCaller) -> HTMLResponse:
     web = context_of(request)
     view = space_view(web.site, caller, web.board.usual())
-    return page(request, "space.html", caller=caller, space=view, picture=picture(view))
+    return page(request, "space.html", space=view, picture=picture(view))

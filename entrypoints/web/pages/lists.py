@@ -45,7 +45,6 @@ def batches(request: Request, caller: PageCaller, after: str | None = None) -> H
     return page(
         request,
         "batches.html",
-        caller=caller,
         page=listed,
         search=search,
         states=list(BatchState),
@@ -70,7 +69,6 @@ def jobs(request: Request, caller: PageCaller, after: str | None = None) -> HTML
     return page(
         request,
         "jobs.html",
-        caller=caller,
         page=job_list.rows(context_of(request).session, board, scope, search, ROWS, after),
         search=search,
         states=list(JobState),
@@ -86,7 +84,6 @@ def failures(request: Request, caller: PageCaller) -> HTMLResponse:
     return page(
         request,
         "failures.html",
-        caller=caller,
         groups=board.failures(scope_of(caller)),
         freshness=board.freshness(),
     )
@@ -120,7 +117,6 @@ def failure(request: Request, caller: PageCaller, cause: str, after: str | None 
     return page(
         request,
         "failure.html",
-        caller=caller,
         group=group,
         page=job_list.rows(context.session, context.board, scope_of(caller), search, ROWS, after),
     )

@@ -90,7 +90,7 @@ OperationsCaller = Annotated[Principal, Depends(_operations_caller)]
 
 def login_page(request: Request, next: str, problem: str = "", status: int = 200) -> HTMLResponse:
     oidc = context_of(request).oidc is not None
-    return page(request, "login.html", caller=None, problem=problem, next=next, oidc=oidc, status=status)
+    return page(request, "login.html", problem=problem, next=next, oidc=oidc, status=status)
 
 
 @router.get("/login")
@@ -137,7 +137,6 @@ def error_page(request: Request, error: ArklineError) -> HTMLResponse:
     answer = page(
         request,
         "error.html",
-        caller=caller,
         status=status,
         title=AWAY if away else TITLES.get(status, "This failed"),
         message=WAIT if away else str(error),

@@ -40,7 +40,7 @@ class Verdict:
 def search(request: Request, caller: PageCaller, ark: str = "") -> Response:
     if ark:
         return RedirectResponse(f"/objects/{quote(ark.strip())}", status_code=303)
-    return page(request, "objects.html", caller=caller)
+    return page(request, "objects.html")
 
 
 @router.get("/objects/{ark:path}")
@@ -51,7 +51,6 @@ def one(request: Request, caller: PageCaller, ark: str, version: int | None = No
     return page(
         request,
         "object.html",
-        caller=caller,
         timeline=objects.timeline(web.site.inventory(), objects.as_seen_by(caller, known)),
         **_values(web, known, version),
     )

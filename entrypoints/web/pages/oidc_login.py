@@ -74,7 +74,7 @@ async def finish_oidc_login(request: Request, state: str = "", code: str = "", e
         limit.count(_address(request))
         answer: Response = login_page(request, "/", problem=str(refusal), status=403)
     else:
-        answer = page(request, "logged_in.html", caller=None, next=finished.next)
+        answer = page(request, "logged_in.html", next=finished.next)
         set_login(request, answer, finished.name, finished.session)
     answer.delete_cookie(COOKIE, path=PATH)
     return answer

@@ -139,7 +139,7 @@ router = page_router()
 @slow("record_work")
 def job(request: Request, caller: PageCaller, jid: str) -> HTMLResponse:
     web = context_of(request)
-    return page(request, "job.html", caller=caller, **job_values(web, whole_of(request), caller, jid))
+    return page(request, "job.html", **job_values(web, whole_of(request), caller, jid))
 
 
 def job_values(web: WebContext, whole: WholeFleet, caller: Principal, jid: str) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class DrawnJob:
 @slow("record_work")
 def batch(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
     web = context_of(request)
-    return page(request, "batch.html", caller=caller, **batch_values(web, whole_of(request), caller, bid))
+    return page(request, "batch.html", **batch_values(web, whole_of(request), caller, bid))
 
 
 @router.get("/batches/{bid}/report")
@@ -189,7 +189,6 @@ def batch_report(request: Request, caller: PageCaller, bid: str) -> HTMLResponse
     return page(
         request,
         "report.html",
-        caller=caller,
         report=composed,
         headline=report_mail.headline(composed),
         facts=report_mail.facts(composed),

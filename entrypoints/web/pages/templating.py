@@ -140,14 +140,9 @@ def rights(caller: Principal | None) -> dict[str, bool]:
     }
 
 
-def page(
-    request: Request,
-    template: str,
-    *,
-    caller: Principal | None,
-    status: int = 200,
-    **values: Any,
-) -> HTMLResponse:
+def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """A whole page, for the caller of the request or for nobody."""
+    caller: Principal | None = getattr(request.state, "principal", None)
     html = render(
         template,
         caller=caller,

@@ -6,6 +6,7 @@ for many jobs is a dry run, and then exactly what the dry run showed.
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
+from inspect import Parameter, signature
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
@@ -32,6 +33,8 @@ from entrypoints.web.parameters import (
 from operations.board.values import JobSearch, scope_of
 from operations.fleet import fleet as fleet_workers
 from operations.fleet.fleet import Drained
+from operations.run import Run
+from operations.site import Site
 from operations.verbs import bulk, callbacks, collection_profiles, holds
 from operations.verbs.bulk import (
     JOBS_OF_A_PLAN,
@@ -88,23 +91,20 @@ class Resume(Record):
     to: JobState | None = Field(None, description="The state to resume in; null: after its last success.")
 
 
+Act = Callable[..., VerbResult]
+
+
 def _on_job(event: Event) -> Callable[..., VerbResult | Awaitable[VerbResult]]:
     def verb(
         request: Request, caller: OperatorCaller, jid: Jid, version: Version, body: Given = NO_REASON
     ) -> VerbResult:
         return act(site_of(request), caller, jid, event, reason=body.reason, version=version)
 
-    @slow("record_work")  # a deletion removes the job's folder, which may have very many files
-    def verb_with_reason(
-        request: Request, caller: OperatorCaller, jid: Jid, version: Version, body: Required
-    ) -> VerbResult:
-        return act(site_of(request), caller, jid, event, reason=body.reason, version=version)
-
-    return verb_with_reason if event in WITH_REASON else verb
+    # a deletion removes the job's folder, which may have very many files
+    return slow("record_work")(_requiring_a_reason(verb)) if event in WITH_REASON else verb
 
 
 def _on_batch(event: Event) -> Callable[..., Awaitable[VerbResult]]:
-    @slow("slow_work", LONG)
     def verb(
         request: Request,
         caller: OperatorCaller,
@@ -117,20 +117,16 @@ def _on_batch(event: Event) -> Callable[..., Awaitable[VerbResult]]:
         run = web.run_of(attempt)
         return act(web.site, caller, bid, event, reason=body.reason, version=version, run=run)
 
-    @slow("slow_work", LONG)
-    def verb_with_reason(
-        request: Request,
-        caller: OperatorCaller,
-        bid: Bid,
-        version: Version,
-        body: Required,
-        attempt: Attempt,
-    ) -> VerbResult:
-        web = context_of(request)
-        run = web.run_of(attempt)
-        return act(web.site, caller, bid, event, reason=body.reason, version=version, run=run)
+    return slow("slow_work", LONG)(_requiring_a_reason(verb) if event in WITH_REASON else verb)
 
-    return verb_with_reason if event in WITH_REASON else verb
+
+def _requiring_a_reason(verb: Act) -> Act:
+    """The verb with a body that is required, and has a reason."""
+    given = signature(verb)
+    body = given.parameters["body"].replace(annotation=Required, default=Parameter.empty)
+    others = (one for one in given.parameters.values() if one.name != "body")
+    verb.__signature__ = given.replace(parameters=(*others, body))  # type: ignore[attr-defined]
+    return verb
 
 
 @router.post("/jobs/{jid}/resume", summary="Resume the failed job")
@@ -193,15 +189,8 @@ def resume_batch(
     body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
 ) -> Outcome:
     web = context_of(request)
-    return bulk.resume_batch(
-        web.site,
-        caller,
-        bid,
-        reason=body.reason,
-        version=version,
-        to=body.to,
-        run=web.run_of(attempt),
-    )
+    run, reason = web.run_of(attempt), body.reason
+    return bulk.resume_batch(web.site, caller, bid, reason=reason, version=version, to=body.to, run=run)
 
 
 @router.post("/jobs/{jid}/{verb}/dry-run", summary="What the verb would do to the job")
@@ -289,7 +278,8 @@ def release_collection(
     keep_held: KeepHeld = False,
     body: Given = NO_REASON,
 ) -> HoldResult:
-    return _release(request, caller, name, keep_held, attempt, body.reason)
+    site, run = _releasing(request, caller, name, attempt)
+    return holds.release_collection(site, caller, name, reason=body.reason, keep_held=keep_held, run=run)
 
 
 @router.post("/collections/{name}/release/dry-run", summary="What the end of the hold would release")
@@ -301,31 +291,16 @@ def dry_run_of_release(
     attempt: Attempt,
     keep_held: KeepHeld = False,
 ) -> HoldResult:
-    return _release(request, caller, name, keep_held, attempt, dry_run=True)
+    site, run = _releasing(request, caller, name, attempt)
+    return holds.release_collection(site, caller, name, keep_held=keep_held, dry_run=True, run=run)
 
 
-def _release(  # noqa: PLR0913 - the conditions of one verb
-    request: Request,
-    caller: Principal,
-    name: str,
-    keep_held: bool,
-    attempt: Attempt,
-    reason: str = "",
-    *,
-    dry_run: bool = False,
-) -> HoldResult:
+def _releasing(request: Request, caller: Principal, name: str, attempt: Attempt) -> tuple[Site, Run]:
+    """Refuse a collection that is not the caller's, or that there is not."""
     context = context_of(request)
     caller.require(caller.role, f"release collection {name}", name)
     context.site.profiles.get(name)
-    return holds.release_collection(
-        context.site,
-        caller,
-        name,
-        reason=reason,
-        keep_held=keep_held,
-        dry_run=dry_run,
-        run=context.run_of(attempt),
-    )
+    return context.site, context.run_of(attempt)
 
 
 @router.post("/workers/{worker}/drain", summary="Have a worker take no further jobs, also after a restart")
