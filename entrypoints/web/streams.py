@@ -18,7 +18,6 @@ from starlette.types import Receive, Scope, Send
 
 from operations.board.board import Board
 from operations.board.values import Change, scope_of
-from operations.board.values import Scope as BoardScope
 from operations.tokens import InvalidToken
 from pipeline.errors import ArklineError, ErrorKind
 from pipeline.principal import Principal
@@ -168,7 +167,7 @@ def stream(
         def wake() -> None:
             loop.call_soon_threadsafe(changed.set)
 
-        following = _Following(streams, board, scope_of(caller), wake, changed)
+        following = _Following(streams, board, caller, wake, changed)
         return Opening(wake, _events(following, last_event_id, admits))
 
     return EventStream(streams, caller.name, check, begin)
@@ -180,7 +179,7 @@ class _Following:
 
     streams: Streams
     board: Board
-    scope: BoardScope
+    caller: Principal
     wake: Callable[[], None]
     changed: asyncio.Event
 
@@ -188,7 +187,7 @@ class _Following:
 async def _events(
     following: _Following, last: str | None, admits: Callable[[Change], bool]
 ) -> AsyncGenerator[bytes]:
-    board, changed, scope = following.board, following.changed, following.scope
+    board, changed, scope = following.board, following.changed, scope_of(following.caller)
     unsubscribe = board.subscribe(following.wake)
     try:
         news = board.changes_since(last, scope)

@@ -22,8 +22,7 @@ from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import Notice, page, redirect
 from entrypoints.web.receiving import read_form
 from operations.board.values import BatchSearch, Scope
-from operations.deposits import resubmission, uploads
-from operations.deposits import submission as submissions
+from operations.deposits import resubmission, submission, uploads
 from operations.deposits.resubmission import Corrections, FailedObject, Preview
 from operations.site import Site
 from operations.tokens import InvalidToken
@@ -87,12 +86,12 @@ async def submit(request: Request, caller: PageCaller) -> Response:
 
 def _deposit(
     web: WebContext, caller: Principal, fields: dict[str, str], file: UploadFile | None
-) -> submissions.Submitted:
+) -> submission.Submitted:
     """An upload of which no batch is made is removed."""
     upload = uploads.begin_upload(web.site, caller).id if file else ""
     try:
         url = _receive(web, caller, upload, file) if file else fields.get("url", "")
-        return submissions.submit(web.site, caller, _submission(caller, fields, url))
+        return submission.submit(web.site, caller, _submission(caller, fields, url))
     except BaseException:
         if upload:
             uploads.remove_unless_submitted(web.site, caller, upload)
@@ -114,8 +113,8 @@ def _submission(caller: Principal, fields: dict[str, str], url: str) -> Submissi
         profile_name=fields.get("collection", ""),
         submitter=caller.name,
         payload_url=url,
-        payload_filename=submissions.given_name(url, name),
-        type=submissions.submission_type(url, SubmissionType(kind) if kind else None, name),
+        payload_filename=submission.given_name(url, name),
+        type=submission.submission_type(url, SubmissionType(kind) if kind else None, name),
         erc_who=fields.get("creator", ""),
         erc_what=fields.get("title", ""),
         erc_when=fields.get("date", ""),

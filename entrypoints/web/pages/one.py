@@ -14,7 +14,7 @@ from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, Response
 
-from entrypoints.render import why as words
+from entrypoints.render.why import paragraph
 from entrypoints.web.context import WebContext, context_of, site_of
 from entrypoints.web.limits import slow
 from entrypoints.web.pages import acts, drawings
@@ -65,7 +65,7 @@ def explained(facts: Explanation, version: int | None) -> dict[str, Any]:
     """The values of `explanation.html`; `version`: of the status of the explained job or batch."""
     alone = facts.model_copy(update={"remedies": ()})
     return {
-        "paragraph": words.paragraph(alone),
+        "paragraph": paragraph(alone),
         "remedies": () if facts.moves_itself else acts.of_remedies(facts.remedies, version),
         "afterwards": acts.of_remedies(facts.afterwards),
         "tone": _tone(facts),

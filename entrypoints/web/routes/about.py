@@ -10,10 +10,10 @@ from typing import Literal
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
-from entrypoints.web import metrics as prometheus
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
 from entrypoints.web.limits import slow
+from entrypoints.web.metrics import CONTENT_TYPE, exposition
 from entrypoints.web.problems import HTTP_CODES, STATUSES
 from operations.visibility import require_fleet
 from pipeline.principal import Interface, Role
@@ -131,18 +131,18 @@ metrics_router = APIRouter(tags=["fleet"])
 
 
 class Exposition(Response):
-    media_type = prometheus.CONTENT_TYPE
+    media_type = CONTENT_TYPE
 
 
 @metrics_router.get(
     "/metrics",
     summary="Metrics for Prometheus",
     response_class=Exposition,
-    responses={200: {"content": {prometheus.CONTENT_TYPE: {"schema": {"type": "string"}}}}},
+    responses={200: {"content": {CONTENT_TYPE: {"schema": {"type": "string"}}}}},
 )
 @slow("fleet_work")
 def metrics(request: Request, caller: Caller) -> Response:
     """For those who see every collection; not for depositors."""
     require_fleet(caller, "read the metrics")
     context = context_of(request)
-    return Exposition(prometheus.exposition(context.metrics) + context.requests.exposition())
+    return Exposition(exposition(context.metrics) + context.requests.exposition())

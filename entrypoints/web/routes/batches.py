@@ -16,7 +16,7 @@ from operations.jobs.batch_view import BatchView
 from operations.verbs import holds
 from operations.verbs.holds import BatchHistory
 from operations.visibility import visible_batch
-from operations.why import why as explanations
+from operations.why.why import why
 from pipeline.notify import report_mail
 from pipeline.notify.report import BatchReport
 
@@ -61,7 +61,7 @@ def jobs_of_batch(
 @router.get("/why", summary="Why the batch is where it is")
 @slow("fleet_work")
 def why_batch(request: Request, caller: Caller, bid: Bid) -> Explanation:
-    return explanations.why(site_of(request), caller, bid)
+    return why(site_of(request), caller, bid)
 
 
 @router.get("/history", summary="The moves of the batch, and who renewed its profile")

@@ -16,9 +16,8 @@ from entrypoints.web.authentication import DepositorCaller
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import is_local, slow
 from entrypoints.web.receiving import check_body, content_length, receive
-from operations.deposits import dry_run as dry_runs
-from operations.deposits import submission as submissions
-from operations.deposits import uploads
+from operations.deposits import submission, uploads
+from operations.deposits.dry_run import dry_run_local, perform_dry_run
 from operations.deposits.dry_run_result import DryRunResult, LocalPlan
 from operations.deposits.uploads import Unfinished, UploadView
 from pipeline.errors import UsageRefused
@@ -132,19 +131,19 @@ async def submit(  # noqa: PLR0913 - a query and headers beside the body
 ) -> Submitted | DryRunResult:
     """201 with the batch's `Location`; 200 with `Idempotency-Replayed: true` if the key was used before."""
     context = context_of(request)
-    submission = submission_of(deposit, caller, idempotency_key)
+    wanted = submission_of(deposit, caller, idempotency_key)
     if dry_run:
         response.status_code = 200
         perform = partial(
-            dry_runs.perform_dry_run,
+            perform_dry_run,
             context.site,
             caller,
-            submission,
+            wanted,
             ask if is_local(request) else min(ask, MANIFESTS_OF_A_DRY_RUN),
             None if is_local(request) else LINES_OF_A_DRY_RUN,
         )
         return await context.slow_work.run(request, caller.name, perform)
-    done = await run_in_threadpool(submissions.submit, context.site, caller, submission)
+    done = await run_in_threadpool(submission.submit, context.site, caller, wanted)
     response.headers["Location"] = f"/v1/batches/{done.bid}"
     if done.again:
         response.status_code = 200
@@ -162,7 +161,7 @@ def dry_run_of_files(
     idempotency_key: IdempotencyKey = None,
 ) -> DryRunResult:
     """Which of its objects are here already, and what would be refused; no file is sent."""
-    submission = submissions.checked(
+    wanted = submission.checked(
         {
             "profile_name": deposit.profile,
             "payload_url": deposit.source,
@@ -176,17 +175,17 @@ def dry_run_of_files(
             "owner": caller.identity,
         }
     )
-    return dry_runs.dry_run_local(context_of(request).site, caller, submission, deposit.plan)
+    return dry_run_local(context_of(request).site, caller, wanted, deposit.plan)
 
 
 def submission_of(deposit: Deposit, caller: Principal, idempotency_key: str | None) -> Submission:
     """The submission, as the caller's; UsageRefused names what is wrong."""
-    return submissions.checked(
+    return submission.checked(
         {
             "profile_name": deposit.profile,
             "payload_url": deposit.payload_url,
-            "payload_filename": submissions.given_name(deposit.payload_url, deposit.name),
-            "type": submissions.submission_type(deposit.payload_url, deposit.type, deposit.name),
+            "payload_filename": submission.given_name(deposit.payload_url, deposit.name),
+            "type": submission.submission_type(deposit.payload_url, deposit.type, deposit.name),
             "submitter": deposit.submitter or caller.name,
             "submission_mode": deposit.mode,
             "new_version": deposit.new_version,

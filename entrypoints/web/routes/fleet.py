@@ -11,12 +11,10 @@ from entrypoints.web.limits import LONG, slow
 from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Collection, Given, Jid
 from operations.checks.aliases import AuditView, audit_view
 from operations.checks.check import CheckView, Scope, check
-from operations.fleet import fleet as fleet_workers
-from operations.fleet import overview as whole
-from operations.fleet import working_storage
+from operations.fleet import fleet, working_storage
 from operations.fleet.fleet import Workers
 from operations.fleet.hosts import HostView, known_hosts
-from operations.fleet.overview import Overview
+from operations.fleet.overview import Overview, overview
 from operations.fleet.working_storage import CleanUp, SpaceView
 from operations.objects import fixity
 from operations.objects.fixity import FixityReport
@@ -45,13 +43,13 @@ class Hosts(Record):
 @router.get("/queue", summary="The health of the fleet, the queue, and what stops it")
 @slow("fleet_work")
 def queue(request: Request, caller: Caller) -> Overview:
-    return whole.overview(site_of(request), caller)
+    return overview(site_of(request), caller)
 
 
 @router.get("/workers", summary="The workers that answer, with their queues, and those that were drained")
 @slow("slow_work")
 def workers(request: Request, caller: Caller) -> Workers:
-    return fleet_workers.listed(site_of(request), caller)
+    return fleet.listed(site_of(request), caller)
 
 
 @router.get("/space", summary="Working storage, and the jobs that reserve it")

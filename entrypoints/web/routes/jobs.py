@@ -15,7 +15,7 @@ from entrypoints.web.parameters import LIMIT, Cursor, Jid, Limit, decode_number,
 from operations.explanation import Explanation
 from operations.jobs import job_view
 from operations.jobs.job_view import JobFiles, JobView, Timeline
-from operations.why import why as explanations
+from operations.why.why import why
 from pipeline.attempt import Attempt, Progress
 from pipeline.fixity import READ_CHUNK
 from pipeline.preservation.premis_record import IN_MEMORY
@@ -38,7 +38,7 @@ def show_job(request: Request, caller: Caller, jid: Jid) -> Response:
 @slow("fleet_work")
 def why_job(request: Request, caller: Caller, jid: Jid) -> Explanation:
     """Facts with stable codes: what it waits for, since when, whether it moves by itself, what helps."""
-    return explanations.why(site_of(request), caller, jid)
+    return why(site_of(request), caller, jid)
 
 
 @router.get("/timeline", summary="Every step of the job, and how long it took")

@@ -31,7 +31,7 @@ from entrypoints.web.parameters import (
     linked,
 )
 from operations.board.values import JobSearch, scope_of
-from operations.fleet import fleet as fleet_workers
+from operations.fleet import fleet
 from operations.fleet.fleet import Drained
 from operations.run import Run
 from operations.site import Site
@@ -306,13 +306,13 @@ def _releasing(request: Request, caller: Principal, name: str, attempt: Attempt)
 @router.post("/workers/{worker}/drain", summary="Have a worker take no further jobs, also after a restart")
 @slow("slow_work")
 def drain(request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON) -> Drained:
-    return fleet_workers.drain(site_of(request), caller, worker, reason=body.reason)
+    return fleet.drain(site_of(request), caller, worker, reason=body.reason)
 
 
 @router.post("/workers/{worker}/undrain", summary="Let a worker take jobs again")
 @slow("slow_work")
 def undrain(request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON) -> Drained:
-    return fleet_workers.drain(site_of(request), caller, worker, reason=body.reason, undo=True)
+    return fleet.drain(site_of(request), caller, worker, reason=body.reason, undo=True)
 
 
 PAGE = 500
