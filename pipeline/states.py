@@ -30,6 +30,8 @@ __all__ = [
     "ANY",
     "BATCH",
     "JOB",
+    "OCCUPYING",
+    "QUEUED",
     "BatchState",
     "Bucket",
     "Event",
@@ -224,3 +226,10 @@ BATCH: Machine[BatchState] = Machine(
 def bucket(state: JobState) -> Bucket:
     """Where a batch keeps a job in `state`; a held job has not ended."""
     return JOB.facts[state].bucket
+
+
+QUEUED = tuple(JOB.where(lambda facts: facts.queued))
+"""The job states that have a queue."""
+
+OCCUPYING = tuple(JOB.where(lambda facts: facts.occupies_place))
+"""The job states in which a job takes one of the places of ARKLINE_IN_FLIGHT, unless it waits."""

@@ -35,7 +35,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import quote
 
-from pipeline.states import JOB, Bucket, JobState
+from pipeline.states import QUEUED, Bucket, JobState
 
 JID = "jid[0-9]{10,}"
 """Pattern of a job's id."""
@@ -87,7 +87,7 @@ TOP = (
 SKELETON = (
     BATCHES,
     OPEN_BATCHES,
-    *(f"{QUEUES}/{state}" for state in JOB.where(lambda facts: facts.queued)),
+    *(f"{QUEUES}/{state}" for state in QUEUED),
     PAUSE,
     HOLDS,
     DRAINS,

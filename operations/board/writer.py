@@ -10,7 +10,7 @@ from operations.board.table import BatchFacts, Place, Table
 from operations.board.tally import Tally
 from operations.board.values import Change
 from pipeline.outcome import Deposited, WaitKind
-from pipeline.states import BATCH, BatchState, Bucket, JobState
+from pipeline.states import BATCH, QUEUED, BatchState, Bucket, JobState
 from zkstate.connection.session import Session
 from zkstate.feed import tree
 from zkstate.feed.tree import BucketMark
@@ -117,7 +117,7 @@ class Writer:
             self._table.list_bucket(bid, bucket, jids)
             yield
         # states in the order of the work: a job that moves during the listings is listed twice, not never
-        for state in tree.queues():
+        for state in QUEUED:
             for priority, jids in tree.queued_jids(self._session, state).items():
                 self._table.list_queue(state, priority, jids)
             yield

@@ -16,12 +16,12 @@ from operations.visibility import recorded
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.notify.report import deleted_with_batch
 from pipeline.principal import Principal, Role
-from pipeline.records import Batch, DamagedNode, Job, Record
+from pipeline.records import Batch, Job, Record
 from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState, Raiser
 from pipeline.working_storage import mount
 from pipeline.working_storage.workspace import folder_at
 from tasks import after_move
-from zkstate.care import quarantine
+from zkstate.care.quarantine import quarantine
 from zkstate.errors import Busy, Stale
 from zkstate.queue import listings
 from zkstate.record import batches, deletion, jobs
@@ -276,12 +276,8 @@ def repair(
     principal.require(Role.OPERATOR, f"repair {name}")
     session, stamp = site.session, Stamp.of(principal, reason)
 
-    def replace() -> tuple[DamagedNode, ...]:
-        if name.startswith("bid"):
-            return quarantine.quarantine_batch(session, name, stamp)
-        return quarantine.quarantine_job(session, name, site.settings.working, stamp)
-
-    lost = {node.path.rpartition("/")[2] for node in retry_stale(name, replace)}
+    damaged = retry_stale(name, lambda: quarantine(session, name, site.settings.working, stamp))
+    lost = {node.path.rpartition("/")[2] for node in damaged}
 
     def end() -> VerbResult:
         is_batch = name.startswith("bid")

@@ -10,7 +10,7 @@ from operations.board.table import Place, Table
 from operations.board.tally import Tally
 from operations.board.writer import Writer
 from pipeline.settings import Settings
-from pipeline.states import Bucket, Event, JobState
+from pipeline.states import QUEUED, Bucket, Event, JobState
 from tests.support import planting
 from zkstate import paths
 from zkstate.connection.session import Session, connect
@@ -61,7 +61,7 @@ def places_in(session: Session) -> dict[str, Place]:
     for bid, bucket, jids in tree.bucket_jids(session, buckets):
         for jid in jids:
             places[jid] = places.get(jid, Place()).after(BucketChange(jid, bid, bucket, True))
-    for state in tree.queues():
+    for state in QUEUED:
         for priority, jids in tree.queued_jids(session, state).items():
             for jid in jids:
                 places[jid] = places.get(jid, Place()).after(QueueChange(jid, state, priority, True))

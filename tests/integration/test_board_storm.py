@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from operations.board.board import Board
 from operations.board.values import EVERYTHING
 from pipeline.settings import Settings
-from pipeline.states import Bucket, JobState
+from pipeline.states import QUEUED, Bucket, JobState
 from tests.servers import zookeeper
 from tests.servers.proxy import Proxy
 from tests.support import planting
@@ -65,7 +65,7 @@ def move_all(session: Session, source: JobState, target: JobState, after_half: C
 
 
 def shows_record(board: Board, session: Session) -> bool:
-    in_record = {state: sum(map(len, tree.queued_jids(session, state).values())) for state in tree.queues()}
+    in_record = {state: sum(map(len, tree.queued_jids(session, state).values())) for state in QUEUED}
     return {state: n for state, n in board.counts(EVERYTHING).items() if n} == {
         state: n for state, n in in_record.items() if n
     }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pipeline.records import Batch, BatchStatus, Entry, Job, Record
-from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, JobState, Machine, S, bucket
+from pipeline.states import BATCH, JOB, QUEUED, BatchState, Bucket, Event, JobState, Machine, S, bucket
 from zkstate import paths
 from zkstate.connection import ownership
 from zkstate.connection.ownership import owned
@@ -86,7 +86,7 @@ def read(session: Session) -> Tree:
         if session.exists(paths.job_lock(jid)) is not None:
             locks.add(jid)
     queues: dict[JobState, dict[str, int]] = {}
-    for state in JOB.where(lambda facts: facts.queued):
+    for state in QUEUED:
         names = session.children(paths.queue(state))
         entries = tuple(paths.read_queue_entries(names))
         queues[state] = {jid: pp for pp, jid in entries}

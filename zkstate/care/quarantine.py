@@ -31,6 +31,7 @@ from pipeline.records import (
 from pipeline.states import (
     BATCH,
     JOB,
+    QUEUED,
     BatchState,
     Bucket,
     Event,
@@ -178,16 +179,22 @@ def _refuse_readable(name: str) -> UsageRefused:
     return UsageRefused(f"every znode of {name} can be read: there is nothing to repair")
 
 
-def quarantine_job(session: Session, jid: str, working: Path, stamp: Stamp) -> tuple[DamagedNode, ...]:
-    """Give the job readable nodes, in the state of its queue entry; UsageRefused if every node can be read.
+def quarantine(session: Session, name: str, working: Path, stamp: Stamp) -> tuple[DamagedNode, ...]:
+    """Give the job or batch readable nodes, in the state in which it was; what could not be read.
 
-    A job without its status begins again once it is resumed; one without its configuration or identifiers is
-    not resumed, because a digest or an ARK may be what is not known. Stale if the job changes meanwhile.
+    UsageRefused if every node can be read; Stale if the job or batch changes meanwhile.
     """
-    return uncontended(lambda: _quarantine_job(session, jid, working, stamp))
+    if name.startswith("bid"):
+        return _quarantine_batch(session, name, stamp)
+    return uncontended(lambda: _quarantine_job(session, name, working, stamp))
 
 
 def _quarantine_job(session: Session, jid: str, working: Path, stamp: Stamp) -> tuple[DamagedNode, ...]:
+    """In the state of its queue entry.
+
+    A job without its status begins again once it is resumed; one without its configuration or identifiers is
+    not resumed, because a digest or an ARK may be what is not known.
+    """
     if session.exists(paths.job(jid)) is None:
         raise Missing(f"there is no job {jid}")
     own = (paths.job_bid, paths.configuration, paths.identifiers, paths.priority, paths.space_needed)
@@ -293,8 +300,7 @@ def _job_status(
 
 def _queue_entries(session: Session, jid: str) -> dict[str, tuple[JobState, int]]:
     """The entries of the job in queues, each with its state and priority: one round of reads."""
-    states = JOB.where(lambda facts: facts.queued)
-    places = {paths.queue_entry(state, pp, jid): (state, pp) for state in states for pp in PRIORITIES}
+    places = {paths.queue_entry(state, pp, jid): (state, pp) for state in QUEUED for pp in PRIORITIES}
     return {path: places[path] for path in _present(session, list(places))}
 
 
@@ -308,12 +314,9 @@ def _batch_of(session: Session, jid: str, nodes: _Nodes) -> str:
     raise Corrupt(f"no batch lists {jid}, and its own znodes name none that exists: restore the record")
 
 
-def quarantine_batch(session: Session, bid: str, stamp: Stamp) -> tuple[DamagedNode, ...]:
-    """Give the batch readable nodes, in the state in which it was; UsageRefused if every node can be read.
-
-    A report or a profile that cannot be read is removed: the next report is a whole one, and the profile's
-    file counts. Stale if the batch changes meanwhile.
-    """
+def _quarantine_batch(session: Session, bid: str, stamp: Stamp) -> tuple[DamagedNode, ...]:
+    """A report or a profile that cannot be read is removed: the next report is a whole one, and the profile's
+    file counts."""
     if session.exists(paths.batch(bid)) is None:
         raise Missing(f"there is no batch {bid}")
     submission, report, profile = paths.submission(bid), paths.status_report(bid), paths.profile_snapshot(bid)

@@ -23,7 +23,7 @@ from pipeline.records import (
     Record,
     Submission,
 )
-from pipeline.states import JOB, Bucket, FailureKind, JobState
+from pipeline.states import Bucket, FailureKind, JobState
 from zkstate import codec, paths
 from zkstate.connection import ownership
 from zkstate.connection.session import Session
@@ -102,11 +102,6 @@ def queued_jids(session: Session, state: JobState) -> dict[int, list[str]]:
     for priority, jid in paths.read_queue_entries(session.children(paths.queue(state))):
         jids.setdefault(priority, []).append(jid)
     return jids
-
-
-def queues() -> tuple[JobState, ...]:
-    """The states that have a queue."""
-    return tuple(JOB.where(lambda facts: facts.queued))
 
 
 def batch_ids(session: Session) -> list[str]:

@@ -21,7 +21,7 @@ from kazoo.exceptions import NoNodeError
 from pipeline.profiles.profile import quota_in
 from pipeline.records import BatchStatus, FencedStatus, JobStatus, Submission
 from pipeline.settings import Settings
-from pipeline.states import BATCH, JOB, Bucket, JobState
+from pipeline.states import BATCH, JOB, OCCUPYING, Bucket, JobState
 from zkstate import codec, paths
 from zkstate.connection import ownership
 from zkstate.connection.locks import ServerClock
@@ -129,8 +129,7 @@ def all_full(parties: Iterable[Party], load: Load, limits: Limits) -> bool:
 
 def at_work(session: Session) -> Load:
     """The number of places in the fleet that the jobs of each party occupy; jobs that wait occupy none."""
-    states = JOB.where(lambda facts: facts.occupies_place)
-    names = [name for state in states for name in session.children(paths.queue(state))]
+    names = [name for state in OCCUPYING for name in session.children(paths.queue(state))]
     waiting = set(session.children(paths.WAITING))
     jids = [jid for _, jid in paths.read_queue_entries(names) if jid not in waiting]
     return Load(of_jobs(session, jids).values())
@@ -326,10 +325,9 @@ def _is_unsplit(status: BatchStatus) -> bool:
 
 def _busy(session: Session, clock: ServerClock) -> Iterator[_Busy]:
     """The jobs with a lock, in the states that occupy a place, and the batches that are being split."""
-    states = JOB.where(lambda facts: facts.occupies_place)
     queued = {
         jid: state
-        for state in states
+        for state in OCCUPYING
         for _, jid in paths.read_queue_entries(session.children(paths.queue(state)))
     }
     bids = [bid for own in open_batches(session).values() for bid in own]

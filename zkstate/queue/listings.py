@@ -26,7 +26,7 @@ from pipeline.records import (
     Record,
     Submission,
 )
-from pipeline.states import BATCH, JOB, BatchState, Bucket, FailureKind, JobState, Room
+from pipeline.states import BATCH, JOB, QUEUED, BatchState, Bucket, FailureKind, JobState, Room
 from zkstate import codec, paths
 from zkstate.connection import ownership
 from zkstate.connection.session import Session
@@ -72,7 +72,7 @@ def _ids_in_queue(session: Session, state: JobState) -> set[str]:
 def completed_jobs(session: Session) -> list[str]:
     """The ids of all completed jobs, oldest first: they leave the queue when they are cleaned up."""
     jids = set(all_jobs(session))
-    for state in JOB.where(lambda facts: facts.queued):
+    for state in QUEUED:
         if state is not JobState.COMPLETED:
             jids.difference_update(_ids_in_queue(session, state))
     return sorted(jids)

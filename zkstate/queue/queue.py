@@ -9,7 +9,7 @@ from operator import itemgetter
 from pydantic import Field
 
 from pipeline.records import Job, JobStatus, Priority, Ticket
-from pipeline.states import JOB, JobState
+from pipeline.states import OCCUPYING, QUEUED, JobState
 from zkstate import codec, paths
 from zkstate.connection import ownership
 from zkstate.connection.session import Session
@@ -55,8 +55,7 @@ IDLE_WINDOWS = 8
 
 def counts(session: Session) -> dict[JobState, int]:
     """How many jobs are in each state, without listing them."""
-    states = JOB.where(lambda facts: facts.queued)
-    return dict(zip(states, _children(session, [paths.queue(state) for state in states]), strict=True))
+    return dict(zip(QUEUED, _children(session, [paths.queue(state) for state in QUEUED]), strict=True))
 
 
 def places_taken(session: Session) -> int:
@@ -64,7 +63,7 @@ def places_taken(session: Session) -> int:
 
     A job that waits takes none, unless more than WAITING_LIMIT jobs wait with a part of working storage.
     """
-    places = [paths.queue(state) for state in JOB.where(lambda facts: facts.occupies_place)]
+    places = [paths.queue(state) for state in OCCUPYING]
     waiting, reserved, *working = _children(session, [paths.WAITING, paths.SPACE, *places])
     beyond = max(0, min(waiting, reserved) - WAITING_LIMIT)
     return sum(working) - waiting + beyond

@@ -131,7 +131,9 @@ def sweep_jobs(
                 continue
             if ticket := _redispatch(session, jobs.load, jid, status):
                 tickets.append(ticket)
-    tickets += filter(None, [_probe(session, jobs.load, jid, outage) for outage, jid in services.probes()])
+    tickets += filter(
+        None, [_redispatch(session, jobs.load, jid, probe=outage) for outage, jid in services.probes()]
+    )
     return Recovered(tuple(tickets), tuple(exhausted))
 
 
@@ -158,7 +160,7 @@ def sweep_batches(
             exhausted.append(bid)
         else:
             tickets.append(_redispatch(session, batches.load, bid, status))
-    tickets += [_probe(session, batches.load, bid, outage) for outage, bid in services.probes()]
+    tickets += [_redispatch(session, batches.load, bid, probe=outage) for outage, bid in services.probes()]
     unended = session.exists_many([paths.bucket(bid, Bucket.PROCESSING) for bid in waiting])
     for bid, bucket in zip(waiting, unended, strict=True):
         if bucket is None or not bucket.numChildren:
@@ -205,22 +207,21 @@ def _is_due(status: FencedStatus, mtime: int, clock: ServerClock) -> bool:
 
 
 def _redispatch(
-    session: Session, load: Callable[[Session, str], R], name: str, seen: FencedStatus
+    session: Session,
+    load: Callable[[Session, str], R],
+    name: str,
+    seen: FencedStatus | None = None,
+    probe: str = "",
 ) -> Ticket | None:
+    """`seen`: the status of a record that is abandoned; None for one that probes an outage."""
     try:
         loaded = load(session, name)
-        if loaded.status.op != seen.op:
+        if seen is not None and loaded.status.op != seen.op:
             return None
-        return record.redispatch(session, loaded, lost=not (seen.handed_back or seen.delay))
+        lost = seen is not None and not (seen.handed_back or seen.delay)
+        return record.redispatch(session, loaded, lost=lost, probe=probe)
     except (Busy, Stale, Missing, Corrupt):
         return None  # another sweep or a worker was first, or the next sweep logs the damage
-
-
-def _probe(session: Session, load: Callable[[Session, str], R], name: str, outage: str) -> Ticket | None:
-    try:
-        return record.redispatch(session, load(session, name), lost=False, probe=outage)
-    except (Busy, Stale, Missing, Corrupt):
-        return None  # another record probes the service when the next probe is due
 
 
 def _finish(session: Session, bid: str, by: str) -> Ticket | None:
