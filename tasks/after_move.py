@@ -127,6 +127,9 @@ COMPLETE = 1
 """Seconds to suppress feeds after one that dispatched every pending job. Code that adds pending jobs feeds
 by itself."""
 
+_REQUESTED, _COMPLETE = "feed-requested", "feed-complete"
+"""Keys in Redis."""
+
 _CLAIM = f"""{COUNT_ITEMS}
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 if count_items(3) >= tonumber(ARGV[1]) then return 0 end
@@ -145,9 +148,11 @@ def request_feed(app: Celery, settings: Settings) -> bool:
     pending jobs, whose length must not be part of the cost of another job. A request that is lost costs
     seconds: beat feeds too.
     """
-    keys = (_complete(settings), _requested(settings), *_waiting(settings))
+    waiting = lists_of(settings.broker_prefix, [JOB.task(JobState.PENDING).queue])
+    keys = (settings.broker_prefix + _COMPLETE, settings.broker_prefix + _REQUESTED, *waiting)
+    enough = max(1, settings.in_flight // ENOUGH)
     try:
-        if client(settings).eval(_CLAIM, len(keys), *keys, str(_enough(settings)), str(LIFETIME)):
+        if client(settings).eval(_CLAIM, len(keys), *keys, str(enough), str(LIFETIME)):
             app.send_task("beat.feed", expires=LIFETIME)
     except (redis.RedisError, OperationalError) as error:
         log().warning("no feed requested; beat feeds the pending jobs", error=str(error))
@@ -158,7 +163,7 @@ def request_feed(app: Celery, settings: Settings) -> bool:
 def take_requests(settings: Settings) -> bool:
     """True if a feed was requested since the last call; jobs that end from now on request another one."""
     try:
-        return bool(client(settings).delete(_requested(settings)))
+        return bool(client(settings).delete(settings.broker_prefix + _REQUESTED))
     except redis.RedisError as error:
         log().debug("feed requests were not read: Redis does not answer", error=str(error))
         return False
@@ -166,28 +171,11 @@ def take_requests(settings: Settings) -> bool:
 
 def note_feed(settings: Settings, *, complete: bool) -> None:
     """Note whether the feed that just ended has left pending jobs without a ticket."""
-    redis_client, key = client(settings), _complete(settings)
+    key = settings.broker_prefix + _COMPLETE
     try:
         if complete:
-            redis_client.set(key, b"", ex=COMPLETE)
+            client(settings).set(key, b"", ex=COMPLETE)
         else:
-            redis_client.delete(key)
+            client(settings).delete(key)
     except redis.RedisError as error:
         log().debug("end of a feed not noted: Redis does not answer", error=str(error))
-
-
-def _enough(settings: Settings) -> int:
-    """Messages of jobs that wait for a worker."""
-    return max(1, settings.in_flight // ENOUGH)
-
-
-def _waiting(settings: Settings) -> tuple[str, ...]:
-    return tuple(lists_of(settings.broker_prefix, [JOB.task(JobState.PENDING).queue]))
-
-
-def _requested(settings: Settings) -> str:
-    return f"{settings.broker_prefix}feed-requested"
-
-
-def _complete(settings: Settings) -> str:
-    return f"{settings.broker_prefix}feed-complete"

@@ -322,17 +322,14 @@ def _carries(attempt: Attempt[Job], target: JobState) -> bool:
         return False
     if not context.begins_next(JOB.task(target).queue) or outages.known(attempt.session):
         return False
-    return target not in LONG or not _is_urgent_work_waiting(context, job)
-
-
-def _is_urgent_work_waiting(context: WorkerContext, job: Job) -> bool:
-    queues = {JOB.task(state).queue for state in JOB.working()}
-    served = [queue for queue in queues if context.begins_next(queue)]
+    if target not in LONG:
+        return True
+    served = {task.queue for task in JOB.tasks() if context.begins_next(task.queue)}
     try:
-        return more_urgent(context.settings, served, job.status.priority)
+        return not more_urgent(context.settings, served, job.status.priority)
     except redis.RedisError as error:
         log().debug("urgency not compared: Redis does not answer", error=str(error))
-        return False  # no message could be sent either
+        return True  # no message could be sent either
 
 
 def _fail_job(attempt: Attempt[Job], failure: StepFailed) -> Job:

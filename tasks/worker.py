@@ -191,12 +191,6 @@ def connect_signals(context: WorkerContext) -> None:
     """Connect to Celery's signals, which are global to the process: call this once."""
     settings = context.settings
 
-    def set_up_logging(**_: Any) -> None:
-        logs.configure(settings.log_level)
-
-    def close_session(**_: Any) -> None:
-        context.drop_session()
-
     def touch_ready_file(**_: Any) -> None:
         """The process that started this worker waits for this file."""
         if ready := os.environ.get("ARKLINE_READY_FILE"):
@@ -234,12 +228,12 @@ def connect_signals(context: WorkerContext) -> None:
     context.app.steps["consumer"].add(draining_step(own_drain))
     celeryd_init.connect(lambda **_: transport.restrict_remote_control(), weak=False)
     celeryd_init.connect(await_record, weak=False)
-    setup_logging.connect(set_up_logging, weak=False)
+    setup_logging.connect(lambda **_: logs.configure(settings.log_level), weak=False)
     # after that time the process has lost its session, and its attempt is over
     end_if_hung = partial(interruption.start_hang_guard, settings.zk_session_timeout)
     worker_process_init.connect(lambda **_: end_if_hung(), weak=False)
     worker_process_init.connect(_collect_less_garbage, weak=False)
-    worker_process_shutdown.connect(close_session, weak=False)
+    worker_process_shutdown.connect(lambda **_: context.drop_session(), weak=False)
     worker_shutting_down.connect(partial(_limit_warm_stop, context), weak=False)
     worker_ready.connect(touch_ready_file, weak=False)
     worker_ready.connect(start_watchdog, weak=False)
