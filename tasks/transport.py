@@ -223,8 +223,13 @@ _TYPES = {
 _BINDING_PARTS = 3
 """Of an entry in the table of an exchange: routing key, pattern and queue."""
 
-_sent = threading.local()
-"""`receivers`: the clients that Redis has handed this thread's last message to everybody to."""
+
+class _Sent(threading.local):
+    receivers = 0
+    """The clients that Redis has handed this thread's last message to everybody to."""
+
+
+_sent = _Sent()
 
 
 def _reject(error: Exception) -> None:
@@ -384,7 +389,7 @@ def _refuse(name: str, *_: object, **__: object) -> dict[str, str]:
 
 
 def _note_receivers(answer: int, **_: object) -> int:
-    _sent.receivers = getattr(_sent, "receivers", 0) + answer
+    _sent.receivers += answer
     return answer
 
 
@@ -404,10 +409,9 @@ class Mailbox(pidbox.Mailbox):
         channel: Any = None,
         accept: Any = None,
     ) -> Any:
-        receivers: int = _sent.receivers
-        if receivers == 0:
+        if not _sent.receivers:
             return []
-        expected = receivers if limit is None else min(limit, receivers)
+        expected = _sent.receivers if limit is None else min(limit, _sent.receivers)
         return super()._collect(ticket, expected, timeout, callback, channel, accept)
 
 
