@@ -43,6 +43,10 @@ GONE = {
     "DECODING_SECONDS": "now 60 seconds",
     "SHARE_OF_PROCESSES": "now 75 percent",
     "WAITING_LIMIT": "now 1,000 jobs",
+    "HEADERS_TIMEOUT": "now two minutes, or ARKLINE_CONNECT_TIMEOUT and ARKLINE_READ_TIMEOUT together",
+    "TRANSFER_LIMIT": "now a day",
+    "SLOW_AFTER": "now 60 seconds",
+    "DOWNLOAD_TURN": "now an hour",
     "MESSAGE_UNSIGNED": "messages have no signature",
 }
 """Settings of 0.2.1 that are none any more -> what is so instead."""
@@ -215,26 +219,10 @@ class Settings(BaseSettings):
     )
     connect_timeout: Seconds = Field(10, description="Seconds to wait for a connection to a source.")
     read_timeout: Seconds = Field(60, description="Seconds to wait for the next bytes from a source.")
-    headers_timeout: Seconds = Field(
-        120,
-        description="Seconds from a request until the headers of its answer are complete, the connection and "
-        "all redirects included; at least connect_timeout and read_timeout together.",
-    )
-    transfer_limit: Seconds = Field(
-        86400,
-        description="Seconds that one answer may last; then the file is requested again, from where it "
-        "stopped if its source can continue it.",
-    )
     min_speed: Bytes = Field(
         1000,
         description="Minimum bytes per second of all files of a job together; a slower download is tried "
         "again later; 0: no minimum.",
-    )
-    slow_after: Seconds = Field(60, description="Seconds over which the speed of a download is measured.")
-    download_turn: Seconds = Field(
-        3600,
-        description="Seconds after which a download that its source can continue gives its place to other "
-        "jobs; it continues later.",
     )
     fetch_tries: Annotated[int, Field(ge=1)] = Field(
         4, description="Tries of one file without a new byte; one if its host lets a timeout pass."

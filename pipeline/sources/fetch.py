@@ -35,7 +35,7 @@ from pipeline.sources.download import (
     open_part,
     origin_of,
 )
-from pipeline.sources.limits import NO_LIMIT, HostLimiter, Pace, RequestClock, TooSlow
+from pipeline.sources.limits import NO_LIMIT, PATIENCE, HostLimiter, Pace, Patience, RequestClock, TooSlow
 from pipeline.sources.response import (
     body_chunks,
     content_length,
@@ -49,9 +49,6 @@ from pipeline.sources.response import (
     source_size,
 )
 from pipeline.states import FailureKind
-
-FIRST_PAUSE = 0.5
-"""Seconds before the second try of a request; doubles with each further one, and varies by up to a half."""
 
 LONGEST_PAUSE = 30.0
 """Seconds that a file waits for its source while the job keeps its worker. If the source requests a
@@ -72,15 +69,18 @@ class HttpFetcher:
     def __init__(
         self,
         settings: Settings,
-        first_pause: float = FIRST_PAUSE,
+        patience: Patience = PATIENCE,
         limiter: HostLimiter = NO_LIMIT,
         sessions: dict[Sources, ContentSession] | None = None,
         sources: Callable[[], Sources] = lambda: EVERYWHERE,
     ) -> None:
         self._settings = settings
-        self._first_pause = first_pause
+        self._patience = patience
+        self._headers_within = patience.headers or max(
+            120.0, settings.connect_timeout + settings.read_timeout
+        )
         self._limiter = limiter
-        self._pace = Pace(settings)
+        self._pace = Pace(settings.min_speed, patience)
         self._sessions = {} if sessions is None else sessions
         """Shared by the fetchers of a process. A connection is reused for the same sources alone."""
         self._sources = sources
@@ -95,7 +95,7 @@ class HttpFetcher:
 
         `sources`: those of the collection; called with the first request, StepFailed if they are not known.
         """
-        return HttpFetcher(self._settings, self._first_pause, limiter, self._sessions, sources)
+        return HttpFetcher(self._settings, self._patience, limiter, self._sessions, sources)
 
     def close(self) -> None:
         for session in self._sessions.values():
@@ -236,7 +236,7 @@ class HttpFetcher:
     ) -> Iterator[Response]:
         """One GET, on one of the connections that the fleet may have open to the host.
 
-        `within`: seconds for the request and its whole answer; settings.transfer_limit if None.
+        `within`: seconds for the request and its whole answer; None: those of any file.
         """
         check_url(url)
         session = self._session()
@@ -247,7 +247,9 @@ class HttpFetcher:
             places.append(place)
 
         with _naming(url, places), self._limiter.connection(places[0], attempt):
-            clock = RequestClock(url, self._settings, attempt, self._pace, within)
+            clock = RequestClock(
+                url, attempt, self._pace, self._headers_within, within or self._patience.answer
+            )
             with sent(
                 url, lambda: session.request(url, headers, check=clock.check, redirected=redirected)
             ) as response:
@@ -297,7 +299,7 @@ class HttpFetcher:
 
     def _back_off(self, tries: int) -> float:
         """Seconds before the next try, varied so that many files are not retried at the same moment."""
-        pause: float = min(LONGEST_PAUSE, self._first_pause * 2 ** max(0, tries - 1))
+        pause: float = min(LONGEST_PAUSE, self._patience.first_pause * 2 ** max(0, tries - 1))
         return pause * random.uniform(0.5, 1)  # noqa: S311 - spreads requests, guards nothing
 
 

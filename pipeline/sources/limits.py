@@ -7,13 +7,33 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Protocol
 
 from pipeline.attempt import Attempt
 from pipeline.http.urls import redact_url
 from pipeline.outcome import StepFailed, Stopping
-from pipeline.settings import Settings
 from pipeline.states import FailureKind
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds that a source gets; others than these are for tests."""
+
+    headers: float | None = None
+    """From a request until the headers of its answer are complete, all redirects included. None: two minutes,
+    or a connection and a wait for bytes, if the settings give these more."""
+    answer: float = 86400.0
+    """For a whole answer; then the rest is requested, if the source can continue the file."""
+    window: float = 60.0
+    """Over which the speed of all files of a job together is measured."""
+    turn: float = 3600.0
+    """After which a download that its source can continue gives its place to other jobs."""
+    first_pause: float = 0.5
+    """Before the second try of a request; doubles with each further one, and varies by up to a half."""
+
+
+PATIENCE = Patience()
 
 
 class TooSlow(StepFailed):
@@ -26,8 +46,9 @@ class TooSlow(StepFailed):
 class Pace:
     """The bytes of all open responses of one attempt together; several threads may add to them."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, min_speed: int, patience: Patience) -> None:
+        self._min_speed = min_speed
+        self._patience = patience
         self._mutex = threading.Lock()
         self._open = 0
         self._since = 0.0
@@ -59,11 +80,11 @@ class Pace:
         """TooSlow at the end of a window with too few bytes, while a response is read."""
         with self._mutex:
             seconds = time.monotonic() - self._since
-            if not self._open or seconds < self._settings.slow_after:
+            if not self._open or seconds < self._patience.window:
                 return
             speed = self._bytes / seconds
             self._since, self._bytes = time.monotonic(), 0
-        if speed < (minimum := self._settings.min_speed):
+        if speed < (minimum := self._min_speed):
             raise TooSlow(
                 f"the source sends {speed:.0f} bytes per second, less than the minimum of {minimum:,} "
                 "(ARKLINE_MIN_SPEED); what has arrived is kept"
@@ -76,10 +97,10 @@ class Pace:
                 "the download gives its process to a job of another submitter or collection; "
                 "the next attempt continues with what has arrived"
             )
-        turn = self._settings.download_turn
+        turn = self._patience.turn
         if self._began is not None and time.monotonic() - self._began > turn:
             raise Stopping(
-                f"the download gives its place to others after {turn:.0f} seconds (ARKLINE_DOWNLOAD_TURN); "
+                f"the download gives its place to others after {turn:.0f} seconds; "
                 "the next attempt continues with what has arrived"
             )
 
@@ -88,16 +109,16 @@ class RequestClock:
     """From the moment of the request; `check` ends the request or the answer. One thread uses it."""
 
     def __init__(
-        self, url: str, settings: Settings, attempt: Attempt, pace: Pace, within: float | None = None
+        self, url: str, attempt: Attempt, pace: Pace, headers_within: float, answer_within: float
     ) -> None:
+        """`answer_within`: seconds for the request and the whole answer."""
         self._url = url
         self._attempt = attempt
         self._pace = pace
         self._began = time.monotonic()
         self._answered = False
-        self._headers_within = settings.headers_timeout
-        self._within = settings.transfer_limit if within is None else within
-        """Seconds for the request and the whole answer."""
+        self._headers_within = headers_within
+        self._within = answer_within
 
     def answered(self) -> None:
         """The headers of the last answer are there."""
@@ -110,7 +131,7 @@ class RequestClock:
         if not self._answered and seconds > self._headers_within:
             raise TooSlow(
                 f"{redact_url(self._url)}: the source has not answered within "
-                f"{self._headers_within:.0f} seconds, redirects included (ARKLINE_HEADERS_TIMEOUT)"
+                f"{self._headers_within:.0f} seconds, redirects included"
             )
         if seconds > self._within:
             raise TooSlow(

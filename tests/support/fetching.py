@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pipeline.outcome import AttemptOver
 from pipeline.settings import Settings
 from pipeline.sources.download import Download
 from pipeline.sources.fetch import HttpFetcher
+from pipeline.sources.limits import Patience
 
 BODY = bytes(range(256)) * 20_000  # 5 MB: several pieces
 
@@ -59,5 +61,6 @@ def assert_downloaded(a_download: DownloadFactory, body: bytes = BODY) -> None:
 
 def impatient(**overrides: Any) -> HttpFetcher:
     """A fetcher that may use loopback and hardly waits between two tries."""
-    chosen = {"allow_networks": "127.0.0.0/8", "fetch_tries": 3, **overrides}
-    return HttpFetcher(Settings(**chosen), first_pause=0.01)
+    chosen = {"allow_networks": "127.0.0.0/8", "fetch_tries": 3, "first_pause": 0.01, **overrides}
+    patience = {field.name: chosen.pop(field.name) for field in fields(Patience) if field.name in chosen}
+    return HttpFetcher(Settings(**chosen), Patience(**patience))

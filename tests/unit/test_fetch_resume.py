@@ -257,7 +257,7 @@ def test_a_source_below_the_minimum_speed_is_a_fault_that_is_not_repeated_at_onc
     url = source.put("/a", BODY, piece=1, pause=0.05)
 
     with (
-        impatient(min_speed=1000, slow_after=0.3) as slow,
+        impatient(min_speed=1000, window=0.3) as slow,
         pytest.raises(StepFailed, match="less than the minimum of 1,000"),
     ):
         slow.download(a_download(url, sha256(BODY)), UNATTENDED)
@@ -271,7 +271,7 @@ def test_a_download_that_no_later_attempt_can_continue_is_not_handed_back_after_
 ) -> None:
     url = source.put("/a", BODY, piece=200_000, pause=0.05, etag=None)
 
-    with impatient(download_turn=0.2) as fetcher:
+    with impatient(turn=0.2) as fetcher:
         fetcher.download(a_download(url), UNATTENDED)
 
     assert_downloaded(a_download)
@@ -297,7 +297,7 @@ def test_a_download_longer_than_its_turn_is_handed_back_and_continued_by_range(
 ) -> None:
     url = source.put("/a", BODY, piece=200_000, pause=0.05)
     turns = 0
-    with impatient(download_turn=0.4) as fetcher:
+    with impatient(turn=0.4) as fetcher:
         while not a_download.target.exists():
             turns += 1
             assert turns < 30

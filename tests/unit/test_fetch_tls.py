@@ -17,7 +17,7 @@ from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.profiles.sources import EVERYWHERE
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.limits import TooSlow
+from pipeline.sources.limits import Patience, TooSlow
 from pipeline.states import FailureKind
 from tests.servers.hostile_source import HostileSource
 from tests.support.fetching import BODY, DownloadFactory, assert_downloaded, over_after, sha256
@@ -29,6 +29,9 @@ class _Quiet(SimpleHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Print nothing."""
+
+
+QUICK = Patience(first_pause=0.01)
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +71,10 @@ def site(context: ssl.SSLContext, tmp_path: Path) -> Iterator[str]:
         thread.join()
 
 
-def trusting(certificate: Path, **overrides: float) -> HttpFetcher:
-    settings = Settings(allow_networks="127.0.0.0/8", fetch_tries=1, **overrides)  # type: ignore[arg-type]
+def trusting(certificate: Path, patience: Patience = QUICK) -> HttpFetcher:
+    settings = Settings(allow_networks="127.0.0.0/8", fetch_tries=1)
     session = ContentSession(settings.allow_networks, certificates=str(certificate))
-    return HttpFetcher(settings, first_pause=0.01, sessions={EVERYWHERE: session})
+    return HttpFetcher(settings, patience, sessions={EVERYWHERE: session})
 
 
 def test_a_file_arrives_over_tls(site: str, certificate: Path, a_download: DownloadFactory) -> None:
@@ -125,7 +128,7 @@ def test_an_answer_over_tls_that_never_ends_is_given_up(
 ) -> None:
     with (
         HostileSource(variant, 0.05, context) as source,
-        trusting(certificate, headers_timeout=0.4, slow_after=0.4) as fetcher,
+        trusting(certificate, Patience(headers=0.4, window=0.4)) as fetcher,
         pytest.raises(TooSlow),
     ):
         fetcher.download(a_download(source.url), UNATTENDED)
