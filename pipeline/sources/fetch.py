@@ -35,7 +35,7 @@ from pipeline.sources.download import (
     open_part,
     origin_of,
 )
-from pipeline.sources.limits import NO_LIMIT, PATIENCE, HostLimiter, Pace, Patience, RequestClock, TooSlow
+from pipeline.sources.limits import NO_LIMIT, TIMEOUTS, HostLimiter, Pace, RequestClock, SourceTimeouts, TooSlow
 from pipeline.sources.response import (
     body_chunks,
     content_length,
@@ -69,18 +69,18 @@ class HttpFetcher:
     def __init__(
         self,
         settings: Settings,
-        patience: Patience = PATIENCE,
+        timeouts: SourceTimeouts = TIMEOUTS,
         limiter: HostLimiter = NO_LIMIT,
         sessions: dict[Sources, ContentSession] | None = None,
         sources: Callable[[], Sources] = lambda: EVERYWHERE,
     ) -> None:
         self._settings = settings
-        self._patience = patience
-        self._headers_within = patience.headers or max(
+        self._timeouts = timeouts
+        self._headers_within = timeouts.headers or max(
             120.0, settings.connect_timeout + settings.read_timeout
         )
         self._limiter = limiter
-        self._pace = Pace(settings.min_speed, patience)
+        self._pace = Pace(settings.min_speed, timeouts)
         self._sessions = {} if sessions is None else sessions
         """Shared by the fetchers of a process. A connection is reused for the same sources alone."""
         self._sources = sources
@@ -95,7 +95,7 @@ class HttpFetcher:
 
         `sources`: those of the collection; called with the first request, StepFailed if they are not known.
         """
-        return HttpFetcher(self._settings, self._patience, limiter, self._sessions, sources)
+        return HttpFetcher(self._settings, self._timeouts, limiter, self._sessions, sources)
 
     def close(self) -> None:
         for session in self._sessions.values():
@@ -248,7 +248,7 @@ class HttpFetcher:
 
         with _naming(url, places), self._limiter.connection(places[0], attempt):
             clock = RequestClock(
-                url, attempt, self._pace, self._headers_within, within or self._patience.answer
+                url, attempt, self._pace, self._headers_within, within or self._timeouts.answer
             )
             with sent(
                 url, lambda: session.request(url, headers, check=clock.check, redirected=redirected)
@@ -299,7 +299,7 @@ class HttpFetcher:
 
     def _back_off(self, tries: int) -> float:
         """Seconds before the next try, varied so that many files are not retried at the same moment."""
-        pause: float = min(LONGEST_PAUSE, self._patience.first_pause * 2 ** max(0, tries - 1))
+        pause: float = min(LONGEST_PAUSE, self._timeouts.first_pause * 2 ** max(0, tries - 1))
         return pause * random.uniform(0.5, 1)  # noqa: S311 - spreads requests, guards nothing
 
 

@@ -17,7 +17,7 @@ from pipeline.states import FailureKind
 
 
 @dataclass(frozen=True)
-class Patience:
+class SourceTimeouts:
     """Seconds that a source gets; others than these are for tests."""
 
     headers: float | None = None
@@ -33,7 +33,7 @@ class Patience:
     """Before the second try of a request; doubles with each further one, and varies by up to a half."""
 
 
-PATIENCE = Patience()
+TIMEOUTS = SourceTimeouts()
 
 
 class TooSlow(StepFailed):
@@ -46,9 +46,9 @@ class TooSlow(StepFailed):
 class Pace:
     """The bytes of all open responses of one attempt together; several threads may add to them."""
 
-    def __init__(self, min_speed: int, patience: Patience) -> None:
+    def __init__(self, min_speed: int, timeouts: SourceTimeouts) -> None:
         self._min_speed = min_speed
-        self._patience = patience
+        self._timeouts = timeouts
         self._mutex = threading.Lock()
         self._open = 0
         self._since = 0.0
@@ -80,7 +80,7 @@ class Pace:
         """TooSlow at the end of a window with too few bytes, while a response is read."""
         with self._mutex:
             seconds = time.monotonic() - self._since
-            if not self._open or seconds < self._patience.window:
+            if not self._open or seconds < self._timeouts.window:
                 return
             speed = self._bytes / seconds
             self._since, self._bytes = time.monotonic(), 0
@@ -97,7 +97,7 @@ class Pace:
                 "the download gives its process to a job of another submitter or collection; "
                 "the next attempt continues with what has arrived"
             )
-        turn = self._patience.turn
+        turn = self._timeouts.turn
         if self._began is not None and time.monotonic() - self._began > turn:
             raise Stopping(
                 f"the download gives its place to others after {turn:.0f} seconds; "

@@ -24,7 +24,7 @@ from pipeline.profiles.profile import Profile
 from pipeline.settings import Settings
 from pipeline.sources.download import VALIDATOR_LENGTH, Download, Downloaded, saved_origin
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.limits import Patience
+from pipeline.sources.limits import SourceTimeouts
 from pipeline.storage.merritt.http import MerrittHttp
 from pipeline.storage.merritt.storage import MerrittStorage
 from tests.servers.raw_answer import RawAnswer
@@ -182,7 +182,7 @@ def test_the_answer_of_a_source_is_a_file_or_a_refusal(
     server.answer = answer
     folder = tmp_path_factory.mktemp("fuzz")
     part = folder / "a.part"
-    with HttpFetcher(chosen, Patience(first_pause=0)) as fetcher:
+    with HttpFetcher(chosen, SourceTimeouts(first_pause=0)) as fetcher:
         size = result_or_refusal(lambda: fetcher.size(f"{server.url}/a"))
         download = Download(f"{server.url}/a", folder / "a", part)
         fetched = result_or_refusal(lambda: fetcher.download(download, UNATTENDED))

@@ -12,7 +12,7 @@ from pipeline.outcome import AttemptOver
 from pipeline.settings import Settings
 from pipeline.sources.download import Download
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.limits import Patience
+from pipeline.sources.limits import SourceTimeouts
 
 BODY = bytes(range(256)) * 20_000  # 5 MB: several pieces
 
@@ -62,5 +62,5 @@ def assert_downloaded(a_download: DownloadFactory, body: bytes = BODY) -> None:
 def impatient(**overrides: Any) -> HttpFetcher:
     """A fetcher that may use loopback and hardly waits between two tries."""
     chosen = {"allow_networks": "127.0.0.0/8", "fetch_tries": 3, "first_pause": 0.01, **overrides}
-    patience = {field.name: chosen.pop(field.name) for field in fields(Patience) if field.name in chosen}
-    return HttpFetcher(Settings(**chosen), Patience(**patience))
+    timeouts = {field.name: chosen.pop(field.name) for field in fields(SourceTimeouts) if field.name in chosen}
+    return HttpFetcher(Settings(**chosen), SourceTimeouts(**timeouts))

@@ -10,7 +10,7 @@ from pipeline.profiles.profile import Profiles
 from pipeline.records import Job, PayloadType
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.limits import Patience
+from pipeline.sources.limits import SourceTimeouts
 from pipeline.states import JobState
 from pipeline.steps.context import StepContext
 from pipeline.working_storage import mount
@@ -75,7 +75,7 @@ def services(
         profiles=Profiles(settings.profiles),
         profile_of=lambda: Profiles(settings.profiles).get("demo"),
         job_record=job_record or MemoryJobRecord(),
-        fetcher=fetcher or HttpFetcher(settings, Patience(first_pause=0.01)),
+        fetcher=fetcher or HttpFetcher(settings, SourceTimeouts(first_pause=0.01)),
         minter=UNUSED,
         storage=ANY_NAMES,
         inventory=UNUSED,

@@ -11,7 +11,7 @@ from pipeline.profiles.profile import Profile, ProfileLimits
 from pipeline.records import PayloadType
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.limits import Patience
+from pipeline.sources.limits import SourceTimeouts
 from tests.servers.http_source import HttpSource
 from tests.support.manifests import OBJECT, manifest
 from tests.support.planting import planned, submission
@@ -38,7 +38,7 @@ def read(settings: Settings, source: HttpSource, rows: list[str], **limits: int)
     """A job whose manifest has these rows."""
     url = source.put("/m.checkm", manifest(*rows, profile=OBJECT))
     job = planned(1, payload_url=url, payload_type=MANIFEST, payload_name="m.checkm")
-    with HttpFetcher(settings, Patience(first_pause=0.01)) as fetcher:
+    with HttpFetcher(settings, SourceTimeouts(first_pause=0.01)) as fetcher:
         (found,) = DryRun(submission(), profile(**limits), settings, fetcher).read_jobs([job])
     return found
 

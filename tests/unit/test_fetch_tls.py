@@ -17,7 +17,7 @@ from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.profiles.sources import EVERYWHERE
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.limits import Patience, TooSlow
+from pipeline.sources.limits import SourceTimeouts, TooSlow
 from pipeline.states import FailureKind
 from tests.servers.hostile_source import HostileSource
 from tests.support.fetching import BODY, DownloadFactory, assert_downloaded, over_after, sha256
@@ -31,7 +31,7 @@ class _Quiet(SimpleHTTPRequestHandler):
         """Print nothing."""
 
 
-QUICK = Patience(first_pause=0.01)
+QUICK = SourceTimeouts(first_pause=0.01)
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +71,10 @@ def site(context: ssl.SSLContext, tmp_path: Path) -> Iterator[str]:
         thread.join()
 
 
-def trusting(certificate: Path, patience: Patience = QUICK) -> HttpFetcher:
+def trusting(certificate: Path, timeouts: SourceTimeouts = QUICK) -> HttpFetcher:
     settings = Settings(allow_networks="127.0.0.0/8", fetch_tries=1)
     session = ContentSession(settings.allow_networks, certificates=str(certificate))
-    return HttpFetcher(settings, patience, sessions={EVERYWHERE: session})
+    return HttpFetcher(settings, timeouts, sessions={EVERYWHERE: session})
 
 
 def test_a_file_arrives_over_tls(site: str, certificate: Path, a_download: DownloadFactory) -> None:
@@ -128,7 +128,7 @@ def test_an_answer_over_tls_that_never_ends_is_given_up(
 ) -> None:
     with (
         HostileSource(variant, 0.05, context) as source,
-        trusting(certificate, Patience(headers=0.4, window=0.4)) as fetcher,
+        trusting(certificate, SourceTimeouts(headers=0.4, window=0.4)) as fetcher,
         pytest.raises(TooSlow),
     ):
         fetcher.download(a_download(source.url), UNATTENDED)
