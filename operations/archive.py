@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from operations.site import Site
-from pipeline.notify.report import BatchReport
+from pipeline.notify.batch_report import BatchReport
 from pipeline.records import Batch, Job, Record
 from zkstate.errors import Missing
 from zkstate.record import batches, jobs

@@ -1,7 +1,6 @@
 """Files before and after they are stored, as values, and their digests, computed while bytes stream past."""
 
 import hashlib
-import os
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -155,15 +154,6 @@ def digest_file(path: Path, algorithms: Iterable[str] = (OF_RECORD,), on_read: O
             on_read(len(chunk))
             digester.update(chunk)
     return digester
-
-
-PRIVATE = 0o027
-"""The umask of every process: deposits and databases are for their user and group alone."""
-
-
-def keep_private() -> None:
-    """Let other users of this machine read nothing that this process and its children create."""
-    os.umask(os.umask(PRIVATE) | PRIVATE)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,9 @@ Rule: a name is used exactly as given, or refused; no name is corrected silently
 
 An upload is `upload:ID/NAME`, with NAME percent-encoded. Rule: a manifest may name files of its own upload
 only: whoever may submit the manifest may submit them.
+
+The depositor's own identifiers of an object (local ids) are a list in one text, `;` between them, `%sc` for
+a `;`.
 """
 
 import re
@@ -421,3 +424,18 @@ def is_web_page(data: bytes, content_type: str = "") -> bool:
     if _HTML.match(head) or _XHTML.match(head):
         return True
     return content_type.partition(";")[0].strip().lower() in _TYPES and head.lstrip().startswith(b"<")
+
+
+def parse_local_ids(text: str) -> tuple[str, ...]:
+    """`a; b;a` -> (a, b): trimmed, without empty or repeated ids, in the given order."""
+    return merge_local_ids(part.strip().replace("%sc", ";") for part in text.split(";"))
+
+
+def merge_local_ids(*groups: Iterable[str]) -> tuple[str, ...]:
+    """The ids of all groups without repeats, in the order of their first appearance."""
+    return tuple(dict.fromkeys(name for group in groups for name in group if name))
+
+
+def write_local_ids(ids: Iterable[str]) -> str:
+    """The text that `parse` converts to these ids."""
+    return ";".join(name.replace(";", "%sc") for name in ids)

@@ -4,9 +4,9 @@ from functools import cache
 
 from celery import Celery
 
-from pipeline.fixity import keep_private
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB
+from pipeline.umask import keep_private
 from tasks import beat, callback, run, worker
 from tasks.batch import BATCHES
 from tasks.broker import configured

@@ -9,7 +9,7 @@ from functools import partial
 from pipeline.decoding.calls import manifest_reader
 from pipeline.inventory.archive import SentReport, keep_report, kept_report
 from pipeline.manifests.split import plan
-from pipeline.notify.report import BatchReport, JobOutcome, known_after, status_report_of
+from pipeline.notify.batch_report import BatchReport, JobOutcome, known_after, status_report_of
 from pipeline.notify.report_mail import confirmation_mail, next_report, report_mail, report_text
 from pipeline.outcome import Deposited, Later, Service, ServiceDown, StepFailed, WaitKind, content, transient
 from pipeline.profiles.profile import Profile, ProfileError, with_site_limits

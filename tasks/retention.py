@@ -14,7 +14,7 @@ from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.inventory.archive import archive_batch, archive_jobs, find_jobs
 from pipeline.inventory.sql import SqlInventory
 from pipeline.names import NotAnUpload, is_upload, parse_upload_url
-from pipeline.notify.report import BatchReport, JobOutcome, compose_report
+from pipeline.notify.batch_report import BatchReport, JobOutcome, compose_report
 from pipeline.outcome import AttemptOver, ServiceDown
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import Batch, Job, number_of

@@ -24,7 +24,7 @@ from operations.verbs.collection_profiles import ProfileLines, ProfileRenewal, P
 from operations.verbs.holds import ActionHistory, BatchHistory, HoldResult
 from pipeline.attempt import Progress
 from pipeline.inventory.tokens import TokenEntry
-from pipeline.notify.report import BatchReport
+from pipeline.notify.batch_report import BatchReport
 from pipeline.records import Record
 
 

@@ -20,8 +20,8 @@ from entrypoints.cli import exit_codes
 from entrypoints.cli.command_table import LazyGroup
 from entrypoints.render.remedies import hints
 from pipeline.errors import ArklineError
-from pipeline.fixity import keep_private
 from pipeline.names import printable
+from pipeline.umask import keep_private
 
 
 class ArklineGroup(LazyGroup):

@@ -40,8 +40,8 @@ from entrypoints.stack.services import (
 )
 from entrypoints.stack.supervisor import Service, StopRequested, StopSignals, Supervisor, stop_signals
 from pipeline.errors import ArklineError, ServiceUnreachable
-from pipeline.fixity import keep_private
 from pipeline.settings import Settings
+from pipeline.umask import keep_private
 
 
 @dataclass(frozen=True)

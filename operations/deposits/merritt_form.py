@@ -8,12 +8,12 @@ from typing import BinaryIO
 from operations.deposits.submission import Submitted, checked, owned, submit
 from operations.deposits.uploads import begin_upload, receive_file, remove_unless_submitted
 from operations.site import Site
-from pipeline.description import local_ids, xml
+from pipeline.description import xml
 from pipeline.errors import UsageRefused
 from pipeline.fixity import Digest
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row
-from pipeline.names import UploadAddress, is_container, mail_addresses, name_in, quote_name
+from pipeline.names import UploadAddress, is_container, mail_addresses, name_in, parse_local_ids, quote_name
 from pipeline.principal import Principal
 from pipeline.records import ResponseType, Submission, SubmissionMode, SubmissionType
 from pipeline.uploads.stored import Declared
@@ -92,7 +92,7 @@ def _submission(form: Form, mode: SubmissionMode, principal: Principal) -> Submi
             "erc_what": form.text("title"),
             "erc_when": form.text("date"),
             "note": form.text("note"),
-            "local_id": local_ids.parse(form.text("localIdentifier")),
+            "local_id": parse_local_ids(form.text("localIdentifier")),
             "primary_id": form.text("primaryIdentifier", "object") or None,
             "digest": _digest(form),
             "size": form.text("size") or None,

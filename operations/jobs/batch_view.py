@@ -11,7 +11,7 @@ from operations.archive import Gone, archived_jobs, archived_report
 from operations.site import Site
 from operations.visibility import visible_batch
 from pipeline.http.urls import redact_url
-from pipeline.notify.report import BatchReport, ReportedJob, status_report_of
+from pipeline.notify.batch_report import BatchReport, ReportedJob, status_report_of
 from pipeline.principal import Principal
 from pipeline.records import Batch, Record, StatusReport, SubmissionType
 from pipeline.states import BATCH, JOB, BatchState, Bucket, FailureKind, JobState

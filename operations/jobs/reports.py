@@ -10,7 +10,13 @@ from operations.jobs.batch_view import BatchView
 from operations.site import Site
 from operations.visibility import visible_batch
 from pipeline.errors import Action, Remedy, UsageRefused
-from pipeline.notify.report import BatchReport, ReportedJob, ReportedJobs, compose_reported, reported_job
+from pipeline.notify.batch_report import (
+    BatchReport,
+    ReportedJob,
+    ReportedJobs,
+    compose_reported,
+    reported_job,
+)
 from pipeline.principal import Principal
 from pipeline.records import Batch, Job
 from zkstate.queue import listings

@@ -14,7 +14,7 @@ from operations.run import UNWATCHED, Run
 from operations.site import Site
 from operations.visibility import recorded
 from pipeline.errors import Action, Remedy, UsageRefused
-from pipeline.notify.report import deleted_with_batch
+from pipeline.notify.batch_report import deleted_with_batch
 from pipeline.principal import Principal, Role
 from pipeline.records import Batch, Job, Record
 from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState, Raiser

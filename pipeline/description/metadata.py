@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pipeline.description import anvl, local_ids, xml
+from pipeline import names
+from pipeline.description import anvl, xml
 from pipeline.outcome import ObjectDescription, StepFailed, content, system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Identifiers, Job, JobConfiguration
@@ -117,8 +118,10 @@ def _read_elements(folder: str, read: Callable[[str], bytes | None]) -> Elements
 
 def all_local_ids(given: tuple[str, ...], elements: Elements) -> tuple[str, ...]:
     """The local ids of the submission, then those in the `where` lines of the depositor's ERC; no ARKs."""
-    places = (local_ids.parse(where) for where in elements.erc.get("where", ()))
-    merged = local_ids.merge(given, (place for group in places for place in group if not _is_ark(place)))
+    places = (names.parse_local_ids(where) for where in elements.erc.get("where", ()))
+    merged = names.merge_local_ids(
+        given, (place for group in places for place in group if not _is_ark(place))
+    )
     if len(merged) > MAX_LOCAL_IDS:
         raise content(
             f"the object has {len(merged)} local ids; at most {MAX_LOCAL_IDS} are allowed: give fewer"
@@ -130,7 +133,7 @@ def describe(
     job: Job, profile: Profile, ark: str, elements: Elements, previous: Previous = NO_PREVIOUS
 ) -> Description:
     """`elements`: those in the depositor's files."""
-    ids = local_ids.merge(previous.local_id, all_local_ids(job.identifiers.local_id, elements))
+    ids = names.merge_local_ids(previous.local_id, all_local_ids(job.identifiers.local_id, elements))
     earlier = _without_identifiers(previous.elements, {ark, *ids})
     erc = _erc(job.configuration, elements, earlier, ark, ids)
     dc_ids = () if profile.suppress_dublin_core_local_id else ids
@@ -147,7 +150,7 @@ def describe(
                 ("type", profile.object_type),
                 ("role", profile.object_role),
                 ("aggregate", profile.aggregate_role),
-                ("localIdentifier", local_ids.write(ids)),
+                ("localIdentifier", names.write_local_ids(ids)),
             )
         ),
     }
@@ -202,7 +205,7 @@ def _erc(
         )
         pairs += ((element, value) for value in values)
     elsewhere = (*_optional(configuration.erc_where), *filter(_is_ark, given.erc.get("where", ())))
-    places = local_ids.merge((ark,), ids, elsewhere or earlier.erc["where"])
+    places = names.merge_local_ids((ark,), ids, elsewhere or earlier.erc["where"])
     return (*pairs, *(("where", place) for place in places))
 
 
@@ -226,7 +229,7 @@ def _dublin_core(
         )
         if values:
             fields[name] = values
-    return fields | {"identifier": local_ids.merge((ark,), ids, fields.get("identifier", ()))}
+    return fields | {"identifier": names.merge_local_ids((ark,), ids, fields.get("identifier", ()))}
 
 
 def _ingest(
@@ -252,7 +255,7 @@ def _ingest(
         ("creator", first["who"]),
         ("title", first["what"]),
         ("date", first["when"]),
-        ("localIdentifier", local_ids.write(ids)),
+        ("localIdentifier", names.write_local_ids(ids)),
         ("note", submission.note),
     )
 

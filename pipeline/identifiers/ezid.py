@@ -20,7 +20,6 @@ from pipeline.identifiers.minter import (
     Claim,
     Known,
     LastCheck,
-    LocalMinter,
     Minter,
     no_claim,
     none_known,
@@ -49,13 +48,14 @@ class _Refused(StepFailed):
     """EZID understood the request and refused it: a system failure, unless the caller expected it."""
 
 
-class EzidMinter:
+class EzidMinter(Minter):
+    """Registers the ARKs of profiles that ask for EZID, or say nothing where it is set; others are local."""
+
     def __init__(self, settings: Settings, pause: float = FIRST_PAUSE) -> None:
         self._settings = settings
         self._url = settings.ezid_url.rstrip("/")
         self._service = f"EZID ({redact_url(self._url)})"
         self._pause = pause
-        self._names = LocalMinter()
 
     def mint(
         self,
@@ -67,9 +67,13 @@ class EzidMinter:
         identifiers: Identifiers | None = None,
     ) -> str:
         """Record the name, then reserve it at EZID; it stays reserved until it is announced."""
-        ark = self._names.mint(job, profile, job_record, claim, known, identifiers)
-        reserved = self._reserve(ark, job, profile)
-        if not reserved and (self._registered(ark) or {}).get(MARK) != _mark(job):
+        registers = self._registers(profile)
+        ark = super().mint(job, profile, job_record, claim, known, identifiers)
+        if (
+            registers
+            and not self._reserve(ark, job, profile)
+            and (self._registered(ark) or {}).get(MARK) != _mark(job)
+        ):
             raise _taken(ark)
         return ark
 
@@ -85,7 +89,7 @@ class EzidMinter:
 
         A name that could not be reserved when it was minted is registered now.
         """
-        if not ark.startswith(f"ark:/{profile.naan}/{profile.shoulder}"):
+        if not (self._registers(profile) and ark.startswith(f"ark:/{profile.naan}/{profile.shoulder}")):
             return
         last_check()
         entry = self._registered(ark)
@@ -100,6 +104,17 @@ class EzidMinter:
             raise _taken(ark)
         status = {"_status": "public"} if elements.get("_status") == "reserved" else {}
         self._ask("POST", ark, self._metadata(ark, profile, erc) | status)
+
+    def _registers(self, profile: Profile) -> bool:
+        """Whether ARKs of the profile are registered at EZID."""
+        if profile.minter is MinterName.LOCAL or (profile.minter is None and not self._url):
+            return False
+        if not self._url:
+            raise system(
+                f"profile {profile.name} has minter: ezid, but ARKLINE_EZID_URL is not set: set it for the "
+                "workers, or change the profile to minter: local"
+            )
+        return True
 
     def _metadata(self, ark: str, profile: Profile, erc: anvl.Pairs) -> dict[str, str]:
         metadata = {"erc": anvl.write(erc).decode()}
@@ -202,40 +217,3 @@ def _taken(ark: str) -> StepFailed:
 def _encode(metadata: Mapping[str, str]) -> bytes:
     """ANVL for EZID: one line per element, with `%` and line ends escaped."""
     return "".join(f"{name}: {anvl.escape(value)}\n" for name, value in metadata.items()).encode()
-
-
-class MinterRouter:
-    def __init__(self, settings: Settings) -> None:
-        self._local = LocalMinter()
-        self._ezid = EzidMinter(settings) if settings.ezid_url else None
-
-    def mint(
-        self,
-        job: Job,
-        profile: Profile,
-        job_record: JobRecord,
-        claim: Claim = no_claim,
-        known: Known = none_known,
-        identifiers: Identifiers | None = None,
-    ) -> str:
-        return self.minter_for(profile).mint(job, profile, job_record, claim, known, identifiers)
-
-    def announce(
-        self,
-        ark: str,
-        profile: Profile,
-        erc: anvl.Pairs,
-        assigned: Assignment | None = None,
-        last_check: LastCheck = UNATTENDED.check,
-    ) -> None:
-        self.minter_for(profile).announce(ark, profile, erc, assigned, last_check)
-
-    def minter_for(self, profile: Profile) -> Minter:
-        if profile.minter is MinterName.LOCAL or (profile.minter is None and self._ezid is None):
-            return self._local
-        if self._ezid is None:
-            raise system(
-                f"profile {profile.name} has minter: ezid, but ARKLINE_EZID_URL is not set: set it for the "
-                "workers, or change the profile to minter: local"
-            )
-        return self._ezid

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pipeline.attempt import UNATTENDED, JobRecord
 from pipeline.description import anvl
@@ -53,7 +53,9 @@ class Assignment:
     is_first: Callable[[], bool]
 
 
-class Minter(Protocol):
+class Minter:
+    """Mints numbers from a counter in the record, one per shoulder, spelled as NOIDs."""
+
     def mint(
         self,
         job: Job,
@@ -68,34 +70,6 @@ class Minter(Protocol):
         `identifiers`: see `JobRecord.mint`. Names that are `known` are skipped. `claim(ark)` runs after the
         ARK is saved and before it is registered.
         """
-
-    def announce(
-        self,
-        ark: str,
-        profile: Profile,
-        erc: anvl.Pairs,
-        assigned: Assignment | None = None,
-        last_check: LastCheck = UNATTENDED.check,
-    ) -> None:
-        """Publish the ARK with the metadata of its object; idempotent.
-
-        `assigned`: required if arkline assigned the ARK; the ARK is then registered if it is not yet. An ARK
-        that the depositor gave is never registered. `last_check` runs right before anything is published.
-        """
-
-
-class LocalMinter:
-    """Numbers from a counter in the record, one per shoulder, spelled as NOIDs."""
-
-    def mint(
-        self,
-        job: Job,
-        profile: Profile,
-        job_record: JobRecord,
-        claim: Claim = no_claim,
-        known: Known = none_known,
-        identifiers: Identifiers | None = None,
-    ) -> str:
         counter = f"{profile.naan}_{profile.shoulder}"
         spell = partial(noid.spell, profile.naan, profile.shoulder)
         ark = job_record.mint(job, counter, partial(_name_after, spell, known), identifiers)
@@ -110,7 +84,12 @@ class LocalMinter:
         assigned: Assignment | None = None,
         last_check: LastCheck = UNATTENDED.check,
     ) -> None:
-        """Nothing to do: only the inventory resolves these ARKs, and recording writes to it."""
+        """Publish the ARK with the metadata of its object; idempotent.
+
+        Here nothing: only the inventory resolves these ARKs, and recording writes to it. `assigned`: required
+        if arkline assigned the ARK; the ARK is then registered if it is not yet. An ARK that the depositor
+        gave is never registered. `last_check` runs right before anything is published.
+        """
 
 
 def _name_after(spell: Callable[[int], str], known: Known, last: int) -> tuple[int, str]:

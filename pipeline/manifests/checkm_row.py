@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import ValidationError
 
-from pipeline.description import local_ids
+from pipeline import names
 from pipeline.errors import Documented
 from pipeline.fixity import Digest, UnknownAlgorithm, algorithm
 from pipeline.names import (
@@ -203,7 +203,7 @@ def of_cells(
         size=_size(cell["nfo:fileSize"], error),
         mime_type=mime_type,
         primary_id=primary,
-        local_id=local_ids.parse(cell.get("mrt:localIdentifier", "")),
+        local_id=names.parse_local_ids(cell.get("mrt:localIdentifier", "")),
         creator=cell.get("mrt:creator", ""),
         title=cell.get("mrt:title", ""),
         date=cell.get("mrt:date", ""),
@@ -228,7 +228,7 @@ def _cells(profile: ManifestProfile, row: Row) -> list[str]:
         "nfo:fileName": row.name,
         "mrt:mimeType": row.mime_type,
         "mrt:primaryIdentifier": row.primary_id or "",
-        "mrt:localIdentifier": local_ids.write(row.local_id),
+        "mrt:localIdentifier": names.write_local_ids(row.local_id),
         "mrt:creator": row.creator,
         "mrt:title": row.title,
         "mrt:date": row.date,

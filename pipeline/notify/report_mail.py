@@ -21,7 +21,7 @@ from io import BytesIO
 
 from pipeline import names
 from pipeline.names import printable
-from pipeline.notify.report import SECTION_ADVICE, BatchReport, ReportedJob, compose_update
+from pipeline.notify.batch_report import SECTION_ADVICE, BatchReport, ReportedJob, compose_update
 from pipeline.outcome import system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Batch, StatusReport, Submission

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.description.premis_xml import PROGRAM
+from pipeline.description.premis import PROGRAM
 from pipeline.inventory.base import FixityProof, InventoryObject, InventoryVersion, PreservationEvent
 from pipeline.inventory.description import DISSEMINATION, FIXITY_CHECK, PASS
 from pipeline.inventory.recording import REBUILT

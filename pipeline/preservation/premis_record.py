@@ -10,8 +10,8 @@ from typing import IO
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from pipeline.description import premis, premis_xml
-from pipeline.description.premis_xml import PremisEvent, PremisFile
+from pipeline.description import premis
+from pipeline.description.premis import PremisEvent, PremisFile
 from pipeline.fixity import OF_RECORD, Digest, Digester
 from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion
 from pipeline.inventory.description import FAIL, FIXITY_CHECK
@@ -24,10 +24,10 @@ IN_MEMORY = 16 * 2**20
 """Bytes of a stored document that are held in memory; a larger one is copied to a temporary file."""
 
 _STORED = f"system/{premis.NAME}"
-_OBJECT, _EVENT, _AGENT = (f"{{{premis_xml.NAMESPACE}}}{name}" for name in ("object", "event", "agent"))
-_DECLARATION = f' xmlns:premis="{premis_xml.NAMESPACE}"'
+_OBJECT, _EVENT, _AGENT = (f"{{{premis.NAMESPACE}}}{name}" for name in ("object", "event", "agent"))
+_DECLARATION = f' xmlns:premis="{premis.NAMESPACE}"'
 
-ElementTree.register_namespace("premis", premis_xml.NAMESPACE)
+ElementTree.register_namespace("premis", premis.NAMESPACE)
 
 
 def pieces(known: InventoryObject, events: Iterable[ObjectEvent], storage: Storage) -> Iterator[bytes]:
@@ -35,10 +35,10 @@ def pieces(known: InventoryObject, events: Iterable[ObjectEvent], storage: Stora
 
     A version whose own PREMIS is damaged or missing has an event that says so in place of its earlier events.
     """
-    yield premis_xml.BEGIN
-    yield premis_xml.entity(known.ark, known.local_id, known.versions[-1].payload_name)
+    yield premis.BEGIN
+    yield premis.object_element(known.ark, known.local_id, known.versions[-1].payload_name)
     for file in _files(known):
-        yield premis_xml.file(known.ark, file)
+        yield premis.file_element(known.ark, file)
     agents: dict[tuple[str, str], bytes] = {}
     for version in known.versions:
         try:
@@ -48,13 +48,13 @@ def pieces(known: InventoryObject, events: Iterable[ObjectEvent], storage: Stora
                 else:
                     agents[_identifier(element)] = _serialized(element)
         except DamagedObject as damage:
-            yield premis_xml.event(known.ark, _lost_events(version, damage))
+            yield premis.event_element(known.ark, _lost_events(version, damage))
     for event in events:
-        agents[premis_xml.PROGRAM, event.agent] = premis_xml.program(event.agent)
-        yield premis_xml.event(known.ark, _premis_event(event))
-    agents[premis_xml.PROGRAM, premis_xml.PROGRAM] = premis_xml.program()
+        agents[premis.PROGRAM, event.agent] = premis.program_element(event.agent)
+        yield premis.event_element(known.ark, _premis_event(event))
+    agents[premis.PROGRAM, premis.PROGRAM] = premis.program_element()
     yield from agents.values()
-    yield premis_xml.END
+    yield premis.END
 
 
 def _files(known: InventoryObject) -> Iterator[PremisFile]:
@@ -135,7 +135,7 @@ def _serialized(element: Element) -> bytes:
 
 def _identifier(agent: Element) -> tuple[str, str]:
     kind, value = (
-        agent.findtext(f".//{{{premis_xml.NAMESPACE}}}agentIdentifier{part}") for part in ("Type", "Value")
+        agent.findtext(f".//{{{premis.NAMESPACE}}}agentIdentifier{part}") for part in ("Type", "Value")
     )
     return kind or "", value or ""
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from pipeline.description import anvl, local_ids, metadata, storage_manifest
+from pipeline import names
+from pipeline.description import anvl, metadata, storage_manifest
 from pipeline.fixity import StoredVersion
 from pipeline.inventory.base import Recording
 from pipeline.names import quote_name
@@ -49,7 +50,7 @@ def recording_of(storage: Storage, ark: str, jid: str, key: str = "", nodes: Nod
         mime_types={file.path: storage_manifest.mime_type(file.path) for file in version.files},
         owner=read(metadata.OWNER).decode().strip(),
         collections=tuple(read(metadata.MEMBERSHIP).decode().split()),
-        local_id=local_ids.parse(ingest.get("localIdentifier", "")),
+        local_id=names.parse_local_ids(ingest.get("localIdentifier", "")),
         erc=anvl.kernel(anvl.parse(read(metadata.ERC), metadata.ERC)),
         object_type=kind.get("type", ""),
         object_role=kind.get("role", ""),

@@ -56,11 +56,6 @@ def take_snapshot(
     return ProfileSnapshot(profile=profile.public(), by=by, reason=reason, via=via, request_id=request_id)
 
 
-def restore_profile(snapshot: ProfileSnapshot, profiles: Profiles) -> Profile:
-    """The profile of the snapshot with the current secrets."""
-    return with_secrets(public_profile(snapshot), profiles)
-
-
 def public_profile(snapshot: ProfileSnapshot) -> Profile:
     """The profile of the snapshot, which has no secrets; fields of a newer release are ignored."""
     return Profile.model_validate(snapshot.profile, extra="ignore")

@@ -35,7 +35,15 @@ from pipeline.sources.download import (
     open_part,
     origin_of,
 )
-from pipeline.sources.limits import NO_LIMIT, TIMEOUTS, HostLimiter, Pace, RequestClock, SourceTimeouts, TooSlow
+from pipeline.sources.limits import (
+    NO_LIMIT,
+    TIMEOUTS,
+    HostLimiter,
+    Pace,
+    RequestClock,
+    SourceTimeouts,
+    TooSlow,
+)
 from pipeline.sources.response import (
     body_chunks,
     content_length,

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
 
 from pipeline.attempt import Attempt
 from pipeline.http.urls import redact_url
@@ -140,14 +139,19 @@ class RequestClock:
         self._pace.check()
 
 
-class HostLimiter(Protocol):
-    """`host`: host and port, as urls.place_of writes them."""
+class HostLimiter:
+    """What the fleet allows per host; here no limits, for a process that shares its sources with no other.
+
+    `host`: host and port, as urls.place_of writes them.
+    """
 
     def connection(self, host: str, attempt: Attempt) -> AbstractContextManager[None]:
         """One connection to `host`, for the block; waits for it a while, then raises RateLimited.
 
         HostDown if the host did not answer a moment ago, HostGivenUp if it has not for long.
         """
+        del host, attempt
+        return nullcontext()
 
     def redirected(self, start: str, host: str, attempt: Attempt) -> None:
         """A request to `start`, which has a connection, is redirected to `host`: wait as for a connection."""
@@ -165,21 +169,4 @@ class HostLimiter(Protocol):
         """The host answered a request."""
 
 
-class NoLimit:
-    """No limits, for a process that shares its sources with no other process."""
-
-    def connection(self, host: str, attempt: Attempt) -> AbstractContextManager[None]:
-        del host, attempt
-        return nullcontext()
-
-    def redirected(self, start: str, host: str, attempt: Attempt) -> None: ...
-
-    def back_off(self, host: str, seconds: float, cause: str = "") -> None:
-        """The fetcher itself waits before its next try."""
-
-    def no_answer(self, host: str, cause: str) -> None: ...
-
-    def answered(self, host: str) -> None: ...
-
-
-NO_LIMIT: HostLimiter = NoLimit()
+NO_LIMIT = HostLimiter()

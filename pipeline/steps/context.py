@@ -7,7 +7,7 @@ from functools import partial
 from pipeline.attempt import Attempt, JobRecord
 from pipeline.decoding.decoder import Decoder
 from pipeline.deployment import Expected, ExpectedOf
-from pipeline.identifiers.ezid import MinterRouter
+from pipeline.identifiers.ezid import EzidMinter
 from pipeline.identifiers.minter import Minter
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.merritt_inventory import MerrittInventory
@@ -89,7 +89,7 @@ def open_clients(settings: Settings, expected: ExpectedOf | None = None) -> Clie
         settings=settings,
         profiles=Profiles(settings.profiles),
         fetcher=HttpFetcher(settings),
-        minter=MinterRouter(settings),
+        minter=EzidMinter(settings),
         storage=open_storage(settings, expected and partial(expected, Service.STORAGE)),
         inventory=_open_inventory(settings, expected and partial(expected, Service.INVENTORY)),
         callback=HttpCallback(settings),

@@ -12,7 +12,6 @@ because the record may be restored from a backup: names that inventory or storag
 job that one of them knows keeps its ARK.
 """
 
-from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -168,15 +167,11 @@ def _mint_ark(
         try:
             ark = context.minter.mint(job, profile, context.job_record, claim, names, assigned)
         except _NameTaken:
-            names = partial(_known_arks, context)
+            names = context.inventory.known_arks
             taken = context.job_record.identifiers(job)
             _write(job, context, taken, taken.model_copy(update={"primary_id": None}))
         else:
             return Identity(ark, context.job_record.identifiers(job), new=not local_id)
-
-
-def _known_arks(context: StepContext, arks: Sequence[str]) -> Collection[str]:
-    return context.inventory.known_arks(arks)
 
 
 def _claim(job: Job, profile: Profile, context: StepContext, local_id: tuple[str, ...], ark: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pipeline.identifiers import ezid as ezid_client
-from pipeline.identifiers.ezid import MARK, EzidMinter, MinterRouter
+from pipeline.identifiers.ezid import MARK, EzidMinter
 from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.profiles.profile import MinterName, Profile
 from pipeline.records import Job
@@ -284,7 +284,7 @@ def test_ezid_is_used_if_the_settings_name_it(service: Ezid, tmp_path: Path) -> 
 def test_a_profile_may_have_its_arks_from_the_local_minter_all_the_same(
     service: Ezid, tmp_path: Path
 ) -> None:
-    minter = MinterRouter(with_ezid(service, tmp_path))
+    minter = EzidMinter(with_ezid(service, tmp_path))
     local = PROFILE.model_copy(update={"minter": MinterName.LOCAL})
 
     minter.announce(minter.mint(a_new_job(1), local, MemoryJobRecord()), local, ())
@@ -296,6 +296,6 @@ def test_a_profile_that_wants_ezid_gets_no_ark_without_it() -> None:
     wants = PROFILE.model_copy(update={"minter": MinterName.EZID})
 
     with pytest.raises(StepFailed, match="ARKLINE_EZID_URL is not set") as refused:
-        MinterRouter(Settings()).mint(a_new_job(1), wants, MemoryJobRecord())
+        EzidMinter(Settings()).mint(a_new_job(1), wants, MemoryJobRecord())
 
     assert refused.value.kind is FailureKind.SYSTEM

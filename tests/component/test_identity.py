@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pipeline.fixity import StoredVersion
-from pipeline.identifiers.minter import LocalMinter
+from pipeline.identifiers.minter import Minter
 from pipeline.inventory.tables import minted_arks
 from pipeline.outcome import StepFailed
 from pipeline.profiles.profile import Profiles
@@ -273,7 +273,7 @@ def test_of_two_jobs_in_flight_with_one_new_identifier_one_makes_the_object(
 
 def test_a_job_overtaken_between_its_ark_and_its_local_id_takes_the_other_ark(repository: Repository) -> None:
     job = repository.job(1, local_id=("loc-1",))
-    ark = LocalMinter().mint(job, Profiles(repository.settings.profiles).get("demo"), repository.job_record)
+    ark = Minter().mint(job, Profiles(repository.settings.profiles).get("demo"), repository.job_record)
     repository.job_record.write_identifiers(
         job, Identifiers(primary_id=ark, local_id=("loc-1",), assigned=True)
     )

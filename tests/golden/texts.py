@@ -11,7 +11,7 @@ from operations.reasons import Reason
 from pipeline.errors import Action, Remedy
 from pipeline.inventory.base import DamagedFile, PreservationEvent
 from pipeline.notify import mail
-from pipeline.notify.report import compose_report, compose_update, status_report_of
+from pipeline.notify.batch_report import compose_report, compose_update, status_report_of
 from pipeline.notify.report_mail import confirmation_mail, report_mail
 from pipeline.profiles.profile import Profile
 from pipeline.records import HistoryEntry

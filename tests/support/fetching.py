@@ -62,5 +62,7 @@ def assert_downloaded(a_download: DownloadFactory, body: bytes = BODY) -> None:
 def impatient(**overrides: Any) -> HttpFetcher:
     """A fetcher that may use loopback and hardly waits between two tries."""
     chosen = {"allow_networks": "127.0.0.0/8", "fetch_tries": 3, "first_pause": 0.01, **overrides}
-    timeouts = {field.name: chosen.pop(field.name) for field in fields(SourceTimeouts) if field.name in chosen}
+    timeouts = {
+        field.name: chosen.pop(field.name) for field in fields(SourceTimeouts) if field.name in chosen
+    }
     return HttpFetcher(Settings(**chosen), SourceTimeouts(**timeouts))

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.fixity import StoredVersion
-from pipeline.identifiers.minter import LocalMinter
+from pipeline.identifiers.minter import Minter
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import open_inventory
 from pipeline.profiles.profile import Profiles
@@ -55,7 +55,7 @@ class Repository:
         return dataclasses.replace(
             services(self.settings, self.job_record, attempt=attempt),
             profile_of=lambda: Profiles(self.settings.profiles).get(profile),
-            minter=LocalMinter(),
+            minter=Minter(),
             storage=self.storage,
             inventory=self.inventory,
         )

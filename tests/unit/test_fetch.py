@@ -10,7 +10,7 @@ from pipeline.http.transfer import Headers, Response
 from pipeline.outcome import StepFailed
 from pipeline.sources.download import Download
 from pipeline.sources.fetch import HttpFetcher
-from pipeline.sources.limits import NoLimit
+from pipeline.sources.limits import HostLimiter
 from pipeline.sources.response import offered_name
 from pipeline.states import FailureKind
 from tests.servers.http_source import HttpSource
@@ -242,7 +242,7 @@ def test_several_threads_share_a_fetcher(fetcher: HttpFetcher, source: HttpSourc
     assert all((tmp_path / path[1:]).read_bytes() == body for path, body in bodies.items())
 
 
-class NotedPauses(NoLimit):
+class NotedPauses(HostLimiter):
     """The hosts that asked for a pause."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.description import local_ids
+from pipeline import names
 
 
 @pytest.mark.parametrize(
@@ -20,17 +20,19 @@ from pipeline.description import local_ids
     ],
 )
 def test_local_ids_are_parted_trimmed_and_named_once(text: str, ids: tuple[str, ...]) -> None:
-    assert local_ids.parse(text) == ids
+    assert names.parse_local_ids(text) == ids
 
 
 def test_ids_of_the_form_come_before_those_of_the_metadata() -> None:
-    merged = local_ids.merge(
-        local_ids.parse("localidfour;localidfive;localidsix"),
+    merged = names.merge_local_ids(
+        names.parse_local_ids("localidfour;localidfive;localidsix"),
         ["localid", "localidtwo"],
         ["localid", "", "localidthree"],
     )
 
-    assert local_ids.write(merged) == "localidfour;localidfive;localidsix;localid;localidtwo;localidthree"
+    assert (
+        names.write_local_ids(merged) == "localidfour;localidfive;localidsix;localid;localidtwo;localidthree"
+    )
 
 
 @given(
@@ -39,4 +41,4 @@ def test_ids_of_the_form_come_before_those_of_the_metadata() -> None:
     )
 )
 def test_what_is_written_reads_back(ids: list[str]) -> None:
-    assert local_ids.parse(local_ids.write(ids)) == tuple(dict.fromkeys(ids))
+    assert names.parse_local_ids(names.write_local_ids(ids)) == tuple(dict.fromkeys(ids))

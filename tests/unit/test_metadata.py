@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.description import anvl, local_ids, metadata
+from pipeline import names
+from pipeline.description import anvl, metadata
 from pipeline.description.metadata import describe, read_elements
 from pipeline.description.xml import parse_dublin_core, write_dublin_core
 from pipeline.fixity import Digest
@@ -126,9 +127,9 @@ def test_local_ids_of_the_erc_follow_those_of_the_form(
 ) -> None:
     (producer / "mrt-erc.txt").write_text(f"erc:\n{erc}")
 
-    described = describe(a_job(local_id=local_ids.parse(form)), PROFILE, ARK, read_elements(producer))
+    described = describe(a_job(local_id=names.parse_local_ids(form)), PROFILE, ARK, read_elements(producer))
 
-    assert local_ids.write(described.local_id) == expected
+    assert names.write_local_ids(described.local_id) == expected
     assert f"localIdentifier: {expected}\n" in described.files["mrt-mom.txt"].decode()
 
 

@@ -2,7 +2,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pipeline.identifiers.minter import LocalMinter
+from pipeline.identifiers.minter import Minter
 from pipeline.outcome import AttemptOver
 from pipeline.profiles.profile import Profile
 from pipeline.records import Identifiers, Job, JobConfiguration, JobStatus, PayloadType
@@ -39,7 +39,7 @@ def job(jid: str, ark: str | None = None, version: int = 0) -> Job:
 def test_a_minted_ark_stands_in_the_record_at_once() -> None:
     job_record = MemoryJobRecord()
 
-    ark = LocalMinter().mint(job("jid1"), profile(), job_record)
+    ark = Minter().mint(job("jid1"), profile(), job_record)
 
     assert ark.startswith("ark:/99999/fk4")
     assert arks.is_valid(ark)
@@ -48,7 +48,7 @@ def test_a_minted_ark_stands_in_the_record_at_once() -> None:
 
 def test_asking_again_gives_the_same_ark() -> None:
     job_record = MemoryJobRecord()
-    minter = LocalMinter()
+    minter = Minter()
 
     assert minter.mint(job("jid1"), profile(), job_record) == minter.mint(job("jid1"), profile(), job_record)
     assert job_record.counters == {"99999_fk4": 1}
@@ -57,15 +57,15 @@ def test_asking_again_gives_the_same_ark() -> None:
 def test_a_job_with_an_ark_keeps_it() -> None:
     job_record = MemoryJobRecord()
 
-    assert LocalMinter().mint(job("jid1", ark="ark:/12345/own"), profile(), job_record) == "ark:/12345/own"
+    assert Minter().mint(job("jid1", ark="ark:/12345/own"), profile(), job_record) == "ark:/12345/own"
     assert not job_record.counters
 
 
 def test_each_shoulder_counts_for_itself() -> None:
     job_record = MemoryJobRecord()
 
-    LocalMinter().mint(job("jid1"), profile("fk4"), job_record)
-    LocalMinter().mint(job("jid2"), profile("m5"), job_record)
+    Minter().mint(job("jid1"), profile("fk4"), job_record)
+    Minter().mint(job("jid2"), profile("m5"), job_record)
 
     assert job_record.counters == {"99999_fk4": 1, "99999_m5": 1}
 
@@ -73,9 +73,7 @@ def test_each_shoulder_counts_for_itself() -> None:
 def test_many_jobs_at_once_get_different_arks() -> None:
     job_record = MemoryJobRecord()
     with ThreadPoolExecutor(16) as threads:
-        arks = list(
-            threads.map(lambda n: LocalMinter().mint(job(f"jid{n}"), profile(), job_record), range(200))
-        )
+        arks = list(threads.map(lambda n: Minter().mint(job(f"jid{n}"), profile(), job_record), range(200)))
 
     assert len(set(arks)) == 200
 
@@ -85,6 +83,6 @@ def test_an_attempt_that_is_over_mints_nothing() -> None:
     job_record.owner["jid1"] = 7
 
     with pytest.raises(AttemptOver):
-        LocalMinter().mint(job("jid1", version=6), profile(), job_record)
+        Minter().mint(job("jid1", version=6), profile(), job_record)
 
     assert not job_record.counters

@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.profiles.profile import Profile, Profiles
-from pipeline.profiles.snapshot import ProfileSnapshot, profile_changes, restore_profile, take_snapshot
+from pipeline.profiles.snapshot import (
+    ProfileSnapshot,
+    profile_changes,
+    public_profile,
+    take_snapshot,
+    with_secrets,
+)
 
 PROFILE = "owner: ark:/99999/fk4o\ncollections: ark:/99999/fk4c\nlimits: {object_files: 3}\n"
 CALLBACK = "callback_url: https://ann:first@example.org/told?token=second\n"
@@ -31,7 +37,7 @@ def test_a_snapshot_is_restored_whatever_the_file_says_now(profiles: Profiles) -
     snapshot = stored_snapshot(before)
     written(profiles, "priority: 9\ncallback_url: https://example.com/elsewhere\n")
 
-    assert restore_profile(snapshot, profiles) == before
+    assert with_secrets(public_profile(snapshot), profiles) == before
 
 
 def test_a_snapshot_has_no_secrets_and_the_file_gives_them(profiles: Profiles) -> None:
@@ -39,7 +45,7 @@ def test_a_snapshot_has_no_secrets_and_the_file_gives_them(profiles: Profiles) -
     now = written(profiles, f"priority: 9\n{CALLBACK.replace('second', 'third')}")
 
     assert not any(secret in snapshot.model_dump_json() for secret in ("ann", "first", "second"))
-    restored = restore_profile(snapshot, profiles)
+    restored = with_secrets(public_profile(snapshot), profiles)
     assert (restored.callback_url, restored.priority) == (now.callback_url, None)
 
 
@@ -53,7 +59,7 @@ def test_secrets_of_another_address_are_not_used_and_the_file_is_not_needed(
     path = profiles.folder / "demo.yaml"
     path.unlink() if file is None else path.write_text(PROFILE.replace("demo", "") + file)
 
-    assert str(restore_profile(snapshot, profiles).callback_url) == "https://example.org/told"
+    assert str(with_secrets(public_profile(snapshot), profiles).callback_url) == "https://example.org/told"
 
 
 def test_fields_of_a_newer_release_are_ignored(profiles: Profiles) -> None:
@@ -61,7 +67,7 @@ def test_fields_of_a_newer_release_are_ignored(profiles: Profiles) -> None:
     snapshot = stored_snapshot(before)
     newer = {**snapshot.profile, "colour": "blue", "limits": {**snapshot.profile["limits"], "object_hue": 1}}
 
-    assert restore_profile(snapshot.model_copy(update={"profile": newer}), profiles) == before
+    assert with_secrets(public_profile(snapshot.model_copy(update={"profile": newer})), profiles) == before
 
 
 def test_changes_name_the_fields_that_differ(profiles: Profiles) -> None:

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from pipeline.notify.report import BatchReport, compose_report
+from pipeline.notify.batch_report import BatchReport, compose_report
 from pipeline.records import HistoryEntry, JobConfiguration, PayloadType, Submission, SubmissionType
 from pipeline.states import Event, FailureKind, JobState
 from tests.support.records import a_batch, a_job, a_submission

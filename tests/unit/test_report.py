@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fast_mail_parser import parse_email
 
-from pipeline.notify.report import compose_report, compose_update, known_after, status_report_of
+from pipeline.notify.batch_report import compose_report, compose_update, known_after, status_report_of
 from pipeline.notify.report_mail import (
     as_html,
     as_json,

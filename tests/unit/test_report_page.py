@@ -4,7 +4,7 @@ from email import message_from_bytes, policy
 from email.message import EmailMessage
 from html.parser import HTMLParser
 
-from pipeline.notify.report import compose_report
+from pipeline.notify.batch_report import compose_report
 from pipeline.notify.report_mail import LISTED, as_html, confirmation_mail, report_mail
 from pipeline.profiles.profile import Profile
 from pipeline.states import FailureKind, JobState

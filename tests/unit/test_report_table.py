@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from pipeline.notify.report import compose_report
+from pipeline.notify.batch_report import compose_report
 from pipeline.notify.report_mail import COLUMNS, as_csv
 from pipeline.records import Job
 from pipeline.states import FailureKind, JobState

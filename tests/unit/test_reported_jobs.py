@@ -4,7 +4,7 @@ from collections.abc import Iterator
 import pytest
 from pydantic import ValidationError
 
-from pipeline.notify.report import BatchReport, ReportedJob, ReportedJobs, compose_reported
+from pipeline.notify.batch_report import BatchReport, ReportedJob, ReportedJobs, compose_reported
 from pipeline.packed import BLOCK
 from pipeline.states import JobState
 from tests.support.records import a_batch

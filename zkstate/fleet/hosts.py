@@ -30,6 +30,7 @@ from pipeline.attempt import Attempt
 from pipeline.outcome import LONGEST_RETRY_AFTER, HostDown, HostGivenUp, RateLimited
 from pipeline.profiles.profile import Profile, ProfileError
 from pipeline.records import Record
+from pipeline.sources.limits import HostLimiter
 from zkstate import paths
 from zkstate.connection import locks, remembered
 from zkstate.connection.locks import ServerClock
@@ -273,7 +274,7 @@ def host_limit(default: int, profile: Callable[[], Profile]) -> int:
     return default if own is None else own
 
 
-class FleetHostLimiter:
+class FleetHostLimiter(HostLimiter):
     """Lends connections to the threads of one attempt. A connection is reused for its lease; `close`
     releases all of them.
     """

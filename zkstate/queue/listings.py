@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from kazoo.protocol.states import ZnodeStat
 
-from pipeline.notify.report import JobOutcome
+from pipeline.notify.batch_report import JobOutcome
 from pipeline.outcome import WaitsFor
 from pipeline.records import (
     Batch,

@@ -19,7 +19,7 @@ from operations.fleet import fleet as fleet_workers
 from operations.fleet import working_storage
 from operations.verbs import callbacks, holds
 from pipeline import humanize
-from pipeline.notify.report import BatchReport
+from pipeline.notify import batch_report
 
 if TYPE_CHECKING:
     from operations.verbs.callbacks import CallbackAnswer
@@ -46,7 +46,7 @@ def report(
     with api.site() as site:
         path = f"/v1/batches/{bid}/report"
         if json:
-            screen.emit(site.get(path, BatchReport))
+            screen.emit(site.get(path, batch_report.BatchReport))
             return
         text = site.request(
             "GET", path, query={"form": "csv" if csv else "sent" if sent else "text"}

@@ -22,7 +22,6 @@ from entrypoints.render import dry_run as drawn
 from operations.deposits import local_deposit
 from operations.deposits import submission as submissions
 from pipeline import names, records
-from pipeline.description import local_ids
 from pipeline.description import xml as dc
 from pipeline.errors import UsageRefused
 
@@ -208,7 +207,7 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
         "erc_where": where,
         "dublin_core": read_elements(dublin_core or ()),
         "response_type": response,
-        "local_id": local_ids.merge(*map(local_ids.parse, local_id or ())),
+        "local_id": names.merge_local_ids(*map(names.parse_local_ids, local_id or ())),
         "primary_id": primary_id or None,
         "digest": digest,
         "notification": tuple(notify or ()),

@@ -25,7 +25,7 @@ from operations.board import values
 from operations.jobs import batch_view, job_view, reports
 from pipeline import attempt, humanize
 from pipeline.errors import ServiceUnreachable
-from pipeline.notify import report
+from pipeline.notify import batch_report
 from pipeline.states import Bucket, JobState
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def wait_for(site: Client, bid: str, *, as_json: bool) -> int:
     views = following.follow(site, bid, _report_site, tick=_tick())
     last = _show_until_ended(views, bid, _downloads(site))
     if (last.total or 0) <= batch_view.LISTED:
-        last = reports.with_objects_of(last, site.get(f"/v1/batches/{bid}/report", report.BatchReport))
+        last = reports.with_objects_of(last, site.get(f"/v1/batches/{bid}/report", batch_report.BatchReport))
     return _finished(last, as_json=as_json)
 
 

@@ -26,7 +26,7 @@ from operations.deposits import resubmission, submission, uploads
 from operations.deposits.resubmission import Corrections, FailedObject, Preview
 from operations.site import Site
 from operations.tokens import InvalidToken
-from pipeline.description import local_ids
+from pipeline import names
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.names import UploadAddress, safe_name
 from pipeline.principal import Principal, Role
@@ -118,7 +118,7 @@ def _submission(caller: Principal, fields: dict[str, str], url: str) -> Submissi
         erc_who=fields.get("creator", ""),
         erc_what=fields.get("title", ""),
         erc_when=fields.get("date", ""),
-        local_id=local_ids.parse(fields.get("local_id", "")),
+        local_id=names.parse_local_ids(fields.get("local_id", "")),
         digest=_digest(fields.get("digest", "")),
         new_version="new_version" in fields,
     )

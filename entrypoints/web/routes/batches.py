@@ -18,7 +18,7 @@ from operations.verbs.holds import BatchHistory
 from operations.visibility import visible_batch
 from operations.why.why import why
 from pipeline.notify import report_mail
-from pipeline.notify.report import BatchReport
+from pipeline.notify.batch_report import BatchReport
 
 router = APIRouter(prefix="/v1/batches/{bid}", tags=["batches"])
 
