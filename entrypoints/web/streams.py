@@ -60,7 +60,7 @@ class Streams:
         self._limit = limit
         self._limit_of_token = limit_of_token
         self._guard = threading.Lock()
-        self._wakes: dict[Callable[[], None], str] = {}
+        self._wakes: dict[Callable[[], object], str] = {}
         self.closed = False
         self.checks = ThreadPoolExecutor(CHECKS, thread_name_prefix="check")
 
@@ -78,7 +78,7 @@ class Streams:
             wake()
 
     @contextmanager
-    def entered(self, wake: Callable[[], None], token: str) -> Iterator[None]:
+    def entered(self, wake: Callable[[], object], token: str) -> Iterator[None]:
         """Count a stream of the token while it is open; TooManyStreams."""
         with self._guard:
             self._check(token)
@@ -106,7 +106,7 @@ class Streams:
 class Opening:
     """What a stream sends, and `wake`, which makes it look whether the streams are closed."""
 
-    wake: Callable[[], None]
+    wake: Callable[[], object]
     events: AsyncGenerator[bytes]
 
 
@@ -198,7 +198,7 @@ async def _events(
                 if admits(change):
                     yield rendered(change)
             await asyncio.sleep(FLUSH)
-            if not await _woken(changed, HEARTBEAT):
+            if not await woken(changed, HEARTBEAT):
                 yield b": still here\n\n"
             changed.clear()
             news = board.changes_since(news.last, scope)
@@ -208,7 +208,7 @@ async def _events(
         unsubscribe()
 
 
-async def _woken(changed: asyncio.Event, seconds: float) -> bool:
+async def woken(changed: asyncio.Event, seconds: float) -> bool:
     try:
         await asyncio.wait_for(changed.wait(), seconds)
     except TimeoutError:

@@ -1,7 +1,7 @@
 """Pages that stay current: one stream for each open page, with a part of the page when something changed.
 
 A part is rendered once for all clients that see the same, and written to them as the same bytes. A client
-that does not take what is written is dropped: the browser connects again.
+that is slow to take one part gets the newest one after it.
 """
 
 from __future__ import annotations
@@ -20,23 +20,16 @@ from fastapi.responses import Response
 from entrypoints.web.authentication import check_again
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.pages.whole import WholeFleet
-from entrypoints.web.streams import HEARTBEAT, EventStream, Opening
+from entrypoints.web.streams import HEARTBEAT, EventStream, Opening, woken
 from operations.board.values import Change
 from pipeline.errors import ArklineError
 from pipeline.principal import Principal
 
-UNSENT = 8
-"""Parts that wait for a slow client before it is dropped."""
-
 RENEWED = 5.0
 """Seconds without a change after which a page is rendered again: ages of services, workers, outages."""
 
-
 RENDERERS = 4
 """Threads that render; one that waits for ZooKeeper leaves the others."""
-
-Client = asyncio.Queue[bytes | None]
-"""What is written to one open page; None ends its stream."""
 
 _log = logging.getLogger("arkline.web")
 
@@ -59,10 +52,13 @@ class _Audience:
     """The clients of one view."""
 
     view: View
-    clients: set[Client] = field(default_factory=set)
-    fresh: set[Client] = field(default_factory=set)
-    """Those that have got nothing yet: the page that they opened may be older than what was sent last."""
-    sent: bytes = b""
+    clients: int = 0
+    part: bytes = b""
+    """As it was rendered last."""
+    number: int = 0
+    """Of its rendering."""
+    rendered: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set at the next rendering."""
     due: float = 0.0
     """When it is rendered again without a change, by the event loop's clock."""
     rendering: asyncio.Task[None] | None = None
@@ -108,43 +104,35 @@ class LivePages:
             self._task.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def clients(self, view: View) -> int:
-        """How many open pages are shown the view."""
-        audience = self._audiences.get(view.key)
-        return len(audience.clients) if audience else 0
-
     def opening(self, view: View) -> Opening:
         """The parts of the view as server-sent events, from now on."""
-        client: Client = asyncio.Queue(UNSENT)
-        loop = asyncio.get_running_loop()
+        wake = partial(asyncio.get_running_loop().call_soon_threadsafe, self._wake)
+        return Opening(wake, self._parts(view))
 
-        def wake() -> None:
-            loop.call_soon_threadsafe(_end, client)
+    def _wake(self) -> None:
+        for audience in self._audiences.values():
+            audience.rendered.set()
 
-        return Opening(wake, self._parts(view, client))
-
-    async def _parts(self, view: View, client: Client) -> AsyncGenerator[bytes]:
-        audience = self._join(view, client)
+    async def _parts(self, view: View) -> AsyncGenerator[bytes]:
+        audience = self._audiences.setdefault(view.key, _Audience(view))
+        audience.clients += 1
+        audience.due = 0.0  # the page that the client opened may be older than the last part
+        self._changed.set()
+        sent, seen = b"", audience.number
         try:
             yield b"retry: 2000\n\n"
-            while (part := await _next(client)) is not None:
-                yield part
+            while not self._web.streams.closed:
+                if audience.number == seen and not await woken(audience.rendered, HEARTBEAT):
+                    yield b": still here\n\n"
+                    continue
+                seen = audience.number
+                if audience.part != sent:
+                    sent = audience.part
+                    yield sent
         finally:
-            self._leave(audience, client)
-
-    def _join(self, view: View, client: Client) -> _Audience:
-        audience = self._audiences.setdefault(view.key, _Audience(view))
-        audience.clients.add(client)
-        audience.fresh.add(client)
-        audience.due = 0.0
-        self._changed.set()
-        return audience
-
-    def _leave(self, audience: _Audience, client: Client) -> None:
-        audience.clients.discard(client)
-        audience.fresh.discard(client)
-        if not audience.clients and self._audiences.get(audience.view.key) is audience:
-            del self._audiences[audience.view.key]
+            audience.clients -= 1
+            if not audience.clients:
+                del self._audiences[view.key]
 
     async def _run(self) -> None:
         clock = asyncio.get_running_loop().time
@@ -174,37 +162,15 @@ class LivePages:
         return None if changes.reset else changes.changes
 
     async def _renew(self, audience: _Audience) -> None:
-        fresh = frozenset(audience.fresh)
         try:
             part = await asyncio.get_running_loop().run_in_executor(self._threads, _event, audience.view)
         finally:
             audience.rendering = None
             self._changed.set()  # it may be due again
-        if not part:
-            return
-        receivers = fresh & audience.clients if part == audience.sent else set(audience.clients)
-        audience.sent = part
-        audience.fresh -= fresh
-        for client in receivers:
-            try:
-                client.put_nowait(part)
-            except asyncio.QueueFull:
-                audience.clients.discard(client)
-                _end(client)
-
-
-async def _next(client: Client) -> bytes | None:
-    """The next part, or a comment that keeps the connection open; None at the end of the stream."""
-    try:
-        return await asyncio.wait_for(client.get(), HEARTBEAT)
-    except TimeoutError:
-        return b": still here\n\n"
-
-
-def _end(client: Client) -> None:
-    while client.full():
-        client.get_nowait()
-    client.put_nowait(None)
+        if part:
+            audience.part, audience.number = part, audience.number + 1
+            audience.rendered.set()
+            audience.rendered = asyncio.Event()
 
 
 def _event(view: View) -> bytes:
