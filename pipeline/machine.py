@@ -118,6 +118,8 @@ class StateFacts:
     """The version of a job here is in the inventory."""
     ended: bool = False
     """Nothing more happens by itself."""
+    failed: bool = False
+    """It ended, and did not succeed."""
     queued: bool = True
     """A job here has an entry in the job queue."""
     bucket: Bucket = Bucket.PROCESSING

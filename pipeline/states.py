@@ -104,8 +104,8 @@ _FACTS: dict[JobState, StateFacts] = {
         _work(_J.NOTIFY, Queue.IO), occupies_place=True, holds_space=True, stored=True, recorded=True
     ),
     _J.COMPLETED: StateFacts(stored=True, recorded=True, ended=True, bucket=Bucket.COMPLETED),
-    _J.FAILED: StateFacts(ended=True, bucket=Bucket.FAILED),
-    _J.DELETED: StateFacts(ended=True, bucket=Bucket.DELETED, queued=False),
+    _J.FAILED: StateFacts(ended=True, failed=True, bucket=Bucket.FAILED),
+    _J.DELETED: StateFacts(ended=True, failed=True, bucket=Bucket.DELETED, queued=False),
 }
 
 _ROWS: tuple[Transition[JobState], ...] = (
@@ -197,9 +197,9 @@ BATCH: Machine[BatchState] = Machine(
         _B.PROCESSING: StateFacts(_SPLIT, fetches=True, open=True),
         _B.REPORTING: StateFacts(_REPORT, open=True, reports=True),
         _B.COMPLETED: StateFacts(ended=True),
-        _B.FAILED: StateFacts(ended=True),
+        _B.FAILED: StateFacts(ended=True, failed=True),
         _B.UPDATE_REPORTING: StateFacts(_UPDATE_REPORT, open=True, reports=True),
-        _B.DELETED: StateFacts(ended=True, open=True),  # until the last of its znodes is gone
+        _B.DELETED: StateFacts(ended=True, failed=True, open=True),  # until the last of its znodes is gone
     },
     (
         Transition(_B.PENDING, _E.ACQUIRE, _B.PROCESSING, _W),

@@ -108,7 +108,7 @@ def described() -> dict[str, tuple[str, tuple[Field, ...]]]:
     return parts
 
 
-_PROMISED = {"FixityUnreadable": "ScheduleUnreadable"}
+_PROMISED = {"FixityUnreadable": "ScheduleUnreadable", "ListingsUnreadable": "ViewsUnreadable"}
 """Name of a record -> the name that it had before its class moved: names of records are promised."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline.errors import ArklineError, ErrorKind
-from pipeline.states import BatchState, FailureKind, JobState
+from pipeline.states import BATCH, JOB, BatchState, FailureKind, JobState
 
 if TYPE_CHECKING:
     from operations.checks.aliases import AuditView
@@ -21,7 +21,7 @@ BROKEN_CUSTODY = 4
 INTERRUPTED = 130
 """As a shell reports a command that Ctrl-C ended: 128 + SIGINT."""
 
-_FAILED = (JobState.FAILED, JobState.DELETED, BatchState.FAILED, BatchState.DELETED)
+_FAILED = (*JOB.where(lambda facts: facts.failed), *BATCH.where(lambda facts: facts.failed))
 
 OF_KIND = {
     ErrorKind.REFUSED: REFUSED,

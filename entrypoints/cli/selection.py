@@ -81,19 +81,7 @@ def _query(options: SharedOptions) -> dict[str, object]:
 
 
 def _row(row: values.BoardJob) -> listings.JobRow:
-    return listings.JobRow(
-        jid=row.jid,
-        bid=row.bid,
-        profile=row.collection,
-        name=row.name,
-        state=row.state,
-        since=row.since,
-        priority=row.priority,
-        kind=row.kind,
-        message=row.message,
-        last_successful_status=row.last_successful_status,
-        ark=row.ark,
-        local_id=row.local_id or (),
-        retry_count=row.retry_count or 0,
-        room=row.room,
-    )
+    """Without what the record alone knows, if it was not read: the job has left the record."""
+    unknown = {name for name in ("local_id", "retry_count") if getattr(row, name) is None}
+    shared = row.model_dump(include=set(listings.JobRow.model_fields) - unknown)
+    return listings.JobRow.model_validate({**shared, "profile": row.collection})

@@ -91,7 +91,7 @@ WHERE listed.jid IS NULL OR job.queue IS NOT listed.queue OR job.bucket IS NOT l
 UNION ALL SELECT jid FROM listed LEFT JOIN job USING (jid) WHERE job.jid IS NULL
 """
 
-READ_AT_ONCE = (JobState.FAILED, JobState.HELD)
+READ_AT_ONCE = JOB.where(lambda facts: facts.task is None and facts.queued and not facts.recorded)
 READ_LATER = tuple(state for state in JOB.working() if state is not JobState.PENDING)
 """The states whose jobs are read: at most the places of the fleet, and the failures."""
 

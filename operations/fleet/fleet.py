@@ -1,8 +1,7 @@
-"""The fleet as one answer sees it: Redis, the workers, the beat; asked once, and only if needed.
+"""The fleet as one answer sees it: Redis, the beat, the workers with their queues; and the drain of a worker.
 
-Celery takes a quarter of a second to load: it is imported where the fleet is asked.
-
-The Celery workers of the fleet: who consumes which queue, how busy they are, and draining one of them.
+Redis and the workers are asked once, and only if their answer is needed. Celery takes a quarter of a second
+to load: it is imported where the fleet is asked.
 """
 
 from __future__ import annotations
@@ -17,9 +16,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-import redis
-from celery.app.control import Inspect
-from kombu.exceptions import OperationalError
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from operations.explanation import Obstacle
@@ -30,7 +26,6 @@ from pipeline.errors import Action, Remedy, ServiceUnreachable, UsageRefused
 from pipeline.principal import Principal, Role
 from pipeline.records import Record
 from pipeline.settings import Settings
-from tasks.broker import publisher
 from zkstate.care import deployment
 from zkstate.fleet import holds, scheduled
 from zkstate.fleet.holds import Hold
@@ -38,7 +33,19 @@ from zkstate.fleet.scheduled import leader
 from zkstate.record.journal import Stamp
 
 if TYPE_CHECKING:
+    from celery.app.control import Inspect
+
     from tasks.broker import Queued
+
+_REMEDIES = {
+    Reason.BROKER_UNREACHABLE: Action.START_BROKER,
+    Reason.BROKER_REFUSES: Action.FIX_BROKER,
+    Reason.BROKER_FOREIGN: Action.CHANGE_PREFIX,
+    Reason.NO_BEAT: Action.START_BEAT,
+    Reason.SWEEP_LATE: Action.RESTART_BEAT,
+    Reason.NO_WORKER: Action.START_WORKER,
+}
+"""What helps against what keeps the fleet from carrying jobs on."""
 
 CONTROL = "control"
 """The queue of scheduled work."""
@@ -220,23 +227,14 @@ class Fleet:
     def remedies(self, obstacles: Iterable[Obstacle]) -> tuple[Remedy, ...]:
         advice: list[Remedy] = []
         for obstacle in obstacles:
-            if obstacle.reason is Reason.BROKER_UNREACHABLE:
-                advice.append(Remedy(Action.START_BROKER, obstacle.waits_for))
-            elif obstacle.reason is Reason.BROKER_REFUSES:
-                advice.append(Remedy(Action.FIX_BROKER, obstacle.waits_for))
-            elif obstacle.reason is Reason.BROKER_FOREIGN:
-                advice.append(Remedy(Action.CHANGE_PREFIX, obstacle.waits_for))
-            elif obstacle.reason is Reason.NO_BEAT:
-                advice.append(Remedy(Action.START_BEAT))
-            elif obstacle.reason is Reason.SWEEP_LATE:
-                advice += [
-                    Remedy(Action.START_WORKER, CONTROL),
-                    Remedy(Action.RESTART_BEAT, obstacle.waits_for),
-                ]
-            elif obstacle.reason is Reason.NO_WORKER:
+            if obstacle.reason is Reason.SWEEP_LATE:
+                advice.append(Remedy(Action.START_WORKER, CONTROL))
+            if obstacle.reason is Reason.NO_WORKER:
                 advice += [Remedy(Action.UNDO_DRAIN, name) for name in self.drained]
-                if not any(worker.name in self.drained for worker in self.workers):
-                    advice.append(Remedy(Action.START_WORKER, obstacle.waits_for))
+                if any(worker.name in self.drained for worker in self.workers):
+                    continue
+            if (action := _REMEDIES.get(obstacle.reason)) is not None:
+                advice.append(Remedy(action, obstacle.waits_for))
         return tuple(dict.fromkeys(advice))
 
 
@@ -352,6 +350,11 @@ def _ask(
     settings: Settings, *questions: Callable[[Inspect], Any], wait: float = ANSWER_WAIT, worker: str = ""
 ) -> list[dict[str, Any]]:
     """The answers by worker; asked at the same time, since every question waits as long."""
+    import redis
+    from kombu.exceptions import OperationalError
+
+    from tasks.broker import publisher
+
     control = publisher(settings).control
     inspect = partial(control.inspect, [worker] if worker else None, timeout=wait)
     try:

@@ -5,13 +5,20 @@ import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from typing import cast
 
 import pytest
 from typer.main import get_group
 from typer.testing import CliRunner
 
+from entrypoints.cli import selection
+from entrypoints.cli.api import Client
 from entrypoints.cli.command_table import ENTRIES, Entry, load
 from entrypoints.cli.main import app
+from entrypoints.cli.options import SharedOptions
+from operations.board.values import BoardJob, JobPage
+from pipeline.records import now
+from pipeline.states import JobState
 from tests.support.fleet import PROJECT
 
 COMMANDS = [entry.name for entry in ENTRIES if not entry.commands]
@@ -178,6 +185,27 @@ def test_the_message_names_an_invalid_setting_that_has_an_earlier_name_too() -> 
 
     assert result.exit_code == 2
     assert result.stderr.startswith("error: ARKLINE_STALLED_AFTER: ")
+
+
+def test_a_list_invents_nothing_of_a_job_that_has_left_the_record() -> None:
+    left = BoardJob(
+        jid="jid0000000001",
+        bid="bid0000000001",
+        collection="demo",
+        owner="token:ann",
+        state=JobState.FAILED,
+        priority=5,
+        since=now(),
+    )
+
+    class OnePage:
+        def get(self, *_: object, **__: object) -> JobPage:
+            return JobPage(rows=(left,), total=1)
+
+    (row,) = selection.jobs(cast(Client, OnePage()), SharedOptions(), 10, None).jobs
+
+    assert row.profile == "demo"
+    assert not {"retry_count", "local_id"} & row.model_dump(exclude_unset=True).keys()
 
 
 SLOW = (

@@ -71,7 +71,8 @@ def jobs(
     """
     with api.site() as site:
         page = selection.jobs(site, options, limit, after)
-    screen.emit(page) if options.json else drawn.job_list(page)
+    # without what is not known of a job: `selection.jobs` leaves it unset
+    screen.emit(page.model_dump(exclude_unset=True)) if options.json else drawn.job_list(page)
 
 
 @command("arkline timeline jid0000000001")
