@@ -17,7 +17,8 @@ from entrypoints.web.middleware import (
     SecurityHeaders,
     read_hosts,
 )
-from entrypoints.web.routes import about, batches, board, deposits, fleet, jobs, objects, poster, verbs
+from entrypoints.web.routes import about, batches, board, deposits, fleet, jobs, objects, verbs
+from pipeline import plugins
 
 ROUTERS: tuple[APIRouter, ...] = (
     about.health_router,
@@ -32,10 +33,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     objects.router,
     fleet.router,
     fleet.maintenance_router,
-    poster.router,
     about.metrics_router,
 )
-"""The routers of the API; further ones, and those of the pages, are added here."""
+"""The routers of the core's API; further ones, and those of the pages, are added here."""
 
 API_VERSION = "1"
 """Of the API, not of arkline."""
@@ -47,6 +47,11 @@ Send a token in `Authorization: Bearer TOKEN`. Errors are `application/problem+j
 `code`. A token that sends too many requests, and an address that sends too many wrong tokens, is answered 429
 with `Retry-After`. Lists have an opaque cursor and a `Link` header with `rel="next"`.
 """
+
+
+def routers() -> tuple[APIRouter, ...]:
+    """Those of the API, and what plugins add to the group `arkline.routes`."""
+    return (*ROUTERS, *plugins.load_all(plugins.ROUTES))
 
 
 class Api(FastAPI):
@@ -92,7 +97,7 @@ def create_app(
     )
     app.state.context = context
     problems.install(app)
-    for router in ROUTERS:
+    for router in routers():
         app.include_router(router)
     if context is not None and pages:
         install.install(app, context, flower)

@@ -3,14 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
+from pipeline import plugins
 from pipeline.attempt import Attempt, JobRecord
 from pipeline.decoding.decoder import Decoder
 from pipeline.deployment import Expected, ExpectedOf
 from pipeline.identifiers.ezid import EzidMinter
 from pipeline.identifiers.minter import Minter
 from pipeline.inventory.sql import SqlInventory, open_inventory
-from pipeline.merritt_inventory import MerrittInventory
 from pipeline.notify.callback import HttpCallback
 from pipeline.notify.mail import Mailer, open_mailer
 from pipeline.outcome import Service, system
@@ -75,9 +76,14 @@ class StepContext(Clients):
             raise system(str(error)) from error
 
 
+InventoryOpener: TypeAlias = Callable[[Settings, Expected | None], SqlInventory]
+"""What a plugin adds to the group `arkline.inventory`."""
+
+
 def _open_inventory(settings: Settings, expected: Expected | None) -> SqlInventory:
     if settings.inventory_service_url:
-        return MerrittInventory(settings, expected)
+        opener: InventoryOpener = plugins.load(plugins.INVENTORY, "merritt", "ARKLINE_INVENTORY_SERVICE_URL")
+        return opener(settings, expected)
     return open_inventory(settings.inventory, expected)
 
 

@@ -24,9 +24,7 @@ from pipeline.containers.unpack import Limits, unpack
 from pipeline.names import duplicates
 from pipeline.records import PayloadType, SubmissionMode
 from pipeline.working_storage.workspace import DownloadedFile
-from tests.servers.merritt import Merritt
 from tests.support.fleet import environment
-from tests.support.merritt_fixture import ARK, MerrittRepository
 from tests.support.repository import Repository
 from tests.support.stores import STORES, Store, flip
 from tests.support.unpacked import storable
@@ -206,21 +204,6 @@ def test_an_interrupted_export_leaves_no_bag(store: Store, tmp_path: Path) -> No
         )
 
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_object_in_the_merritt_storage_service_is_exported(
-    kept: MerrittRepository, storage_service: Merritt, tmp_path: Path
-) -> None:
-    kept.storage = kept.kept
-    job = kept.submitted(1, SubmissionMode.ADD, {"a.txt": "alpha"})
-    kept.recorded(job)
-    known, number = object_to_export(kept.inventory, ARK, None)
-
-    request = ExportRequest(known, number, tmp_path / "bag", "somebody")
-    export(request, kept.inventory, kept.kept, lambda _: None, stopped=lambda: False)
-
-    bagit.Bag(str(tmp_path / "bag")).validate()
-    assert payload(tmp_path / "bag") == {"a.txt": "alpha"}
 
 
 PIECES = st.one_of(

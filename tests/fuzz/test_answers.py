@@ -1,8 +1,7 @@
-"""Answers of sources, receivers of callbacks, EZID and Merritt: any status line, header and body."""
+"""Answers of sources, receivers of callbacks and EZID: any status line, header and body."""
 
-import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import pytest
@@ -16,7 +15,6 @@ from pipeline.http.session import redirection
 from pipeline.http.transfer import LARGEST_BODY, Headers, Response
 from pipeline.identifiers.ezid import MARK, EzidMinter
 from pipeline.identifiers.minter import Assignment
-from pipeline.merritt_inventory import MerrittInventory
 from pipeline.names import safe_name
 from pipeline.notify.callback import HttpCallback
 from pipeline.outcome import LONGEST_RETRY_AFTER, StepFailed
@@ -25,8 +23,6 @@ from pipeline.settings import Settings
 from pipeline.sources.download import VALIDATOR_LENGTH, Download, Downloaded, saved_origin
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.limits import SourceTimeouts
-from pipeline.storage.merritt.http import MerrittHttp
-from pipeline.storage.merritt.storage import MerrittStorage
 from tests.servers.raw_answer import RawAnswer
 from tests.support.fuzzing import BYTES, NUMBERS, WORDS, result_or_refusal
 from tests.support.records import a_job
@@ -104,29 +100,6 @@ def answers(*bodies: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     return st.one_of(odd, usual)
 
 
-JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), WORDS, NUMBERS),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.dictionaries(
-            st.sampled_from(
-                [
-                    *(
-                        "ver:versionState",
-                        "invloc:localContainerState",
-                        "invv:versionsState",
-                        "invloc:localID",
-                    ),
-                    *("invloc:exists", "invloc:primaryIdentifier", "ver:identifier", "invv:currentVersion"),
-                ]
-            ),
-            inner,
-            max_size=4,
-        ),
-    ),
-    max_leaves=8,
-).map(lambda value: json.dumps(value).encode())
-DEEP = st.integers(1, 100_000).map(lambda depth: b'{"invloc:localContainerState":' + b"[" * depth)
 ANVL = st.lists(
     st.tuples(
         st.sampled_from(["success: ", "error: ", "_status: ", f"{MARK}: ", "", ":"]),
@@ -134,16 +107,6 @@ ANVL = st.lists(
     ),
     max_size=4,
 ).map(lambda pairs: "\n".join(map("".join, pairs)).encode("utf-8", "surrogatepass"))
-
-_FILE = '<file id="%s"><key>%s</key><size>%s</size><digestType>%s</digestType><digest>%s</digest></file>'
-XML = st.tuples(
-    WORDS, WORDS, VALUES, WORDS, WORDS, st.one_of(VALUES, st.just("1")), st.one_of(VALUES, WORDS)
-).map(
-    lambda values: (
-        f'<objectInfo><object id="{ARK}"><versions><version id="{values[5]}"><manifest count="1" '
-        f'created="{values[6]}">{_FILE % values[:5]}</manifest></version></versions></object></objectInfo>'
-    ).encode("utf-8", "surrogatepass")
-)
 
 MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
@@ -162,9 +125,6 @@ def chosen(server: RawAnswer, tmp_path_factory: pytest.TempPathFactory) -> Setti
         fetch_tries=1,
         read_timeout=5,
         ezid_url=server.url,
-        storage_service_url=server.url,
-        storage_service_node=1,
-        inventory_service_url=server.url,
         ezid_user="u",
     )
 
@@ -221,38 +181,6 @@ def test_the_answer_of_ezid_is_understood_or_refused(
     assigned = Assignment(a_job(), lambda: True)
 
     finite(result_or_refusal(lambda: minter.announce(ARK, profile, (("who", "A"),), assigned)))
-
-
-@pytest.fixture(scope="module")
-def inventory(chosen: Settings) -> Iterator[MerrittInventory]:
-    opened = MerrittInventory(chosen, pause=0)
-    yield opened
-    opened.database.close()
-
-
-@MANY
-@given(answer=answers(JSON, JSON, DEEP))
-def test_the_answer_of_merritts_inventory_is_understood_or_refused(
-    answer: bytes, server: RawAnswer, inventory: MerrittInventory
-) -> None:
-    server.answer = answer
-    for ask in (lambda: inventory.local_ids_of(ARK), lambda: inventory.arks_of(OWNER, ("l",))):
-        finite(result_or_refusal(ask))
-
-
-@MANY
-@given(answer=answers(JSON, XML, XML, DEEP))
-def test_the_answer_of_merritts_storage_is_understood_or_refused(
-    answer: bytes, server: RawAnswer, chosen: Settings
-) -> None:
-    server.answer = answer
-    asks: tuple[Callable[[], object], ...] = (
-        lambda: MerrittStorage(chosen, pause=0).versions_of(ARK),
-        lambda: MerrittStorage(chosen, pause=0).version_of(ARK, "jid0000000001"),
-        lambda: MerrittHttp(chosen, pause=0).post("jid0000000001", {}, "add"),
-    )
-    for ask in asks:
-        finite(result_or_refusal(ask))
 
 
 @given(

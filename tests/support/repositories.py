@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.merritt import Merritt, merritt
-from tests.support.merritt_fixture import MerrittRepository
 from tests.support.ocfl_fixture import memory
 from tests.support.repository import Repository, empty_inventory
 
@@ -22,21 +20,5 @@ def repository(tmp_path: Path, template: Path) -> Iterator[Repository]:
     """With an OCFL root as its storage."""
     with memory(tmp_path) as home:
         made = Repository(home, template)
-        yield made
-        made.close()
-
-
-@pytest.fixture
-def storage_service() -> Iterator[Merritt]:
-    with merritt() as running:
-        yield running
-
-
-@pytest.fixture
-def kept(tmp_path: Path, template: Path, storage_service: Merritt) -> Iterator[MerrittRepository]:
-    """With the Merritt storage service as its storage."""
-    with memory(tmp_path) as home:
-        made = MerrittRepository(home, template)
-        made.keep(storage_service)
         yield made
         made.close()

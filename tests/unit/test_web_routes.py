@@ -7,7 +7,7 @@ import pytest
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from entrypoints.web.app import ROUTERS
+from entrypoints.web.app import routers
 from entrypoints.web.openapi import document
 from pipeline.principal import Role
 
@@ -27,7 +27,7 @@ DEPOSITS = ("/v1/batches", "/v1/batches/files/", "/v1/uploads", "/poster")
 
 ROUTES = [
     route
-    for router in ROUTERS
+    for router in routers()
     for route in router.routes
     if isinstance(route, APIRoute) and route.path.startswith(("/v1", "/health", "/poster", "/metrics"))
 ]

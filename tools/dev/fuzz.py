@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tools.checkout import PROJECT
 
-FOLDERS = ("tests/fuzz", "tests/unit")
+FOLDERS = ("tests/fuzz", "tests/unit", "tests/plugins/merritt/test_answers.py")
 
 
 def fuzz(minutes: float, seed: int, console: Console) -> int:

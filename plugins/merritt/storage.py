@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from pipeline.attempt import UNATTENDED, Attempt
+from pipeline.deployment import Expected
 from pipeline.description import anvl, storage_manifest
 from pipeline.errors import UsageRefused
 from pipeline.fixity import (
@@ -29,16 +30,22 @@ from pipeline.outcome import StepFailed, damaged, system
 from pipeline.records import SubmissionMode, now, reused
 from pipeline.settings import Settings
 from pipeline.storage.base import NOTHING_READ, OutgoingFile, StoreRequest, VersionEntry
-from pipeline.storage.merritt.http import Absent, MerrittHttp
-from pipeline.storage.merritt.manifest import InvalidManifest, ManifestObject, ManifestVersion, listed, parse
-from pipeline.storage.merritt.request import check_request, write_manifest, write_own_files
 from pipeline.storage.rules import describe_mismatch, stored_elsewhere
+from plugins.merritt.http import Absent, MerrittHttp
+from plugins.merritt.manifest import InvalidManifest, ManifestObject, ManifestVersion, listed, parse
+from plugins.merritt.request import check_request, write_manifest, write_own_files
 
 POSTED_BYTES = 1_000_000
 """A smaller manifest is sent with the request; a larger one is fetched by the service, like a file."""
 
 INGEST = "system/mrt-ingest.txt"
 _NODE = re.compile(r"/manifest/(\d+)/[^/]+\Z")
+
+
+def open_storage(settings: Settings, expected: Expected | None) -> "MerrittStorage":
+    """The service has no deployment of its own that could be another one."""
+    del expected
+    return MerrittStorage(settings)
 
 
 class MerrittStorage:

@@ -7,8 +7,8 @@ from pipeline.fixity import ContentFile
 from pipeline.names import quote_name
 from pipeline.outcome import content, system
 from pipeline.storage.base import StoreRequest
-from pipeline.storage.merritt.manifest import ManifestObject
 from pipeline.storage.rules import carried_paths
+from plugins.merritt.manifest import ManifestObject
 
 _MANIFEST = "storage.checkm"
 _DECODED = re.compile("%20|%7c", re.IGNORECASE)

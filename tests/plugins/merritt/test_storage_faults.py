@@ -13,9 +13,9 @@ from pipeline.records import Job, SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.steps import record
 from pipeline.working_storage.workspace import Workspace
+from tests.plugins.merritt.repository import ARK, HERE, MerrittRepository
 from tests.servers.http_source import HttpSource
 from tests.servers.merritt import Fault
-from tests.support.merritt_fixture import ARK, HERE, MerrittRepository
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET
 

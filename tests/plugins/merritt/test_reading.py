@@ -15,7 +15,7 @@ from pipeline.preservation.rebuild import recording_of
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.steps import record
-from tests.support.merritt_fixture import ARK, HERE, MerrittRepository
+from tests.plugins.merritt.repository import ARK, HERE, MerrittRepository
 
 ADD, UPDATE = SubmissionMode.ADD, SubmissionMode.UPDATE
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import pytest
 
 from operations.checks.deployment import initialize
-from pipeline.merritt_inventory import MerrittInventory
 from pipeline.records import Identifiers
 from pipeline.settings import Settings
 from pipeline.states import JobState
 from pipeline.steps import process, record
+from plugins.merritt.inventory import MerrittInventory
+from tests.plugins.merritt.repository import ARK, MerrittRepository
 from tests.servers.merritt_inventory import InventoryService, inventory_service
 from tests.support import cli, planting
-from tests.support.merritt_fixture import ARK, MerrittRepository
 from tests.support.stores import with_record
 from zkstate import paths
 from zkstate.connection.session import Session

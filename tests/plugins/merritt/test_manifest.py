@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.storage.merritt.manifest import InvalidManifest, ManifestFile, parse
+from plugins.merritt.manifest import InvalidManifest, ManifestFile, parse
 from tests.servers.merritt import Held, Merritt
 
 ARK = "ark:/99999/x"

@@ -7,7 +7,7 @@ from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.fixity import StoredVersion
 from pipeline.records import Job, SubmissionMode
 from pipeline.steps import process
-from pipeline.storage.merritt.storage import MerrittStorage
+from plugins.merritt.storage import MerrittStorage
 from tests.servers.merritt import Merritt
 from tests.support.records import jid
 from tests.support.repository import Repository

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 import pytest
 from pydantic import ValidationError
 
-from pipeline.merritt_inventory import MerrittInventory
 from pipeline.outcome import Service, ServiceDown, StepFailed
 from pipeline.records import Job, SubmissionMode
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from pipeline.steps import process, record
 from pipeline.steps.context import StepContext, open_clients
+from plugins.merritt.inventory import MerrittInventory
+from tests.plugins.merritt.repository import ARK, MerrittRepository
 from tests.servers.merritt_inventory import InventoryService, inventory_service
-from tests.support.merritt_fixture import ARK, MerrittRepository
 from tests.support.repository import OWNER
 
 OTHER = "ark:/99999/other"

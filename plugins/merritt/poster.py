@@ -20,13 +20,13 @@ from entrypoints.web import problems
 from entrypoints.web.authentication import authenticate, check_again, count, principal_of
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.receiving import read_form
-from operations.deposits.merritt_form import Form, FormFile, submit_form
 from operations.deposits.submission import Submitted
 from pipeline.description.xml import clean
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.principal import Forbidden, Interface, Principal, Role
 from pipeline.profiles.profile import ProfileError
 from pipeline.records import SubmissionMode, now
+from plugins.merritt.form import Form, FormFile, submit_form
 from tasks.logs import log
 
 router = APIRouter(prefix="/poster", tags=["merritt"])

@@ -7,10 +7,10 @@ from pipeline.records import Job, SubmissionMode
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from pipeline.steps.context import open_clients
-from pipeline.storage.merritt.storage import MerrittStorage
+from plugins.merritt.storage import MerrittStorage
+from tests.plugins.merritt.repository import ARK, HERE, MerrittRepository
 from tests.servers.http_source import HttpSource
 from tests.servers.merritt import Fault, Held
-from tests.support.merritt_fixture import ARK, HERE, MerrittRepository
 from tests.support.records import BID, jid
 
 ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.RESET

@@ -1,1 +1,0 @@
-"""Objects in the Merritt storage service."""

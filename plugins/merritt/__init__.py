@@ -1,0 +1,1 @@
+"""The storage and inventory services of Merritt, and its submission form."""
