@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from fastapi import APIRouter
 from starlette.requests import HTTPConnection
 
 from entrypoints.web.limits import LONG, InProgress, RateLimit, SlowWork, WrongTokens
 from entrypoints.web.metrics import ArklineCollector, RequestMetrics
 from entrypoints.web.streams import Streams
 from operations.board.board import Board
-from operations.oidc import values as oidc_values
 from operations.run import UNWATCHED, Run
 from operations.site import Site
 from operations.tokens import Authenticator, InvalidToken, Logins
+from pipeline import plugins
 from pipeline.attempt import Attempt, is_over
-from pipeline.errors import UsageRefused
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Interface, Principal
 from pipeline.settings import Settings
 from zkstate.connection.session import Session, connect
 
-if TYPE_CHECKING:
-    from operations.oidc.login import OidcLogin
+
+class Login(Protocol):
+    """A way to log in to the pages beside tokens: a plugin adds it to the group `arkline.login`."""
+
+    path: str
+    """Where the button of the login page leads, with the wanted page as `next`."""
+    router: APIRouter
+    """Its pages, which end in `set_login`."""
+
+    def principal(self, session: str) -> Principal:
+        """Who logged in; InvalidToken if the session is over. It has a colon, which no token's has."""
+
 
 FOR_A_PLACE = 10.0
 """Seconds that a request waits until one of these that take some time has ended."""
@@ -62,29 +72,23 @@ class WebContext:
 
     def _rights(self, credential: str) -> Principal:
         """Of a login: of its session at the provider, or of its token."""
-        if not credential.startswith(oidc_values.PREFIX):
+        if ":" not in credential:
             return self.authenticator.principal(credential, Interface.WEB)
-        if self.oidc is None:
+        if self.login is None:
             raise InvalidToken("this site has no login at a provider any more: log in with a token")
-        return self.oidc.principal(credential)
+        return self.login.principal(credential)
 
     def tokens(self) -> SqlInventory:
         """The database for tokens and logins, whose use does not need ZooKeeper."""
         return open_inventory(self.settings.inventory)
 
     @cached_property
-    def oidc(self) -> OidcLogin | None:
+    def login(self) -> Login | None:
         """None unless people may log in at a provider; UsageRefused if that is set up wrongly."""
         if not self.settings.oidc_issuer:
             return None
-        try:
-            from operations.oidc.login import OidcLogin
-        except ModuleNotFoundError as error:
-            raise UsageRefused(
-                f"ARKLINE_OIDC_ISSUER is set, but the package {error.name} is not installed on this host: "
-                "pip install 'arkline[oidc]'"
-            ) from error
-        return OidcLogin(self.settings)
+        opener: Callable[[Settings], Login] = plugins.load(plugins.LOGIN, "oidc", "ARKLINE_OIDC_ISSUER")
+        return opener(self.settings)
 
     @cached_property
     def streams(self) -> Streams:
@@ -127,7 +131,7 @@ class WebContext:
 
     @cached_property
     def provider_work(self) -> SlowWork:
-        """Requests to the OpenID provider; a proxy is one address of many people."""
+        """Requests to the provider of a login; a proxy is one address of many people."""
         return SlowWork(of_one=2)
 
     @cached_property

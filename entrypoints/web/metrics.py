@@ -3,8 +3,6 @@
 Prometheus metrics: the board and the fleet in the exposition format, written at each scrape.
 
 No label has an id, a host or an ARK, so the number of series depends on the collections alone.
-
-Prometheus metrics of the traces that `arkline exporter` sends.
 """
 
 import threading
@@ -33,7 +31,6 @@ from operations.board.values import EVERYTHING
 from operations.fleet import measures
 from operations.fleet.measures import BrokerMeasures, Measures, RecordMeasures
 from operations.site import Site
-from operations.traces import TraceExport
 from pipeline.records import age
 from pipeline.states import JOB, BatchState, JobState
 
@@ -294,18 +291,3 @@ def _value(name: str, text: str, value: float) -> Metric:
 
 def _counter(name: str, text: str, value: float) -> Metric:
     return CounterMetricFamily(f"arkline_{name}", text, value=value)
-
-
-class TraceCollector(Collector):
-    def __init__(self, export: TraceExport) -> None:
-        self._export = export
-
-    def describe(self) -> Iterable[Metric]:
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        counts = self._export.counts()
-        family = CounterMetricFamily("arkline_traces", "Traces of ended jobs.", labels=("outcome",))
-        family.add_metric(("sent",), counts.sent)
-        family.add_metric(("dropped",), counts.dropped)
-        yield family

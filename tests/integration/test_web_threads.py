@@ -100,8 +100,6 @@ MIXED = {
     "POST /deposits": "the form, once it has arrived",
     "POST /batches/{bid}/again": "the form, once it has arrived, and the failed objects",
     "GET /live/objects/{ark:path}": "the object, before the stream begins",
-    "GET /login/oidc": "the question to the provider",
-    "GET /login/oidc/return": "the question to the provider",
 }
 """Their functions call `run` of a pool themselves."""
 

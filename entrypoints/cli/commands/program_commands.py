@@ -23,13 +23,12 @@ from entrypoints.cli import context as common
 from entrypoints.cli import context as opened
 from entrypoints.cli.options import Json, command
 from entrypoints.render import console as screen
+from pipeline import plugins
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.states import Queue
 
 if TYPE_CHECKING:
     from pipeline.settings import Settings
-if TYPE_CHECKING:
-    from operations.traces import Sender
 
 FLOWER_LOGIN = "FLOWER_BASIC_AUTH"
 """Flower's own variable: user:password."""
@@ -214,21 +213,21 @@ def exporter(
 
     from entrypoints.web import metrics
     from entrypoints.web.context import following
-    from entrypoints.web.metrics import TraceCollector
-    from operations.traces import TraceExport
     from tasks.logs import configure
 
     settings = opened.settings()
     configure(settings.log_level)
-    sender = _sender(settings.otlp_endpoint)
+    export = None
+    if settings.otlp_endpoint:
+        export = plugins.load(plugins.EXPORTER, "otel", "ARKLINE_OTLP_ENDPOINT")
     with following(settings) as (site, board):
         if site.session.connected:
             board.wait_filled(FIRST_READ)
         registry = CollectorRegistry()
         registry.register(metrics.ArklineCollector(board, site))
-        traces = TraceExport.start(board, site.session, sender) if sender else None
+        traces = export(settings, board, site.session) if export else None
         if traces:
-            registry.register(TraceCollector(traces))
+            registry.register(traces)
         try:
             served, thread = start_http_server(port, host, registry)
         except OSError as error:
@@ -248,20 +247,6 @@ def exporter(
             served.server_close()
             if traces:
                 traces.close()
-
-
-def _sender(endpoint: str) -> Sender | None:
-    """OpenTelemetry is an extra and takes long to import."""
-    if not endpoint:
-        return None
-    try:
-        from operations import otlp
-    except ModuleNotFoundError as error:
-        raise UsageRefused(
-            f"ARKLINE_OTLP_ENDPOINT is set, but the package {error.name} is not installed on this host: "
-            "pip install 'arkline[otel]'"
-        ) from error
-    return otlp.sender(endpoint)
 
 
 @command("arkline web --port 8080")

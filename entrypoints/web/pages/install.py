@@ -9,22 +9,23 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from entrypoints.web.context import WebContext
-from entrypoints.web.pages import acting, board, deposits, fleet, lists, login, objects, oidc_login, one
+from entrypoints.web.pages import acting, board, deposits, fleet, lists, login, objects, one
 from entrypoints.web.pages.streaming import LivePages
 from entrypoints.web.pages.templating import STATIC
 from entrypoints.web.pages.whole import WholeFleet
 
-PAGES = (board, lists, one, deposits, fleet, objects, acting, login, oidc_login)
+PAGES = (board, lists, one, deposits, fleet, objects, acting, login)
 
 
 def install(app: FastAPI, web: WebContext, flower: str = "") -> None:
     """Add the pages; `flower`: the address of Flower, for a link."""
     app.state.flower = flower
     app.state.whole = WholeFleet(web)
-    _ = web.oidc  # a mistake in its settings ends the start, not the first login
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for module in PAGES:
         app.include_router(module.router)
+    if web.login is not None:  # a mistake in its settings ends the start, not the first login
+        app.include_router(web.login.router)
 
 
 @asynccontextmanager

@@ -89,8 +89,9 @@ OperationsCaller = Annotated[Principal, Depends(_operations_caller)]
 
 
 def login_page(request: Request, next: str, problem: str = "", status: int = 200) -> HTMLResponse:
-    oidc = context_of(request).oidc is not None
-    return page(request, "login.html", problem=problem, next=next, oidc=oidc, status=status)
+    elsewhere = context_of(request).login
+    path = elsewhere.path if elsewhere else ""
+    return page(request, "login.html", problem=problem, next=next, elsewhere=path, status=status)
 
 
 @router.get("/login")

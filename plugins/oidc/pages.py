@@ -8,20 +8,17 @@ asked for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
-from starlette.exceptions import HTTPException
 
 from entrypoints.web.authentication import set_login
 from entrypoints.web.context import context_of
 from entrypoints.web.pages.login import login_page, page_router
 from entrypoints.web.pages.templating import is_local, page
-from operations.oidc.values import STARTED_SECONDS, Finished, LoginRefused
-
-if TYPE_CHECKING:
-    from operations.oidc.login import OidcLogin
+from plugins.oidc.login import OidcLogin
+from plugins.oidc.values import STARTED_SECONDS, Finished, LoginRefused
 
 T = TypeVar("T")
 
@@ -31,10 +28,16 @@ PATH = "/login/oidc"
 router = page_router()
 
 
+class ProviderLogin(OidcLogin):
+    """What the core gets of this plugin."""
+
+    path = PATH
+    router = router
+
+
 def _login(request: Request) -> OidcLogin:
-    login = context_of(request).oidc
-    if login is None:
-        raise HTTPException(404)
+    login = context_of(request).login
+    assert isinstance(login, ProviderLogin)
     return login
 
 

@@ -9,11 +9,14 @@ What cannot be sent is dropped and counted: the history stays in the record.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from typing import TypeAlias
+
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from operations.board.board import Board
 from pipeline.errors import ArklineError
@@ -141,12 +144,14 @@ class TraceCounts:
     """Not taken by the collector, or not made because their jobs could not be read."""
 
 
-class TraceExport:
+class TraceExport(Collector):
+    """Sends in a thread; what it sent and dropped is a metric of Prometheus."""
+
     def __init__(self, board: Board, session: Session, sender: Sender) -> None:
         self._board = board
         self._session = session
         self._sender = sender
-        self._counts = TraceCounts()
+        self.counts = TraceCounts()
         self._after = board.changes_since(None).last
         self._known: dict[int, None] = {}
         self._stopping = threading.Event()
@@ -159,8 +164,14 @@ class TraceExport:
         export._thread.start()
         return export
 
-    def counts(self) -> TraceCounts:
-        return self._counts
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        family = CounterMetricFamily("arkline_traces", "Traces of ended jobs.", labels=("outcome",))
+        family.add_metric(("sent",), self.counts.sent)
+        family.add_metric(("dropped",), self.counts.dropped)
+        yield family
 
     def close(self) -> None:
         self._stopping.set()
@@ -189,7 +200,7 @@ class TraceExport:
         taken = bool(new) and self._sender([span for spans in new for span in spans])
         sent = len(new) if taken else 0
         dropped = len(new) - sent + unread
-        self._counts = TraceCounts(self._counts.sent + sent, self._counts.dropped + dropped)
+        self.counts = TraceCounts(self.counts.sent + sent, self.counts.dropped + dropped)
 
     def _spans(self, jid: str) -> tuple[Span, ...] | None:
         """None if the job cannot be read."""

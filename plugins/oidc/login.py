@@ -14,14 +14,14 @@ import time
 from typing import Any
 from urllib.parse import urlencode
 
-from operations.oidc.groups import Groups, read_groups
-from operations.oidc.provider import Provider
-from operations.oidc.sealed import Seal
-from operations.oidc.values import PREFIX, STARTED_SECONDS, Finished, LoginRefused, Started
 from operations.tokens import LOGIN_SECONDS, InvalidToken
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.principal import Interface, Principal
 from pipeline.settings import Settings
+from plugins.oidc.groups import Groups, read_groups
+from plugins.oidc.provider import Provider
+from plugins.oidc.sealed import Seal
+from plugins.oidc.values import PREFIX, STARTED_SECONDS, Finished, LoginRefused, Started
 from tasks.logs import log
 
 STARTED, LOGGED_IN = "arkline login", "arkline session"

@@ -13,12 +13,12 @@ import pytest
 import requests
 from pydantic import SecretStr, ValidationError
 
-from operations.oidc import login as oidc_login
-from operations.oidc import provider as oidc_provider
-from operations.oidc.groups import read_groups
-from operations.oidc.values import LoginRefused
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.settings import Settings
+from plugins.oidc import login as oidc_login
+from plugins.oidc import provider as oidc_provider
+from plugins.oidc.groups import read_groups
+from plugins.oidc.values import LoginRefused
 from tests.servers.oidc import CLIENT, SECRET, Provider, new_key, providing
 from tests.support.web import Web, serving
 

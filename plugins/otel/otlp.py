@@ -15,13 +15,21 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from operations.traces import Sender, Span
+from operations.board.board import Board
+from pipeline.settings import Settings
+from plugins.otel.traces import Sender, Span, TraceExport
+from zkstate.connection.session import Session
 
 PATH = "/v1/traces"
 TIMEOUT = 5.0
 """Seconds for one request with its repetitions; then its traces are dropped."""
 
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+
+
+def start(settings: Settings, board: Board, session: Session) -> TraceExport:
+    """The export of the jobs that end from now on, to the collector that the settings name."""
+    return TraceExport.start(board, session, sender(settings.otlp_endpoint))
 
 
 def sender(endpoint: str) -> Sender:

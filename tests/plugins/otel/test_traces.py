@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from operations import otlp
 from operations.board.board import Board
-from operations.traces import TraceExport, spans_of
 from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.records import Job, trace_id
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
+from plugins.otel import otlp
+from plugins.otel.traces import TraceExport, spans_of
 from tests.servers.otlp import Collector, ReceivedSpan, collecting
 from tests.support import cli, planting
 from zkstate.connection.session import Session
@@ -111,14 +111,14 @@ def test_a_collector_that_refuses_costs_a_counted_trace_and_no_more(
     planting.complete(session, planting.one_job(session))
     collector.wait_for_requests(1)
     deadline = time.monotonic() + SECONDS
-    while not export.counts().dropped and time.monotonic() < deadline:
+    while not export.counts.dropped and time.monotonic() < deadline:
         time.sleep(0.02)
 
     collector.status = 200
     planting.complete(session, planting.one_job(session))
     collector.wait_for_jobs(1)
 
-    assert export.counts().dropped == 1
+    assert export.counts.dropped == 1
 
 
 def test_the_exporter_sends_traces_and_counts_them(

@@ -25,10 +25,10 @@ from joserfc.jwk import KeySet
 from pydantic import HttpUrl, ValidationError
 from urllib3.exceptions import HTTPError
 
-from operations.oidc.values import LoginRefused
 from pipeline.errors import ServiceUnreachable
 from pipeline.http import service
 from pipeline.records import Record
+from plugins.oidc.values import LoginRefused
 
 TIMEOUT = 5.0
 """Seconds to wait for the headers, and for the body, of an answer from the provider: a person is waiting."""

@@ -1,1 +1,0 @@
-"""Login by an OpenID Connect provider, for the pages; needs the extra `oidc`."""

@@ -1,0 +1,1 @@
+"""Login to the pages at an OpenID provider."""
