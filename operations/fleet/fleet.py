@@ -379,9 +379,9 @@ def drain(site: Site, principal: Principal, worker: str, *, reason: str = "", un
     if worker not in known and _taken_by(settings, worker) is None:
         raise _unknown(settings, worker, known)
     if undo:
-        changed = worker in known and holds.undo_drain(session, Stamp.of(principal, reason), worker)
+        changed = worker in known and holds.end(session, Stamp.of(principal, reason), worker=worker)
     else:
-        changed = holds.drain(session, Hold.of(principal, reason), worker)
+        changed = holds.place(session, Hold.of(principal, reason), worker=worker)
     queues = _await_queues(settings, worker, some=undo)
     return Drained(
         worker=worker,

@@ -109,7 +109,7 @@ def test_a_worker_stays_drained_without_zookeeper_and_after_a_new_connection_to_
         taken(settings)
         workers.drain(Site(settings, session), ANN, NAME)
         zookeeper_proxy.refuse()
-        holds.undo_drain(session, Stamp.of(ANN), NAME)
+        holds.end(session, Stamp.of(ANN), worker=NAME)
         redis_proxy.cut()
         log = worker.command.log
         await_true(lambda: log.read_text().count("Connected to redis") == 2, "no new connection")

@@ -67,7 +67,7 @@ def test_a_record_that_is_not_empty_is_replaced_only_when_that_is_said(
 def test_the_drain_of_a_worker_is_in_a_backup(session: Session, settings: Settings, tmp_path: Path) -> None:
     initialize(session, settings)
     drain = Hold.of(ANN, "because")
-    holds.drain(session, drain, "worker1@here")
+    holds.place(session, drain, worker="worker1@here")
     back_up(session, settings, tmp_path / "backup")
 
     restore(session, settings, tmp_path / "backup", replace=True)

@@ -184,11 +184,11 @@ def test_an_unreadable_hold_holds_until_somebody_ends_it(session: Session, damag
     assert pause is not None
     assert paths.hold(None) in pause.reason
     assert set(holds.held_collections(session)) == {"demo"}
-    assert holds.drain(session, Hold(by="ann"), "worker1@here")
+    assert holds.place(session, Hold(by="ann"), worker="worker1@here")
     damage(paths.drain("worker1@here"))
     assert set(holds.drained(session)) == {"worker1@here"}
     assert holds.is_drained(session, "worker1@here")
-    assert holds.undo_drain(session, Stamp(by="ann"), "worker1@here")
+    assert holds.end(session, Stamp(by="ann"), worker="worker1@here")
     assert holds.end(session, Stamp(by="ann"))
     assert holds.end(session, Stamp(by="ann"), "demo")
     assert holds.paused(session) is None

@@ -494,14 +494,14 @@ def test_a_pause_stands_on_the_front_page_with_its_reason_and_the_button_that_en
 def test_a_worker_that_is_drained_and_does_not_answer_is_among_the_stops_with_the_button_that_ends_it(
     operator: Browser, session: Session, web: Web
 ) -> None:
-    holds.drain(session, Hold.of(ANN), "worker1@gone")
+    holds.place(session, Hold.of(ANN), worker="worker1@gone")
     try:
         page = shows(operator, "/stops", "Undo the drain of worker1@gone")
         assert "<strong>worker1@gone</strong> by ann@desk" in page
         assert "has not followed yet" in operator.act("undo-drain", "worker1@gone")
         assert holds.drained(session) == {}
     finally:
-        holds.undo_drain(session, Stamp.of(ANN), "worker1@gone")
+        holds.end(session, Stamp.of(ANN), worker="worker1@gone")
 
 
 def shows(operator: Browser, path: str, text: str) -> str:

@@ -128,7 +128,7 @@ def test_why_names_a_worker_that_is_drained_and_does_not_answer_beside_the_start
     session: Session, settings: Settings
 ) -> None:
     bid = submit(Site(settings, session), ANN, planting.submission()).bid
-    holds.drain(session, Hold(by="ann"), "worker1@gone")
+    holds.place(session, Hold(by="ann"), worker="worker1@gone")
 
     remedies = why(Site(settings, session), ANN, bid).remedies
 

@@ -4,13 +4,12 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 from zkstate import codec, paths
 from zkstate.connection import remembered
 from zkstate.connection.session import Session
-from zkstate.connection.transaction import Create, Delete, Operation, Role
+from zkstate.connection.transaction import Create, Delete, Role
 from zkstate.errors import Contended
 from zkstate.record import journal
 from zkstate.record.journal import JournalAction, JournalEntry, Stamp
@@ -21,71 +20,38 @@ class Hold(Stamp):
     """A hold of a collection, a pause of the queue or a drain of a worker: person, time and reason."""
 
 
-@dataclass(frozen=True)
-class _Subject:
-    """What a hold keeps back: the hold's node, the journal of its actions, and the actions themselves."""
-
-    path: str
-    entries: str
-    begin: JournalAction
-    end: JournalAction
-    target: str = ""
+def place(session: Session, hold: Hold, collection: str | None = None, *, worker: str = "") -> bool:
+    """Hold the collection, pause the queue or drain the worker; False if that is so: the first hold stays."""
+    effect = Create(_path(collection, worker), codec.encode(hold), role=Role.SHARED)
+    return _commit(session, effect, hold, collection, worker)
 
 
-def _collection(name: str | None) -> _Subject:
-    begin, end = (
-        (JournalAction.PAUSE, JournalAction.UNPAUSE)
-        if name is None
-        else (JournalAction.HOLD, JournalAction.RELEASE)
-    )
-    return _Subject(paths.hold(name), paths.actions(name), begin, end)
-
-
-def _worker(name: str) -> _Subject:
-    return _Subject(
-        paths.drain(name), paths.actions(None), JournalAction.DRAIN, JournalAction.UNDO_DRAIN, name
-    )
-
-
-def place(session: Session, hold: Hold, collection: str | None = None) -> bool:
-    """False if there is a hold already: the first hold stays."""
-    return _place(session, _collection(collection), hold)
-
-
-def end(session: Session, stamp: Stamp, collection: str | None = None) -> bool:
+def end(session: Session, stamp: Stamp, collection: str | None = None, *, worker: str = "") -> bool:
     """False if there was no hold."""
-    return _end(session, _collection(collection), stamp)
+    effect = Delete(_path(collection, worker), role=Role.SHARED)
+    return _commit(session, effect, stamp, collection, worker)
 
 
-def drain(session: Session, hold: Hold, worker: str) -> bool:
-    """False if the worker is drained already: the first drain stays."""
-    return _place(session, _worker(worker), hold)
-
-
-def undo_drain(session: Session, stamp: Stamp, worker: str) -> bool:
-    """False if the worker was not drained."""
-    return _end(session, _worker(worker), stamp)
-
-
-def _place(session: Session, subject: _Subject, hold: Hold) -> bool:
-    if session.exists(subject.path) is not None:
-        return False
-    effect = Create(subject.path, codec.encode(hold), role=Role.SHARED)
-    return _commit(session, subject, subject.begin, hold, effect)
-
-
-def _end(session: Session, subject: _Subject, stamp: Stamp) -> bool:
-    if session.exists(subject.path) is None:
-        return False
-    return _commit(session, subject, subject.end, stamp, Delete(subject.path, role=Role.SHARED))
+def _path(collection: str | None, worker: str) -> str:
+    return paths.drain(worker) if worker else paths.hold(collection)
 
 
 def _commit(
-    session: Session, subject: _Subject, action: JournalAction, stamp: Stamp, effect: Operation
+    session: Session, effect: Create | Delete, stamp: Stamp, collection: str | None, worker: str
 ) -> bool:
-    """False if another operator had the same effect first."""
+    """The effect with its entry in the journal; False if it has happened, or another operator was first."""
+    if worker:
+        actions = JournalAction.DRAIN, JournalAction.UNDO_DRAIN
+    elif collection is None:
+        actions = JournalAction.PAUSE, JournalAction.UNPAUSE
+    else:
+        actions = JournalAction.HOLD, JournalAction.RELEASE
+    ends = isinstance(effect, Delete)
+    if (session.exists(effect.path) is None) is ends:
+        return False  # before a journal is created for nothing
+    action = actions[ends]
     try:
-        journal.commit(session, subject.entries, action, stamp, effect, target=subject.target)
+        journal.commit(session, paths.actions(collection), action, stamp, effect, target=worker)
     except Contended:
         return False
     finally:
