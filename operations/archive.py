@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from operations.site import Site
-from pipeline.notify.batch_report import BatchReport
+from pipeline.notify import batch_report
 from pipeline.records import Batch, Job, Record
 from zkstate.errors import Missing
 from zkstate.record import batches, jobs
 
 if TYPE_CHECKING:
+    from operations.site import Site
     from pipeline.inventory.archive import ArchivedBatch, ArchivedJob, Disposition
+    from pipeline.notify.batch_report import BatchReport
 
 
 class Gone(Record):
@@ -72,4 +73,4 @@ def archived_report(site: Site, bid: str) -> BatchReport | None:
     from pipeline.inventory.archive import find_report
 
     text = find_report(inventory, bid)
-    return None if text is None else BatchReport.model_validate_json(text)
+    return None if text is None else batch_report.BatchReport.model_validate_json(text)

@@ -20,7 +20,7 @@ class Run:
 
     on_progress: Callable[[float, int], None] = lambda done, total: None
     """Gets the number of jobs and batches that are done, with a fraction for one that is begun, and their
-    total."""
+    total, 0 if it is not known; a reading counts bytes."""
     should_stop: Callable[[], bool] = lambda: False
     """Asked before each job and batch, and inside the deletion of a batch."""
 
@@ -28,6 +28,17 @@ class Run:
         """Stopped, with this message, if the caller asks to stop."""
         if self.should_stop():
             raise Stopped(message)
+
+    def adding(self, total: int = 0) -> Callable[[int], None]:
+        """For work that says how much it did since it said so last."""
+        done = 0
+
+        def add(size: int) -> None:
+            nonlocal done
+            done += size
+            self.on_progress(done, total)
+
+        return add
 
     def part(self, done: int, total: int) -> Run:
         """For the next of `total` jobs and batches, of which `done` are done."""

@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.outcome import Service
-from pipeline.settings import Settings
-from zkstate.connection.session import Session, connect
+from zkstate.connection import session
 
 if TYPE_CHECKING:
     from pipeline.inventory.sql import SqlInventory
     from pipeline.profiles.profile import Profiles
     from pipeline.records import Batch, Job
+    from pipeline.settings import Settings
     from pipeline.storage.base import Storage
     from pipeline.uploads.quota import Quotas
+    from zkstate.connection.session import Session
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Site:
 
     settings: Settings
     session: Session
+    record: bool = True
+    """False for what is answered without ZooKeeper: the stores are opened without asking the record."""
 
     @cached_property
     def profiles(self) -> Profiles:
@@ -50,7 +53,7 @@ class Site:
         from tasks import stores
 
         # asked each time: a record that is put back from a backup may have another id
-        expected = stores.expected_of(self.session)
+        expected = stores.expected_of(self.session) if self.record else None
         return open_inventory(self.settings.inventory, expected and partial(expected, Service.INVENTORY))
 
     def archive(self) -> SqlInventory | None:
@@ -79,8 +82,8 @@ class Site:
 @contextmanager
 def opened(settings: Settings, timeout: float) -> Iterator[Site]:
     """The site of these settings, until the block ends; ZooKeeper has to answer within `timeout` seconds."""
-    with connect(settings, timeout) as session:
-        yield Site(settings, session)
+    with session.connect(settings, timeout) as connected:
+        yield Site(settings, connected)
 
 
 def inventory_file(settings: Settings) -> Path:

@@ -63,11 +63,15 @@ class NoSuchToken(ArklineError):
     error_kind = ErrorKind.REFUSED
 
 
-class NewToken(Record):
-    """A token that was just created. `token` is shown once and kept nowhere."""
+class NewToken(TokenEntry):
+    """A token that was created."""
 
     token: str = Field(repr=False)
-    entry: TokenEntry
+    """The token itself: it is shown once, and only its hash is kept."""
+
+
+class Tokens(Record):
+    tokens: tuple[TokenEntry, ...]
 
 
 def create_token(
@@ -97,7 +101,7 @@ def create_token(
         raise UsageRefused(
             f"there is or was a token named {name}: choose another name, because batches belong to names"
         )
-    return NewToken(token=token, entry=entry)
+    return NewToken(**vars(entry), token=token)
 
 
 def list_tokens(inventory: SqlInventory, caller: Principal) -> tuple[TokenEntry, ...]:

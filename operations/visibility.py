@@ -8,14 +8,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from operations.archive import load_batch, load_job
-from operations.site import Site
+from operations import archive
 from pipeline.errors import UsageRefused
 from pipeline.principal import Forbidden, Principal, Role
 from pipeline.records import Batch, Job
 from zkstate.errors import Missing
 
 if TYPE_CHECKING:
+    from operations.site import Site
     from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
 
 
@@ -37,7 +37,7 @@ def visible(site: Site, principal: Principal, name: str) -> Job | Batch | Archiv
 def visible_batch(site: Site, principal: Principal, bid: str) -> Batch | ArchivedBatch:
     """Missing if there is no such batch for this principal."""
     try:
-        batch = load_batch(site, bid)
+        batch = archive.load_batch(site, bid)
     except Missing as error:
         if sees_fleet(principal):  # who learns which znode a damaged batch lacks
             raise
@@ -50,7 +50,7 @@ def visible_batch(site: Site, principal: Principal, bid: str) -> Batch | Archive
 def visible_job(site: Site, principal: Principal, jid: str) -> Job | ArchivedJob:
     """Missing if there is no such job for this principal."""
     try:
-        job = load_job(site, jid)
+        job = archive.load_job(site, jid)
     except Missing as error:
         if sees_fleet(principal):
             raise
@@ -59,7 +59,7 @@ def visible_job(site: Site, principal: Principal, jid: str) -> Job | ArchivedJob
     owner = ""
     if principal.role is Role.DEPOSITOR:
         with suppress(Missing):  # then nobody owns it
-            owner = load_batch(site, job.bid).submission.owner
+            owner = archive.load_batch(site, job.bid).submission.owner
     if in_sight(principal, collection, owner):
         return job
     raise Missing(f"there is no job {jid}")

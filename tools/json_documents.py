@@ -18,6 +18,7 @@ from operations.jobs.job_view import JobView, Timeline
 from operations.objects.export import Export
 from operations.objects.fixity import FixityReport, FixityRun
 from operations.objects.objects import ObjectView
+from operations.tokens import NewToken, Tokens
 from operations.verbs.bulk import Outcome
 from operations.verbs.callbacks import CallbackAnswer, OwedPage
 from operations.verbs.collection_profiles import ProfileLines, ProfileRenewal, ProfileView
@@ -50,17 +51,6 @@ class ProfileChecks(Record):
 class Template(Record):
     template: str
     """The text of the file."""
-
-
-class NewToken(TokenEntry):
-    """A token that was created."""
-
-    token: str
-    """The token itself: it is printed once, and only its hash is kept."""
-
-
-class Tokens(Record):
-    tokens: tuple[TokenEntry, ...]
 
 
 class Address(Record):

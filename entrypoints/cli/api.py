@@ -2,35 +2,37 @@
 
 It is asked over the network where ARKLINE_URL and ARKLINE_TOKEN name a web process. Where none is named, and
 where that of the stack on this machine does not answer, the same application is called in this process.
-
-Objects over the API: their records and the recorded custody of their files.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import socket
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import urllib.request
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from pydantic import TypeAdapter
+import certifi
+import urllib3
 
-from entrypoints.cli.command_table import deferring, load_all
+from entrypoints.cli import context
+from entrypoints.cli.command_table import load_all
 from entrypoints.cli.reach import TOKEN, URL, is_own_stack
-from operations.objects.objects import ObjectView
+from entrypoints.web import in_process
 from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, ServiceUnreachable, UsageRefused
-from pipeline.preservation.custody import Custody
-from pipeline.records import Record
+from pipeline.http import urls
 
 if TYPE_CHECKING:
-    import requests
-
     from entrypoints.web.in_process import InProcess
+    from pipeline.records import Record
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound="Record")
 
 CONNECT_TIMEOUT = 10.0
 PROBE_TIMEOUT = 2.0
@@ -87,15 +89,23 @@ class Client:
     url: str
     token: str
     here: InProcess | None = None
+    timeout: float = ANSWER_TIMEOUT
+    """Seconds to wait for an answer."""
 
     def get(self, path: str, kind: type[R], **query: object) -> R:
-        return kind.model_validate_json(self.request("GET", path, query=query).content)
+        return kind.model_validate_json(self.request("GET", path, query=query))
 
     def get_list(self, path: str, kind: type[R]) -> tuple[R, ...]:
-        return tuple(map(kind.model_validate, self.request("GET", path).json()))
+        return tuple(map(kind.model_validate, self.get_json(path)))
+
+    def get_json(self, path: str) -> Any:
+        return json.loads(self.request("GET", path))
 
     def post(self, path: str, kind: type[R], body: Mapping[str, object], **headers: str) -> R:
-        return kind.model_validate_json(self.request("POST", path, json=body, headers=headers).content)
+        sent = {"Content-Type": "application/json", **headers}
+        return kind.model_validate_json(
+            self.request("POST", path, data=json.dumps(body).encode(), headers=sent)
+        )
 
     def request(
         self,
@@ -103,92 +113,98 @@ class Client:
         path: str,
         *,
         query: Mapping[str, object] | None = None,
-        json: object = None,
         data: Iterable[bytes] | bytes | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> requests.Response:
-        """The answer; the error that the site answered, or ServiceUnreachable if it does not answer."""
-        given = {name: value for name, value in (query or {}).items() if value is not None}
-        return self._send(
-            method,
-            path,
-            params={name: str(value) for name, value in given.items()},
-            json=json,
-            data=data,
-            headers=headers or {},
-            timeout=(CONNECT_TIMEOUT, ANSWER_TIMEOUT),
-        )
+    ) -> bytes:
+        """The body of the answer; the error that the site answered, or ServiceUnreachable."""
+        given = {name: str(value) for name, value in (query or {}).items() if value is not None}
+        target = f"{path}?{urlencode(given)}" if given else path
+        with self._answer(method, target, data, headers or {}, self.timeout) as answer:
+            return answer.data
+
+    def pieces(
+        self, path: str, headers: Mapping[str, str] | None = None, silence: float = ANSWER_TIMEOUT
+    ) -> Generator[bytes]:
+        """The body of an answer as it arrives; ServiceUnreachable if nothing comes for `silence` seconds."""
+        with self._answer("GET", path, None, headers or {}, silence) as answer:
+            while part := answer.read1():
+                yield part
 
     def open_stream(self, path: str, last: str, silence: float) -> Generator[str]:
-        """The lines of a stream of events after the event `last`, until the site ends it.
-
-        ServiceUnreachable if the site does not answer, or sends nothing for `silence` seconds.
-        """
-        import requests
-
+        """The lines of a stream of events after the event `last`, until the site ends it."""
+        rest = b""
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
-        timeout = (CONNECT_TIMEOUT, silence)
-        with self._send("GET", path, headers=headers, timeout=timeout, stream=True) as answer:
-            try:
-                answer.encoding = "utf-8"
-                # without a size, what the site sends is passed on at once
-                yield from answer.iter_lines(chunk_size=None, decode_unicode=True)
-            except requests.RequestException as error:
-                raise self._unreachable(error) from error
+        with closing(self.pieces(path, headers, silence)) as parts:
+            for part in parts:
+                *lines, rest = (rest + part).split(b"\n")
+                yield from (line.decode() for line in lines)
 
-    def _send(
+    @contextmanager
+    def _answer(
         self,
         method: str,
-        path: str,
-        *,
+        target: str,
+        data: Iterable[bytes] | bytes | None,
         headers: Mapping[str, str],
-        timeout: tuple[float, float],
-        **options: Any,
-    ) -> requests.Response:
-        import requests  # takes a while to load
-
-        from pipeline.http import service
-
+        silence: float,
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        """What the site answers, to be read within the block."""
+        authorization = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         try:
-            answer = service.request(
+            answer = self._sender.request(
                 method,
-                f"{self.url}{path}",
-                headers={**({"Authorization": f"Bearer {self.token}"} if self.token else {}), **headers},
-                timeout=timeout,
-                adapter=self.here,
-                **options,
+                f"{self.url}{target}",
+                body=data,
+                headers={**authorization, **headers},
+                timeout=urllib3.Timeout(connect=min(CONNECT_TIMEOUT, silence), read=silence),
+                redirect=False,
+                retries=False,
+                preload_content=False,
             )
-        except requests.RequestException as error:
-            raise self._unreachable(error) from error
-        if answer.ok:
-            return answer
-        raise _error_of(answer)
+            with closing(answer):
+                if not 200 <= answer.status < 300:
+                    raise _error_of(answer, target)
+                yield answer
+        except urllib3.exceptions.HTTPError as error:
+            raise ServiceUnreachable(
+                f"{self.url} does not answer ({type(error).__name__}): check {URL} and the network"
+            ) from error
 
-    def _unreachable(self, error: Exception) -> ServiceUnreachable:
-        return ServiceUnreachable(
-            f"{self.url} does not answer ({type(error).__name__}): check ARKLINE_URL and the network"
-        )
+    @cached_property
+    def _sender(self) -> InProcess | urllib3.PoolManager:
+        return self.here or _pool(self.url)
+
+
+def _pool(url: str) -> urllib3.PoolManager:
+    """Connections to this host, through the proxy and with the certificates that the environment names."""
+    certificates = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or certifi.where()
+    folder = certificates if Path(certificates).is_dir() else None
+    file = None if folder else certificates
+    address, proxies = urlsplit(url), urllib.request.getproxies()
+    proxy = proxies.get(address.scheme) or proxies.get("all")
+    if proxy is None or urllib.request.proxy_bypass(address.hostname or ""):
+        return urllib3.PoolManager(ca_certs=file, ca_cert_dir=folder)
+    user = urlsplit(proxy)
+    login = f"{unquote(user.username)}:{unquote(user.password or '')}" if user.username else None
+    headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
+    return urllib3.ProxyManager(proxy, proxy_headers=headers, ca_certs=file, ca_cert_dir=folder)
 
 
 @contextmanager
-def site(by: str = "", *, record: bool = True) -> Iterator[Client]:
+def site(by: str = "", *, record: bool = True, local: bool = False) -> Iterator[Client]:
     """The site that the command asks; `by`: the person who acts, where the site is called in this process.
 
-    `record`: False for a command that is answered without ZooKeeper.
+    `record`: False for a command that is answered without ZooKeeper. `local`: in a shell of the stack the
+    site is called in this process, which has no limit of time and the rights of an administrator.
     """
     named = client()
-    if named is not None and not (is_own_stack() and not _takes_connections(named.url)):
-        with deferring():
-            yield named
+    if named is not None and not (is_own_stack() and (local or not _takes_connections(named.url))):
+        yield named
         return
-    from entrypoints.cli import context
-    from entrypoints.web.in_process import in_process  # FastAPI and all routes take more than a second
-
     load_all()
     context.quiet_logs()
-    settings = context.settings()
     timeout = context.CONNECT_TIMEOUT if record else None
-    with in_process(settings, context.principal(by), timeout) as here:
+    with in_process.in_process(context.settings(), context.principal(by), timeout) as here:
         yield Client("http://arkline", "", here)
 
 
@@ -200,8 +216,6 @@ def client() -> Client | None:
     if not url or not token:
         lacking, given = (URL, TOKEN) if token else (TOKEN, URL)
         raise UsageRefused(f"{given} is set without {lacking}: set both to use a site's API, or none")
-    from pipeline.http import urls
-
     if problem := urls.web_problem(url):
         raise UsageRefused(f"{URL}: {problem}")
     if urls.has_password(url):
@@ -221,13 +235,13 @@ def _takes_connections(url: str) -> bool:
     return True
 
 
-def _error_of(answer: requests.Response) -> ArklineError:
-    """The problem of an answer with the exit code that the same error has beside the stack."""
-    problem = _problem(answer)
-    detail = str(problem.get("detail") or f"{answer.url} answered {answer.status_code} {answer.reason}")
+def _error_of(answer: urllib3.BaseHTTPResponse, target: str) -> ArklineError:
+    """The problem of an answer, with the exit code that the same error has in this process."""
+    problem = _problem(answer.data)
+    detail = str(problem.get("detail") or f"{target} was answered {answer.status} {answer.reason}")
     if _lacks_reason(problem.get("errors")):
         detail = "a reason is required, and kept in the history: add --reason WHY"
-    error = _CLASSES[_kind(problem, answer.status_code)](detail)
+    error = _CLASSES[_kind(problem, answer.status)](detail)
     return error.with_remedies(*_remedies(problem.get("remedies")))
 
 
@@ -247,9 +261,9 @@ def _kind(problem: Mapping[str, Any], status: int) -> ErrorKind:
     return ErrorKind.REFUSED if 400 <= status < 500 else ErrorKind.OTHER
 
 
-def _problem(answer: requests.Response) -> dict[str, Any]:
+def _problem(body: bytes) -> dict[str, Any]:
     try:
-        problem = answer.json()
+        problem = json.loads(body)
     except ValueError:
         return {}
     return problem if isinstance(problem, dict) else {}
@@ -259,41 +273,3 @@ def _remedies(given: object) -> Iterable[Remedy]:
     for row in given if isinstance(given, list) else []:
         if isinstance(row, dict) and row.get("action") in set(Action):
             yield Remedy(Action(row["action"]), str(row.get("target", "")))
-
-
-_VIEW: TypeAdapter[ObjectView] = TypeAdapter(ObjectView)
-
-
-class _Answer(Record):
-    object: dict[str, Any]
-    custody: dict[str, Any]
-    timeline: tuple[dict[str, Any], ...]
-
-
-def object_view(client: Client, ark: str, version: int | None, *, every: bool) -> ObjectView:
-    """The object; its custody as recorded, of one version or of `every` version: no byte is read."""
-    first = _read(client, ark, version)
-    if not every:
-        return first
-    numbers = [held.number for held in first.versions]
-    custody = _whole([_read(client, ark, number).custody for number in numbers])
-    return ObjectView(**{**vars(first), "custody": custody})
-
-
-def _read(client: Client, ark: str, version: int | None) -> ObjectView:
-    answer = client.get(f"/v1/objects/{quote(ark, safe=':')}", _Answer, version=version)
-    facts = {**answer.object, "custody": answer.custody, "timeline": answer.timeline}
-    return _VIEW.validate_python(facts)
-
-
-def _whole(parts: Sequence[Custody]) -> Custody:
-    return Custody(
-        versions=tuple(number for part in parts for number in part.versions),
-        began=min(part.began for part in parts),
-        ended=max(part.ended for part in parts),
-        bytes_read=0,
-        read=False,
-        complete=all(part.complete for part in parts),
-        agrees=all(part.agrees for part in parts),
-        files=tuple(file for part in parts for file in part.files),
-    )

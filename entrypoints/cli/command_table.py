@@ -6,8 +6,9 @@ A command's module is imported when the command is run or asked for its own help
 is loaded when the command uses it. `tests/unit/test_cli.py` compares the table with the modules.
 """
 
+import functools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -47,6 +48,9 @@ _FINDER = _DeferringFinder()
 @contextmanager
 def deferring() -> Iterator[None]:
     """Modules that are imported within the block load when they are used, until `load_all` is called."""
+    if _FINDER in sys.meta_path:
+        yield
+        return
     sys.meta_path.insert(0, _FINDER)
     try:
         yield
@@ -181,9 +185,24 @@ def load(name: str) -> Any:
         for command in entry.commands or (name,):
             function = getattr(module, f"{prefix}{command}".replace("-", "_"))
             path = f"{name} {command}" if entry.commands else name
-            app.command(command, epilog=f"Example: {function.example}")(reach.checked(path, function))
+            app.command(command, epilog=f"Example: {function.example}")(_started(path, function))
     group = get_group(app)
     return group if entry.commands else group.commands[name]
+
+
+def _started(name: str, function: Callable[..., None]) -> Callable[..., None]:
+    """The command; one that asks no site has its modules loaded before it starts threads."""
+    if name not in reach.HOST_ONLY | reach.FILES:
+        return function
+
+    @functools.wraps(function)
+    def run(*values: Any, **options: Any) -> None:
+        if name in reach.HOST_ONLY:
+            reach.refuse_over_api(f"`arkline {name}`")
+        load_all()
+        function(*values, **options)
+
+    return run
 
 
 def _no_options() -> None:

@@ -1,16 +1,20 @@
 """What the shell completes beside commands and options: profiles, types, queues and ids.
 
 Rule: a completion never disturbs the prompt. What cannot be read at once is not offered, and nothing is said.
-Help needs this module, so what is slow to load is imported where a completion uses it.
 """
 
-import logging
-from collections.abc import Callable, Iterable, Iterator
+from __future__ import annotations
 
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable
+
+from entrypoints.cli import api
+from pipeline import records
 from pipeline.states import JOB, JobState, Queue
 
 TIMEOUT = 1.0
-"""Seconds to wait for ZooKeeper."""
+"""Seconds to wait for the site."""
 
 MOST = 50
 """Ids that are offered: the newest."""
@@ -20,12 +24,12 @@ _MANY = (JobState.PENDING, JobState.COMPLETED)
 
 
 def profiles(incomplete: str) -> list[str]:
-    return _beginning(incomplete, _profiles)
+    return _beginning(incomplete, lambda: _named("/v1/profiles", "profiles", "name"))
 
 
 def types(incomplete: str) -> list[str]:
     """Of payloads."""
-    return _beginning(incomplete, _types)
+    return _beginning(incomplete, lambda: (kind.replace("_", "-") for kind in records.SubmissionType))
 
 
 def queues(incomplete: str) -> list[str]:
@@ -35,7 +39,7 @@ def queues(incomplete: str) -> list[str]:
 
 
 def bids(incomplete: str) -> list[str]:
-    return _beginning(incomplete, _bids)
+    return _beginning(incomplete, lambda: _named(f"/v1/batches?limit={MOST}", "rows", "bid"))
 
 
 def jids(incomplete: str) -> list[str]:
@@ -59,34 +63,17 @@ def _beginning(incomplete: str, read: Callable[[], Iterable[str]]) -> list[str]:
         logging.disable(logging.NOTSET)
 
 
-def _profiles() -> Iterable[str]:
-    from pipeline.profiles.profile import Profiles
-    from pipeline.settings import Settings
-
-    return Profiles(Settings().profiles).names()
-
-
-def _types() -> Iterable[str]:
-    from pipeline.records import SubmissionType
-
-    return [kind.value.replace("_", "-") for kind in SubmissionType]
+def _named(path: str, rows: str, name: str) -> list[str]:
+    """From a list of the site that ARKLINE_URL names: to call it in this process would take seconds."""
+    site = api.client()
+    if site is None:
+        return []
+    return [row[name] for row in dataclasses.replace(site, timeout=TIMEOUT).get_json(path)[rows]]
 
 
-def _bids() -> Iterator[str]:
-    from pipeline.settings import Settings
-    from zkstate.connection.session import connect
-    from zkstate.queue import listings
-
-    with connect(Settings(), TIMEOUT, create=False, answer_timeout=TIMEOUT) as session:
-        yield from sorted(listings.all_batches(session), reverse=True)
-
-
-def _jids() -> Iterator[str]:
-    from pipeline.settings import Settings
-    from zkstate.connection.session import connect
-    from zkstate.queue import queue
-
+def _jids() -> list[str]:
     states = [state for state in JOB.where(lambda facts: facts.queued) if state not in _MANY]
-    with connect(Settings(), TIMEOUT, create=False, answer_timeout=TIMEOUT) as session:
-        queued = (jid for state in states for jid in queue.queued(session, state))
-        yield from sorted(queued, reverse=True)
+    offered = (
+        jid for state in states for jid in _named(f"/v1/jobs?state={state}&limit={MOST}", "rows", "jid")
+    )
+    return sorted(offered, reverse=True)

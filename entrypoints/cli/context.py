@@ -1,8 +1,4 @@
-"""The settings, sessions and clients of a command, opened only when the command needs them.
-
-SQLAlchemy, requests and structlog take most of a second to load: they are imported where a command opens what
-needs them.
-"""
+"""The settings, sessions and clients of a command, opened only when the command needs them."""
 
 from __future__ import annotations
 
@@ -15,13 +11,15 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from entrypoints.render import console as screen
+from entrypoints.render import screen
 from operations.site import Site, inventory_exists, inventory_file, opened
 from pipeline.deployment import check_marker
 from pipeline.errors import UsageRefused
+from pipeline.inventory import sql
 from pipeline.outcome import Service
 from pipeline.principal import Interface, Principal, Role
 from pipeline.settings import Settings
+from tasks import logs
 from zkstate.care.deployment import read_if_reachable
 from zkstate.connection.session import Session
 from zkstate.errors import Unreachable
@@ -74,9 +72,7 @@ def existing_inventory(settings: Settings) -> SqlInventory:
             "ARKLINE_INVENTORY_URL to the value of the workers; the inventory is created when the first job "
             "is processed"
         )
-    from pipeline.inventory.sql import open_inventory
-
-    return open_inventory(settings.inventory)
+    return sql.open_inventory(settings.inventory)
 
 
 def own_inventory(settings: Settings) -> SqlInventory:
@@ -102,6 +98,4 @@ def own_inventory(settings: Settings) -> SqlInventory:
 
 def quiet_logs() -> None:
     """Hide the log lines of the task layer unless --debug is given: the command reports the result."""
-    from tasks import logs
-
     logs.show_from(logging.DEBUG if logging.getLogger().isEnabledFor(logging.DEBUG) else logging.CRITICAL)

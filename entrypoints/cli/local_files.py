@@ -6,16 +6,16 @@ A deposit over the API: its judgement, the upload of its files, its submission.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import operations.deposits.submission
 from entrypoints.cli.api import Client
-from entrypoints.render import console as screen
-from operations.deposits import local_deposit as deposits
-from operations.deposits import submission as submissions
-from operations.deposits.dry_run_result import DryRunResult, plans, together
+from entrypoints.render import screen
+from operations.deposits import dry_run_result, local_deposit
+from operations.deposits.dry_run_result import DryRunResult
 from pipeline import humanize, names
 from pipeline.records import Record, Submission
 from pipeline.uploads.stored import UploadedFile
@@ -31,19 +31,19 @@ HIDDEN_NAMED = 3
 
 def upload(deposit: LocalDeposit, uploader: Uploader, key: str) -> Payload:
     if not sys.stderr.isatty():
-        return deposits.upload_deposit(deposit, uploader, key)
-    from rich import progress as bars
+        return local_deposit.upload_deposit(deposit, uploader, key)
+    import rich.progress
 
     columns = (
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.DownloadColumn(),
-        bars.TransferSpeedColumn(),
-        bars.TimeRemainingColumn(),
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(),
+        rich.progress.DownloadColumn(),
+        rich.progress.TransferSpeedColumn(),
+        rich.progress.TimeRemainingColumn(),
     )
-    with bars.Progress(*columns, console=screen.err(), transient=True) as meter:
+    with rich.progress.Progress(*columns, console=screen.err(), transient=True) as meter:
         task = meter.add_task("uploading", total=deposit.bytes)
-        return deposits.upload_deposit(deposit, uploader, key, lambda size: meter.advance(task, size))
+        return local_deposit.upload_deposit(deposit, uploader, key, lambda size: meter.advance(task, size))
 
 
 def describe(deposit: LocalDeposit) -> None:
@@ -110,7 +110,9 @@ def _headers(submission: Submission) -> dict[str, str]:
 def submit(client: Client, submission: Submission) -> Submitted:
     headers = _headers(submission)
     answer = client.post("/v1/batches", _Answer, _deposit(submission), **headers)
-    return submissions.Submitted(bid=answer.bid, again=answer.replayed, sent=not answer.note)
+    return operations.deposits.submission.Submitted(
+        bid=answer.bid, again=answer.replayed, sent=not answer.note
+    )
 
 
 def dry_run(client: Client, submission: Submission, ask: int) -> DryRunResult:
@@ -129,9 +131,11 @@ def dry_run_of_files(client: Client, submission: Submission, deposit: LocalDepos
         "new_version": bool(submission.new_version),
         "priority": submission.priority,
     }
-    bodies = ({**body, "plan": plan.model_dump(mode="json")} for plan in plans(submission, deposit))
+    bodies = (
+        {**body, "plan": plan.model_dump(mode="json")} for plan in dry_run_result.plans(submission, deposit)
+    )
     path, headers = "/v1/batches/files/dry-run", _headers(submission)
-    return together([client.post(path, DryRunResult, one, **headers) for one in bodies])
+    return dry_run_result.together([client.post(path, DryRunResult, one, **headers) for one in bodies])
 
 
 class _Begun(Record):
@@ -152,29 +156,15 @@ class ApiUploader:
 
     def begin(self, key: str) -> str:
         headers = {"Idempotency-Key": key} if key else {}
-        answer = self.client.request("POST", "/v1/uploads", headers=headers)
-        return _Begun.model_validate_json(answer.content).id
+        return _Begun.model_validate_json(self.client.request("POST", "/v1/uploads", headers=headers)).id
 
     def put(self, upload: str, name: str, chunks: Iterable[bytes], size: int) -> UploadedFile:
         answer = self.client.request(
             "PUT",
             f"/v1/uploads/{upload}/{quote(name, safe='/')}",
-            data=_Sized(chunks, size),
-            headers={"Content-Type": "application/octet-stream"},
+            data=chunks,
+            # with a length the site refuses before it reads
+            headers={"Content-Type": "application/octet-stream", "Content-Length": str(size)},
         )
-        arrived = _Arrived.model_validate_json(answer.content)
+        arrived = _Arrived.model_validate_json(answer)
         return UploadedFile(name=arrived.name, size=arrived.size, sha512=arrived.sha512)
-
-
-@dataclass(frozen=True)
-class _Sized:
-    """Chunks whose size is known: sent with Content-Length, so that the site refuses before it reads."""
-
-    chunks: Iterable[bytes]
-    size: int
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self.chunks)
-
-    def __len__(self) -> int:
-        return self.size

@@ -17,7 +17,7 @@ import typer
 from typer.exceptions import TyperException
 
 from entrypoints.cli import exit_codes
-from entrypoints.cli.command_table import LazyGroup
+from entrypoints.cli.command_table import LazyGroup, deferring
 from entrypoints.render.remedies import hints
 from pipeline.errors import ArklineError
 from pipeline.names import printable
@@ -31,7 +31,8 @@ class ArklineGroup(LazyGroup):
         debug = bool(context.params.get("debug"))
         _quiet(debug)
         try:
-            answer = super().invoke(context)
+            with deferring():
+                answer = super().invoke(context)
             sys.stdout.flush()  # a full disk is known only now
             return answer  # noqa: TRY300
         except ArklineError as error:

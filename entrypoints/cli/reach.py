@@ -6,10 +6,7 @@ These commands need the settings, the processes or the disks of that host. In a 
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable
-from typing import Any
 
 from pipeline.errors import UsageRefused
 
@@ -25,12 +22,8 @@ HOST_ONLY = frozenset(
         "init",
         "backup",
         "restore",
-        "token create",
-        "token list",
-        "token revoke",
         "exporter",
         "web",
-        "reconcile",
         "worker",
         "beat",
         "flower",
@@ -48,19 +41,6 @@ FILES = frozenset(
     }
 )
 """Commands on files of this machine, which ask no site."""
-
-
-def checked(name: str, function: Callable[..., None]) -> Callable[..., None]:
-    """The command, which is refused where it would work on another site than ARKLINE_URL says."""
-    if name not in HOST_ONLY:
-        return function
-
-    @functools.wraps(function)
-    def run(*values: Any, **options: Any) -> None:
-        refuse_over_api(f"`arkline {name}`")
-        function(*values, **options)
-
-    return run
 
 
 def is_own_stack() -> bool:

@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from entrypoints.render import console as screen
-from entrypoints.render.console import Column
+from entrypoints.render import screen
+from entrypoints.render.screen import Column
 from operations.verbs.holds import ActionHistory, BatchHistory, HoldResult
 from pipeline.humanize import by_whom
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from entrypoints.render import console as screen
-from entrypoints.render.console import Column
+from entrypoints.render import screen
 from entrypoints.render.remedies import command
+from entrypoints.render.screen import Column
 from pipeline.errors import Action, Remedy
 from pipeline.humanize import age, ago, brief, counted, duration, listed, progress
 from pipeline.states import Event, FailureKind

@@ -17,7 +17,7 @@ from entrypoints.web.middleware import (
     SecurityHeaders,
     read_hosts,
 )
-from entrypoints.web.routes import about, batches, board, deposits, fleet, jobs, objects, verbs
+from entrypoints.web.routes import about, batches, board, deposits, fleet, jobs, objects, tokens, verbs
 from pipeline import plugins
 
 ROUTERS: tuple[APIRouter, ...] = (
@@ -33,6 +33,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     objects.router,
     fleet.router,
     fleet.maintenance_router,
+    tokens.router,
     about.metrics_router,
 )
 """The routers of the core's API; further ones, and those of the pages, are added here."""

@@ -7,18 +7,17 @@ caller names; no request of a network can be that, because its scope is made by 
 from __future__ import annotations
 
 import asyncio
+import io
 import queue
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
-import requests
 from anyio.from_thread import start_blocking_portal
-from requests.adapters import BaseAdapter
-from requests.structures import CaseInsensitiveDict
+from urllib3 import HTTPHeaderDict, HTTPResponse
 
 from entrypoints.web.app import create_app
 from entrypoints.web.context import WebContext
@@ -54,7 +53,7 @@ def in_process(settings: Settings, principal: Principal, timeout: float | None) 
     record = timeout is not None
     with connect(settings, timeout or 0.0, create=record, required=record) as session:
         board = Board.on_demand(session, FILL_TIMEOUT)
-        context = WebContext(Site(settings, session), board, adapter.run)
+        context = WebContext(Site(settings, session, record), board, adapter.run)
         with start_blocking_portal() as portal:
             adapter.open(create_app(context, pages=False), portal)
             try:
@@ -64,11 +63,10 @@ def in_process(settings: Settings, principal: Principal, timeout: float | None) 
                 board.close()
 
 
-class InProcess(BaseAdapter):
+class InProcess:
     """Sends requests to the application instead of a host; `acting` is how the verb now reports and stops."""
 
     def __init__(self, principal: Principal) -> None:
-        super().__init__()
         self._principal = principal
         self.acting = UNWATCHED
         self.run = Run(
@@ -78,43 +76,40 @@ class InProcess(BaseAdapter):
     def open(self, app: ASGIApp, portal: BlockingPortal) -> None:
         self._app, self._portal = app, portal
 
-    def send(
+    def request(
         self,
-        request: requests.PreparedRequest,
-        stream: bool = False,
-        timeout: Any = None,
-        verify: Any = True,
-        cert: Any = None,
-        proxies: Mapping[str, str] | None = None,
-    ) -> requests.Response:
-        """The answer once it has begun; an error that the application does not answer is raised here."""
-        del stream, timeout, verify, cert, proxies
-        exchange = _Exchange(self._portal, request)
-        scope = self._scope(request)
+        method: str,
+        url: str,
+        *,
+        body: Iterable[bytes] | bytes | None,
+        headers: Mapping[str, str],
+        **_: Any,
+    ) -> HTTPResponse:
+        """As that of a `urllib3.PoolManager`: the answer once it has begun.
+
+        An error that the application does not answer is raised here.
+        """
+        exchange = _Exchange(self._portal, body)
+        scope = self._scope(method, urlsplit(url), headers)
         done: Future[Any] = self._portal.start_task_soon(self._app, scope, exchange.receive, exchange.send)
         done.add_done_callback(exchange.ended)
         start = exchange.next()
-        answer = requests.Response()
-        answer.status_code = start["status"]
-        answer.reason = HTTPStatus(start["status"]).phrase
-        answer.url = request.url or ""
-        answer.request = request
-        names = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"])
-        answer.headers = CaseInsensitiveDict(names)
-        answer.encoding = requests.utils.get_encoding_from_headers(answer.headers)
-        answer.raw = exchange
-        return answer
+        return HTTPResponse(
+            io.BufferedReader(exchange),
+            HTTPHeaderDict(
+                (name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]
+            ),
+            start["status"],
+            reason=HTTPStatus(start["status"]).phrase,
+            preload_content=False,
+        )
 
-    def close(self) -> None:
-        """Nothing: the application is open until the block ends."""
-
-    def _scope(self, request: requests.PreparedRequest) -> Scope:
-        address = urlsplit(request.url or "")
+    def _scope(self, method: str, address: SplitResult, headers: Mapping[str, str]) -> Scope:
         return {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": "1.1",
-            "method": request.method,
+            "method": method,
             "scheme": address.scheme,
             "path": unquote(address.path),
             "raw_path": address.path.encode(),
@@ -122,7 +117,7 @@ class InProcess(BaseAdapter):
             "root_path": "",
             "headers": [
                 (b"host", address.netloc.encode()),
-                *((name.lower().encode(), _bytes(value)) for name, value in request.headers.items()),
+                *((name.lower().encode(), value.encode()) for name, value in headers.items()),
             ],
             "client": None,
             "server": (address.hostname, None),
@@ -130,19 +125,17 @@ class InProcess(BaseAdapter):
         }
 
 
-def _bytes(value: str | bytes) -> bytes:
-    return value if isinstance(value, bytes) else value.encode()
+class _Exchange(io.RawIOBase):
+    """One request and its answer, whose body is read as a file."""
 
-
-class _Exchange:
-    """One request and its answer: what the application is given and gives, and a body for `requests`."""
-
-    def __init__(self, portal: BlockingPortal, request: requests.PreparedRequest) -> None:
+    def __init__(self, portal: BlockingPortal, body: Iterable[bytes] | bytes | None) -> None:
         self._portal = portal
-        self._body = _parts(request.body)
+        self._body = iter((body,) if isinstance(body, bytes) else body or ())
         self._sent = False
         self._left = asyncio.Event()
         self._parts: queue.SimpleQueue[Message | BaseException | None] = queue.SimpleQueue()
+        self._rest = b""
+        self._ended = False
 
     async def receive(self) -> Message:
         if self._sent:
@@ -162,32 +155,31 @@ class _Exchange:
 
     def next(self) -> Any:
         """What the application gives next, None at the end; raises what the application raised."""
+        if self._ended:
+            return None
         try:
             part = self._parts.get()
         except BaseException:  # Ctrl-C: the work ends as that of a client who has left
             self.close()
             raise
         if isinstance(part, BaseException):
+            self.close()
             raise part
+        self._ended = part is None
         return part
 
-    def stream(self, _size: int | None, **_options: Any) -> Iterator[bytes]:
-        while (message := self.next()) is not None:
-            if body := message.get("body"):
-                yield body
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest and (message := self.next()) is not None:
+            self._rest = message.get("body", b"")
+        part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
 
     def close(self) -> None:
         """The client has left."""
-        self._portal.start_task_soon(self._left.set)
-
-    def release_conn(self) -> None:
-        """Nothing: there is no connection."""
-
-
-def _parts(body: Any) -> Iterator[bytes]:
-    if body is None:
-        return iter(())
-    if isinstance(body, str | bytes):
-        return iter((_bytes(body),))
-    given: Iterable[bytes] = body
-    return iter(given)
+        if not self.closed:
+            self._portal.start_task_soon(self._left.set)
+        super().close()

@@ -89,7 +89,6 @@ def check(  # noqa: PLR0913 - the conditions of one verb
     reason: str = "",
     content: bool = False,
     repair: bool = False,
-    on_progress: Callable[[int], None] = lambda _: None,
     run: Run = UNWATCHED,
 ) -> CheckView:
     """Compare what is in `scope`, and with `repair` enter, reserve and raise what can be repaired.
@@ -101,7 +100,7 @@ def check(  # noqa: PLR0913 - the conditions of one verb
 
     def on_tick(compared: int) -> None:
         run.check("interrupted")
-        on_progress(compared)
+        run.on_progress(compared, 0)
 
     one = _Check(site, Stamp.of(principal, reason), scope, content=content, repair=repair, on_tick=on_tick)
     alone = (

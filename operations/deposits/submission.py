@@ -1,26 +1,33 @@
 """Submitting: refuse what can be refused at once, record the submission, hand it to a worker."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from operations.deposits.uploads import use_upload
-from operations.site import Site
+from operations.deposits import uploads
 from pipeline import names
 from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, UsageRefused
 from pipeline.http.urls import has_password, url_problem
 from pipeline.names import is_upload
 from pipeline.outcome import Service, ServiceDown
 from pipeline.principal import Principal, Role
-from pipeline.profiles.profile import Profile, with_site_limits
+from pipeline.profiles import profile
 from pipeline.records import Record, Submission, SubmissionType
-from pipeline.settings import Settings, accepted_jobs, limit_of
+from pipeline.settings import accepted_jobs, limit_of
 from pipeline.states import BATCH
 from zkstate.connection import server_memory
-from zkstate.connection.session import Session
 from zkstate.fleet import outages
 from zkstate.queue import listings
 from zkstate.record import batches
+
+if TYPE_CHECKING:
+    from operations.site import Site
+    from pipeline.profiles.profile import Profile
+    from pipeline.settings import Settings
+    from zkstate.connection.session import Session
 
 
 class RecordFull(ArklineError):
@@ -98,9 +105,9 @@ def _require_current_record(session: Session) -> None:
         ).with_remedies(Remedy(Action.SHOW_STATUS))
 
 
-def _check_recipients(settings: Settings, profile: Profile, submission: Submission) -> None:
+def _check_recipients(settings: Settings, chosen: Profile, submission: Submission) -> None:
     """Each entry is one address: the limit on entries is then a limit on recipients."""
-    limit = with_site_limits(profile, settings).limits.recipients
+    limit = profile.with_site_limits(chosen, settings).limits.recipients
     if limit is not None and (given := len(names.mail_addresses(submission.notification))) > limit:
         raise UsageRefused(
             f"the submission names {given} mail addresses for its report, and {limit} are accepted: name "
@@ -131,14 +138,14 @@ def submit(site: Site, principal: Principal, submission: Submission) -> Submitte
     """
     submission = owned(submission, principal)
     session, settings = site.session, site.settings
-    profile = site.profiles.get(submission.profile_name)
+    chosen = site.profiles.get(submission.profile_name)
     check_url(submission.payload_url)
     _require_current_record(session)
-    _check_recipients(settings, profile, submission)
+    _check_recipients(settings, chosen, submission)
 
     def prepare() -> None:
         _require_room(session, settings)
-        use_upload(site, principal, submission)
+        uploads.use_upload(site, principal, submission)
 
     batch, again = batches.submit_once(session, submission, prepare)
     sent = batch.status.status is not BATCH.initial or site.follow(batch)

@@ -137,6 +137,7 @@ class Fleet:
         self.site = site
         self.session = site.session
         self.settings = site.settings
+        self.redis = broker_address(site.settings)
         self._answers = answers
 
     @cached_property

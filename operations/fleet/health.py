@@ -1,11 +1,13 @@
 """How healthy the fleet is: what jobs need and miss, what waits and why, what is tried next."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from operations.explanation import Obstacle
-from operations.fleet.fleet import Fleet, broker_address
 from operations.fleet.hosts import HostView, waiting_hosts
 from operations.fleet.record_fault import RecordFault, record_fault
 from operations.reasons import REASON_OF_WAIT, Reason
@@ -25,6 +27,9 @@ from zkstate.fleet.holds import Hold
 from zkstate.fleet.notes import FixityStatus
 from zkstate.queue import listings
 from zkstate.queue.listings import Active
+
+if TYPE_CHECKING:
+    from operations.fleet.fleet import Fleet
 
 FAULTS = 5
 """Different faults that are named; `waiting` counts all jobs that wait for a retry."""
@@ -173,7 +178,7 @@ def fleet_health(
         ),
         queues=tuple(_queue(fleet, name) for name in Queue),
         drained=tuple(fleet.drained),
-        redis=broker_address(fleet.settings),
+        redis=fleet.redis,
         redis_answers=fleet.fault is None or fleet.fault.reason is not Reason.BROKER_UNREACHABLE,
         foreign_messages=fleet.foreign_messages,
         zookeeper=fleet.settings.zk_hosts,

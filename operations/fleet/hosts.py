@@ -1,16 +1,21 @@
 """The sources that the fleet knows at the moment: who is asked to wait, and how many connections are open."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from operations.site import Site
-from operations.visibility import require_fleet
-from pipeline.principal import Principal
+from operations import visibility
 from pipeline.records import Record
-from zkstate.connection.session import Session
 from zkstate.fleet import hosts
-from zkstate.fleet.hosts import Pause
+
+if TYPE_CHECKING:
+    from operations.site import Site
+    from pipeline.principal import Principal
+    from zkstate.connection.session import Session
+    from zkstate.fleet.hosts import Pause
 
 LISTED = 200
 """Hosts that a list names; a manifest may name thousands."""
@@ -32,7 +37,7 @@ class HostView(Record):
 
 def known_hosts(site: Site, principal: Principal) -> tuple[HostView, ...]:
     """Those that wait first, then by name; two reads for each host."""
-    require_fleet(principal, "see the sources")
+    visibility.require_fleet(principal, "see the sources")
     views = [_view(site.session, host, pause) for host, pause in _pauses(site.session)]
     return tuple(sorted(views, key=lambda view: (view.waits_until is None, view.host)))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from operations.fleet.fleet import Fleet
+from operations.fleet import fleet
 from operations.fleet.health import FleetHealth, RecordMemory, fleet_health, record_memory
 from operations.reasons import Reason
 from operations.site import Site
@@ -62,7 +62,7 @@ def overview(site: Site, principal: Principal) -> Overview:
     held = {name: hold for name, hold in stops.items() if name}
     stored = notes.fixity(session)
     memory = record_memory(site)
-    health = fleet_health(Fleet(site), counts, stops, stored, memory)
+    health = fleet_health(fleet.Fleet(site), counts, stops, stored, memory)
     return Overview(
         health=health,
         jobs=counts,

@@ -1,22 +1,27 @@
 """Whether the record can be relied on: not if it is older than it was, or another deployment's."""
 
+from __future__ import annotations
+
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from operations.explanation import Cause
 from operations.reasons import Reason
-from operations.site import Site
 from pipeline.deployment import NAMES, OutdatedStore
 from pipeline.errors import Action, ArklineError, Remedy
 from pipeline.outcome import Service, ServiceDown
 from pipeline.records import Record, now
-from pipeline.settings import Settings
-from pipeline.storage.ocfl.storage import OcflStorage
-from tasks.stores import stores_of
+from pipeline.storage.ocfl import storage
+from tasks import stores
 from zkstate.care import deployment
 from zkstate.care.deployment import Stores, check_not_lost, compare_age
-from zkstate.connection.session import Session
 from zkstate.fleet import outages
 from zkstate.fleet.scheduled import leader
+
+if TYPE_CHECKING:
+    from operations.site import Site
+    from pipeline.settings import Settings
+    from zkstate.connection.session import Session
 
 _REMEDIES = {Reason.RECORD_OUTDATED: Action.RECONCILE, Reason.RECORD_FOREIGN: Action.CHECK_SETTINGS}
 
@@ -60,7 +65,7 @@ def record_fault(site: Site) -> RecordFault | None:
     if _is_confirmed(session, settings):
         return None
     try:
-        _compare(stores_of(session, settings))
+        _compare(stores.stores_of(session, settings))
     except OutdatedStore as fault:
         return RecordFault(reason=Reason.RECORD_OUTDATED, message=fault.message)
     except ServiceDown as fault:
@@ -82,7 +87,7 @@ def _is_confirmed(session: Session, settings: Settings) -> bool:
     if recorded is None or abs((now() - recorded[1]).total_seconds()) > CONFIRMATION:
         return False
     try:
-        marker = OcflStorage(settings.storage).read_deployment()
+        marker = storage.OcflStorage(settings.storage).read_deployment()
     except ServiceDown:
         return False
     return marker is not None and marker.id == recorded[0].id

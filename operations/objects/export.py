@@ -48,7 +48,12 @@ def object_to_export(inventory: SqlInventory, name: str, number: int | None) -> 
 
 def bag_name(known: InventoryObject, number: int) -> str:
     """A name for the folder: `ark_99999_fk4abc-v2`."""
-    return f"{''.join(c if c.isalnum() or c in '-.' else '_' for c in known.ark)}-v{number}"
+    return f"{plain_name(known.ark)}-v{number}"
+
+
+def plain_name(ark: str) -> str:
+    """For a file or a folder: `ark_99999_fk4abc`."""
+    return "".join(c if c.isalnum() or c in "-." else "_" for c in ark)
 
 
 def export(

@@ -15,9 +15,9 @@ from enum import StrEnum
 from pydantic import Field, TypeAdapter
 
 from operations.objects.objects import known_object, versions_to_prove
+from operations.run import UNWATCHED, Run
 from operations.site import Site
 from pipeline.attempt import CheckedAttempt
-from pipeline.fixity import OnRead
 from pipeline.inventory import fixity
 from pipeline.inventory.base import InventoryObject, PreservationEvent
 from pipeline.inventory.fixity import AskedProof, FixityCheck, ScheduleCounts
@@ -76,15 +76,14 @@ def fixity_report(inventory: SqlInventory, settings: Settings) -> FixityReport:
     )
 
 
-def check_fixity(  # noqa: PLR0913 - the conditions of one verb
+def check_fixity(
     site: Site,
     principal: Principal,
     names: Sequence[str],
     *,
     every: bool,
-    on_read: OnRead,
     on_check: Callable[[FixityCheck | Unreadable], None],
-    stopped: Callable[[], bool],
+    run: Run = UNWATCHED,
 ) -> FixityRun:
     """Check the named objects; without names, those that are due or, with `every`, all.
 
@@ -92,6 +91,7 @@ def check_fixity(  # noqa: PLR0913 - the conditions of one verb
     check to end.
     """
     principal.require(Role.OPERATOR, "check fixity")
+    stopped, on_read = run.should_stop, run.adding()
     clients = open_clients(site.settings, expected_of(site.session))
     arks = [known_object(clients.inventory, name).ark for name in dict.fromkeys(names)]
     schedule = schedule_of(clients, f"arkline {principal.name}")

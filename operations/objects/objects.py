@@ -1,9 +1,7 @@
 """An object in the inventory, with the custody of its files."""
 
-import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from operations.site import Site
 from operations.visibility import sees_fleet, visible_batch
@@ -11,7 +9,6 @@ from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import SqlInventory
 from pipeline.names import NotAnArk, canonical_ark, spellings
-from pipeline.preservation import premis_record
 from pipeline.preservation.custody import Custody
 from pipeline.preservation.events import ObjectEvent, events_of
 from pipeline.preservation.proof import Reading, prove
@@ -109,32 +106,9 @@ def object_view(
     known: InventoryObject,
     events: tuple[ObjectEvent, ...],
     numbers: Collection[int],
-    storage: Storage | None,
-    on_read: Callable[[int], None],
-    stopped: Callable[[], bool],
+    storage: Storage | None = None,
+    reading: Reading = Reading(lambda _: None, lambda: False),  # noqa: B008 - frozen
 ) -> ObjectView:
-    """The object, its custody and its `timeline`; `on_read` and `stopped` as in `Reading`."""
-    custody = prove(known, numbers, storage, Reading(on_read, stopped))
+    """The object, its custody and its `timeline`; without `storage` only the records are compared."""
+    custody = prove(known, numbers, storage, reading)
     return ObjectView(**vars(known), custody=custody, timeline=events)
-
-
-def write_premis(
-    known: InventoryObject, events: tuple[ObjectEvent, ...], storage: Storage, file: Path
-) -> None:
-    """Write the PREMIS document of the object; a file is complete or absent. Errors as `premis_record`,
-    and UsageRefused if the file cannot be written.
-    """
-    # a pipe, or a device such as /dev/stdout, is written to: to replace it would take it from everybody
-    special = file.exists() and (file.is_symlink() or not file.is_file())
-    draft = file if special else file.with_name(f".{file.name}.partial-{secrets.token_hex(4)}")
-    try:
-        with draft.open("wb" if special else "xb") as out:
-            for piece in premis_record.pieces(known, events, storage):
-                out.write(piece)
-        if not special:
-            draft.replace(file)
-    except OSError as error:
-        raise UsageRefused(f"{file} cannot be written: {error.strerror or error}") from error
-    finally:
-        if not special:
-            draft.unlink(missing_ok=True)

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import requests
 import urllib3.exceptions
-from requests.adapters import BaseAdapter
 
 from pipeline.attempt import UNATTENDED, Attempt, pause
 from pipeline.outcome import LONGEST_RETRY_AFTER, OutcomeUnknown, ServiceDown, StepFailed, transient
@@ -25,16 +24,9 @@ class _Session(requests.Session):
         return None
 
 
-def request(
-    method: str, url: str, *, stream: bool = False, adapter: BaseAdapter | None = None, **options: Any
-) -> requests.Response:
-    """As `requests.request`, without redirects; requests.RequestException if there is no answer.
-
-    `adapter`: what sends the request instead of HTTP.
-    """
+def request(method: str, url: str, *, stream: bool = False, **options: Any) -> requests.Response:
+    """As `requests.request`, without redirects; requests.RequestException if there is no answer."""
     with _Session() as session:
-        if adapter is not None:
-            session.mount(url, adapter)
         answer = session.request(method, url, allow_redirects=False, stream=True, **options)
     if not stream:
         with answer:  # requests leaves the socket open if the body cannot be decoded

@@ -15,10 +15,10 @@ from pipeline.records import Record, now
 
 
 class TokenEntry(Record):
-    """One token; `hash` identifies it and is not shown."""
+    """One token; `hash` identifies it and is not shown, and so is empty in what a site answered."""
 
     name: str
-    hash: str = Field(exclude=True, repr=False)
+    hash: str = Field("", exclude=True, repr=False)
     role: Role
     collections: frozenset[str] | None = None
     """None: all collections."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from pipeline.description.metadata import final_description
+from pipeline.description import metadata
 from pipeline.names import is_upload
 from pipeline.packed import Packed, packed_groups
 from pipeline.records import (
@@ -360,7 +360,7 @@ def _names(job: "Job | JobOutcome | ArchivedJob") -> dict[str, Any]:
         "name": configuration.name,
         "local_id": identifiers.local_id,
         "ark": identifiers.primary_id,
-        "title": final_description(configuration, identifiers).what,
+        "title": metadata.final_description(configuration, identifiers).what,
     }
 
 

@@ -5,6 +5,8 @@ it, and not on the disk yet. Both are counted per job, so that what one job has 
 hides what another was promised.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import threading
@@ -15,10 +17,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.file_system import is_full, mount_faults
 from pipeline.outcome import Later, Service, WaitKind
-from pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.settings import Settings
 
 MEASURED_FOR = 5
 """Seconds that one measurement of the disk is reused: all waiting jobs are checked in a row."""

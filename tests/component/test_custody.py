@@ -12,12 +12,13 @@ from typer.testing import CliRunner, Result
 
 from entrypoints.cli import exit_codes
 from entrypoints.cli.main import app
-from entrypoints.render import object as drawn_object
-from entrypoints.render.console import interruptible
+from entrypoints.render import custody as drawn_object
+from entrypoints.render.screen import interruptible
 from operations.objects.objects import known_object, object_view
 from pipeline.fixity import Digest, StoredVersion
 from pipeline.manifests.checkm import ManifestProfile, Row, write
 from pipeline.outcome import Done
+from pipeline.preservation.proof import Reading
 from pipeline.records import Job, PayloadType, SubmissionMode
 from pipeline.steps import download, record
 from pipeline.storage.factory import open_storage
@@ -381,8 +382,7 @@ def test_a_stopped_reading_shows_the_result_so_far(
         (),
         (1,),
         repository.storage,
-        pieces.append,
-        lambda: len(pieces) > 2,
+        Reading(pieces.append, lambda: len(pieces) > 2),
     )
     drawn_object.described(view)
 

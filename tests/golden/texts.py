@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 from itertools import chain
 
-from entrypoints.render import remedies, why
+from entrypoints.render import explanation, remedies
 from operations.explanation import Explanation, Obstacle
 from operations.reasons import Reason
 from pipeline.errors import Action, Remedy
@@ -41,12 +41,12 @@ def mails() -> str:
 def explanations() -> str:
     """Every reason in words, for a job and for a batch; an obstacle with a remedy; every remedy."""
     lines = [
-        f"{reason} ({kind}): {why.text(_explained(kind, reason))}"
+        f"{reason} ({kind}): {explanation.text(_explained(kind, reason))}"
         for reason in Reason
         for kind in ("job", "batch")
     ]
     hindered = {"obstacles": (Obstacle(reason=Reason.NO_BEAT),), "remedies": (Remedy(Action.START_BEAT),)}
-    lines.append(why.text(_explained("job", Reason.STARTING).model_copy(update=hindered)))
+    lines.append(explanation.text(_explained("job", Reason.STARTING).model_copy(update=hindered)))
     for action in Action:
         lines += [f"{action}: {hint}" for hint in remedies.hints((Remedy(action, "TARGET"),))]
     return "\n".join((*lines, ""))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.render.why import text
+from entrypoints.render.explanation import text
 from operations.deposits.submission import RecordFull, submit
 from operations.fleet.health import record_memory
 from operations.fleet.overview import overview

@@ -370,13 +370,13 @@ def test_a_stopped_reconciliation_says_so_and_is_continued(session: Session, on_
     lose_inventory(session, on_disk)
     ticks: list[int] = []
 
+    run = Run(lambda compared, _: ticks.append(int(compared)), lambda: len(ticks) >= 5)
     # each version is counted once before the page is repaired: it stops at an entry of the inventory
     first = check(
         Site(on_disk.repository.settings, session),
         ANN,
         repair=True,
-        on_progress=ticks.append,
-        run=Run(should_stop=lambda: len(ticks) >= 5),
+        run=run,
     )
     second = compared(session, on_disk, repair=True)
 
@@ -435,11 +435,11 @@ def test_a_storage_that_goes_away_during_the_search_is_no_lost_object(
     settings = on_disk.repository.settings
     deposited(on_disk, 1)
 
-    def unmount(compared: int) -> None:
+    def unmount(compared: float, _: int) -> None:
         if compared == 1:
             settings.storage.rename(settings.home / "aside")
 
-    view = check(Site(settings, session), ANN, on_progress=unmount)
+    view = check(Site(settings, session), ANN, run=Run(unmount))
 
     assert "mount its disk" in view.unreachable
     assert view.counts == {}

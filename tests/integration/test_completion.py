@@ -8,11 +8,14 @@ import pytest
 
 from entrypoints.cli import completion
 from entrypoints.stack.child import HOST, free_ports
+from operations.board.values import EVERYTHING
+from pipeline.principal import Role
 from pipeline.settings import Settings
 from pipeline.states import JobState
-from tests.conftest import PROFILES
 from tests.support import planting
-from tests.support.fleet import PROJECT, environment
+from tests.support.boards import until
+from tests.support.fleet import PROJECT
+from tests.support.web import serving_board
 from zkstate.connection.session import Session
 
 
@@ -22,7 +25,6 @@ def complete(line: str, **variables: str) -> list[str]:
         "_ARKLINE_COMPLETE": "complete_bash",
         "COMP_WORDS": line,
         "COMP_CWORD": str(len(words) - 1),
-        "ARKLINE_PROFILES": str(PROFILES),
     }
     result = subprocess.run(
         [sys.executable, "-c", "from entrypoints.cli.main import main; main()"],
@@ -37,29 +39,33 @@ def complete(line: str, **variables: str) -> list[str]:
     return result.stdout.split()
 
 
-def test_the_shell_completes_states_profiles_types_and_queues() -> None:
+def test_the_shell_completes_states_types_and_queues() -> None:
     assert complete("arkline jobs --state fa") == ["failed"]
-    assert complete("arkline submit --profile de") == ["demo"]
     assert complete("arkline submit --type batch") == ["batch-manifest"]
     assert complete("arkline worker --queues control,sp") == ["control,split"]
 
 
-def test_the_shell_completes_ids_of_the_record(
+def test_the_shell_completes_profiles_and_ids_of_the_site(
     session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = planting.job_in(session, JobState.FAILED)
-    for name, value in environment(settings).items():
-        monkeypatch.setenv(name, value)
+    with serving_board(settings) as web:
+        board = web.context.board
+        until(board, lambda: board.counts(EVERYTHING)[JobState.FAILED] == 1)
+        site = {"ARKLINE_URL": web.url, "ARKLINE_TOKEN": web.caller(Role.VIEWER, name="vera").token}
+        for name, value in site.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(completion, "TIMEOUT", 30.0)
 
-    assert completion.ids("bid") == [job.bid]
-    assert completion.ids("jid") == [job.jid]
-    assert completion.bids("bid9") == []
-    assert completion.ids("nonsense") == []
-    assert complete("arkline why bid", **environment(settings)) == [job.bid]
+        assert completion.ids("bid") == [job.bid]
+        assert completion.ids("jid") == [job.jid]
+        assert completion.bids("bid9") == []
+        assert completion.ids("nonsense") == []
+        assert completion.profiles("de") == ["demo"]
 
 
-def test_without_zookeeper_no_id_is_offered_and_nothing_is_said() -> None:
+def test_without_a_site_no_id_is_offered_and_nothing_is_said() -> None:
     (port,) = free_ports(1)
 
-    assert complete("arkline why jid", ARKLINE_ZK_HOSTS=f"{HOST}:{port}") == []
-    assert complete("arkline why jid", ARKLINE_ZK_SESSION_TIMEOUT="never") == []
+    assert complete("arkline why jid", ARKLINE_URL=f"http://{HOST}:{port}", ARKLINE_TOKEN="ann") == []
+    assert complete("arkline why jid") == []

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.render import why as words
+from entrypoints.render import explanation as words
 from operations.fleet import fleet
 from operations.fleet.health import Health, HealthProblem
 from operations.fleet.overview import overview

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from entrypoints.render.why import text
+from entrypoints.render.explanation import text
 from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why

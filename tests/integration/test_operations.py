@@ -2,7 +2,7 @@
 
 import pytest
 
-from entrypoints.render.why import text
+from entrypoints.render.explanation import text
 from operations.deposits.submission import submit
 from operations.jobs.batch_view import batch_view
 from operations.jobs.job_view import job_view, timeline

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.render.fleet import given_back
+from entrypoints.render.fleet_status import given_back
 from operations.fleet import fleet
 from operations.fleet.working_storage import GivesBack, clean_up, space_view
 from operations.jobs.batch_view import batch_view

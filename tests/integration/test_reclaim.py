@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.render.why import text
+from entrypoints.render.explanation import text
 from operations.fleet.fleet import Fleet
 from operations.fleet.working_storage import space_view
 from operations.site import Site

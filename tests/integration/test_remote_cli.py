@@ -1,5 +1,8 @@
 """The command line over the API: the same answers as beside the stack, without ZooKeeper and Redis."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,3 +119,63 @@ def test_a_site_that_does_not_answer_and_half_a_setting_are_named(alone: Setting
 
     assert (away.code, "http://127.0.0.1:1 does not answer" in away.err) == (3, True)
     assert (half.code, "ARKLINE_URL is set without ARKLINE_TOKEN" in half.err) == (2, True)
+
+
+SLOW = ("celery", "fastapi", "kombu", "opentelemetry", "redis", "requests", "sqlalchemy", "structlog")
+"""Libraries that a command over the API has no use for."""
+
+MODULES = 600
+"""That a command loads at most: half of them took it twice as long to start."""
+
+LOADED = (
+    "import json, sys\n"
+    "from entrypoints.cli.main import main\n"
+    "try: main()\n"
+    "except SystemExit: pass\n"
+    "loaded = [name for name, module in sys.modules.items() if type(module) is type(sys)]\n"
+    "print('loaded:', json.dumps(loaded))\n"
+)
+
+
+def test_a_command_over_the_api_loads_only_what_it_uses(
+    web: Web, session: Session, alone: Settings, tmp_path: Path
+) -> None:
+    jid = job_in(session, JobState.FAILED).jid
+    caller = web.caller(Role.OPERATOR, name="ola")
+    site = {"ARKLINE_URL": caller.url, "ARKLINE_TOKEN": caller.token}
+    submit = ("submit", "https://example.org/a.txt", "--profile", "demo")
+    for command in (("status",), ("status", jid), ("why", jid), ("jobs",), submit):
+        done = subprocess.run(
+            [sys.executable, "-c", LOADED, *command],
+            env=cli.variables(alone, **site),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        answer, _, loaded = done.stdout.rpartition("loaded: ")
+        modules = json.loads(loaded)
+
+        assert answer, done.stderr
+        assert [name for name in modules if name in SLOW] == [], command
+        assert len(modules) < MODULES, command
+
+
+def test_tokens_are_created_listed_and_revoked_by_an_administrator_alone(web: Web, alone: Settings) -> None:
+    admin, operator = web.caller(Role.ADMIN, name="ann"), web.caller(Role.OPERATOR, name="ola")
+    some = web.caller(Role.ADMIN, ["demo"], name="some")
+    create = ("token", "create", "scans", "--role", "depositor", "--collection", "demo", "--json")
+
+    refused = [run(alone, caller, *create).code for caller in (operator, some)]
+    made = run(alone, admin, *create)
+    scans = Caller(web.url, made.json()["token"])
+    accepted = scans.get("/v1").json()["caller"]
+    listed = run(alone, admin, "token", "list", "--json").json()["tokens"]
+    revoked = run(alone, admin, "token", "revoke", "scans", "--json").json()
+
+    assert refused == [2, 2]
+    assert (made.json()["created_by"], accepted["name"], accepted["role"]) == ("ann", "scans", "depositor")
+    assert not any({"token", "hash"} & row.keys() for row in listed)
+    assert "scans" in [row["name"] for row in listed]
+    assert revoked["revoked_by"] == "ann"
+    assert run(alone, admin, "token", "revoke", "nobody").code == 2

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from entrypoints.render.why import text
+from entrypoints.render.explanation import text
 from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why

@@ -1,6 +1,7 @@
 """Objects over the REST API: what a caller may see of a stored object, and proofs of its custody."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from pipeline.principal import Role
 from pipeline.records import Job
 from pipeline.settings import Settings
 from tasks.app import make_context
-from tests.support import planting
+from tests.support import cli, planting
 from tests.support.repository import Repository, empty_inventory
 from tests.support.schemas import assert_valid
 from tests.support.web import Caller, Web, serving
@@ -133,3 +134,21 @@ def test_the_files_of_anothers_job_are_not_there(web: Web, job: Job, ark: str) -
 
     assert maps.get(f"/v1/jobs/{job.jid}/files").status_code == 404
     assert maps.get(f"/v1/jobs/{job.jid}/premis").status_code == 404
+
+
+def test_an_object_is_read_and_written_as_premis_over_the_api(
+    web: Web, scans: Caller, ark: str, tmp_path: Path
+) -> None:
+    alone = web.context.settings.model_copy(update={"zk_hosts": "127.0.0.1:1", "home": tmp_path / "away"})
+    site = {"ARKLINE_URL": web.url, "ARKLINE_TOKEN": scans.token}
+
+    read = cli.run(alone, "object", ark, "--premis", "object.xml", "--json", **site)
+    recorded = cli.run(alone, "object", ark, "--all-versions", "--no-verify", "--json", **site)
+
+    assert (read.code, recorded.code) == (0, 0), read.err + recorded.err
+    custody = read.json()["custody"]
+    assert (custody["read"], custody["agrees"], custody["complete"]) == (True, True, True)
+    assert recorded.json()["custody"]["read"] is False
+    assert b"premis" in (tmp_path / "away" / "object.xml").read_bytes()
+    assert scans.get(f"/v1/objects/{ark}/custody?version=9").status_code == 422
+    assert web.caller(Role.VIEWER, ["other"]).get(f"/v1/objects/{ark}/custody").status_code == 404

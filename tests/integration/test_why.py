@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from entrypoints.render.why import text
+from entrypoints.render.explanation import text
 from operations.deposits.submission import submit
 from operations.reasons import Reason
 from operations.site import Site

@@ -51,6 +51,10 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "repair": (JID,),
     "cleanup": (),
     "fixity report": (),
+    "reconcile": (),
+    "token create": ("scans", "--role", "viewer"),
+    "token list": (),
+    "token revoke": ("scans",),
 }
 """Arguments for every command that asks the API."""
 
@@ -138,7 +142,6 @@ def test_half_of_the_variables_is_refused_too(site: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("object", "ark:/99999/fk4abc", "--premis", "x.xml"),
         ("profile", "check", "demo"),
     ],
     ids=" ".join,

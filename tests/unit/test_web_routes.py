@@ -47,6 +47,8 @@ def rule(route: APIRoute) -> Role | None:
         return None
     if route.path in DEPOSITS[:1] or route.path.startswith(DEPOSITS[1:]):
         return Role.VIEWER if route.methods == {"GET"} and route.path in DEPOSITS[:1] else Role.DEPOSITOR
+    if route.path.startswith("/v1/tokens"):
+        return Role.ADMIN
     if route.path in READ_BY_POST or (route.methods or set()) <= {"GET", "HEAD"}:
         return Role.OPERATOR if route.path in OPERATORS_READ else Role.VIEWER
     return Role.OPERATOR

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from entrypoints.render.explanation import document, text
 from entrypoints.render.remedies import command, hints
-from entrypoints.render.why import document, text
 from operations.explanation import Explanation
 from operations.reasons import Reason
 from pipeline.errors import Action, Remedy

@@ -6,13 +6,10 @@ from typing import Annotated
 
 import typer
 
+import operations.explanation
 from entrypoints.cli import api, completion, exit_codes, selection
 from entrypoints.cli.options import Json, SharedOptions, command, read_id, read_jid
-from entrypoints.render import console as screen
-from entrypoints.render import overview as drawn_overview
-from entrypoints.render import views as drawn
-from entrypoints.render import why as drawn_why
-from operations import explanation
+from entrypoints.render import explanation, fleet_status, screen, views
 from operations.fleet import health, overview
 from operations.jobs import batch_view, job_view
 from pipeline import attempt
@@ -38,19 +35,19 @@ def status(
     with api.site() as site:
         if name is None:
             whole = site.get("/v1/queue", overview.Overview)
-            screen.emit(whole) if json else drawn_overview.show(whole)
+            screen.emit(whole) if json else fleet_status.show(whole)
             raise typer.Exit(exit_codes.FAILED if whole.health.status is health.Health.STOPPED else 0)
         if name.startswith("bid"):
             batch = site.get(f"/v1/batches/{name}", batch_view.BatchView)
-            screen.emit(batch) if json else drawn.batch(batch)
+            screen.emit(batch) if json else views.batch(batch)
             raise typer.Exit(exit_codes.of_state(batch.status))
         job = site.get(f"/v1/jobs/{name}", job_view.JobView)
-        reported = site.request("GET", f"/v1/jobs/{name}/progress").json()
+        reported = site.get_json(f"/v1/jobs/{name}/progress")
         progress = reported and attempt.Progress(**reported)
         if json:
             screen.emit({**job.model_dump(mode="json"), "progress": progress})
         else:
-            drawn.job(job, progress)
+            views.job(job, progress)
         raise typer.Exit(exit_codes.of_state(job.state))
 
 
@@ -72,7 +69,7 @@ def jobs(
     with api.site() as site:
         page = selection.jobs(site, options, limit, after)
     # without what is not known of a job: `selection.jobs` leaves it unset
-    screen.emit(page.model_dump(exclude_unset=True)) if options.json else drawn.job_list(page)
+    screen.emit(page.model_dump(exclude_unset=True)) if options.json else views.job_list(page)
 
 
 @command("arkline timeline jid0000000001")
@@ -91,7 +88,7 @@ def timeline(
     """Show every step of a job, and how long it took."""
     with api.site() as site:
         history = site.get(f"/v1/jobs/{jid}/timeline", job_view.Timeline)
-    screen.emit(history) if json else drawn.timeline(history)
+    screen.emit(history) if json else views.timeline(history)
 
 
 @command("arkline why jid0000000001")
@@ -109,5 +106,5 @@ def why(
     Prints one paragraph with the state, its start and the cause of the wait, then the commands that help.
     """
     with api.site() as site:
-        explained = site.get(f"{api.path_of(name)}/why", explanation.Explanation)
-    screen.emit(drawn_why.document(explained)) if json else screen.say(drawn_why.text(explained))
+        explained = site.get(f"{api.path_of(name)}/why", operations.explanation.Explanation)
+    screen.emit(explanation.document(explained)) if json else screen.say(explanation.text(explained))

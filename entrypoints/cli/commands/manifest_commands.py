@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from entrypoints.cli import context as opened
+from entrypoints.cli import context
 from entrypoints.cli.options import Json, command
-from entrypoints.render import console as screen
-from entrypoints.render import dry_run
+from entrypoints.render import judgement, screen
 from operations.deposits import validation
 from pipeline.errors import UsageRefused
-from pipeline.manifests import checkm
-from pipeline.manifests import from_csv as manifest_csv
+from pipeline.manifests import checkm, from_csv
 
 if TYPE_CHECKING:
     from operations.deposits.validation import ManifestBytes
@@ -45,14 +43,14 @@ def manifest_check(
 
     Exit 1 if its submission would be refused. The files that its rows name are not fetched.
     """
-    settings = opened.settings()
+    settings = context.settings()
     expected = _profile_of(kind) if kind else None
     if "://" in source:
         manifest = validation.fetch_manifest(settings, source)
     else:
         manifest = _read(settings, Path(source))
     result = validation.check_manifest(settings, manifest, expected, not case_sensitive)
-    screen.emit(result) if json else dry_run.show((result,))
+    screen.emit(result) if json else judgement.show((result,))
     raise typer.Exit(int(not result.good))
 
 
@@ -103,13 +101,13 @@ def manifest_from_csv(  # noqa: PLR0913 - a command's arguments are its options
     """
     profile = _profile_of(kind)
     if template:
-        text = manifest_csv.template(profile)
+        text = from_csv.template(profile)
         screen.emit({"template": text}) if json else sys.stdout.write(text)
         return
     if file is None:
         raise UsageRefused("name the file with the table, or add --template to get an empty one")
-    table = _read(opened.settings(), file)
-    conversion = manifest_csv.convert(table.data, profile, not case_sensitive, _named(columns or ()))
+    table = _read(context.settings(), file)
+    conversion = from_csv.convert(table.data, profile, not case_sensitive, _named(columns or ()))
     kind = profile.submission_type.label
     result = validation.check_result(table.name, conversion.problems, kind, conversion.rows)
     if conversion.manifest is not None:
@@ -117,7 +115,7 @@ def manifest_from_csv(  # noqa: PLR0913 - a command's arguments are its options
     if json:
         screen.emit(result)
     else:
-        dry_run.print_problems(result)
+        judgement.print_problems(result)
     raise typer.Exit(int(not result.good))
 
 

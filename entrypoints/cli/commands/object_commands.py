@@ -7,37 +7,32 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import secrets
+from json import loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import pydantic
 import typer
-from rich import progress as bars
 
-from entrypoints.cli import api, context, exit_codes, reach
-from entrypoints.cli import context as opened
-from entrypoints.cli import operator_context as common
+import operations.objects.export
+import operations.objects.fixity
+import operations.site
+from entrypoints.cli import acting, api, context, exit_codes
 from entrypoints.cli.options import Json, SharedOptions, command
-from entrypoints.render import console as screen
-from entrypoints.render import fixity as drawn
-from entrypoints.render import object as drawn_object
-from operations import site
-from operations.objects import export as exporting
-from operations.objects import fixity, objects
+from entrypoints.render import custody, screen
+from operations.objects import objects
 from pipeline import humanize
 from pipeline.errors import UsageRefused
 from pipeline.preservation import proof
-from pipeline.preservation.proof import size_of
 from pipeline.working_storage import capacity
 
 if TYPE_CHECKING:
-    from operations.objects.objects import ObjectView
+    from collections.abc import Iterable
 
-PROGRESS_INTERVAL = 30.0
-"""Seconds between two lines of progress without a terminal."""
+    from entrypoints.cli.api import Client
+    from operations.objects.objects import ObjectView
 
 
 @command("arkline object ark:/99999/fk4abc --all-versions")
@@ -68,71 +63,45 @@ def object(
     """
     if all_versions and version is not None:
         raise UsageRefused("--version and --all-versions cannot be combined")
-    if premis is not None:
-        reach.refuse_over_api("--premis")
-    here = premis is not None or (verify and reach.is_own_stack())
-    if not here and (remote := api.client()) is not None:
-        recorded = api.object_view(remote, ark, version, every=all_versions)
-        if verify:
-            screen.note("over the API the records are compared: no byte is read from storage")
-        _show(recorded, as_json=json)
-    settings = opened.settings()
-    inventory = opened.own_inventory(settings)
-    known = objects.known_object(inventory, ark)
-    events = objects.timeline(inventory, known)
-    numbers = objects.versions_to_prove(known, version, every=all_versions)
-    if premis is not None:
-        objects.write_premis(known, events, site.storage_of(settings, inventory), premis)
-    storage = site.storage_of(settings, inventory) if verify else None
-    total = size_of(known, numbers) if verify else 0
-    with screen.interruptible() as interrupted, reading_progress(total) as on_read:
-        view = objects.object_view(known, events, numbers, storage, on_read, interrupted)
-    _show(view, as_json=json, premis=premis)
-
-
-def _show(view: ObjectView, *, as_json: bool, premis: Path | None = None) -> NoReturn:
-    if as_json:
+    path = f"/v1/objects/{quote(ark, safe=':')}"
+    with api.site(record=False, local=verify or premis is not None) as site:
+        if site.here is not None:
+            context.own_inventory(context.settings())
+        if premis is not None:
+            _write(site.pieces(f"{path}/premis"), premis)
+        with acting.attended(site, acting.bytes_read):
+            view = _view(site, f"{path}/custody" if verify else path, version, every=all_versions)
+    if json:
         screen.emit(view)
     else:
-        drawn_object.described(view)
+        custody.described(view)
         if premis is not None:
             screen.say(f"{premis} has the files and the events of every version as PREMIS 3.")
     raise typer.Exit(exit_codes.of_custody(view.custody))
 
 
-@contextmanager
-def reading_progress(total: int | None) -> Iterator[Callable[[int], None]]:
-    """Shows how many bytes were read: a bar on a terminal, else a line every PROGRESS_INTERVAL.
-
-    `total` is None if it is not known.
-    """
-    console = screen.err()
-    if not console.is_terminal:
-        yield _lines(total)
-        return
-    columns = (
-        bars.TextColumn("reading"),
-        bars.BarColumn(bar_width=None),
-        bars.DownloadColumn(),
-        bars.TimeRemainingColumn(),
-    )
-    with bars.Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=total)
-        yield lambda size: progress.advance(task, size)
+def _view(site: Client, path: str, version: int | None, *, every: bool) -> ObjectView:
+    answer = loads(site.request("GET", path, query={"version": version, "every": every}))
+    facts = {**answer["object"], "custody": answer["custody"], "timeline": answer["timeline"]}
+    return pydantic.TypeAdapter(objects.ObjectView).validate_python(facts)
 
 
-def _lines(total: int | None) -> Callable[[int], None]:
-    read, last = 0, time.monotonic()
-
-    def on_read(size: int) -> None:
-        nonlocal read, last
-        read += size
-        if time.monotonic() - last >= PROGRESS_INTERVAL:
-            last = time.monotonic()
-            of = "" if total is None else f" of {capacity.in_units(total)}"
-            screen.note(f"read {capacity.in_units(read)}{of}", "")
-
-    return on_read
+def _write(pieces: Iterable[bytes], file: Path) -> None:
+    """Write a document; a file is complete or absent. UsageRefused if the file cannot be written."""
+    # a pipe, or a device such as /dev/stdout, is written to: to replace it would take it from everybody
+    special = file.exists() and (file.is_symlink() or not file.is_file())
+    draft = file if special else file.with_name(f".{file.name}.partial-{secrets.token_hex(4)}")
+    try:
+        with draft.open("wb" if special else "xb") as out:
+            for piece in pieces:
+                out.write(piece)
+        if not special:
+            draft.replace(file)
+    except OSError as error:
+        raise UsageRefused(f"{file} cannot be written: {error.strerror or error}") from error
+    finally:
+        if not special:
+            draft.unlink(missing_ok=True)
 
 
 @command("arkline export ark:/99999/fk4abc --output harbour-master")
@@ -156,16 +125,15 @@ def export(
     damaged. The folder gets its name when the bag is complete. metadata/premis.xml has the events of the
     object, and the export becomes one of them.
     """
-    settings = opened.settings()
-    inventory = opened.own_inventory(settings)
-    known, number = exporting.object_to_export(inventory, ark, version)
-    folder = output or Path(exporting.bag_name(known, number))
-    with (
-        screen.interruptible() as interrupted,
-        reading_progress(proof.size_of(known, (number,))) as on_read,
-    ):
-        request = exporting.ExportRequest(known, number, folder, opened.principal().name)
-        bag = exporting.export(request, inventory, site.storage_of(settings, inventory), on_read, interrupted)
+    settings = context.settings()
+    inventory = context.own_inventory(settings)
+    known, number = operations.objects.export.object_to_export(inventory, ark, version)
+    folder = output or Path(operations.objects.export.bag_name(known, number))
+    storage = operations.site.storage_of(settings, inventory)
+    request = operations.objects.export.ExportRequest(known, number, folder, context.principal().name)
+    with acting.shown(acting.bytes_read) as run:
+        on_read = run.adding(proof.size_of(known, (number,)))
+        bag = operations.objects.export.export(request, inventory, storage, on_read, run.should_stop)
     if bag.not_entered:
         screen.note(f"the bag is complete, but the inventory has no event of this export: {bag.not_entered}")
     if json:
@@ -181,13 +149,10 @@ def fixity_report(json: Json = False) -> None:
 
     Exit 4 if there is damage.
     """
-    if (remote := api.client()) is not None:
-        answer = remote.request("GET", "/v1/fixity").content
-        report = pydantic.TypeAdapter(fixity.FixityReport).validate_json(answer)
-    else:
-        settings = context.settings()
-        report = fixity.fixity_report(context.existing_inventory(settings), settings)
-    screen.emit(report) if json else drawn.report(report)
+    with api.site(record=False) as site:
+        answer = site.request("GET", "/v1/fixity")
+    report = pydantic.TypeAdapter(operations.objects.fixity.FixityReport).validate_json(answer)
+    screen.emit(report) if json else custody.fixity_report(report)
     raise typer.Exit(exit_codes.BROKEN_CUSTODY if report.counts.damaged else 0)
 
 
@@ -207,20 +172,15 @@ def fixity_check(
     """
     if every and arks:
         raise UsageRefused("name objects or add --all, not both")
-    with (
-        common.quiet_site() as site,
-        screen.interruptible() as interrupted,
-        reading_progress(None) as on_read,
-    ):
+    with acting.quiet_site() as site, acting.shown(acting.bytes_read) as run:
         context.existing_inventory(site.settings)
-        run = fixity.check_fixity(
+        checked = operations.objects.fixity.check_fixity(
             site,
             context.principal(options.by),
             arks or (),
             every=every,
-            on_read=on_read,
-            on_check=lambda outcome: None if options.json else drawn.checked(outcome),
-            stopped=interrupted,
+            on_check=lambda outcome: None if options.json else custody.checked(outcome),
+            run=run,
         )
-    screen.emit(run) if options.json else drawn.summary(run)
-    raise typer.Exit(exit_codes.of_fixity(run))
+    screen.emit(checked) if options.json else custody.fixity_summary(checked)
+    raise typer.Exit(exit_codes.of_fixity(checked))

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import pipeline.profiles.profile
+import pipeline.profiles.template
 from entrypoints.cli import api, completion, context, reach
 from entrypoints.cli.options import Bid, Json, SharedOptions, command
-from entrypoints.render import console as screen
-from entrypoints.render import dry_run
-from entrypoints.render.console import Column
+from entrypoints.render import judgement, screen
+from entrypoints.render.screen import Column
 from operations.deposits import validation
 from operations.verbs import collection_profiles
 from pipeline import humanize
-from pipeline.profiles import profile as profiles
-from pipeline.profiles import template as profile_file
 
 if TYPE_CHECKING:
     from operations.deposits.validation import CheckResult
@@ -43,8 +42,10 @@ def profile_check(
         results: tuple[CheckResult, ...] = (validation.check_profile_file(Path(which)),)
     else:
         reach.refuse_over_api("`arkline profile check` without a file")
-        results = validation.check_profiles(profiles.Profiles(context.settings().profiles), which)
-    screen.emit({"profiles": results}) if json else dry_run.show(results)
+        results = validation.check_profiles(
+            pipeline.profiles.profile.Profiles(context.settings().profiles), which
+        )
+    screen.emit({"profiles": results}) if json else judgement.show(results)
     raise typer.Exit(int(not all(result.good for result in results)))
 
 
@@ -110,7 +111,7 @@ def profile_template(
     json: Json = False,
 ) -> None:
     """Print the file of a new profile, with every field described."""
-    text = profile_file.template(name)
+    text = pipeline.profiles.template.template(name)
     screen.emit({"template": text}) if json else sys.stdout.write(text)
 
 

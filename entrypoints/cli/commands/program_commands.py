@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from entrypoints import programs
-from entrypoints.cli import completion
-from entrypoints.cli import context as common
-from entrypoints.cli import context as opened
+from entrypoints.cli import completion, context
 from entrypoints.cli.options import Json, command
-from entrypoints.render import console as screen
+from entrypoints.render import screen
 from pipeline import plugins
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.states import Queue
@@ -103,7 +101,7 @@ def worker(
     """
     chosen = queues.split(",")
     node = f"{name or (chosen[0] if len(chosen) == 1 else 'worker')}@{socket.gethostname()}"
-    settings = common.settings()
+    settings = context.settings()
     if check:
         become(programs.ping(node))
     if no_wait:
@@ -119,7 +117,7 @@ def beat(no_wait: NoWait = False) -> None:
     Run two or more: ZooKeeper elects the one that works, the others stand by. A scheduler that is in doubt
     about ZooKeeper ends with exit code 75: let a supervisor start it again.
     """
-    settings = common.settings()
+    settings = context.settings()
     if no_wait:
         require_zookeeper(settings)
         require_redis(settings)
@@ -150,7 +148,7 @@ def flower(
 
     It changes nothing, and asks for a password: tasks name deposits.
     """
-    settings = common.settings()
+    settings = context.settings()
     if conf is None and ":" not in os.environ.get(FLOWER_LOGIN, ""):
         raise UsageRefused(
             f"Flower needs a password: set {FLOWER_LOGIN}=user:password, or write "
@@ -167,8 +165,8 @@ def become(argv: tuple[str, ...], variables: Mapping[str, str] | None = None) ->
 
 
 def require_redis(settings: Settings) -> None:
+    import kombu.utils.url
     import redis
-    from kombu.utils import url as kombu_url
 
     from tasks.redis_keys import client
 
@@ -176,7 +174,7 @@ def require_redis(settings: Settings) -> None:
         with client(settings) as connection:
             connection.ping()
     except redis.RedisError as error:
-        address = kombu_url.maybe_sanitize_url(settings.broker_url)
+        address = kombu.utils.url.maybe_sanitize_url(settings.broker_url)
         raise ServiceUnreachable(
             f"Redis at {address} does not answer ({error}); see ARKLINE_BROKER_URL"
         ) from error
@@ -185,7 +183,7 @@ def require_redis(settings: Settings) -> None:
 def require_zookeeper(settings: Settings) -> None:
     from zkstate.connection.session import connect
 
-    with connect(settings, common.CONNECT_TIMEOUT):
+    with connect(settings, context.CONNECT_TIMEOUT):
         return
 
 
@@ -215,7 +213,7 @@ def exporter(
     from entrypoints.web.context import following
     from tasks.logs import configure
 
-    settings = opened.settings()
+    settings = context.settings()
     configure(settings.log_level)
     export = None
     if settings.otlp_endpoint:
@@ -293,7 +291,7 @@ def web(
         screen.emit({"url": url}) if json else screen.say(f"arkline answers at {url}; Ctrl-C stops it.")
         screen.flush()
 
-    settings = opened.settings()
+    settings = context.settings()
     configure(settings.log_level)
     with following(settings) as (site, board):
         from entrypoints.web.app import create_app

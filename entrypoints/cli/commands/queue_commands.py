@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import operations.fleet.fleet
 from entrypoints.cli import api, completion, exit_codes
 from entrypoints.cli.options import ID, Bid, Json, SharedOptions, command, read_duration, read_jid
-from entrypoints.render import actions
-from entrypoints.render import console as screen
-from entrypoints.render import fleet as drawn_fleet
-from entrypoints.render.console import Column
-from operations.fleet import fleet as fleet_workers
+from entrypoints.render import actions, fleet_status, screen
+from entrypoints.render.screen import Column
 from operations.fleet import working_storage
 from operations.verbs import callbacks, holds
 from pipeline import humanize
@@ -50,7 +48,7 @@ def report(
             return
         text = site.request(
             "GET", path, query={"form": "csv" if csv else "sent" if sent else "text"}
-        ).content.decode()
+        ).decode()
     typer.echo(text, nl=False)
 
 
@@ -112,12 +110,12 @@ def drain(
     """
     with api.site(options.by) as site:
         if worker is None:
-            fleet = site.get("/v1/workers", fleet_workers.Workers)
-            screen.emit(fleet.taking) if options.json else drawn_fleet.workers(fleet)
+            fleet = site.get("/v1/workers", operations.fleet.fleet.Workers)
+            screen.emit(fleet.taking) if options.json else fleet_status.workers(fleet)
             return
         path = f"/v1/workers/{worker}/{'undrain' if undo else 'drain'}"
-        done = site.post(path, fleet_workers.Drained, {"reason": options.reason})
-    screen.emit(done) if options.json else drawn_fleet.drained(done)
+        done = site.post(path, operations.fleet.fleet.Drained, {"reason": options.reason})
+    screen.emit(done) if options.json else fleet_status.drained(done)
     raise typer.Exit(0 if undo or done.followed else exit_codes.FAILED)
 
 
@@ -126,7 +124,7 @@ def space(json: Json = False) -> None:
     """Show working storage and the jobs that reserve it."""
     with api.site() as site:
         view = site.get("/v1/space", working_storage.SpaceView)
-    screen.emit(view) if json else drawn_fleet.space(view)
+    screen.emit(view) if json else fleet_status.space(view)
 
 
 @command("arkline cleanup --older-than 7d --dry-run", "reason", "by", "dry_run", "json")
@@ -150,7 +148,7 @@ def cleanup(
     body = {"reason": options.reason, "older_than": older_than, "dry_run": options.dry_run}
     with api.site(options.by) as site:
         result = site.post("/v1/space/clean-up", working_storage.CleanUp, body)
-    screen.emit(result) if options.json else drawn_fleet.cleaned(result)
+    screen.emit(result) if options.json else fleet_status.cleaned(result)
 
 
 PAGE = 500

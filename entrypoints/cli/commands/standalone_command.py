@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import kombu.utils.url
 import typer
-from kombu.utils import url as kombu_url
 
+import entrypoints.stack.home
 from entrypoints.cli.options import Json, command
-from entrypoints.render import console as screen
-from entrypoints.stack import home as stack_home
+from entrypoints.render import screen
 from entrypoints.stack import services, stack
 
 if TYPE_CHECKING:
@@ -109,19 +109,19 @@ def _writes_to_a_file() -> bool:
 def show(info: StackInfo, home: Path) -> None:
     """The addresses; a file that standard output is gets no login, since logs are read by others."""
     if _writes_to_a_file():
-        place = f"see {stack_home.info_path(home)}"
+        place = f"see {entrypoints.stack.home.info_path(home)}"
         info = info.model_copy(update={"token": place, "flower_user": "", "flower_password": ""})
     screen.facts(
         (
             ("ZooKeeper", info.zk_hosts),
-            ("Redis", kombu_url.maybe_sanitize_url(info.broker_url)),
+            ("Redis", kombu.utils.url.maybe_sanitize_url(info.broker_url)),
             ("board", info.web_url),
             ("  login", info.token),
             ("Flower", info.flower_url),
             ("  login", f"{info.flower_user} / {info.flower_password}" if info.flower_user else ""),
             ("profiles", info.environment.get("ARKLINE_PROFILES", str(home / "profiles"))),
             ("logs", str(home / "log")),
-            ("for programs", str(stack_home.info_path(home))),
-            ("for a shell", f". {stack_home.environment_path(home)}"),
+            ("for programs", str(entrypoints.stack.home.info_path(home))),
+            ("for a shell", f". {entrypoints.stack.home.environment_path(home)}"),
         )
     )

@@ -14,19 +14,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from entrypoints.cli import api, completion, exit_codes
-from entrypoints.cli import context as opened
-from entrypoints.cli import operator_context as common
+import operations.checks.backup
+import operations.checks.check
+from entrypoints.cli import acting, api, completion, context, exit_codes
 from entrypoints.cli.options import Json, SharedOptions, command, read_id
-from entrypoints.render import check as drawn
-from entrypoints.render import console
-from entrypoints.render import console as screen
+from entrypoints.render import findings, screen
 from entrypoints.render.remedies import hints
 from operations.checks import aliases, deployment
-from operations.checks import backup as copies
-from operations.checks import backup as restoring
-from operations.checks import check as checking
-from operations.run import Run
 from operations.verbs import bulk, verbs
 from pipeline import humanize
 from pipeline.errors import Action, Remedy, UsageRefused
@@ -51,7 +45,7 @@ def init(
     Workers do this themselves when all three are empty. Stores that have an id are compared, and nothing is
     changed. Run this where the workers run.
     """
-    with opened.session() as (session, settings):
+    with context.session() as (session, settings):
         view = deployment.initialize(session, settings, missing=missing)
     if json:
         screen.emit(view)
@@ -95,7 +89,7 @@ def repair(
                     raise
                 refused.append(bulk.Refusal(id=name, message=str(error)))
     outcome = bulk.Outcome(verb="repair", done=tuple(done), refused=tuple(refused))
-    common.show(outcome, as_json=options.json, single=len(names) == 1)
+    acting.show(outcome, as_json=options.json, single=len(names) == 1)
 
 
 Repair = Annotated[bool, typer.Option("--repair", help="Enter, reserve and raise what can be repaired.")]
@@ -125,10 +119,10 @@ def check(
     """
     if (jobs and record) or (record and (content or repair)) or (jobs and repair):
         raise UsageRefused("choose one of --record, --jobs and --repair; --record reads no content")
-    scopes = checking.Scope
+    scopes = operations.checks.check.Scope
     scope = scopes.RECORD if record else scopes.JOBS if jobs else scopes.ALL
     view = _check(options, scope, content=content, repair=repair)
-    screen.emit(view) if options.json else drawn.show(view)
+    screen.emit(view) if options.json else findings.show(view)
     raise typer.Exit(exit_codes.of_check(view))
 
 
@@ -139,10 +133,10 @@ def audit(record: OfRecord = False, content: Content = False, json: Json = False
     Exit 4 if storage lacks what was stored, 1 if there are other findings, 3 if storage or inventory cannot
     be reached.
     """
-    scope = checking.Scope.RECORD if record else checking.Scope.JOBS
+    scope = operations.checks.check.Scope.RECORD if record else operations.checks.check.Scope.JOBS
     view = _check(SharedOptions(), scope, content=content)
     old = aliases.audit_view(view)
-    screen.emit(old) if json else drawn.show(view)
+    screen.emit(old) if json else findings.show(view)
     raise typer.Exit(exit_codes.of_audit(old))
 
 
@@ -152,31 +146,17 @@ def reconcile(options: SharedOptions, repair: Repair = False) -> None:
 
     Exit 4 if storage lacks what was stored, 1 if other differences are left.
     """
-    view = aliases.reconcile_view(_check(options, checking.Scope.ALL, repair=repair))
-    screen.emit(view) if options.json else drawn.show(view)
+    view = aliases.reconcile_view(_check(options, operations.checks.check.Scope.ALL, repair=repair))
+    screen.emit(view) if options.json else findings.show(view)
     raise typer.Exit(exit_codes.of_check(view))
 
 
 def _check(options: SharedOptions, scope: Scope, *, content: bool = False, repair: bool = False) -> CheckView:
-    if (remote := api.client()) is not None:
-        if not repair:
-            return remote.get("/v1/check", checking.CheckView, scope=scope, content=content)
-        return remote.post("/v1/check", checking.CheckView, {"reason": options.reason, "content": content})
-    with (
-        common.quiet_site() as site,
-        screen.interruptible() as interrupted,
-        console.counter("versions and jobs") as count,
-    ):
-        return checking.check(
-            site,
-            opened.principal(options.by),
-            scope,
-            reason=options.reason,
-            content=content,
-            repair=repair,
-            on_progress=count,
-            run=Run(should_stop=interrupted),
-        )
+    kind, body = operations.checks.check.CheckView, {"reason": options.reason, "content": content}
+    with api.site(options.by, local=True) as site, acting.attended(site, acting.counted("versions and jobs")):
+        if repair:
+            return site.post("/v1/check", kind, body)
+        return site.get("/v1/check", kind, scope=scope, content=content)
 
 
 SHOWN = 20
@@ -195,9 +175,14 @@ def backup(
     The fleet may work meanwhile. Objects, profiles and working storage are not copied. An inventory in
     PostgreSQL is copied with pg_dump, if this machine has it.
     """
-    opened.quiet_logs()
-    with opened.session() as (session, settings), console.counter("batches and jobs") as count:
-        view = copies.back_up(session, settings, folder.absolute(), count)
+    context.quiet_logs()
+    with (
+        context.session() as (session, settings),
+        screen.counting(acting.counted("batches and jobs")) as count,
+    ):
+        view = operations.checks.backup.back_up(
+            session, settings, folder.absolute(), lambda number: count(number, 0)
+        )
     if json:
         screen.emit(view)
         return
@@ -232,14 +217,16 @@ def restore(
     and beats first. Numbers of batches and jobs continue beyond all that inventory and storage know. If the
     inventory is lost too, restore it first, with --inventory; afterwards run `arkline check --repair`.
     """
-    opened.quiet_logs()
+    context.quiet_logs()
     if inventory:
         _inventory(options, folder.absolute())
         return
     if replace:
-        common.confirm("Delete the record in ZooKeeper, and restore it from the backup?", options.yes)
-    with opened.session() as (session, settings), console.counter("entries") as count:
-        view = restoring.restore(session, settings, folder.absolute(), replace=replace, on_progress=count)
+        acting.confirm("Delete the record in ZooKeeper, and restore it from the backup?", options.yes)
+    with context.session() as (session, settings), screen.counting(acting.counted("entries")) as count:
+        view = operations.checks.backup.restore(
+            session, settings, folder.absolute(), replace=replace, on_progress=lambda number: count(number, 0)
+        )
     if options.json:
         screen.emit(view)
         return
@@ -258,8 +245,8 @@ def restore(
 
 
 def _inventory(options: SharedOptions, folder: Path) -> None:
-    with opened.session() as (session, settings):
-        view = restoring.restore_inventory(session, settings, folder)
+    with context.session() as (session, settings):
+        view = operations.checks.backup.restore_inventory(session, settings, folder)
     if options.json:
         screen.emit(view)
         return

@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import pydantic_core
 import typer
 
-from entrypoints.cli import api, completion, context, local_files
-from entrypoints.cli import operator_context as common
+import operations.deposits.submission
+from entrypoints.cli import acting, api, completion, context, local_files
 from entrypoints.cli.commands import watch_commands
 from entrypoints.cli.options import Json, command
-from entrypoints.render import console as screen
-from entrypoints.render import dry_run as drawn
+from entrypoints.render import judgement, screen
 from operations.deposits import local_deposit
-from operations.deposits import submission as submissions
 from pipeline import names, records
-from pipeline.description import xml as dc
+from pipeline.description import xml
 from pipeline.errors import UsageRefused
 
 if TYPE_CHECKING:
@@ -55,9 +53,9 @@ def read_elements(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
     elements: dict[str, tuple[str, ...]] = {}
     for text in given:
         element, separator, value = text.partition("=")
-        if not separator or element not in dc.ELEMENTS:
+        if not separator or element not in xml.ELEMENTS:
             raise typer.BadParameter(
-                f"'{text}' is not {ELEMENT} with one of {', '.join(dc.ELEMENTS)}", param_hint="--dc"
+                f"'{text}' is not {ELEMENT} with one of {', '.join(xml.ELEMENTS)}", param_hint="--dc"
             )
         elements[element] = (*elements.get(element, ()), value)
     return elements
@@ -67,7 +65,9 @@ def submission_of(given: dict[str, Any], chosen: records.SubmissionType | None) 
     try:
         return records.Submission(
             **given,
-            type=submissions.submission_type(given["payload_url"], chosen, given["payload_filename"]),
+            type=operations.deposits.submission.submission_type(
+                given["payload_url"], chosen, given["payload_filename"]
+            ),
         )
     except pydantic_core.ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -229,8 +229,8 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
     elif object_per_file:
         raise typer.BadParameter("it is for a folder of this machine", param_hint="--object-per-file")
     else:
-        submissions.check_url(source)
-        given["payload_filename"] = submissions.given_name(source, name)
+        operations.deposits.submission.check_url(source)
+        given["payload_filename"] = operations.deposits.submission.given_name(source, name)
     submission = submission_of(given, chosen)
     if dry_run:
         _dry_run(submission, deposit, ask, as_json=json)
@@ -276,7 +276,7 @@ def _dry_run(submission: Submission, deposit: LocalDeposit | None, ask: int, *, 
             if deposit is None
             else local_files.dry_run_of_files(site, submission, deposit)
         )
-    screen.emit(result) if as_json else drawn.dry_run(result)
+    screen.emit(result) if as_json else judgement.dry_run(result)
     raise typer.Exit(int(not result.good))
 
 
@@ -290,7 +290,7 @@ def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool,
         if done.again:
             screen.note(f"{done.bid} was submitted under this key before; no new batch was made")
         if not done.sent:
-            screen.note(common.QUEUED_LATER)
+            screen.note(acting.QUEUED_LATER)
         if wait and not as_json:
             screen.say(done.bid)
         if wait:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from entrypoints.cli import context as opened
+import pipeline.inventory.tokens
+from entrypoints.cli import api
 from entrypoints.cli.options import Json, command
-from entrypoints.render import console as screen
-from entrypoints.render.console import Column
+from entrypoints.render import screen
+from entrypoints.render.screen import Column
 from operations import tokens
 from pipeline import humanize
 from pipeline.principal import Role
-
-if TYPE_CHECKING:
-    from pipeline.inventory.sql import SqlInventory
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The person or the program that has the token.")]
 
@@ -35,9 +33,11 @@ def token_create(
     Only its SHA-256 is kept. Roles, each with the rights of those before it: viewer, depositor, operator,
     admin. A depositor sees its own batches only.
     """
-    created = tokens.create_token(_inventory(), opened.principal(), name, role, collection or None)
+    body = {"name": name, "role": role, "collections": collection or None}
+    with api.site(record=False, local=True) as site:
+        created = site.post("/v1/tokens", tokens.NewToken, body)
     if json:
-        screen.emit({**created.entry.model_dump(mode="json"), "token": created.token})
+        screen.emit(created)
         return
     screen.say(created.token)
     screen.note(f"The token of {name}, which cannot be shown again.", "")
@@ -46,12 +46,13 @@ def token_create(
 @command("arkline token list")
 def token_list(json: Json = False) -> None:
     """List the tokens, without the tokens themselves."""
-    entries = tokens.list_tokens(_inventory(), opened.principal())
+    with api.site(record=False, local=True) as site:
+        listed = site.get("/v1/tokens", tokens.Tokens)
     if json:
-        screen.emit({"tokens": entries})
+        screen.emit(listed)
         return
     screen.table(
-        entries,
+        listed.tokens,
         Column("name", lambda entry: entry.name),
         Column("role", lambda entry: entry.role),
         Column("collections", lambda entry: ", ".join(sorted(entry.collections or {"all"})), long=True),
@@ -64,11 +65,6 @@ def token_list(json: Json = False) -> None:
 @command("arkline token revoke harbour-scans")
 def token_revoke(name: Name, json: Json = False) -> None:
     """Revoke a token; it is refused everywhere within seconds."""
-    entry = tokens.revoke(_inventory(), opened.principal(), name)
+    with api.site(record=False, local=True) as site:
+        entry = site.post(f"/v1/tokens/{api.quoted(name)}/revoke", pipeline.inventory.tokens.TokenEntry, {})
     screen.emit(entry) if json else screen.say(f"The token of {name} is revoked.")
-
-
-def _inventory() -> SqlInventory:
-    from pipeline.inventory.sql import open_inventory
-
-    return open_inventory(opened.settings().inventory)

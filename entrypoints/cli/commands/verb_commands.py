@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from entrypoints.cli import api, completion, selection
-from entrypoints.cli import operator_context as common
+from entrypoints.cli import acting, api, completion, selection
 from entrypoints.cli.options import Bid, SharedOptions, command
-from entrypoints.render import actions
-from entrypoints.render import console as screen
+from entrypoints.render import actions, screen
 from operations.verbs import bulk, holds, verbs
-from pipeline import humanize as words
+from pipeline import humanize
 from pipeline.errors import ArklineError, ServiceUnreachable, UsageRefused
 from pipeline.states import JOB, Event, JobState, Raiser
 
@@ -44,7 +42,7 @@ def _act(options: SharedOptions, event: Event, question: str = "", to: JobState 
             outcome = _on_each(site, options, event, names, question, to)
         else:
             outcome = _on_many(site, options, event, names, question, to)
-    common.show(outcome, as_json=options.json, single=single and not _resumes_a_batch(event, names[0]))
+    acting.show(outcome, as_json=options.json, single=single and not _resumes_a_batch(event, names[0]))
 
 
 def _on_one(
@@ -55,7 +53,7 @@ def _on_one(
         return _raise(site, options, event, name, to, dry_run=True)
     if question and not options.yes:
         _raise(site, options, event, name, to, dry_run=True)
-        common.confirm(question.format(name), options.yes)
+        acting.confirm(question.format(name), options.yes)
     return _raise(site, options, event, name, to)
 
 
@@ -76,7 +74,7 @@ def _raise(
     if to is not None:
         body["to"] = to
     condition = api.if_match(options.version)
-    with common.acting(site):
+    with acting.attended(site):
         if dry_run:
             return site.post(f"{path}/dry-run", bulk.Outcome, body, **condition)
         if whole:
@@ -91,7 +89,7 @@ def _on_each(
     if question and not options.dry_run and not options.yes:
         planned = _each(site, options, event, names, to, dry_run=True).done
         if planned:
-            common.confirm(question.format(_count_or_name([one.id for one in planned])), options.yes)
+            acting.confirm(question.format(_count_or_name([one.id for one in planned])), options.yes)
     return _each(site, options, event, names, to, dry_run=options.dry_run)
 
 
@@ -126,7 +124,7 @@ def _on_many(
     plans = []
     for start in range(0, len(chosen), size):
         body = {"select": {"ids": chosen[start : start + size]}, "to": to}
-        with common.acting(site):
+        with acting.attended(site):
             plans.append(site.post(f"/v1/bulk/{event}/dry-run", bulk.BulkPlan, body))
     if not names and options.state is None and not options.cause:
         plans = [plan.model_copy(update={"refused": ()}) for plan in plans]
@@ -135,7 +133,7 @@ def _on_many(
         parts = [bulk.Outcome(verb=event, done=plan.expected, refused=plan.refused) for plan in plans]
         return _whole(event, parts, dry_run=True)
     if question and expected:
-        common.confirm(question.format(_count_or_name([result.id for result in expected])), options.yes)
+        acting.confirm(question.format(_count_or_name([result.id for result in expected])), options.yes)
     parts = []
     for number, plan in enumerate(plans):
         parts.append(_carried_out(site, plan, options.reason))
@@ -156,7 +154,7 @@ def _selected(site: Client, options: SharedOptions, event: Event) -> list[str]:
 def _carried_out(site: Client, plan: bulk.BulkPlan, reason: str) -> Outcome:
     if not plan.jobs:
         return bulk.Outcome(verb=plan.verb, refused=plan.refused)
-    with common.acting(site):
+    with acting.attended(site):
         body = {"token": plan.token, "reason": reason}
         receipt = site.post(f"/v1/bulk/{plan.verb}", bulk.Receipt, body)
     return bulk.Outcome(
@@ -185,7 +183,7 @@ def _resumes_a_batch(event: Event, name: str) -> bool:
 
 
 def _count_or_name(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else words.counted(len(names), "job or batch", "jobs or batches")
+    return names[0] if len(names) == 1 else humanize.counted(len(names), "job or batch", "jobs or batches")
 
 
 @command("arkline hold --collection demo --reason 'database maintenance'", *_SELECT, "version", *_ACT)
@@ -253,11 +251,11 @@ def release(
     _check_alone(options)
     path = f"/v1/collections/{api.quoted(collection)}/release"
     query = "?keep_held=true" if keep_held else ""
-    with api.site(options.by) as site, common.acting(site):
+    with api.site(options.by) as site, acting.attended(site):
         if options.dry_run:
             planned = site.post(f"{path}/dry-run{query}", holds.HoldResult, {}).released
             names = planned.done if planned else ()
-            held = words.counted(len(names), "held job or batch", "held jobs and batches")
+            held = humanize.counted(len(names), "held job or batch", "held jobs and batches")
             screen.say(f"collection {collection} would be released, and {held} with it")
             return
         result = site.post(f"{path}{query}", holds.HoldResult, {"reason": options.reason})
@@ -270,7 +268,7 @@ def _show_released(result: HoldResult, *, as_json: bool) -> None:
         return
     actions.held(result)
     if result.released is not None:
-        common.show(result.released, as_json=False, single=False)
+        acting.show(result.released, as_json=False, single=False)
 
 
 @command(
@@ -342,14 +340,14 @@ def cancel(options: SharedOptions, bid: Bid) -> None:
         if options.dry_run or not options.yes:
             plan = site.post(f"{path}/dry-run", bulk.Outcome, {})
         if options.dry_run:
-            common.show(plan, as_json=options.json, single=False)
+            acting.show(plan, as_json=options.json, single=False)
         if not options.yes:
             jobs = sum(result.id != bid for result in plan.done)
-            named = f"{words.counted(jobs, 'job')} of {bid}" if jobs else bid
-            common.confirm(f"Stop {named}?", options.yes)
-        with common.acting(site):
+            named = f"{humanize.counted(jobs, 'job')} of {bid}" if jobs else bid
+            acting.confirm(f"Stop {named}?", options.yes)
+        with acting.attended(site):
             outcome = site.post(path, bulk.Outcome, body)
-    common.show(outcome, as_json=options.json, single=False)
+    acting.show(outcome, as_json=options.json, single=False)
 
 
 @command("arkline update-report bid0000000001", "version", *_ACT)
@@ -360,4 +358,4 @@ def update_report(options: SharedOptions, bid: Bid) -> None:
     """
     with api.site(options.by) as site:
         outcome = _on_one(site, options, Event.UPDATE_REPORT, bid, "", None)
-    common.show(outcome, as_json=options.json, single=True)
+    acting.show(outcome, as_json=options.json, single=True)

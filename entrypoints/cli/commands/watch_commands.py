@@ -10,17 +10,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias
 
+import rich.console
+import rich.live
+import rich.progress
 import typer
-from rich import console as rich_console
-from rich import live as rich_live
 from rich import markup
-from rich import progress as bars
 
 from entrypoints.cli import api, completion, exit_codes, following
 from entrypoints.cli.options import Json, command, read_bid
-from entrypoints.render import board as board_tables
-from entrypoints.render import console as screen
-from entrypoints.render import views
+from entrypoints.render import board_tables, screen, views
 from operations.board import values
 from operations.jobs import batch_view, job_view, reports
 from pipeline import attempt, humanize
@@ -70,9 +68,9 @@ def _show_once(view: LiveView, *, as_json: bool) -> None:
 
 def _follow(board: LiveBoard) -> None:
     """Redrawn in place on a terminal; elsewhere once for each change."""
-    with rich_live.Live(console=screen.out(), auto_refresh=False) as area:
+    with rich.live.Live(console=screen.out(), auto_refresh=False) as area:
         while True:
-            area.update(rich_console.Group(*board_tables.tables(board.read())), refresh=True)
+            area.update(rich.console.Group(*board_tables.tables(board.read())), refresh=True)
             board.wait_change(REDRAW)
 
 
@@ -154,7 +152,7 @@ def _downloads(site: Client) -> Downloads:
             page = site.get(
                 "/v1/jobs", values.JobPage, batch=view.bid, state=JobState.DOWNLOADING, limit=job_view.SHOWN
             )
-            asked = {row.jid: site.request("GET", f"/v1/jobs/{row.jid}/progress").json() for row in page.rows}
+            asked = {row.jid: site.get_json(f"/v1/jobs/{row.jid}/progress") for row in page.rows}
         except ServiceUnreachable:
             return {}
         return {jid: attempt.Progress(**reported) for jid, reported in asked.items() if reported}
@@ -188,12 +186,12 @@ def _meter(downloads: Downloads, bid: str) -> Iterator[Callable[[BatchView], Non
         yield lambda view: show(f"{view.bid}  {view.status}  {ended(view)}")
         return
     columns = (
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.TextColumn("{task.fields[ended]}"),
-        bars.TimeElapsedColumn(),
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(),
+        rich.progress.TextColumn("{task.fields[ended]}"),
+        rich.progress.TimeElapsedColumn(),
     )
-    with bars.Progress(*columns, console=console, transient=True) as meter:
+    with rich.progress.Progress(*columns, console=console, transient=True) as meter:
         task = meter.add_task(bid, total=None, ended="")
 
         def draw(view: BatchView) -> None:
@@ -232,8 +230,8 @@ def _queue() -> Iterator[Callable[[LiveView], None]]:
     """Redrawn in place on a terminal; elsewhere a line whenever something changed."""
     console = screen.out()
     if console.is_terminal:
-        with rich_live.Live(console=console, auto_refresh=False, screen=False) as area:
-            yield lambda live: area.update(rich_console.Group(*board_tables.queue_tables(live)), refresh=True)
+        with rich.live.Live(console=console, auto_refresh=False, screen=False) as area:
+            yield lambda live: area.update(rich.console.Group(*board_tables.queue_tables(live)), refresh=True)
         return
     show, away = _on_change(_log), False
 

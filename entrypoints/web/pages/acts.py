@@ -16,7 +16,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 from pydantic_core import to_json
 
-from entrypoints.render.fleet import FOLLOWS_LATER
+from entrypoints.render.fleet_status import FOLLOWS_LATER
 from entrypoints.render.remedies import spelled
 from entrypoints.web.context import context_of
 from entrypoints.web.limits import SlowWork

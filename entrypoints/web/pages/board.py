@@ -11,7 +11,7 @@ from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
-from entrypoints.render.overview import (
+from entrypoints.render.fleet_status import (
     HOSTS,
     kept_waiting,
     outage_text,

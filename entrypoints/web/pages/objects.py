@@ -86,7 +86,7 @@ def _values(web: WebContext, known: InventoryObject, version: int | None) -> dic
     """What `object_live.html` shows: the latest proof of this version, or else what is recorded."""
     (number,) = objects.versions_to_prove(known, version, every=False)
     proof = fixity.latest_proof(web.site.inventory(), known, number)
-    recorded = objects.object_view(known, (), (number,), None, lambda _: None, lambda: False).custody
+    recorded = objects.object_view(known, (), (number,)).custody
     custody = proof.custody if proof and proof.custody else recorded
     return {
         "object": known,

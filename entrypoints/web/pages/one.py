@@ -14,7 +14,7 @@ from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, Response
 
-from entrypoints.render.why import paragraph
+from entrypoints.render.explanation import paragraph
 from entrypoints.web.context import WebContext, context_of, site_of
 from entrypoints.web.limits import slow
 from entrypoints.web.pages import acts, drawings

@@ -21,8 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 from pydantic import TypeAdapter
 
-from entrypoints.render.fleet import given_back
-from entrypoints.render.overview import kept_waiting, standstill
+from entrypoints.render.fleet_status import given_back, kept_waiting, standstill
 from entrypoints.web.pages import acts
 from operations.board.values import Stop
 from pipeline.humanize import age, brief, by_whom, counted, duration, kept_back

@@ -195,4 +195,7 @@ def clean_up(
 def fixity_report(request: Request, caller: Caller) -> FixityReport:
     require_fleet(caller, "see the fixity of all collections")
     site = site_of(request)
-    return fixity.fixity_report(site.inventory(), site.settings)
+    inventory = site.archive()
+    if inventory is None:
+        raise Missing("the inventory is empty: no object has been stored yet")
+    return fixity.fixity_report(inventory, site.settings)

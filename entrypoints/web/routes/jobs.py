@@ -70,7 +70,11 @@ def files(
 @slow("slow_work", LONG)
 def premis(request: Request, caller: Caller, jid: Jid, attempt: Attempt) -> Xml:
     """The document that `arkline object ARK --premis FILE` writes; its parts are read from storage."""
-    document = job_view.premis(site_of(request), caller, jid)
+    return premis_answer(job_view.premis(site_of(request), caller, jid), attempt, jid)
+
+
+def premis_answer(document: Iterator[bytes], attempt: Attempt, name: str) -> Xml:
+    """The document once it is complete, so that an error is still a problem."""
     with ExitStack() as unless_complete:
         copy = unless_complete.enter_context(SpooledTemporaryFile(max_size=IN_MEMORY))
         for piece in document:
@@ -78,8 +82,7 @@ def premis(request: Request, caller: Caller, jid: Jid, attempt: Attempt) -> Xml:
             copy.write(piece)
         copy.seek(0)
         unless_complete.pop_all()
-    name = f'attachment; filename="{jid}-premis.xml"'
-    return Xml(_pieces(copy), headers={"Content-Disposition": name})
+    return Xml(_pieces(copy), headers={"Content-Disposition": f'attachment; filename="{name}-premis.xml"'})
 
 
 def _pieces(document: IO[bytes]) -> Iterator[bytes]:

@@ -1,6 +1,6 @@
 """Objects in the inventory: versions, files with their digests, fixity, events, and proofs of custody."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -8,10 +8,16 @@ from fastapi import APIRouter, Body, Path, Query, Request, Response
 from pydantic import Field
 
 from entrypoints.web.authentication import Caller
-from entrypoints.web.context import site_of
-from entrypoints.web.limits import slow
+from entrypoints.web.context import context_of, site_of
+from entrypoints.web.limits import LONG, slow
+from entrypoints.web.routes.jobs import Xml, premis_answer
 from operations.objects import fixity, objects
+from operations.objects.export import plain_name
 from operations.objects.fixity import CustodyProof
+from pipeline.attempt import Attempt
+from pipeline.preservation import premis_record
+from pipeline.preservation.proof import Reading, size_of
+from pipeline.principal import Principal
 from pipeline.records import Record
 
 router = APIRouter(prefix="/v1/objects", tags=["objects"])
@@ -21,12 +27,15 @@ ProofId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", examples=["0123456789abc
 Version = Annotated[int | None, Query(ge=1, le=1_000_000, description="null: the current one.")]
 
 
+Every = Annotated[bool, Query(description="Every version.")]
+
+
 class ProofRequest(Record):
     version: int | None = Field(None, ge=1, le=1_000_000, description="null: the current one.")
 
 
 class ObjectRecord(Record):
-    """An object; `custody` compares what is recorded of its files, without reading storage."""
+    """An object; `custody.read` says whether its files were read, or only their records compared."""
 
     object: dict[str, Any]
     custody: dict[str, Any]
@@ -65,15 +74,61 @@ def show_proof(request: Request, caller: Caller, ark: Ark, proof: ProofId) -> Cu
     return fixity.proof_of(site_of(request).inventory(), proof, known)
 
 
-@router.get("/{ark:path}", summary="One object: versions, files, custody, events")
-@slow("record_work")
-def show_object(request: Request, caller: Caller, ark: Ark, version: Version = None) -> ObjectRecord:
-    """A proof (`/proofs`) also reads every byte from storage."""
+@router.get("/{ark:path}/custody", summary="One object, with its custody as storage has it now")
+@slow("slow_work", LONG)
+def read_object(
+    request: Request,
+    caller: Caller,
+    ark: Ark,
+    attempt: Attempt,
+    version: Version = None,
+    every: Every = False,
+) -> ObjectRecord:
+    """Reads every byte of the version before it answers. What takes longer than a request may is a proof."""
+    return _shown(request, caller, ark, version, every=every, attempt=attempt)
+
+
+@router.get(
+    "/{ark:path}/premis", summary="All files and events of the object as PREMIS 3", response_class=Xml
+)
+@slow("slow_work", LONG)
+def premis(request: Request, caller: Caller, ark: Ark, attempt: Attempt) -> Xml:
+    """The document that `arkline object ARK --premis FILE` writes; its parts are read from storage."""
     site = site_of(request)
     known = objects.visible_object(site, caller, ark)
-    numbers = objects.versions_to_prove(known, version, every=False)
-    shown = objects.as_seen_by(caller, known)
-    events = objects.timeline(site.inventory(), shown)
-    view = objects.object_view(shown, events, numbers, None, lambda _: None, lambda: False)
+    events = objects.timeline(site.inventory(), objects.as_seen_by(caller, known))
+    return premis_answer(premis_record.pieces(known, events, site.storage()), attempt, plain_name(known.ark))
+
+
+@router.get("/{ark:path}", summary="One object: versions, files, custody, events")
+@slow("record_work")
+def show_object(
+    request: Request, caller: Caller, ark: Ark, version: Version = None, every: Every = False
+) -> ObjectRecord:
+    """`/custody` and a proof (`/proofs`) also read every byte from storage."""
+    return _shown(request, caller, ark, version, every=every)
+
+
+def _shown(
+    request: Request,
+    caller: Principal,
+    ark: str,
+    version: int | None,
+    *,
+    every: bool,
+    attempt: Attempt | None = None,
+) -> ObjectRecord:
+    """Storage is read if there is an attempt, until it is over."""
+    site = site_of(request)
+    known = objects.visible_object(site, caller, ark)
+    numbers = objects.versions_to_prove(known, version, every=every)
+    events = objects.timeline(site.inventory(), objects.as_seen_by(caller, known))
+    if attempt is None:
+        view = objects.object_view(known, events, numbers)
+    else:
+        run = context_of(request).run_of(attempt)
+        reading = Reading(run.adding(size_of(known, numbers)), run.should_stop)
+        view = objects.object_view(known, events, numbers, site.storage(), reading)
+    view = replace(view, versions=objects.as_seen_by(caller, known).versions)
     facts = asdict(view)
     return ObjectRecord(custody=facts.pop("custody"), timeline=facts.pop("timeline"), object=facts)

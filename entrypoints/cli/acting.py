@@ -1,7 +1,4 @@
-"""What the operators' commands share: session, selection, confirmation and result.
-
-A submission uses this too: what only verbs need is imported where they need it.
-"""
+"""What the commands that act share: how far they are, confirmation and result."""
 
 from __future__ import annotations
 
@@ -10,15 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import rich.text
 import typer
 
-from entrypoints.cli import context as opened
-from entrypoints.cli import exit_codes
-from entrypoints.render import console as screen
+from entrypoints.cli import context, exit_codes
+from entrypoints.render import screen
+from operations import run
 from pipeline.errors import UsageRefused
+from pipeline.working_storage import capacity
 
 if TYPE_CHECKING:
     from entrypoints.cli.api import Client
+    from entrypoints.render.screen import Words
+    from operations.run import Run
     from operations.site import Site
     from operations.verbs.bulk import Outcome
 
@@ -28,40 +29,48 @@ QUEUED_LATER = (
 )
 
 
+def jobs_done(done: float, total: int) -> str:
+    return f"{done:,.0f} of {total:,}"
+
+
+def bytes_read(done: float, total: int) -> str:
+    return f"read {capacity.in_units(int(done))}" + (f" of {capacity.in_units(total)}" if total else "")
+
+
+def counted(what: str) -> Words:
+    """The number of things of which there is no total."""
+    return lambda done, _: f"{done:,.0f} {what}"
+
+
 @contextmanager
 def quiet_site() -> Iterator[Site]:
     """The site of the environment, for a command that reports itself what the task layer would log."""
-    opened.quiet_logs()
-    with opened.site() as site:
+    context.quiet_logs()
+    with context.site() as site:
         yield site
 
 
 @contextmanager
-def acting(site: Client) -> Iterator[None]:
-    """A verb on many jobs: a progress bar on a terminal, and Ctrl-C stops before the next job.
+def shown(words: Words) -> Iterator[Run]:
+    """Shows how far the work is; Ctrl-C stops it before its next part."""
+    with screen.interruptible() as interrupted, screen.counting(words) as on_progress:
+        yield run.Run(on_progress, interrupted)
 
-    Of a verb in this process; a site that is asked over the network stops it once the caller has left.
+
+@contextmanager
+def attended(site: Client, words: Words = jobs_done) -> Iterator[None]:
+    """Shows how far a request in this process is, and Ctrl-C stops it before its next part.
+
+    A site that is asked over the network stops once the caller has left.
     """
     if site.here is None:
         yield
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    from operations.run import UNWATCHED, Run
-
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bars = Progress(*columns, console=screen.err(), transient=True, disable=not sys.stderr.isatty())
-    with screen.interruptible() as interrupted, bars:
-        task = bars.add_task("")
-
-        def on_progress(done: float, total: int) -> None:
-            bars.update(task, completed=done, total=total)
-
-        site.here.acting = Run(on_progress, interrupted)
+    with shown(words) as site.here.acting:
         try:
             yield
         finally:
-            site.here.acting = UNWATCHED
+            site.here.acting = run.UNWATCHED
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -76,8 +85,6 @@ def confirm(question: str, yes: bool) -> None:
 
 def show(outcome: Outcome, *, as_json: bool, single: bool) -> None:
     """Print the results and exit: 1 if anything was refused or not tried, 3 if a service did not answer."""
-    from rich.text import Text
-
     complete = not (outcome.refused or outcome.untried) and all(result.complete for result in outcome.done)
     code = exit_codes.UNREACHABLE if outcome.stopped else int(not complete)
     if as_json:
@@ -85,7 +92,9 @@ def show(outcome: Outcome, *, as_json: bool, single: bool) -> None:
         raise typer.Exit(code)
     would = "would become" if outcome.dry_run else "is now"
     for result in outcome.done:
-        screen.say(Text.assemble(f"{result.id} was {result.was}, {would} ", screen.state(result.now)))
+        screen.say(
+            rich.text.Text.assemble(f"{result.id} was {result.was}, {would} ", screen.state(result.now))
+        )
         if not result.sent:
             screen.note(f"{result.id}: {QUEUED_LATER}")
         if result.folder_left:

@@ -1,9 +1,6 @@
 """Output: answers on standard output, everything else on standard error.
 
-Colour is used on a terminal only, and not if NO_COLOR is set; piped output is not cut to any width. To load
-rich takes as long as a submission takes at ZooKeeper and Redis: it is imported where something is drawn.
-
-A counter for commands whose total is not known.
+Colour is used on a terminal only, and not if NO_COLOR is set; piped output is not cut to any width.
 """
 
 from __future__ import annotations
@@ -18,18 +15,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeVar
+from typing import Any, Generic, TextIO, TypeVar
 
+import rich.console
+import rich.progress
+import rich.table
+import rich.text
 from pydantic_core import to_jsonable_python
-from rich.progress import Progress, TextColumn
 
 from pipeline.names import printable
 from pipeline.states import BatchState, FailureKind, JobState
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
 T = TypeVar("T")
 
@@ -52,19 +47,17 @@ _STYLES: dict[str, str] = {
 _AT_WORK = "cyan"
 
 
-def out() -> Console:
+def out() -> rich.console.Console:
     return _console(stderr=False)
 
 
-def err() -> Console:
+def err() -> rich.console.Console:
     return _console(stderr=True)
 
 
-def _console(stderr: bool) -> Console:
-    from rich.console import Console
-
+def _console(stderr: bool) -> rich.console.Console:
     piped = _is_piped(sys.stderr if stderr else sys.stdout)
-    return Console(stderr=stderr, highlight=False, width=PIPED_WIDTH if piped else None)
+    return rich.console.Console(stderr=stderr, highlight=False, width=PIPED_WIDTH if piped else None)
 
 
 def _is_piped(stream: TextIO) -> bool:
@@ -77,7 +70,7 @@ def emit(value: Any) -> None:
     sys.stdout.write(document + "\n")
 
 
-def say(text: str | Text, style: str = "") -> None:
+def say(text: str | rich.text.Text, style: str = "") -> None:
     """One line or paragraph of an answer; a script gets a plain one without loading rich."""
     if isinstance(text, str) and not style and _is_piped(sys.stdout):
         sys.stdout.write(printable(text) + "\n")
@@ -121,18 +114,16 @@ def style_of(name: str) -> str:
     return _STYLES.get(name, _AT_WORK)
 
 
-def state(name: str) -> Text:
+def state(name: str) -> rich.text.Text:
     """A state or a kind of failure in its colour."""
     return _text(name, style_of(name))
 
 
-def _text(text: str, style: str = "") -> Text:
-    from rich.text import Text
-
-    return Text(text, style)
+def _text(text: str, style: str = "") -> rich.text.Text:
+    return rich.text.Text(text, style)
 
 
-def show(grid: Table) -> None:
+def show(grid: rich.table.Table) -> None:
     """Print a table, without the blanks at the ends of its lines that would fill a pipe."""
     console = out()
     if console.is_terminal:
@@ -144,15 +135,13 @@ def show(grid: Table) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
-def facts(pairs: Iterable[tuple[str, str | Text | None]]) -> None:
+def facts(pairs: Iterable[tuple[str, str | rich.text.Text | None]]) -> None:
     show(facts_grid(pairs))
 
 
-def facts_grid(pairs: Iterable[tuple[str, str | Text | None]]) -> Table:
+def facts_grid(pairs: Iterable[tuple[str, str | rich.text.Text | None]]) -> rich.table.Table:
     """Name and value, one pair a line; a pair without a value is left out."""
-    from rich.table import Table
-
-    grid = Table.grid(padding=(0, 2))
+    grid = rich.table.Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in pairs:
@@ -167,7 +156,7 @@ class Column(Generic[T]):
     is folded."""
 
     title: str
-    cell: Callable[[T], str | Text]
+    cell: Callable[[T], str | rich.text.Text]
     wide: bool = False
     long: bool = False
     right: bool = False
@@ -177,12 +166,10 @@ def table(rows: Iterable[T], *columns: Column[T]) -> None:
     show(table_grid(rows, *columns))
 
 
-def table_grid(rows: Iterable[T], *columns: Column[T]) -> Table:
-    from rich.table import Table
-
+def table_grid(rows: Iterable[T], *columns: Column[T]) -> rich.table.Table:
     wide = out().width >= NARROW
     shown = [column for column in columns if wide or not column.wide]
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    grid = rich.table.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in shown:
         grid.add_column(
             column.title,
@@ -195,34 +182,43 @@ def table_grid(rows: Iterable[T], *columns: Column[T]) -> Table:
     return grid
 
 
-def _cell(value: str | Text) -> Text:
+def _cell(value: str | rich.text.Text) -> rich.text.Text:
     """Never read as markup: names and messages come from outside, and their control characters stay here."""
     return _text(printable(value).replace("\n", " ")) if isinstance(value, str) else value
 
 
-INTERVAL = 10.0
-"""Seconds between two lines where there is no terminal."""
+INTERVAL = 30.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+Words = Callable[[float, int], str]
+"""What is done and the total, 0 if it is not known, in words."""
 
 
 @contextmanager
-def counter(text: str) -> Iterator[Callable[[int], None]]:
-    """Shows the number that it gets: on a terminal in place, else in a line every INTERVAL."""
+def counting(words: Words) -> Iterator[Callable[[float, int], None]]:
+    """Shows how far a command is: on a terminal in place, else in a line every INTERVAL."""
     if not sys.stderr.isatty():
-        yield _lines(text)
+        yield _lines(words)
         return
-    columns = (TextColumn("{task.description}"), TextColumn("{task.completed:,.0f}"))
-    with Progress(*columns, console=err(), transient=True) as progress:
-        task = progress.add_task(text)
-        yield lambda number: progress.update(task, completed=number)
+    columns = (
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(),
+        rich.progress.TimeRemainingColumn(),
+    )
+    with rich.progress.Progress(*columns, console=err(), transient=True) as bars:
+        task = bars.add_task("", total=None)
+        yield lambda done, total: bars.update(
+            task, completed=done, total=total or None, description=words(done, total)
+        )
 
 
-def _lines(text: str) -> Callable[[int], None]:
+def _lines(words: Words) -> Callable[[float, int], None]:
     last = time.monotonic()
 
-    def show(number: int) -> None:
+    def show(done: float, total: int) -> None:
         nonlocal last
         if time.monotonic() - last >= INTERVAL:
             last = time.monotonic()
-            note(f"{number:,} {text}", "")
+            note(words(done, total), "")
 
     return show

@@ -1,6 +1,6 @@
 """Shows what a check found in record, storage and inventory, and what to do."""
 
-from entrypoints.render import console as screen
+from entrypoints.render import screen
 from operations.checks.check import CheckView
 from operations.checks.differences import BROKEN, REPAIRABLE, Difference, NotCompared, StoreProblem
 from pipeline.humanize import counted

@@ -1,16 +1,20 @@
-"""`arkline status` for people: one page of 80 columns about the health of the fleet and what waits."""
+"""The health of the fleet, its workers and its working storage, for people.
+
+`arkline status` is one page of 80 columns.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from entrypoints.render import console as screen
-from entrypoints.render.console import Column
+import rich.text
+
+from entrypoints.render import screen
 from entrypoints.render.remedies import hints
-from operations.fleet.health import FleetHealth, Health, HealthProblem, OutageView
-from operations.fleet.hosts import HostView
-from operations.fleet.overview import Overview, Space
+from entrypoints.render.screen import Column
+from operations.fleet import working_storage
+from operations.fleet.health import Health
 from operations.reasons import Reason
 from pipeline.humanize import age, ago, brief, by_whom, counted, duration, in_time, listed
 from pipeline.outcome import REMEDIES, Service
@@ -20,7 +24,11 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from operations.fleet.health import RecordMemory
+    from operations.fleet.fleet import Drained, Workers
+    from operations.fleet.health import FleetHealth, HealthProblem, OutageView, RecordMemory
+    from operations.fleet.hosts import HostView
+    from operations.fleet.overview import Overview, Space
+    from operations.fleet.working_storage import CleanUp, Reservation, SpaceView
     from zkstate.fleet.holds import Hold
     from zkstate.fleet.notes import Correction, FixityStatus
 
@@ -53,10 +61,8 @@ def tables(view: Overview) -> Iterable[Table]:
 
 
 def _facts(view: Overview) -> Iterator[tuple[str, str | Text | None]]:
-    from rich.text import Text
-
     health = view.health
-    yield "health", Text(health.status, _STYLES[health.status])
+    yield "health", rich.text.Text(health.status, _STYLES[health.status])
     yield from _problems(health)
     for queue in health.queues:
         busy = f"{queue.busy} of {queue.processes} processes busy"
@@ -86,16 +92,14 @@ def _facts(view: Overview) -> Iterator[tuple[str, str | Text | None]]:
     yield "space", space_text(view.space)
     yield "fixity", _fixity(view.fixity)
     if view.paused:
-        yield "paused", Text(_stopped(view.paused), "yellow")
+        yield "paused", rich.text.Text(_stopped(view.paused), "yellow")
     for name, hold in view.held_collections.items():
-        yield "on hold", Text(f"{name} {_stopped(hold)}", "yellow")
+        yield "on hold", rich.text.Text(f"{name} {_stopped(hold)}", "yellow")
 
 
 def _problems(health: FleetHealth) -> Iterator[tuple[str, str | Text | None]]:
-    from rich.text import Text
-
     for problem in health.problems:
-        yield "problem", Text(problem_text(problem), "red" if problem.stops_all else "yellow")
+        yield "problem", rich.text.Text(problem_text(problem), "red" if problem.stops_all else "yellow")
     if wrong := health.record_fault:
         since = f"for {duration(age(wrong.since))}: " if wrong.since else ""
         yield "record", f"{since}{wrong.message}"
@@ -188,3 +192,99 @@ def _fixity(stored: FixityStatus) -> str:
 
 def _stopped(hold: Hold) -> str:
     return by_whom(hold.by, hold.reason, hold.at).strip()
+
+
+FOLLOWS_LATER = "it will as soon as it runs and reaches ZooKeeper"
+"""Of a worker that does not yet do what the record says of its drain."""
+
+
+def workers(fleet: Workers) -> None:
+    taking: dict[str, tuple[str, ...] | None] = {**dict.fromkeys(fleet.drained), **fleet.taking}
+    if not fleet.workers:
+        screen.note("no worker answers")
+    for name, queues in sorted(taking.items()):
+        screen.say(_worker(name, queues, fleet.drained.get(name)))
+
+
+def drained(done: Drained) -> None:
+    """A drain, or the end of one."""
+    if not done.changed:
+        screen.note(f"{done.worker} {'is already' if done.drain else 'was not'} drained")
+    screen.say(_worker(done.worker, done.queues if done.answers else None, done.drain))
+    if not done.followed:
+        screen.note(f"{done.worker} has not followed yet: {FOLLOWS_LATER}")
+
+
+def _worker(name: str, queues: tuple[str, ...] | None, drain: Hold | None) -> str:
+    """One line; without queues the worker does not answer."""
+    answers = "it does not answer" if queues is None else f"it consumes {', '.join(queues) or 'no queue'}"
+    if drain is not None:
+        taken = "it takes no new jobs" if queues == () else answers
+        return f"{name} is drained{by_whom(drain.by, drain.reason, drain.at)}: {taken}."
+    return f"{name}: {answers}." if queues is None else f"{name} {answers.removeprefix('it ')}."
+
+
+def space(view: SpaceView) -> None:
+    limit = None if view.total is None else view.total * view.threshold // 100
+    reserving = sum(reservation.bytes > 0 for reservation in view.reservations)
+    screen.facts(
+        (
+            (
+                "folder",
+                view.folder
+                if limit is not None
+                else f"{view.folder} (not on the machine that answered, or not used yet)",
+            ),
+            ("size", in_units(view.total) if view.total is not None else ""),
+            ("used", in_units(view.used) if view.used is not None else ""),
+            ("threshold", f"{view.threshold} %" + (f", {in_units(limit)}" if limit is not None else "")),
+            ("reserved", f"{in_units(view.reserved)} by {counted(reserving, 'job')}"),
+            ("waiting", counted(view.waiting, "job") if view.waiting else ""),
+        )
+    )
+    if view.reservations:
+        screen.table(
+            view.reservations,
+            Column("job", lambda reservation: reservation.jid),
+            Column("reserved", lambda reservation: in_units(reservation.bytes), right=True),
+            Column("on disk", lambda reservation: _on_disk(reservation.on_disk), right=True),
+            Column("state", lambda reservation: screen.state(reservation.state or "no such job")),
+            Column("for", _since, right=True),
+            Column("failure", lambda reservation: screen.state(reservation.kind) if reservation.kind else ""),
+            Column("gives it back", given_back, long=True),
+            Column("batch", lambda reservation: reservation.bid, wide=True),
+            Column("collection", lambda reservation: reservation.profile, wide=True),
+        )
+
+
+def given_back(part: Reservation) -> str:
+    """When a job's part is free again, as far as that can be said."""
+    moment = working_storage.GivesBack
+    text = {
+        moment.AT_ITS_END: "when it ends",
+        moment.WHEN_NEEDED: "when other jobs need it, or when it is deleted",
+        moment.CLEAN_UP: "at the next clean-up",
+        moment.NEVER: "not by itself: `arkline check --record` reports it",
+    }[part.gives_back]
+    if part.usual is None:
+        return text
+    return f"{text}; 95 % of jobs are {part.state} for less than {duration(part.usual)}"
+
+
+def _since(part: Reservation) -> str:
+    return "" if part.since is None else brief(age(part.since))
+
+
+def _on_disk(count: int | None) -> str:
+    return "" if count is None else in_units(count)
+
+
+def cleaned(result: CleanUp) -> None:
+    would = "would be " if result.dry_run else ""
+    screen.say(f"{counted(result.jobs, 'completed job')} {would}cleaned up.")
+    screen.say(f"{counted(len(result.batches), 'batch', 'batches')} {would}moved to the archive.")
+    screen.say(f"{counted(len(result.folders), 'working directory', 'working directories')} {would}removed.")
+    for folder in result.folders:
+        screen.say(f"  {folder}")
+    if result.busy:
+        screen.note("beat is removing old batches now, so this command removed none")

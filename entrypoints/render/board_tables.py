@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from entrypoints.render import console as screen
-from entrypoints.render.console import Column
+from entrypoints.render import screen
+from entrypoints.render.screen import Column
 from operations.board.values import BoardSummary, LiveView
 from pipeline.humanize import age, brief, by_whom, kept_back
 

@@ -1,24 +1,38 @@
-"""Shows an object and the custody of its files: a table, or a paragraph per file on a narrow terminal."""
+"""Shows an object with the custody of its files, and what the fixity schedule found.
+
+Of a file a table has a row, or on a narrow terminal a paragraph.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from entrypoints.render import console as screen
-from entrypoints.render.console import Column
+from entrypoints.render import screen
+from entrypoints.render.screen import Column
 from entrypoints.render.views import local, when
 from operations.objects.objects import ObjectView
-from pipeline.description.premis import NAME as PREMIS
-from pipeline.humanize import counted
+from pipeline.description import premis
+from pipeline.humanize import age, counted, duration
 from pipeline.inventory.base import InventoryVersion
 from pipeline.inventory.description import FAIL
+from pipeline.inventory.fixity import FixityCheck
 from pipeline.names import printable
 from pipeline.preservation.custody import Custody, FileCustody, Origin, Source, Verdict
 from pipeline.preservation.events import ObjectEvent
 from pipeline.working_storage.capacity import in_units
 
-SHOWN = 8
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from operations.objects.fixity import FixityReport, FixityRun
+    from pipeline.inventory.base import DamagedFile
+    from pipeline.preservation.fixity import Unreadable
+
+DIGITS = 8
 """Hexadecimal digits of a digest in a terminal's table; pipes, --json and problems have all digits."""
 
 MAX_FILES = 500
@@ -82,7 +96,7 @@ def _version(version: InventoryVersion) -> None:
 def _deposit(version: InventoryVersion) -> None:
     """The deposit of a version: person, time, and the place of its events."""
     by = f" by {version.submitter}" if version.submitter else ""
-    events = f"system/{PREMIS}"
+    events = f"system/{premis.NAME}"
     screen.facts(
         (
             ("deposited", f"{when(version.submitted)}{by}"),
@@ -127,7 +141,7 @@ def _some(files: Sequence[FileCustody]) -> None:
 
 def _files(files: Sequence[FileCustody]) -> None:
     width = screen.out().width
-    digits = None if width >= screen.PIPED_WIDTH else SHOWN
+    digits = None if width >= screen.PIPED_WIDTH else DIGITS
     roomy = digits is None or width < screen.NARROW
     rows = [(file, (_source(file.source, digits, roomy=roomy), *_digests(file, digits))) for file in files]
     if width < screen.NARROW:
@@ -216,3 +230,51 @@ def _sum(custody: Custody, versions: int) -> None:
     rest = versions - len(custody.versions)
     if rest:
         screen.note(f"{counted(rest, 'other version')} not checked: add --all-versions", "")
+
+
+def fixity_report(view: FixityReport) -> None:
+    counts = view.counts
+    screen.facts(
+        (
+            ("objects", f"{counts.objects:,} in the schedule"),
+            ("period", ", ".join(f"{name} {counted(days, 'day')}" for name, days in view.periods.items())),
+            ("oldest", f"read {duration(age(counts.oldest))} ago" if counts.oldest else ""),
+            ("overdue", counted(counts.overdue, "object") if counts.overdue else ""),
+            ("damaged", counted(counts.damaged, "object") if counts.damaged else ""),
+        )
+    )
+    for event in view.damage:
+        screen.say(f"\n{event.ark}, found {when(event.at)}", "bold red")
+        _damage(event.files)
+        if event.damaged > len(event.files):
+            screen.say(f"and {counted(event.damaged - len(event.files), 'more problem')}")
+    if counts.damaged > len(view.damage):
+        screen.note(f"{counted(counts.damaged - len(view.damage), 'more object')} damaged")
+    if not counts.damaged:
+        screen.say("No damage is known.", "green")
+
+
+def checked(outcome: FixityCheck | Unreadable) -> None:
+    """One object, as soon as it was checked."""
+    if not isinstance(outcome, FixityCheck):
+        screen.note(f"{outcome.ark} cannot be checked: {printable(outcome.problem)}")
+    elif outcome.damaged:
+        screen.say(f"{outcome.ark} is damaged: {counted(len(outcome.damaged), 'problem')}", "bold red")
+        _damage(outcome.damaged)
+    else:
+        read = f"{counted(outcome.files, 'file')} of {counted(outcome.versions, 'version')}"
+        screen.say(f"{outcome.ark} is proved: {read}, {in_units(outcome.bytes)}", "green")
+
+
+def fixity_summary(run: FixityRun) -> None:
+    if not run.complete:
+        screen.note("interrupted: the next check continues")
+    elif not run.checked and not run.unreadable:
+        screen.say("Nothing is due.")
+
+
+def _damage(files: Iterable[DamagedFile]) -> None:
+    for file in files:
+        name = f"{file.path} of version {file.version}" if file.path else "the description of the object"
+        screen.say(printable(f"{name}: {file.what}."), "red")
+        screen.say(printable(f"To do: {file.remedy}."))

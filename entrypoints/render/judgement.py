@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from entrypoints.render import console as screen
-from entrypoints.render.console import Column
+from entrypoints.render import screen
+from entrypoints.render.screen import Column
 from operations.deposits.dry_run_result import DryRunResult, Estimate, Fit, HostResult, SpaceNeed
 from operations.deposits.validation import CheckResult, Finding
 from pipeline.humanize import by_whom, counted, duration
