@@ -30,7 +30,7 @@ class Login(Protocol):
     """A way to log in to the pages beside tokens: a plugin adds it to the group `arkline.login`."""
 
     path: str
-    """Where the button of the login page leads, with the wanted page as `next`."""
+    """Where the button of the login page leads, with the requested page as `next`."""
     router: APIRouter
     """Its pages, which end in `set_login`."""
 

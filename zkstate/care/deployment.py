@@ -57,8 +57,8 @@ def read(session: Session) -> Deployment | None:
 def read_dated(session: Session) -> tuple[Deployment, datetime] | None:
     """As `read`, with the time of its last write: scheduled work increments its mark."""
     _sync(session)
-    seen = _NODE.find(session)
-    return (seen.content, datetime.fromtimestamp(seen.stat.mtime / 1000, UTC)) if seen else None
+    stored = _NODE.find(session)
+    return (stored.content, datetime.fromtimestamp(stored.stat.mtime / 1000, UTC)) if stored else None
 
 
 def _sync(session: Session) -> None:

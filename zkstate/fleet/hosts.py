@@ -128,8 +128,8 @@ def _put(session: Session, host: str, pause: Pause, back_off: BackOff) -> bool:
 
 def read_pause(session: Session, host: str, clock: Callable[[], ServerClock]) -> Pause:
     """The pause of the host; `clock` is asked during a back-off."""
-    seen = _node(host).find(session)
-    return Pause() if seen is None else _pause(seen.content, seen.stat, clock)
+    stored = _node(host).find(session)
+    return Pause() if stored is None else _pause(stored.content, stored.stat, clock)
 
 
 def watched_pause(

@@ -89,9 +89,9 @@ class Sweep:
 
     def __init__(self, session: Session, clock: ServerClock) -> None:
         self._session = session
-        seen = _SWEEP.find(session)
-        record = seen.content if seen else SweepRecord()
-        self._version: int = seen.stat.version if seen else 0
+        stored = _SWEEP.find(session)
+        record = stored.content if stored else SweepRecord()
+        self._version: int = stored.stat.version if stored else 0
         monotonic_ms = int(clock.at * 1000)
         self._record = locks.advance(record, clock.zxid, clock.read_ms, MACHINE, monotonic_ms)
         self.clock = replace(clock, marks=self._record.marks)

@@ -70,8 +70,8 @@ class Owed:
 
 def owed(session: Session, jid: str, epoch: int) -> Owed | None:
     """None if the callback was delivered or given up."""
-    seen = Node(paths.owed_callback(jid, epoch), OwedCallback).find(session)
-    return None if seen is None else Owed(jid, epoch, seen.content, seen.stat)
+    stored = Node(paths.owed_callback(jid, epoch), OwedCallback).find(session)
+    return None if stored is None else Owed(jid, epoch, stored.content, stored.stat)
 
 
 def count(session: Session) -> int:

@@ -64,8 +64,8 @@ class Node(Generic[C]):
 
     def read(self, session: Session) -> C | None:
         """None if there is no such node."""
-        seen = self.find(session)
-        return None if seen is None else seen.content
+        stored = self.find(session)
+        return None if stored is None else stored.content
 
     def readable(self, session: Session) -> C | None:
         """As `read`; None, too, for a node that cannot be read, which is logged."""
@@ -86,11 +86,11 @@ class Node(Generic[C]):
     def change(self, session: Session, changed: Callable[[C], C]) -> C:
         """Compare and set; `changed` is called again after another write. Missing if there is no node."""
         while True:
-            seen = self.find(session)
-            if seen is None:
+            stored = self.find(session)
+            if stored is None:
                 raise Missing(f"znode {self.path} is missing")
-            content = changed(seen.content)
-            if content == seen.content or self.replace(session, seen.stat.version, content):
+            content = changed(stored.content)
+            if content == stored.content or self.replace(session, stored.stat.version, content):
                 return content
 
     def publish(self, session: Session, content: C) -> None:

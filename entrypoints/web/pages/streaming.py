@@ -118,14 +118,14 @@ class LivePages:
         audience.clients += 1
         audience.due = 0.0  # the page that the client opened may be older than the last part
         self._changed.set()
-        sent, seen = b"", audience.number
+        sent, rendered_number = b"", audience.number
         try:
             yield b"retry: 2000\n\n"
             while not self._web.streams.closed:
-                if audience.number == seen and not await woken(audience.rendered, HEARTBEAT):
+                if audience.number == rendered_number and not await woken(audience.rendered, HEARTBEAT):
                     yield b": still here\n\n"
                     continue
-                seen = audience.number
+                rendered_number = audience.number
                 if audience.part != sent:
                     sent = audience.part
                     yield sent

@@ -131,19 +131,19 @@ async def submit(  # noqa: PLR0913 - a query and headers beside the body
 ) -> Submitted | DryRunResult:
     """201 with the batch's `Location`; 200 with `Idempotency-Replayed: true` if the key was used before."""
     context = context_of(request)
-    wanted = submission_of(deposit, caller, idempotency_key)
+    requested = submission_of(deposit, caller, idempotency_key)
     if dry_run:
         response.status_code = 200
         perform = partial(
             perform_dry_run,
             context.site,
             caller,
-            wanted,
+            requested,
             ask if is_local(request) else min(ask, MANIFESTS_OF_A_DRY_RUN),
             None if is_local(request) else LINES_OF_A_DRY_RUN,
         )
         return await context.slow_work.run(request, caller.name, perform)
-    done = await run_in_threadpool(submission.submit, context.site, caller, wanted)
+    done = await run_in_threadpool(submission.submit, context.site, caller, requested)
     response.headers["Location"] = f"/v1/batches/{done.bid}"
     if done.again:
         response.status_code = 200
@@ -161,7 +161,7 @@ def dry_run_of_files(
     idempotency_key: IdempotencyKey = None,
 ) -> DryRunResult:
     """Which of its objects are here already, and what would be refused; no file is sent."""
-    wanted = submission.checked(
+    requested = submission.checked(
         {
             "profile_name": deposit.profile,
             "payload_url": deposit.source,
@@ -175,7 +175,7 @@ def dry_run_of_files(
             "owner": caller.identity,
         }
     )
-    return dry_run_local(context_of(request).site, caller, wanted, deposit.plan)
+    return dry_run_local(context_of(request).site, caller, requested, deposit.plan)
 
 
 def submission_of(deposit: Deposit, caller: Principal, idempotency_key: str | None) -> Submission:
