@@ -63,7 +63,7 @@ def still_works(decoder: Decoder, folder: Path) -> bool:
 PROBES = """
 import json, os, re, resource, socket, sys
 sys.path[:] = json.loads(sys.argv[1])
-from pipeline.decoding import functions, server
+from pipeline.decoding import server
 
 def probe(given, body, attempt):
     try:
@@ -148,7 +148,7 @@ def thread(given, body, attempt):
     started.join()
     yield from done
 
-functions.FUNCTIONS |= {
+server.FUNCTIONS |= {
     "probe": probe, "hang": hang, "write": write, "read": read, "calls": calls, "thread": thread,
     "raised": raised
 }
