@@ -71,7 +71,7 @@ def compare(
         replace(surfaces, so=so.alone(completed)).compare_archived("archive: ")
         start = datetime.now(UTC)
         for bid in failed:
-            act(Site(settings, session), ANN, bid, Event.DELETE, feeding=False)
+            act(Site(settings, session), ANN, bid, Event.DELETE, reason="because", feeding=False)
         deleted = so.after_deletion(failed, Moment(start, datetime.now(UTC)))
         replace(surfaces, so=deleted).compare_archived("deleted: ")
 

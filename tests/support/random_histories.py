@@ -126,7 +126,7 @@ class Walk:
         record.hand_back(self.session, held, "worker")
 
     def _act(self, job: Job, event: Event, to: JobState | None = None) -> None:
-        act(Site(self.settings, self.session), ANN, job.jid, event, to=to, feeding=False)
+        act(Site(self.settings, self.session), ANN, job.jid, event, to=to, reason="because", feeding=False)
 
     def _stop(self, job: Job) -> None:
         self._act(job, Event.FAIL)
@@ -180,7 +180,14 @@ class Walk:
             batch = reporting or batches.load(self.session, bid)
             if reporting is None and Event.UPDATE_REPORT in BATCH.events(batch.status.status):
                 if self.rng.random() < 0.5:
-                    act(Site(self.settings, self.session), ANN, bid, Event.UPDATE_REPORT, feeding=False)
+                    act(
+                        Site(self.settings, self.session),
+                        ANN,
+                        bid,
+                        Event.UPDATE_REPORT,
+                        reason="because",
+                        feeding=False,
+                    )
                 batch = batches.load(self.session, bid)
             if BATCH.facts[batch.status.status].reports:
                 work_on(self.context, record.ticket(batch), REPORT)
@@ -200,7 +207,14 @@ class Walk:
         self.first_report = Record.now(self.settings, self.deleted, Moment(self.began, now()))
         self.finish(resumed)
         self._delete(jobs.load(self.session, deleted))
-        act(Site(self.settings, self.session), ANN, self.updated, Event.UPDATE_REPORT, feeding=False)
+        act(
+            Site(self.settings, self.session),
+            ANN,
+            self.updated,
+            Event.UPDATE_REPORT,
+            reason="because",
+            feeding=False,
+        )
         work_on(self.context, record.ticket(batches.load(self.session, self.updated)), REPORT)
 
     def receive(self) -> None:
@@ -233,7 +247,7 @@ def walked(session: Session, context: WorkerContext, receiver: Receiver, seed: i
         if jid not in walk.deleted:
             walk.finish(jid)
     with suppress(IllegalTransition):
-        cancel(Site(context.settings, session), ANN, cancelled)
+        cancel(Site(context.settings, session), ANN, cancelled, reason="because")
     walk.report_what_ended()
     walk.update()
     walk.receive()
