@@ -125,7 +125,7 @@ def test_the_drain_of_a_worker_that_does_not_answer_can_be_undone(
     site = Site(settings, session)
     worker = fleet.worker()
     taken(settings)
-    workers.drain(site, ANN, NAME)
+    workers.drain(site, ANN, NAME, reason="because")
     worker.stop()
     (line,) = cli.run(settings, "drain").out.splitlines()
     assert re.fullmatch(rf"{NAME} is drained by ann@desk for .* \(because\): it does not answer\.", line)

@@ -204,7 +204,7 @@ def test_a_job_that_an_operator_fails_is_reported_with_the_reason_and_without_th
     context.session()
     job = planting.job_in(session, JobState.DOWNLOADING)
 
-    act(Site(context.settings, session), ANN, job.jid, Event.FAIL)
+    act(Site(context.settings, session), ANN, job.jid, Event.FAIL, reason="because")
 
     (failed,) = report(site, ANN, job.bid).failed
     assert failed.message == "our staff stopped this object: because"
