@@ -25,8 +25,7 @@ TESTS = (
     "tests/component/test_record_step.py",
     "tests/component/test_export.py",
 )
-"""A deposit from its first state to the inventory and out again. `ARKLINE_TEST_CORE_ALONE=tests/component` has
-others run, for all that may be tried by hand."""
+"""A deposit from its first state to the inventory and out again; `ARKLINE_TEST_CORE_ALONE` names others."""
 
 
 def test_the_cores_tests_pass_without_plugins(tmp_path: Path) -> None:
