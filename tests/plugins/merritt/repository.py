@@ -3,9 +3,13 @@
 import dataclasses
 from typing import Any
 
+import pytest
+
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.fixity import StoredVersion
+from pipeline.outcome import StepFailed
 from pipeline.records import Job, SubmissionMode
+from pipeline.states import FailureKind
 from pipeline.steps import process
 from plugins.merritt.storage import MerrittStorage
 from tests.servers.merritt import Merritt
@@ -47,3 +51,10 @@ class MerrittRepository(Repository):
             for path, held in files.items()
             if path.startswith("producer/")
         }
+
+
+def refused(repository: MerrittRepository, job: Job, kind: FailureKind, says: str) -> StepFailed:
+    with pytest.raises(StepFailed, match=says) as failed:
+        repository.process(job)
+    assert failed.value.kind is kind
+    return failed.value

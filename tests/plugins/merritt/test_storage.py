@@ -2,13 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.outcome import StepFailed
-from pipeline.records import Job, SubmissionMode
+from pipeline.records import SubmissionMode
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from pipeline.steps.context import open_clients
 from plugins.merritt.storage import MerrittStorage
-from tests.plugins.merritt.repository import ARK, HERE, MerrittRepository
+from tests.plugins.merritt.repository import ARK, HERE, MerrittRepository, refused
 from tests.servers.http_source import HttpSource
 from tests.servers.merritt import Fault, Held
 from tests.support.records import BID, jid
@@ -19,13 +18,6 @@ ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.R
 @pytest.fixture
 def repository(kept: MerrittRepository) -> MerrittRepository:
     return kept
-
-
-def refused(repository: MerrittRepository, job: Job, kind: FailureKind, says: str) -> StepFailed:
-    with pytest.raises(StepFailed, match=says) as failed:
-        repository.process(job)
-    assert failed.value.kind is kind
-    return failed.value
 
 
 def test_a_version_is_made_of_the_files_in_working_storage(repository: MerrittRepository) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from pipeline.attempt import CheckedAttempt
 from pipeline.outcome import AttemptOver, StepFailed
-from pipeline.records import Job, SubmissionMode
+from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.steps import record
 from pipeline.working_storage.workspace import Workspace
-from tests.plugins.merritt.repository import ARK, HERE, MerrittRepository
+from tests.plugins.merritt.repository import ARK, HERE, MerrittRepository, refused
 from tests.servers.http_source import HttpSource
 from tests.servers.merritt import Fault
 
@@ -23,13 +23,6 @@ ADD, UPDATE, RESET = SubmissionMode.ADD, SubmissionMode.UPDATE, SubmissionMode.R
 @pytest.fixture
 def repository(kept: MerrittRepository) -> MerrittRepository:
     return kept
-
-
-def refused(repository: MerrittRepository, job: Job, kind: FailureKind, says: str) -> StepFailed:
-    with pytest.raises(StepFailed, match=says) as failed:
-        repository.process(job)
-    assert failed.value.kind is kind
-    return failed.value
 
 
 @pytest.mark.parametrize(
