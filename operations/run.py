@@ -1,4 +1,4 @@
-"""How a verb that takes long reports its progress, and learns that it should stop."""
+"""How a long verb reports its progress and learns that it should stop."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
-"""One run of the fixity schedule: checks what is due, sends notices of damage, and publishes the sums.
+"""Fixity checks: a run of the schedule, and a run of the proofs that somebody asked for, the oldest first.
 
-A run lasts RUN_SECONDS at most and stops early, after at least SHARE_SECONDS, while jobs wait for a process
-of its queue: so the schedule takes little from the jobs, and is never starved by them.
-
-Reads the objects that somebody asked to prove: fixity checks that are done now, the oldest request first.
-
-One process of the fleet reads for proofs at a time. Its run stops, after at least SHARE_SECONDS, while jobs
-wait for a process of its queue; the next run continues. The schedule's run sends the notices of damage.
+A run of the schedule lasts RUN_SECONDS at most. Both stop early, after at least SHARE_SECONDS, while jobs
+wait for a process of their queue: so the checks take little from the jobs, and are never starved by them.
+One process of the fleet reads for proofs at a time. The schedule's run publishes the sums and sends the
+notices of all damage.
 """
 
 import time

@@ -1,8 +1,7 @@
 """What leaves the site when nobody needs it any more: completed batches, working directories, uploads.
 
-The archive keeps the records of the batches, each with its report.
-
-Makes room in working storage: failed jobs give up what a waiting job needs.
+The archive keeps the records of the batches, each with its report. Failed jobs give up the room that a
+waiting job needs.
 """
 
 import os

@@ -1,10 +1,8 @@
-"""Whether record, storage root and inventory belong together, as one process has confirmed it.
+"""What a process waits for before it takes messages: stores that belong together, and a prefix of its own.
 
 A process confirms its stores with every new session, when the session was connected again, and after a
 shared service failed. A record that is not confirmed is not touched; a store that is not confirmed is not
 used, and its jobs wait.
-
-What a process waits for before it takes messages: stores that belong together, and a prefix of its own.
 
 Two deployments with one prefix in Redis would take each other's messages. A key there holds the id of the
 one that has the prefix. The record says whether the prefix is this deployment's; the key only lets others
@@ -267,7 +265,7 @@ if type(held) ~= 'string' or #held ~= 32 or held:find('[^0-9a-f]') then
 end
 return held
 """
-"""What is not the id of a deployment claims nothing: the key may be lost, or anybody's."""
+"""Takes the key unless it holds a deployment id: any other value is no claim, whoever wrote it."""
 
 
 def claim_key(settings: Settings) -> str:

@@ -1,14 +1,12 @@
-"""Ends a worker that runs but consumes no messages, so that its supervisor restarts the worker.
+"""A worker process besides its tasks: logs, readiness, drain, watchdog, and the end of its session.
 
-Celery has had workers that stopped consuming after Redis came back, and that answered every other check
-(celery#8091, celery#10205). A running process proves nothing: waiting messages must be consumed.
+Drain: a worker consumes its own queues unless the record says that an operator drained it. Rule: what the
+record last said holds while ZooKeeper is away. Nothing is consumed before the record has been read once,
+and no message in Redis changes what is consumed.
 
-A worker consumes its own queues unless the record says that an operator drained it.
-
-Rule: what the record last said holds while ZooKeeper is away. Nothing is consumed before the record has been
-read once, and no message in Redis changes what is consumed.
-
-A worker process besides its tasks: logs, readiness, watchdog, and the end of its session.
+Watchdog: Celery has had workers that stopped consuming after Redis came back, and that answered every other
+check (celery#8091, celery#10205). A running process proves nothing: waiting messages must be consumed, or
+the worker ends, so that its supervisor restarts it.
 """
 
 import gc

@@ -1,9 +1,8 @@
-"""Modules that load when one of their names is used, so that a command waits only for what it needs.
+"""The commands of `arkline` as data, so that `arkline --help` imports none of their modules.
 
-The commands of `arkline` as data, so that `arkline --help` imports none of their modules.
-
-A command's module is imported when the command is run or asked for its own help, and what that module imports
-is loaded when the command uses it. `tests/unit/test_cli.py` compares the table with the modules.
+A command's module is imported when the command is run or asked for its own help, and what that module
+imports is loaded when one of its names is used. `tests/unit/test_cli.py` compares the table with the
+modules.
 """
 
 import functools

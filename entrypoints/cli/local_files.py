@@ -1,6 +1,6 @@
-"""Uploading files of this machine, with a progress bar on a terminal.
+"""A deposit of files of this machine over the API: its judgement, the upload, its submission.
 
-A deposit over the API: its judgement, the upload of its files, its submission.
+A terminal shows a progress bar.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The problems of a profile, a manifest or a table, one line for each message.
-
-Shows the result of a dry run.
-"""
+"""Shows what would refuse a deposit: problems of profiles, manifests and tables, and results of dry runs."""
 
 from __future__ import annotations
 

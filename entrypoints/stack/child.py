@@ -1,6 +1,4 @@
-"""Free ports on loopback.
-
-One child process: in its own session, with a log file; it dies with this process.
+"""One child process: in its own session, with a log file; it dies with this process. Free ports on loopback.
 
 Its own session, so that Ctrl-C in the terminal reaches only this process and the stack can stop in order.
 Start it from the main thread: the kernel ties the child's life to the thread that started it.

@@ -1,10 +1,7 @@
-"""A locked file beside the data that one process at a time may work on, with the number of that process.
+"""The folder of a stack: its lock, a file with the servers' addresses, and the operator's token.
 
-The kernel ends the lock with the last process that has the file open: a child that inherits it keeps it.
-
-The folder of a stack: a lock that admits one stack at a time, and a file with the servers' addresses.
-
-The login of a stack on one machine: an operator's token, kept in the stack's folder between two starts.
+The lock admits one stack at a time and names its process. The kernel ends the lock with the last process
+that has the file open: a child that inherits it keeps it.
 """
 
 import fcntl

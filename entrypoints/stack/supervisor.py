@@ -1,12 +1,11 @@
-"""Ctrl-C, SIGTERM and a closed terminal request an orderly stop; a second signal requests an immediate stop.
-
-The handler only counts the signals, and the main loop reads the count: an exception raised in a handler
-could interrupt an orderly stop at any line.
-
-Start processes tier by tier, restart a process that dies or does not answer, stop in reverse order.
+"""Starts processes tier by tier, restarts a process that dies or does not answer, stops in reverse order.
 
 The owner of the stack calls `poll` a few times a second from the main thread; the supervisor has no thread,
 so a process is always started by the thread that the kernel ties its life to.
+
+Ctrl-C, SIGTERM and a closed terminal request an orderly stop; a second signal requests an immediate stop.
+The handler only counts the signals, and the main loop reads the count: an exception raised in a handler
+could interrupt an orderly stop at any line.
 """
 
 import signal

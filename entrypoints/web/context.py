@@ -140,7 +140,7 @@ class WebContext:
         return ArklineCollector(self.board, self.site)
 
     def run_of(self, attempt: Attempt) -> Run:
-        """For a verb that takes long, which stops once the attempt is over."""
+        """For a long verb, which stops once the attempt is over."""
         return replace(self.run, should_stop=lambda: is_over(attempt) or self.run.should_stop())
 
 

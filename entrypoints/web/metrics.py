@@ -1,6 +1,4 @@
-"""Metrics of the requests that this process answers, and of its streams.
-
-Prometheus metrics: the board and the fleet in the exposition format, written at each scrape.
+"""Prometheus metrics: the board, the fleet and this process's requests, written at each scrape.
 
 No label has an id, a host or an ARK, so the number of series depends on the collections alone.
 """

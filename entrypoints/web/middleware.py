@@ -1,12 +1,7 @@
-"""Middleware: only the names that an operator gives this server are believed in `Host`.
+"""Middleware: allowed names of the server, limits on bodies and requests, security headers, request ids.
 
-Middleware: a request's body is refused before it is read whole, except where files are received.
-
-Middleware: requests in progress are limited, of all and of one token; those for `/health/` are spared.
-
-uvicorn's `limit_concurrency` counts idle connections too, and answers 503 to `/health/live` as to everything.
-
-Middleware: security headers, and a request id in every answer and every line of the log.
+Requests for `/health/` are not limited: uvicorn's `limit_concurrency` counts idle connections too, and
+would answer 503 to `/health/live`.
 """
 
 import re
@@ -126,7 +121,7 @@ class RequestsInProgress:
         self._in_progress = in_progress
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"].startswith("/health/"):
+        if scope["type"] != "http" or scope["path"].startswith(_PROBES):
             await self.app(scope, receive, send)
             return
         try:
@@ -158,7 +153,7 @@ METHOD, PATH = 16, 300
 """Characters of a request's method and path in the log."""
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_QUIET = ("/health/", "/static/", "/metrics")
+_QUIET = (_PROBES, "/static/", "/metrics")
 
 
 class SecurityHeaders:

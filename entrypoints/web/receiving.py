@@ -1,10 +1,7 @@
-"""Digests in headers, as RFC 9530 writes them: `Repr-Digest: sha-512=:BASE64:`.
+"""Receives files: the body of a request or the parts of a form, written to the folder of uploads.
 
-Receiving the body of a request into an upload: streamed to the disk, in the threads of the server.
-
-Reading a form: its files go to the folder of uploads, and all the rest stays in memory, within limits.
-
-Rule: no byte of a form goes to the temporary folder of the system, which may be memory.
+Rule: no byte of a form goes to the temporary folder of the system, which may be memory. Digests in headers
+are written as in RFC 9530: `Repr-Digest: sha-512=:BASE64:`.
 """
 
 import base64

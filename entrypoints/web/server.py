@@ -1,9 +1,8 @@
-"""The protocol of the server with limits on clients: time for the head, speed of the body, connections.
+"""Serves the application with uvicorn in one process, with limits on slow clients.
 
-uvicorn limits only the time between two requests. Rule: a connection is ended for what its client does not
-do, never for what this process has not done yet: a body that waits for this process is not slow.
-
-Serving the application with uvicorn, in one process.
+uvicorn limits only the time between two requests. Here the head has a time, the body a speed, and an
+address a number of connections. Rule: a connection is ended for what its client does not do, never for what
+this process has not done yet: a body that waits for this process is not slow.
 """
 
 import asyncio

@@ -82,9 +82,9 @@ class Answers:
     """What Redis and the workers answered, for whoever cannot wait until they answer again."""
 
     broker: Broker | None
-    """None: nothing is known of Redis."""
+    """None if nothing is known of Redis."""
     workers: tuple[Worker, ...] | None
-    """None: nothing is known of the workers."""
+    """None if nothing is known of the workers."""
 
 
 def ask_broker(site: Site) -> Broker:

@@ -1,10 +1,7 @@
-"""A job as people see it, and its timeline.
+"""A job as people see it: its state, its timeline, the progress of its download, the files that it stored.
 
-Live progress of downloads, as the workers report it; nothing is decided by it.
-
-Redis' client is imported where it is asked, because a command that asks nothing should start fast.
-
-The files of the version that a job stored, and the PREMIS document of its object.
+Workers report the progress to Redis, and nothing is decided by it. The client of Redis is imported where it
+is used: a command that does not need it should start fast.
 """
 
 from __future__ import annotations

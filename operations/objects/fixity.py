@@ -1,9 +1,8 @@
-"""The fixity schedule for people: its report, and checks that a person asks for.
+"""The fixity schedule for people: its report, checks now, and proofs of custody.
 
-Proofs of custody: fixity checks that a caller asks for now.
-
-A worker reads the bytes, and the inventory has the result. The caller checks before that the principal may
-see the object. Any version of any size can be proved, as nobody waits for the answer.
+A proof is a fixity check that a caller asks for now: a worker reads the bytes, and the inventory keeps the
+result. The caller checks before that the principal may see the object. Any version of any size can be
+proved, as nobody waits for the answer.
 """
 
 import secrets

@@ -1,9 +1,8 @@
 """One verb for many jobs and batches: a refusal of one does not stop the others.
 
-A verb for many jobs in two steps: a dry run, and then exactly what the dry run showed.
-
-The token of a plan has the version of every job. A job that moved after the dry run is not touched, so a
-token that is used again changes nothing.
+A plan does it in two steps: a dry run, and then exactly what the dry run showed. The token of a plan has
+the version of every job. A job that moved after the dry run is not touched, so a token that is used again
+changes nothing.
 """
 
 import time

@@ -1,7 +1,4 @@
-"""Replace a batch's profile snapshot by the collection's profile as the file has it now.
-
-The profiles as an operator sees them.
-"""
+"""The profiles of collections for an operator: shown, and renewed for a batch that has a snapshot."""
 
 from typing import Any
 
@@ -20,7 +17,7 @@ from zkstate.record import batches
 
 
 class ProfileRenewal(Record):
-    """The changes for a batch; `changes`: field -> value before and value now."""
+    """The renewed profile of a batch; `changes`: field -> value before and value now."""
 
     bid: str
     profile: str

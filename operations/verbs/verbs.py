@@ -1,6 +1,6 @@
 """What an operator does to a job or a batch: every verb is an event of its table, committed as one move.
 
-Repair of a job or a batch whose znodes cannot be read: their bytes are kept aside, and the job fails.
+A repair is for znodes that cannot be read: their bytes are kept aside, and the job or the batch fails.
 """
 
 from collections.abc import Callable, Iterator, Sequence

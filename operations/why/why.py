@@ -1,9 +1,4 @@
-"""Why a job is where it is.
-
-Why a batch is where it is.
-
-Why a job or a batch is where it is, as facts: what it waits for, who has it, and what helps.
-"""
+"""Why a job or a batch is where it is, as facts: what it waits for, who has it, and what helps."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class ScheduleCounts:
     overdue: int
     """Objects that were not read within their period."""
     oldest: datetime | None
-    """The start of the oldest period that runs."""
+    """When the oldest current period began."""
 
 
 def add_new_objects(inventory: SqlInventory) -> None:

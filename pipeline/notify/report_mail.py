@@ -147,7 +147,7 @@ def as_csv(report: BatchReport) -> str:
 
 
 def written(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table for spreadsheets (RFC 4180), in which nothing is computed."""
+    """CSV for spreadsheets (RFC 4180); a spreadsheet reads no cell as a formula."""
     text = io.StringIO()
     text.write(BYTE_ORDER_MARK)
     writer = csv.writer(text, lineterminator="\r\n", quoting=csv.QUOTE_ALL)

@@ -1,11 +1,8 @@
-"""The trace of a job: its history as spans, with the times of the record.
+"""The trace of a job, which is its history as spans, and a thread that sends the traces of jobs that end.
 
-The ids follow from the job and its history alone: every process that makes the trace makes the same one, and
-nothing has to be carried from worker to worker.
-
-Sends the trace of every job that ends, in a thread that follows the board; a lost collector costs no more.
-
-What cannot be sent is dropped and counted: the history stays in the record.
+The ids follow from the job and its history alone: every process that makes the trace makes the same one,
+and nothing has to be carried from worker to worker. A trace that cannot be sent is dropped and counted: the
+history stays in the record.
 """
 
 import threading

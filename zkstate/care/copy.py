@@ -1,10 +1,8 @@
-"""A logical copy of the record, while the fleet works: the primary nodes, batch by batch.
+"""A logical copy of the record: read while the fleet works, and written into an empty record.
 
-Rule: the entries of queues, batches and reservations are not copied, because they follow from the nodes that
+Rule: the entries of queues, batches and reservations are not copied; they are derived from the nodes that
 are. A batch is read together with the names of its jobs, a job's nodes between two equal versions of its
 status; counters are read last, so that no copied job has a number above them.
-
-Writes the copy of a record into an empty one, and derives the nodes that the copy does not have.
 
 Rule: the job counter and the deployment id are written last, in one transaction. Until then the record has
 no job number, and no process works on a record without numbers beside stores with objects. An interrupted

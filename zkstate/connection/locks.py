@@ -1,10 +1,8 @@
-"""How long ago a znode was written, although any clock of the fleet may jump.
+"""Ephemeral locks with one holder in the fleet, the guard of an attempt, and the age of a znode.
 
 ZooKeeper stamps a node with the leader's wall clock, which an operator or NTP may set back or forward. Its
 transaction ids only grow. So every sweep marks its transaction id with a time of the fleet that is measured
 by monotonic clocks: a node lies between two marks, and the server's stamps decide only where between them.
-
-Ephemeral locks with one holder in the fleet, the guard of an attempt, and the server's clock.
 """
 
 import threading

@@ -1,12 +1,10 @@
-"""Changes of the folders that are followed, read from a path alone: no znode is read for them.
+"""Changes of the record as ZooKeeper sends them: persistent recursive watches of the followed folders.
 
-One move of a job deletes its entry in one queue and creates one in another, and, where the job ends or is
-resumed, deletes and creates its entry in a bucket of its batch; ZooKeeper reports them in this order.
+ZooKeeper 3.6 and later send an event for every node that is created, changed or deleted below a watched
+one, in the order of the transactions. A watch ends with the connection: whoever follows arms it again.
 
-Changes of the record as ZooKeeper sends them: persistent recursive watches.
-
-ZooKeeper 3.6 and later send an event for every node that is created, changed or deleted below a watched one,
-in the order of the transactions. A watch ends with the connection: whoever follows arms it again.
+A change is read from its path alone. One move of a job deletes its entry in one queue and creates one in
+another, and, where the job ends or is resumed, deletes and creates its entry in a bucket of its batch.
 
 Silence proves nothing: a write to each followed folder, every few seconds, has to come back as an event.
 """

@@ -1,15 +1,12 @@
-"""Until when the whole fleet sends no request to a host: the host requested a pause, or does not answer.
+"""The hosts of content: pauses of the whole fleet, open connections, and the limits of one attempt.
 
-A host that does not answer is probed by one attempt whenever the pause is over; the pauses grow. The host's
-node holds a number of seconds, counted from the moment at which the node was written. That
-moment and the present are both taken from the server's clock.
+A pause begins when a host requests one or does not answer. A host that does not answer is probed by one
+attempt whenever the pause is over; the pauses grow. The host's node holds a number of seconds, counted from
+the moment at which the node was written. That moment and the present are both taken from the server's
+clock.
 
-How many connections the whole fleet has open to one host.
-
-A connection is an ephemeral node with a number below the host's node. ZooKeeper refuses a second node of the
-same number, so however many workers wait, there are never more connections than numbers.
-
-One attempt's connections to the hosts of content, within the limits that the whole fleet observes.
+A connection is an ephemeral node with a number below the host's node. ZooKeeper refuses a second node of
+the same number, so however many workers wait, there are never more connections than numbers.
 """
 
 import math

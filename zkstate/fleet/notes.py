@@ -21,7 +21,7 @@ class FixityStatus(Record):
     overdue: int = 0
     """Objects that were not read within their period."""
     oldest: datetime | None = None
-    """The start of the oldest period that runs."""
+    """When the oldest current period began."""
     files_intact: Count = 0
     """Files that checks have read and that agreed, since the record was created."""
     files_damaged: Count = 0

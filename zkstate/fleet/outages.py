@@ -28,7 +28,7 @@ from zkstate.record.journal import JournalAction, Stamp
 from zkstate.record.node import Node, log_damage
 
 FIRST_PROBE = 5.0
-"""Seconds before the first probe; doubled for every further one."""
+"""Seconds before the first probe; each later pause is twice as long."""
 
 LONGEST_PAUSE = 60.0
 """Maximum seconds between two probes, unless the service asked for more."""

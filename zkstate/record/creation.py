@@ -1,10 +1,10 @@
-"""The nodes of new jobs, composed: what jobs of one transaction have in common is encoded once.
+"""The jobs of a batch are created in chunks: a chunk and the batch's progress are one transaction.
 
-The jobs of a batch are created in chunks: a chunk and the batch's progress are one transaction.
-
-A crash between two chunks leaves `created` jobs; the next attempt continues from there, so that no job
-is lost and none is created twice. Most chunks are sent before the one before them is answered. Such a chunk
+A crash between two chunks leaves `created` jobs; the next attempt continues from there, so that no job is
+lost and none is created twice. Most chunks are sent before the one before them is answered. Such a chunk
 requires that the other one was applied: the versions that it leaves, and a node that only it creates.
+
+What the jobs of one transaction have in common is encoded once.
 """
 
 import time

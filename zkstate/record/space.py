@@ -1,8 +1,9 @@
-"""Working storage: the note that it was marked, the reservations (one node per job), their sum in the parent.
+"""Working storage: the reservations (one node per job), their sum in the parent, and the marks of folders.
 
 Rule: a reservation changes only together with the sum, under the sum's version.
 
-The note in the record that the folder of uploads was marked: without its mark it is not mounted.
+A mark says that the folder of working storage, or of uploads, was mounted: without its mark a folder is not
+used.
 """
 
 from dataclasses import dataclass

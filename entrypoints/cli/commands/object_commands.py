@@ -1,9 +1,4 @@
-"""`arkline object`: shows an object and proves that its files are as they were deposited.
-
-`arkline export`: hands an object out again as a BagIt bag.
-
-`arkline fixity`: the report of the fixity schedule, and checks now.
-"""
+"""`arkline object`, `export` and `fixity`: shows an object, proves its custody, hands it out, checks it."""
 
 from __future__ import annotations
 

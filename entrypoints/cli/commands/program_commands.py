@@ -1,8 +1,6 @@
-"""`arkline worker`, `beat` and `flower`: this process becomes the program, and gets its signals.
+"""`arkline worker`, `beat`, `flower`, `exporter` and `web`: the programs of a fleet.
 
-`arkline exporter`: the metrics for Prometheus, without the web server.
-
-`arkline web`: serves the REST API and the pages.
+For the first three this process becomes the program, and gets its signals.
 """
 
 from __future__ import annotations

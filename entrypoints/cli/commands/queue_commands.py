@@ -1,7 +1,4 @@
-"""Commands on the whole fleet: pause, unpause, history, drain, space, cleanup, report.
-
-Callbacks to depositors' systems: those that are owed, a delivery now, and a test of a receiver.
-"""
+"""Commands on the whole fleet: pause, unpause, history, drain, space, cleanup, report, callbacks."""
 
 from __future__ import annotations
 

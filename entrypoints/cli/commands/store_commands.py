@@ -1,11 +1,4 @@
-"""`arkline init`: gives record, storage root and inventory one deployment id.
-
-`arkline repair`.
-
-`arkline check`, and its older names `audit` and `reconcile`: whether the stores agree.
-
-`arkline backup` and `arkline restore`.
-"""
+"""Commands on record, storage and inventory: init, check (audit, reconcile), repair, backup, restore."""
 
 from __future__ import annotations
 

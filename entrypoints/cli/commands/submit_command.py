@@ -1,7 +1,4 @@
-"""The options of `submit` as a submission.
-
-`arkline submit`.
-"""
+"""`arkline submit`, and its options as a submission."""
 
 from __future__ import annotations
 

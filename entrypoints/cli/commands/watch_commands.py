@@ -1,7 +1,4 @@
-"""`arkline top`: jobs, stops and failures by cause, redrawn as they change.
-
-`arkline watch`: the progress of a batch, or of the whole queue.
-"""
+"""`arkline top` and `watch`: the board, a batch or the queue, redrawn as they change."""
 
 from __future__ import annotations
 
