@@ -38,7 +38,10 @@ SCHEMA = schemathesis.openapi.from_dict(DOCUMENT).exclude(path_regex=LEFT_OUT)
 WALKED = SCHEMA.exclude(path_regex="^/v1/(queue|workers|audit|check)$")
 """Without what asks the workers, and what reads the whole record."""
 
-SEEDS = (1, 2, 3)
+MOST_SEEDS = 12
+FOLLOWED = 3
+"""Operations reached by a link, after which the walks end: where a walk goes depends on the answers."""
+
 STEPS = 15
 """Few examples for each seed: what a step may follow depends on the answers, and Hypothesis refuses a test
 whose examples begin alike and continue differently."""
@@ -127,13 +130,17 @@ class Walk(WALKED.as_state_machine()):  # type: ignore[misc]
         check(case, response)
 
 
+def followed() -> set[str]:
+    return {label for label, status in Walk.answers if "{" in label and status == 200}
+
+
 def test_every_answer_of_a_walk_along_the_links_is_in_the_document(admin: Caller) -> None:
     Walk.caller = admin
-    for seed in SEEDS:
+    seeds = iter(range(MOST_SEEDS))
+    while len(followed()) < FOLLOWED and (seed := next(seeds, None)) is not None:
         run_state_machine_as_test(
             hypothesis.seed(seed)(Walk),
             settings=hypothesis.settings(bounded(3), stateful_step_count=STEPS, derandomize=False),
         )
 
-    followed = {label for label, status in Walk.answers if "{" in label and status == 200}
-    assert len(followed) >= 3, Walk.answers
+    assert len(followed()) >= FOLLOWED, Walk.answers

@@ -1,11 +1,13 @@
 """Runs a state machine of Hypothesis against a real record: two workers, and one session for all others."""
 
 import os
+import warnings
 from contextlib import ExitStack
 
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from hypothesis.errors import HypothesisDeprecationWarning
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from kazoo.client import KazooClient
 
@@ -51,6 +53,9 @@ def run_machine(machine: type[RecordMachine], given: Settings, examples: int) ->
     """The same `examples` each time; if MODEL_EXAMPLES is set, as many as it says, and others each time."""
     asked = int(os.environ.get("MODEL_EXAMPLES", "0"))
     with ExitStack() as opened:
+        # a thread of kazoo draws its jitter from `random` while Hypothesis draws, which warns of that
+        opened.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", "Do not use the `random` module", HypothesisDeprecationWarning)
         sessions = [opened.enter_context(connect(given)) for _ in range(1 + WORKERS)]
         machine.settings, machine.operator, machine.workers = given, sessions[0], sessions[1:]
         run_state_machine_as_test(
