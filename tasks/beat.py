@@ -1,10 +1,11 @@
 """Periodic work. It may run twice at once, or not at all for a while, without harm."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
 
 from pipeline.outcome import Service, ServiceDown
+from pipeline.records import Ticket
 from pipeline.states import BATCH, JOB, Event, FailureKind, JobState
 from pipeline.working_storage import capacity, mount
 from tasks import fixity, retention
@@ -110,9 +111,9 @@ def _run_provisioning(context: WorkerContext, session: Session, jid: str) -> Non
         return
     if waiting.status.status is not JobState.PROVISIONING:
         return
-    following, _ = run(context, record.ticket(waiting), JOBS, scheduled=True)
-    if following is not None:
-        dispatch_job(context.app, following, waiting.status.priority)
+    ended = run(context, record.ticket(waiting), JOBS, scheduled=True)
+    if ended.following is not None:
+        dispatch_job(context.app, ended.following, waiting.status.priority)
 
 
 def _working_storage_works(
@@ -162,6 +163,7 @@ def _sweep(context: WorkerContext, session: Session, clock: ServerClock) -> None
     recovered = recovery.sweep_jobs(
         session, live, sweep.clock, settings.max_redispatches, sweep.page, room=pace
     )
+    _note_lost(context, recovered.lost)
     for ticket in recovered.tickets:
         log().warning("dispatched again", jid=ticket.id, state=ticket.state)
         sweep.count_redispatch(ticket.state)
@@ -171,6 +173,7 @@ def _sweep(context: WorkerContext, session: Session, clock: ServerClock) -> None
             _fail_exhausted(context, session, jid)
     give_turn(context, session, live, sweep.clock)
     unfinished = recovery.sweep_batches(session, live, sweep.clock, SWEEP, settings.max_redispatches)
+    _note_lost(context, unfinished.lost)
     for ticket in unfinished.tickets:
         log().warning("dispatched again", bid=ticket.id, state=ticket.state)
         dispatch_batch(context.app, ticket)
@@ -181,6 +184,13 @@ def _sweep(context: WorkerContext, session: Session, clock: ServerClock) -> None
         if callbacks.claim(session, owed):
             dispatch_failure_callback(context.app, owed.jid, owed.epoch)
     sweep.save()
+
+
+def _note_lost(context: WorkerContext, lost: Sequence[Ticket]) -> None:
+    """Say how the tasks of vanished workers ended: Celery knows of the task of the message alone."""
+    if lost and (events := context.events()):
+        for ticket in lost:
+            events.lost(ticket)
 
 
 def _fail_exhausted(context: WorkerContext, session: Session, jid: str) -> None:

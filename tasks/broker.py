@@ -100,9 +100,19 @@ def dispatch_failure_callback(app: Celery, jid: str, epoch: int) -> bool:
     return _send(app, "callback.failed", ticket, step_of(0), args=(jid, epoch))
 
 
+def task_id(ticket: Ticket) -> str:
+    """Of the task that does the work of this ticket, known to whoever knows the record.
+
+    >>> task_id(Ticket(id="jid0000000012", state="downloading", epoch=5))
+    'jid0000000012-5-downloading'
+    """
+    return f"{ticket.id}-{ticket.epoch}-{ticket.state}"
+
+
 def _send(app: Celery, task: str, ticket: Ticket, priority: int, **options: Any) -> bool:
+    given = {"args": (ticket.model_dump(),), "priority": priority, "task_id": task_id(ticket), **options}
     try:
-        app.send_task(task, **{"args": (ticket.model_dump(),), "priority": priority, **options})
+        app.send_task(task, **given)
     except OperationalError as error:
         log().warning(
             "message not sent; the sweep sends it again", ticket=ticket.model_dump(), error=str(error)

@@ -13,6 +13,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum
 
 from kombu.exceptions import OperationalError
@@ -131,16 +132,26 @@ def mistakes_as(
         raise unexpected(f"unexpected {type(error).__name__}: {error}") from error
 
 
+@dataclass
+class GivenUp:
+    """Why a block of work was given up, for the one who asked for it; neither while it was not."""
+
+    reason: str = ""
+    meaning: Meaning | None = None
+
+
 @contextmanager
-def giving_up(context: WorkerContext, *, locks: bool = True, **facts: object) -> Iterator[None]:
+def giving_up(context: WorkerContext, *, locks: bool = True, **facts: object) -> Iterator[GivenUp]:
     """Log the exception that ends this block, with `facts`; drop the session if the session is in doubt.
 
     `locks`: False if the block takes none, and others use the session after it.
     """
+    given_up = GivenUp()
     try:
-        yield
-    except Exception as error:  # noqa: BLE001 - the caller raises the exception
-        match meaning_of(error):
+        yield given_up
+    except Exception as error:  # noqa: BLE001 - logged, and said to the caller
+        given_up.reason, given_up.meaning = str(error), meaning_of(error)
+        match given_up.meaning:
             case Meaning.SUPERSEDED:
                 log().info("superseded", reason=str(error), **facts)
             case Meaning.DISCONNECTED:

@@ -21,6 +21,7 @@ from typing import Any, Generic
 import redis
 import structlog
 from celery import current_task
+from celery.exceptions import Retry
 
 from pipeline.file_system import host_lacks
 from pipeline.outcome import (
@@ -41,13 +42,13 @@ from pipeline.outcome import (
 )
 from pipeline.profiles.profile import Profile, with_site_limits
 from pipeline.records import Job, PayloadType, Ticket, trace_id
-from pipeline.states import BATCH, JOB, Event, JobState, Queue, Task
+from pipeline.states import BATCH, JOB, BatchState, Event, JobState, Queue, Task
 from pipeline.steps import download, estimate, notify, pending, process, provision, record
 from pipeline.steps.context import StepContext
 from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import working_storage_faults
 from tasks.after_move import after_move
-from tasks.broker import more_urgent
+from tasks.broker import more_urgent, task_id
 from tasks.logs import log
 from tasks.outages import begin_outage, check_start, end_outage, is_own_fault
 from tasks.redis_keys import ReportingAttempt
@@ -60,7 +61,8 @@ from tasks.retry import (
     meaning_of,
     mistakes_as,
 )
-from tasks.worker_context import WorkerContext
+from tasks.state_task import StateFailed, StateTask, show
+from tasks.worker_context import Carried, WorkerContext
 from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.session import Session
 from zkstate.errors import Outdated, Stale, TooBig
@@ -116,9 +118,12 @@ class Attempt(Generic[R]):
     """The outages that are over if the work succeeds."""
     carried: bool = False
     """The work has moved the record, and this process holds the attempt at the next state too."""
+    cause: str = ""
+    """Why the record was handed back."""
 
     def hand_back(self, message: str, *, delay: float = 0, waits_for: WaitsFor | None = None) -> None:
         """Under the version that this attempt holds: a later owner's version is never used."""
+        self.cause = message
         hand_back(
             self.session,
             self.record,
@@ -130,54 +135,94 @@ class Attempt(Generic[R]):
         )
 
 
+@dataclass(frozen=True)
+class Ended(Generic[R]):
+    """How the work of one state ended."""
+
+    moved: R | None = None
+    following: Ticket | None = None
+    """The ticket of the next state, if Celery's chain leads there."""
+    carried: Attempt[R] | None = None
+    """The attempt at that state, which this process has begun."""
+    cause: str = ""
+    """Why the record was not moved."""
+    meaning: Meaning | None = None
+    """The meaning of the exception that ended the work; None if the record was handed back."""
+
+
 def register(context: WorkerContext, tasks: Iterable[Task], works: Mapping[str, StateWork[R]]) -> None:
     """Have Celery call `_task` for these tasks: those of jobs, or those of batches."""
     for task in dict.fromkeys(tasks):
-        context.add_task(task.name, partial(_task, works))
+        context.add_task(task.name, partial(_task, works), base=StateTask)
 
 
 def _task(
     works: Mapping[str, StateWork[R]], context: WorkerContext, hint: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """The ticket that Celery passes to the next task of the chain; the chain ends if there is none."""
-    following, carried = run(context, Ticket.model_validate(hint), works)
+    """The ticket of the next state, which Celery passes to the next task of the chain; None for a void hint.
+
+    StateFailed, or Celery's Retry if the record was handed back or left to the sweep.
+    """
     request: Any = current_task.request
-    if following is None:
-        # not by Ignore: Flower would show the task as STARTED for ever
-        request.chain = None
+    given = Ticket.model_validate(hint)
+    begun, context.carried = context.carried, None
+    attempt = begun.attempt if begun is not None and begun.ticket == given else None
+    ended = run(context, given, works, carried=attempt, show=partial(show, context))
+    if ended.carried is not None and ended.following is not None:
+        context.carried = Carried(ended.following, ended.carried)
+    if ended.carried is not None or ended.following is None:
+        request.chain = None  # nothing is sent
+    elif request.chain:
+        request.chain[-1] = {**request.chain[-1], "options": {"task_id": task_id(ended.following)}}
+    if ended.moved is None:
+        if ended.meaning is Meaning.SUPERSEDED:
+            raise StateFailed(ended.cause)
+        if ended.cause:
+            raise Retry(ended.cause)
         return None
-    if carried:
-        del request.chain[-carried:]  # the next task is the last of the list
-    return following.model_dump()
+    if ended.moved.status.status in (JobState.FAILED, BatchState.FAILED):
+        raise StateFailed(ended.moved.status.message)
+    return ticket(ended.moved).model_dump()
 
 
 def run(
-    context: WorkerContext, hint: Ticket, works: Mapping[str, StateWork[R]], *, scheduled: bool = False
-) -> tuple[Ticket | None, int]:
-    """Do the work of the ticket's state, and of the states after it that this process continues with.
+    context: WorkerContext,
+    hint: Ticket,
+    works: Mapping[str, StateWork[R]],
+    *,
+    scheduled: bool = False,
+    carried: Attempt[R] | None = None,
+    show: Callable[[R], None] = lambda _: None,
+) -> Ended[R]:
+    """Do the work of the ticket's state.
 
-    The next state's ticket, or None if there is nothing to chain; and the number of states carried on.
-    `scheduled`: scheduled work asks, not a message; it may try a record that waits, and continues with none.
+    `scheduled`: scheduled work asks, not a message; it may try a record that waits, and continues with no
+    state after it. `carried`: the attempt, if this process has begun it. `show`: called with the record
+    once it is read and locked.
     """
-    following, carried = None, 0
-    attempt: Attempt[R] | None = None
-    with giving_up(context, ticket=hint.model_dump()):
-        attempt = _begin(context, hint, works, scheduled=scheduled)
-    while attempt is not None:  # once for each state
-        current, attempt = attempt, None
-        known = ticket(current.record).model_dump()
-        with structlog.contextvars.bound_contextvars(**_facts(current)), giving_up(context, ticket=known):
-            moved = _work(current)
-            if moved is None:
-                break
-            log().info("moved", to=str(moved.status.status), message=moved.status.message)
-            if current.carried:
-                attempt, carried = _carry(current, moved, works), carried + 1
-            elif _is_next(current.record, moved.status.status):
-                following = ticket(moved)
-            else:
-                after_move(context.app, current.session, context.settings, moved)
-    return following, carried
+    attempt = carried
+    if attempt is None:
+        with giving_up(context, ticket=hint.model_dump()) as void:
+            attempt = _begin(context, hint, works, scheduled=scheduled)
+        if attempt is None:
+            cause = "" if void.meaning is Meaning.SUPERSEDED else void.reason or "a shared service is away"
+            return Ended(cause=cause)
+    known = ticket(attempt.record).model_dump()
+    ended = Ended[R]()
+    with structlog.contextvars.bound_contextvars(**_facts(attempt)), giving_up(context, ticket=known) as lost:
+        show(attempt.record)
+        moved = _work(attempt)
+        if moved is None:
+            return Ended(cause=attempt.cause)
+        log().info("moved", to=str(moved.status.status), message=moved.status.message)
+        ended = Ended(moved)
+        if attempt.carried:
+            ended = Ended(moved, ticket(moved), _carry(attempt, moved, works))
+        elif _is_next(attempt.record, moved.status.status):
+            ended = Ended(moved, ticket(moved))
+        else:
+            after_move(context.app, attempt.session, context.settings, moved)
+    return ended if ended.moved is not None else Ended(cause=lost.reason, meaning=lost.meaning)
 
 
 def _begin(

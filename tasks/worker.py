@@ -37,6 +37,7 @@ from pipeline.settings import Settings
 from tasks import interruption, logs, transport
 from tasks.broker import waiting_messages
 from tasks.logs import log
+from tasks.state_task import is_listened
 from tasks.stores import await_claim, confirmed_id, keep_claim
 from tasks.worker_context import Stop, WorkerContext
 from zkstate.connection.session import Session, connect
@@ -136,8 +137,10 @@ def _read(session: Session, worker: str, own: OwnDrain, stopped: threading.Event
         stopped.wait(INTERVAL)
 
 
-def draining_step(own: OwnDrain) -> type[bootsteps.StartStopStep]:
-    """The part of Celery's consumer that keeps to `own`.
+def draining_step(
+    own: OwnDrain, listen: Callable[[bool], None] = lambda _: None
+) -> type[bootsteps.StartStopStep]:
+    """The part of Celery's consumer that keeps to `own`, and tells `listen` whether events are wanted.
 
     It starts with every connection to Redis, before the first message.
     """
@@ -153,8 +156,12 @@ def draining_step(own: OwnDrain) -> type[bootsteps.StartStopStep]:
 
         def start(self, consumer: Any) -> None:
             self.stop(consumer)
+            self.look(consumer)
+            self.entry = consumer.timer.call_repeatedly(INTERVAL, self.look, (consumer,))
+
+        def look(self, consumer: Any) -> None:
             _keep(consumer, self.queues, own)
-            self.entry = consumer.timer.call_repeatedly(INTERVAL, _keep, (consumer, self.queues, own))
+            listen(is_listened(consumer.event_dispatcher))
 
         def stop(self, consumer: Any) -> None:
             if self.entry is not None:
@@ -223,7 +230,7 @@ def connect_signals(context: WorkerContext) -> None:
         own_drain.known.wait()
 
     own_drain = OwnDrain(context.serve)
-    context.app.steps["consumer"].add(draining_step(own_drain))
+    context.app.steps["consumer"].add(draining_step(own_drain, context.listen))
     celeryd_init.connect(lambda **_: transport.restrict_remote_control(), weak=False)
     celeryd_init.connect(await_record, weak=False)
     setup_logging.connect(lambda **_: logs.configure(settings.log_level), weak=False)
@@ -231,7 +238,8 @@ def connect_signals(context: WorkerContext) -> None:
     end_if_hung = partial(interruption.start_hang_guard, settings.zk_session_timeout)
     worker_process_init.connect(lambda **_: end_if_hung(), weak=False)
     worker_process_init.connect(_collect_less_garbage, weak=False)
-    worker_process_shutdown.connect(lambda **_: context.drop_session(), weak=False)
+    worker_process_init.connect(lambda sender, **_: setattr(context, "worker", sender), weak=False)
+    worker_process_shutdown.connect(lambda **_: context.close(), weak=False)
     worker_shutting_down.connect(partial(_limit_warm_stop, context), weak=False)
     worker_ready.connect(touch_ready_file, weak=False)
     worker_ready.connect(start_watchdog, weak=False)

@@ -10,21 +10,22 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, TypeVar
 
-from celery import Celery
+from celery import Celery, Task
 
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.http.service import FIRST_PAUSE
 from pipeline.notify.callback import HttpCallback
 from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.profiles.profile import Profile
-from pipeline.records import Job
+from pipeline.records import Job, Ticket
 from pipeline.settings import Settings
 from pipeline.states import Queue
 from pipeline.steps.context import Clients, open_clients
+from tasks.events import TaskEvents
 from tasks.interruption import Interruption
 from tasks.redis_keys import Delivery, ProgressReports, count_delivery
 from tasks.stores import ConfirmedStores
@@ -47,6 +48,14 @@ class Stop(IntEnum):
     FETCHES = 2
     """Those that wait for the hosts of the content: what has arrived is kept for the next attempt."""
     ALL = 3
+
+
+@dataclass(frozen=True)
+class Carried:
+    """The attempt that this process has begun, and whose task comes next."""
+
+    ticket: Ticket
+    attempt: Any
 
 
 class CountedCallback(HttpCallback):
@@ -78,6 +87,10 @@ class WorkerContext:
         """One byte of memory that is shared with the processes forked from this one."""
         self._served = mmap.mmap(-1, len(Queue))
         """The same, with one byte for each queue: 1 if the worker consumes its messages."""
+        self._listened = mmap.mmap(-1, 1)
+        self.worker = ""
+        """The name under which Celery knows the worker of this process."""
+        self.carried: Carried | None = None
 
     @property
     def name(self) -> str:
@@ -146,6 +159,12 @@ class WorkerContext:
         if session is not None:
             session.close()
 
+    def close(self) -> None:
+        """Before this process ends."""
+        self.drop_session()
+        if self._pid == os.getpid() and self._open_events in self._open:
+            self._open[self._open_events].flush()
+
     def may_try(self, name: str) -> bool:
         """True once in HOST_RETRY seconds: this process tries a service that its host found unavailable."""
         with self._mutex:
@@ -155,10 +174,21 @@ class WorkerContext:
             self._tried[name] = time.monotonic()
             return True
 
-    def add_task(self, name: str, work: Callable[..., object]) -> None:
+    def listen(self, listened: bool) -> None:
+        """Note whether somebody wants Celery's events of tasks."""
+        self._listened[0] = listened
+
+    def events(self) -> TaskEvents | None:
+        """None while nobody listens."""
+        return self._opened(self._open_events) if self._listened[0] else None
+
+    def _open_events(self, _: Settings) -> TaskEvents:
+        return TaskEvents(self.app, self.worker)
+
+    def add_task(self, name: str, work: Callable[..., object], base: type[Task[Any, Any]] = Task) -> None:
         """Register `work`, which takes this context and the arguments of the message."""
 
         def task(*arguments: Any) -> object:
             return work(self, *arguments)
 
-        self.app.task(name=name, shared=False)(task)
+        self.app.task(name=name, shared=False, base=base, context=self)(task)

@@ -3,44 +3,54 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
+import pytest
 from celery.events.state import State
+from celery.states import FAILURE, RETRY, STARTED, SUCCESS
 
-from pipeline.records import SubmissionType
+from operations.site import Site
+from operations.verbs.verbs import act
+from pipeline.records import HistoryEntry, SubmissionType
 from pipeline.settings import Settings
-from pipeline.states import BatchState
+from pipeline.states import JOB, BatchState, Event, JobState
 from tasks.broker import configured
 from tests.e2e.collection import submit
 from tests.servers.http_source import HttpSource
-from tests.support.fleet import Fleet, batch_ended, quiet
+from tests.support.fleet import Fleet, batch_ended, job_reaches, quiet, wait_for_split
+from tests.support.operators import ANN
 from zkstate.connection.session import Session
+from zkstate.record import batches, jobs
 
 
 class Watched:
     """What Flower knows of the tasks."""
 
     def __init__(self) -> None:
-        self._state: Any = State()  # its stubs lack the tasks
+        self.state: Any = State()  # its stubs lack the tasks
         self._changed = threading.Condition()
 
     def add(self, event: dict[str, object]) -> None:
         with self._changed:
-            self._state.event(event)
+            self.state.event(event)
             self._changed.notify_all()
 
-    def await_ends(self, name: str, count: int, timeout: float = 30) -> list[str]:
-        """The states of the tasks of this name once `count` have ended, or after `timeout` seconds."""
+    def of(self, name: str) -> list[Any]:
+        """The tasks of a job or a batch by their ids, in the order in which they began."""
+        tasks = self.state.tasks.items()
+        own = [task for uuid, task in tasks if uuid.startswith(f"{name}-") and task.name != "callback.failed"]
+        return sorted(own, key=lambda task: int(task.uuid.split("-")[1]))
 
-        def states() -> list[str]:
-            return [task.state for task in self._state.tasks.values() if task.name == name]
+    def await_states(self, name: str, *expected: tuple[str, str], timeout: float = 30) -> None:
+        """Until the tasks of a job or a batch are these: names with what Celery says of them."""
 
-        def ended() -> bool:
-            return sum(state == "SUCCESS" for state in states()) >= count
+        def seen() -> list[tuple[str, str]]:
+            return [(task.name, task.state) for task in self.of(name)]
 
         with self._changed:
-            self._changed.wait_for(ended, timeout)
-            return states()
+            self._changed.wait_for(lambda: seen() == list(expected), timeout)
+            assert seen() == list(expected)
 
 
 @contextmanager
@@ -65,21 +75,121 @@ def enable_events(settings: Settings, workers: int) -> None:
     assert len(answers or ()) == workers
 
 
-def test_every_task_of_a_job_has_succeeded_and_the_last_one_starts_no_further_task(
+def succeeded(*tasks: str) -> list[tuple[str, str]]:
+    return [(task, SUCCESS) for task in tasks]
+
+
+NEAR = 1.0
+"""Seconds between what Celery says and the record."""
+
+BEFORE_THE_DOWNLOAD = ("job.pending", "job.estimating", "job.provisioning")
+AFTER_IT = ("job.processing", "job.recording", "job.notify")
+
+
+@pytest.mark.parametrize("queues", [("",), ("download", "control,split,io,process")], ids=["carried", "sent"])
+def test_every_state_of_a_job_is_a_task_with_the_times_of_its_history(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, queues: tuple[str, ...]
+) -> None:
+    with watched(settings) as flower:
+        for number, served in enumerate(queues):
+            fleet.worker(f"worker{number}", queues=served)
+        enable_events(settings, workers=len(queues))
+        bid = submit(session, settings, source.put("/a.txt", b"a"), SubmissionType.FILE)
+        assert batch_ended(session, bid).status.status is BatchState.COMPLETED
+        quiet(session)
+
+        (jid,) = batches.all_jobs(session, bid)
+        names = (*BEFORE_THE_DOWNLOAD, "job.downloading", *AFTER_IT)
+        flower.await_states(jid, *succeeded(*names))
+        flower.await_states(bid, *succeeded("batch.split", "batch.report"))
+        job, tasks = jobs.load(session, jid), flower.of(jid)
+
+    assert [entry.state for entry in job.history] == [*JOB.working(), JobState.COMPLETED]
+    for task, reached, left in zip(tasks, job.history, job.history[1:], strict=False):
+        assert task.args == f"{jid} {bid} demo {reached.state}"
+        assert abs(task.started - reached.at.timestamp()) < NEAR or reached.state is JobState.PENDING
+        assert abs(task.succeeded - left.at.timestamp()) < NEAR
+    assert len({task.root_id for task in tasks}) == 1
+    assert [task.parent_id for task in tasks[1:]] == [task.uuid for task in tasks[:-1]]
+
+
+def test_a_download_is_a_started_task_for_as_long_as_it_lasts(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource
+) -> None:
+    arrives = threading.Event()
+    with watched(settings) as flower:
+        fleet.worker()
+        enable_events(settings, workers=1)
+        slow = source.put("/slow.bin", b"slow" * 1000, hold=arrives)
+        bid = submit(session, settings, slow, SubmissionType.FILE)
+        wait_for_split(session, bid)
+        (jid,) = batches.all_jobs(session, bid)
+
+        flower.await_states(jid, *succeeded(*BEFORE_THE_DOWNLOAD), ("job.downloading", STARTED))
+        assert flower.of(jid)[-1].args == f"{jid} {bid} demo downloading"
+        arrives.set()
+        flower.await_states(jid, *succeeded(*BEFORE_THE_DOWNLOAD, "job.downloading", *AFTER_IT))
+
+
+def said_of(history: tuple[HistoryEntry, ...]) -> list[tuple[str, str]]:
+    """The tasks of a job with that history, none of which lost its worker."""
+    outcomes = {None: RETRY, Event.FAIL: FAILURE}
+    return [
+        (JOB.task(JobState(entry.state)).name, outcomes.get(then.event, SUCCESS))
+        for entry, then in pairwise(history)
+        if entry.state in JOB.working() and then.by.startswith("worker")
+    ]
+
+
+def test_tries_failures_and_resumes_are_tasks_with_the_outcomes_of_the_history(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource
 ) -> None:
     with watched(settings) as flower:
-        fleet.worker("downloads", queues="download")
-        fleet.worker(queues="control,split,io,process")
-        enable_events(settings, workers=2)
-        good = submit(session, settings, source.put("/a.txt", b"a"), SubmissionType.FILE)
-        assert batch_ended(session, good).status.status is BatchState.COMPLETED
-        bad = submit(session, settings, source.url("/missing.txt"), SubmissionType.FILE)
-        assert batch_ended(session, bad).status.status is BatchState.FAILED
-        quiet(session)
+        fleet.worker()
+        fleet.beat()
+        enable_events(settings, workers=1)
+        broken = source.put("/a.txt", b"a", status=500, status_times=2, head=False)
+        bid = submit(session, settings, broken, SubmissionType.FILE)
+        wait_for_split(session, bid)
+        (jid,) = batches.all_jobs(session, bid)
+        job_reaches(session, jid, JobState.COMPLETED)
+        missing = submit(session, settings, source.url("/b.txt"), SubmissionType.FILE)
+        wait_for_split(session, missing)
+        (other,) = batches.all_jobs(session, missing)
+        failed = job_reaches(session, other, JobState.FAILED)
+        flower.await_states(other, *said_of(failed.history))
+        assert flower.of(other)[-1].exception == failed.status.message
 
-        # a task goes on with the states after its own whose queues its worker serves
-        assert flower.await_ends("job.pending", 2) == ["SUCCESS"] * 2
-        assert flower.await_ends("job.downloading", 2) == ["SUCCESS"] * 2
-        assert flower.await_ends("job.processing", 1) == ["SUCCESS"]
-        assert flower.await_ends("batch.report", 2) == ["SUCCESS"] * 2
+        source.put("/b.txt", b"b")
+        act(Site(settings, session), ANN, other, Event.RESUME)
+        job_reaches(session, other, JobState.COMPLETED)
+
+        for name in (jid, other):
+            flower.await_states(name, *said_of(jobs.load(session, name).history))
+        assert RETRY in [task.state for task in flower.of(jid)]
+
+
+def test_the_task_of_a_killed_worker_fails_and_the_work_is_a_task_again(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource
+) -> None:
+    arrives = threading.Event()
+    with watched(settings) as flower:
+        victim = fleet.worker("victim")
+        enable_events(settings, workers=1)
+        slow = source.put("/slow.bin", b"slow" * 1000, hold=arrives)
+        bid = submit(session, settings, slow, SubmissionType.FILE)
+        wait_for_split(session, bid)
+        (jid,) = batches.all_jobs(session, bid)
+        flower.await_states(jid, *succeeded(*BEFORE_THE_DOWNLOAD), ("job.downloading", STARTED))
+
+        victim.kill()
+        fleet.worker("heir")
+        fleet.beat()
+        enable_events(settings, workers=1)
+        arrives.set()
+        job_reaches(session, jid, JobState.COMPLETED)
+
+        lost = ("job.downloading", FAILURE)
+        flower.await_states(
+            jid, *succeeded(*BEFORE_THE_DOWNLOAD), lost, *succeeded("job.downloading", *AFTER_IT)
+        )

@@ -17,11 +17,12 @@ from tasks.app import make_context
 from tasks.broker import dispatch_job
 from tasks.interruption import EXIT_OVERDUE
 from tasks.outages import begin_outage
-from tasks.run import JOBS, STEPS, run
+from tasks.run import STEPS
 from tasks.worker_context import Stop, WorkerContext
 from tests.integration.test_sweep import sweep
 from tests.servers.http_source import HttpSource
 from tests.support import planting
+from tests.support.attempts import work_onward
 from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.errors import Stale
@@ -66,7 +67,7 @@ def test_one_ticket_takes_a_job_from_the_queue_to_its_end(
 ) -> None:
     ticket = planted(session, source)
 
-    assert run(context, ticket, JOBS) == (None, STATES - 1)
+    assert work_onward(context, ticket) == (None, STATES - 1)
 
     job = jobs.load(session, ticket.id)
     assert job.status.status is JobState.COMPLETED, job.status.message
@@ -81,7 +82,7 @@ def test_a_job_begins_with_one_transaction_that_takes_the_lock_and_leaves_the_fi
     ticket = planted(session, source)
     before = jobs.load(session, ticket.id).version
 
-    run(context, ticket, JOBS)
+    work_onward(context, ticket)
 
     assert jobs.load(session, ticket.id).version == before + STATES  # one for each state
 
@@ -94,7 +95,7 @@ def test_a_job_that_another_process_works_on_does_not_begin(
     session.ask(session.zk.create_async, lock, b"", ephemeral=True)
     before = jobs.load(session, ticket.id)
 
-    assert run(context, ticket, JOBS) == (None, 0)
+    assert work_onward(context, ticket) == (None, 0)
 
     assert jobs.load(session, ticket.id) == before
     session.ask(session.zk.delete_async, lock)
@@ -106,7 +107,7 @@ def test_a_job_whose_collection_is_on_hold_is_held_under_its_lock(
     ticket = planted(session, source)
     holds.place(session, Hold(by="ann"), "demo")
 
-    assert run(context, ticket, JOBS) == (None, 0)
+    assert work_onward(context, ticket) == (None, 0)
 
     stops_before(JobState.HELD, session, ticket)
 
@@ -117,7 +118,7 @@ def test_a_state_of_another_workers_queue_gets_a_ticket(
     context.serve(Queue.DOWNLOAD, served=False)
     ticket = planted(session, source)
 
-    following, carried = run(context, ticket, JOBS)
+    following, carried = work_onward(context, ticket)
 
     assert following == record.ticket(jobs.load(session, ticket.id))
     assert carried == 2
@@ -130,7 +131,7 @@ def test_a_stopping_worker_begins_no_further_state(
     context.ask_to_stop(Stop.ONWARD)
     ticket = planted(session, source)
 
-    following, carried = run(context, ticket, JOBS)
+    following, carried = work_onward(context, ticket)
 
     assert (following and following.state, carried) == (JobState.ESTIMATING, 0)
     stops_before(JobState.ESTIMATING, session, ticket)
@@ -142,7 +143,7 @@ def test_no_state_is_begun_without_a_message_during_an_outage(
     ticket = planted(session, source)
     begin_outage(session, ServiceDown(Service.INVENTORY, "the inventory does not answer"))
 
-    following, carried = run(context, ticket, JOBS)
+    following, carried = work_onward(context, ticket)
 
     assert (following and following.state, carried) == (JobState.ESTIMATING, 0)
 
@@ -154,7 +155,7 @@ def test_a_more_urgent_message_goes_before_a_long_state(
     urgent = planting.one_job(session)
     dispatch_job(context.app, record.ticket(urgent), urgent.status.priority)
 
-    following, carried = run(context, ticket, JOBS)
+    following, carried = work_onward(context, ticket)
 
     assert (following and following.state, carried) == (JobState.DOWNLOADING, 2)
 
@@ -166,7 +167,7 @@ def test_a_message_as_urgent_as_the_job_does_not_stop_it(
     other = planting.one_job(session)
     dispatch_job(context.app, record.ticket(other), 50)
 
-    assert run(context, ticket, JOBS) == (None, STATES - 1)
+    assert work_onward(context, ticket) == (None, STATES - 1)
 
 
 def test_a_job_that_has_to_wait_is_handed_back_with_its_lock(
@@ -175,7 +176,7 @@ def test_a_job_that_has_to_wait_is_handed_back_with_its_lock(
     ticket = planted(session, source)
     source.put("/a.txt", b"content", status=503)
 
-    assert run(context, ticket, JOBS)[0] is None
+    assert work_onward(context, ticket)[0] is None
 
     status = jobs.load(session, ticket.id).status
     assert (status.status, status.tries) == (JobState.DOWNLOADING, 1)
@@ -223,7 +224,7 @@ def test_a_batch_ends_with_its_last_job_carried(
 ) -> None:
     ticket = planted(session, source)
 
-    run(context, ticket, JOBS)
+    work_onward(context, ticket)
 
     bid = jobs.load(session, ticket.id).bid
     assert batches.load(session, bid).status.status.value == "reporting"
@@ -250,7 +251,7 @@ def test_fail_ends_a_carried_attempt_whatever_it_waits_for(
     child = os.fork()
     if not child:
         try:
-            run(context, ticket, JOBS)
+            work_onward(context, ticket)
         finally:
             os._exit(1)
     os.read(began, 1)
@@ -276,7 +277,7 @@ def test_a_mistake_in_a_carried_attempt_counts_as_a_try(
     monkeypatch.setitem(STEPS, JobState.RECORDING, mistaken_step)
     ticket = planted(session, source)
 
-    assert run(context, ticket, JOBS)[0] is None
+    assert work_onward(context, ticket)[0] is None
 
     status = jobs.load(session, ticket.id).status
     assert (status.status, status.tries, status.redispatches) == (JobState.RECORDING, 1, 0)

@@ -16,7 +16,8 @@ from pipeline.settings import Settings
 from pipeline.states import JobState, Queue
 from pipeline.steps.context import StepContext
 from tasks.app import make_context
-from tasks.run import JOBS, STEPS, Step, run
+from tasks.run import STEPS, Step
+from tests.support.attempts import work_onward
 from zkstate.record import jobs, record
 
 
@@ -39,7 +40,7 @@ def main() -> None:
     context = make_context(Settings())
     for queue in Queue:
         context.serve(queue)
-    run(context, record.ticket(jobs.load(context.session(), jid)), JOBS)
+    work_onward(context, record.ticket(jobs.load(context.session(), jid)))
 
 
 if __name__ == "__main__":

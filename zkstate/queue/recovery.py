@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from pipeline.outcome import WaitKind, WaitsFor
-from pipeline.records import FencedStatus, JobStatus, Ticket
+from pipeline.records import BatchStatus, FencedStatus, JobStatus, Ticket
 from pipeline.states import BATCH, JOB, BatchState, Bucket, JobState
 from zkstate import codec, paths
 from zkstate.connection import ownership
@@ -47,6 +47,8 @@ class Recovered:
 
     tickets: tuple[Ticket, ...] = ()
     exhausted: tuple[str, ...] = ()
+    lost: tuple[Ticket, ...] = ()
+    """Those of the workers that vanished, or of messages that no worker got."""
 
 
 def _all(_: str, names: Sequence[str]) -> Sequence[str]:
@@ -117,6 +119,7 @@ def sweep_jobs(
     """
     tickets: list[Ticket] = []
     exhausted: list[str] = []
+    lost: list[Ticket] = []
     services, pace = _Services(session, clock), _Pace(room)
     for state in JOB.working():
         if state is JobState.PROVISIONING:
@@ -126,15 +129,28 @@ def sweep_jobs(
         for jid, status in _abandoned(session, jids, JOBS, live, clock, services, partial(_is_sent, state)):
             if status.redispatches >= max_redispatches:
                 exhausted.append(jid)
+                lost += _lost(jid, status)
                 continue
             if not pace.admits(status.waits_for):
                 continue
             if ticket := _redispatch(session, jobs.load, jid, status):
                 tickets.append(ticket)
+                lost += _lost(jid, status)
     tickets += filter(
         None, [_redispatch(session, jobs.load, jid, probe=outage) for outage, jid in services.probes()]
     )
-    return Recovered(tuple(tickets), tuple(exhausted))
+    return Recovered(tuple(tickets), tuple(exhausted), tuple(lost))
+
+
+def _lost(name: str, status: JobStatus | BatchStatus) -> list[Ticket]:
+    """The ticket that ended with its worker; none of a record that was handed back."""
+    if not _lost_its_worker(status):
+        return []
+    return [Ticket(id=name, state=status.status, epoch=status.epoch)]
+
+
+def _lost_its_worker(status: FencedStatus) -> bool:
+    return not (status.handed_back or status.delay)
 
 
 def _is_sent(state: JobState, status: JobStatus) -> bool:
@@ -150,6 +166,7 @@ def sweep_batches(
     tickets: list[Ticket | None] = []
     waiting: list[str] = []
     exhausted: list[str] = []
+    lost: list[Ticket] = []
     services = _Services(session, clock)
     for bid, status in _abandoned(session, names, BATCHES, live, clock, services):
         if status.status is BatchState.PROCESSING and status.total is not None:
@@ -158,14 +175,17 @@ def sweep_batches(
             continue
         elif status.redispatches >= max_redispatches:
             exhausted.append(bid)
-        else:
-            tickets.append(_redispatch(session, batches.load, bid, status))
+            lost += _lost(bid, status)
+        elif ticket := _redispatch(session, batches.load, bid, status):
+            tickets.append(ticket)
+            lost += _lost(bid, status)
     tickets += [_redispatch(session, batches.load, bid, probe=outage) for outage, bid in services.probes()]
     unended = session.exists_many([paths.bucket(bid, Bucket.PROCESSING) for bid in waiting])
     for bid, bucket in zip(waiting, unended, strict=True):
         if bucket is None or not bucket.numChildren:
             tickets.append(_finish(session, bid, by))
-    return Recovered(tuple(ticket for ticket in tickets if ticket is not None), tuple(exhausted))
+    found = tuple(ticket for ticket in tickets if ticket is not None)
+    return Recovered(found, tuple(exhausted), tuple(lost))
 
 
 def _abandoned(  # noqa: PLR0913 - the facts of one sweep
@@ -218,7 +238,7 @@ def _redispatch(
         loaded = load(session, name)
         if seen is not None and loaded.status.op != seen.op:
             return None
-        lost = seen is not None and not (seen.handed_back or seen.delay)
+        lost = seen is not None and _lost_its_worker(seen)
         return record.redispatch(session, loaded, lost=lost, probe=probe)
     except (Busy, Stale, Missing, Corrupt):
         return None  # another sweep or a worker was first, or the next sweep logs the damage

@@ -1,0 +1,95 @@
+"""Celery's events of the tasks of jobs and batches, sent by the process that does their work.
+
+A process carries its job through several tasks while Celery's worker knows of the first one alone. So the
+worker sends that it received a message, and the process of the pool sends the rest: what it began, and how
+that ended. Nothing is sent while nobody listens.
+"""
+
+import threading
+import time
+from typing import Any
+
+from celery import Celery, states
+from celery.app.trace import TraceInfo
+from kombu.exceptions import OperationalError
+
+from pipeline.records import Batch, Job, Ticket
+from pipeline.states import BATCH, JOB, BatchState, JobState
+from tasks.broker import task_id
+from tasks.logs import log
+
+PAUSE = 0.25
+"""Seconds from an event until it is sent, with those that follow: most states of a small job end sooner."""
+
+MOST = 200
+"""Events in one message."""
+
+
+Message = dict[str, Any]
+"""What Celery's tracer gets of a message: its headers, arguments and chain."""
+
+
+class TaskEvents:
+    """Of one process; a thread sends what has been noted. An event that Redis does not take is lost."""
+
+    def __init__(self, app: Celery, worker: str) -> None:
+        """`worker`: the name under which Celery knows the worker of this process."""
+        self._dispatcher: Any = app.events.Dispatcher(
+            app.connection_for_write(),
+            hostname=worker,
+            buffer_while_offline=False,
+            buffer_group={"task"},
+            buffer_limit=MOST,
+        )
+        self._noted = threading.Event()
+        threading.Thread(target=self._send, name="task events", daemon=True).start()
+
+    def received(self, request: Message) -> None:
+        """A task that no message asked for."""
+        known = {key: request.get(key) for key in ("root_id", "parent_id", "retries", "eta", "expires")}
+        self._note("task-received", request["id"], name=request["task"], args="", kwargs="{}", **known)
+
+    def started(self, uuid: str, record: Job | Batch | None = None) -> None:
+        """Once more when the `record` is known, to show what the work is about."""
+        self._note("task-started", uuid, **({"args": _shown(record)} if record else {}))
+
+    def ended(self, uuid: str, info: TraceInfo | None, runtime: float | None, result: str | None) -> None:
+        """`info`, `runtime`, `result`: as Celery's tracer returns them."""
+        if info is None:
+            self._note("task-succeeded", uuid, runtime=runtime, result=result)
+        elif info.state == states.RETRY:
+            self._note("task-retried", uuid, exception=str(info.retval))
+        else:
+            self._note("task-failed", uuid, exception=str(info.retval), traceback=None)
+
+    def lost(self, ticket: Ticket) -> None:
+        """The worker of this ticket's task has vanished; nobody else says how the task ended."""
+        state = ticket.state
+        name = JOB.task(JobState(state)) if ticket.id.startswith("jid") else BATCH.task(BatchState(state))
+        self._note("task-failed", task_id(ticket), name=name.name, exception="the worker was lost")
+
+    def _note(self, kind: str, uuid: str, **fields: Any) -> None:
+        try:
+            self._dispatcher.send(kind, uuid=uuid, **fields)
+        except OperationalError as error:  # so many events that they are sent at once
+            log().debug("events lost: Redis does not answer", error=str(error))
+        self._noted.set()
+
+    def _send(self) -> None:
+        while True:
+            self._noted.wait()
+            time.sleep(PAUSE)
+            self._noted.clear()
+            self.flush()
+
+    def flush(self) -> None:
+        try:
+            self._dispatcher.flush()
+        except OperationalError as error:
+            log().debug("events lost: Redis does not answer", error=str(error))
+
+
+def _shown(record: Job | Batch) -> str:
+    """In the place of the arguments, for people who look at tasks."""
+    names = (record.jid, record.bid) if isinstance(record, Job) else (record.bid,)
+    return " ".join((*names, record.profile_name, str(record.status.status)))

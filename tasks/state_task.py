@@ -1,0 +1,110 @@
+"""The Celery task of one state, and of the states after it that the same process carries its job through.
+
+Each state's work is a run of its own task: with its own id and signals, and its outcome. A message begins the
+first one. When its work has moved the job and this process holds the attempt at the next state, that state's
+task follows here, by Celery's own tracer and in the order in which a chain would have run: one task ends
+before the next one begins.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import celery.worker.request
+from celery import Task, current_task
+
+from pipeline.records import Batch, Job
+from pipeline.states import JOB, JobState
+from tasks.broker import task_id
+from tasks.events import Message
+
+if TYPE_CHECKING:
+    from tasks.worker_context import WorkerContext
+
+
+class StateFailed(Exception):
+    """The work failed, as the record says: Celery's outcome of the task."""
+
+
+def is_listened(dispatcher: Any) -> bool:
+    """Whether Flower or another listener has asked this worker for the events of tasks."""
+    return bool(dispatcher and dispatcher.enabled and (not dispatcher.groups or "task" in dispatcher.groups))
+
+
+class StateRequest(celery.worker.request.Request):
+    """A message in Celery's worker, which hears of the outcome when the process has done all that it does."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        task: Any = self.task
+        task.context.listen(is_listened(self.eventer))
+
+    def send_event(self, type: str, **fields: Any) -> None:
+        """What the process of the pool does not know; it sends the others itself, at their time."""
+        if type not in ("task-started", "task-succeeded", "task-retried", "task-failed"):
+            super().send_event(type, **fields)
+
+
+class StateTask(Task[Any, Any]):
+    abstract = True
+    context: "WorkerContext"
+    Request = f"{__name__}:{StateRequest.__name__}"
+    throws = (StateFailed,)
+    _tracer: Any = None
+
+    @property
+    def __trace__(self) -> Any:
+        """What Celery calls with a message; Celery sets its own tracer, which runs one task."""
+        return self._trace if self._tracer is not None else None
+
+    @__trace__.setter
+    def __trace__(self, tracer: Any) -> None:
+        self._tracer = tracer
+
+    def _trace(self, uuid: str, args: Any, kwargs: Any, request: Message) -> Any:
+        """The outcome of the first task: that of the message."""
+        if events := self.context.events():
+            events.started(uuid)
+        outcome = self.run_once(uuid, args, kwargs, request)
+        ended = request
+        while (following := _following(self.context, ended)) is not None:
+            if events := self.context.events():
+                events.received(following)
+            task: Any = self.app.tasks[following["task"]]
+            task.run_once(following["id"], following["args"], {}, following)
+            ended = following
+        return outcome
+
+    def run_once(self, uuid: str, args: Any, kwargs: Any, request: Message) -> Any:
+        given = self.context.carried
+        outcome = self._tracer(uuid, args, kwargs, request)
+        if events := self.context.events():
+            events.ended(uuid, outcome.info, outcome.runtime, outcome.retstr)
+        if given is not None and self.context.carried is given:
+            # Celery has ended the task before its work began: the sweep continues
+            self.context.carried = None
+            self.context.drop_session()
+        return outcome
+
+
+def _following(context: "WorkerContext", ended: Message) -> Message | None:
+    """The task that this process runs next, in the form of a message; None if it has begun no attempt."""
+    if context.carried is None:
+        return None
+    ticket = context.carried.ticket
+    return {
+        **ended,
+        "id": task_id(ticket),
+        "task": JOB.task(JobState(ticket.state)).name,
+        "args": [ticket.model_dump()],
+        "argsrepr": repr((ticket.model_dump(),)),
+        "parent_id": ended["id"],
+        "root_id": ended.get("root_id") or ended["id"],
+        "correlation_id": task_id(ticket),
+        "chain": (ended.get("chain") or [])[:-1],
+    }
+
+
+def show(context: "WorkerContext", record: Job | Batch) -> None:
+    """Name the record that the current task works on to those who look at tasks."""
+    request: Any = current_task.request
+    if events := context.events():
+        events.started(request.id, record)
