@@ -140,7 +140,7 @@ def _read(session: Session, worker: str, own: OwnDrain, stopped: threading.Event
 def draining_step(
     own: OwnDrain, listen: Callable[[bool], None] = lambda _: None
 ) -> type[bootsteps.StartStopStep]:
-    """The part of Celery's consumer that keeps to `own`, and tells `listen` whether events are wanted.
+    """The part of Celery's consumer that keeps to `own`, and tells `listen` whether events are heard.
 
     It starts with every connection to Redis, before the first message.
     """

@@ -184,8 +184,8 @@ def sweep_batches(
     for bid, bucket in zip(waiting, unended, strict=True):
         if bucket is None or not bucket.numChildren:
             tickets.append(_finish(session, bid, by))
-    found = tuple(ticket for ticket in tickets if ticket is not None)
-    return Recovered(found, tuple(exhausted), tuple(lost))
+    given = tuple(ticket for ticket in tickets if ticket is not None)
+    return Recovered(given, tuple(exhausted), tuple(lost))
 
 
 def _abandoned(  # noqa: PLR0913 - the facts of one sweep
