@@ -2,9 +2,8 @@
 
 from operations.board.values import BoardSummary
 from operations.checks.aliases import AuditView, ReconcileView
-from operations.checks.backup import BackupView, InventoryRestoreView, RestoreView
 from operations.checks.check import CheckView
-from operations.checks.deployment import DeploymentView
+from operations.checks.deployment import BackupView, DeploymentView, InventoryRestoreView, RestoreView
 from operations.deposits.dry_run_result import DryRunResult
 from operations.deposits.submission import Submitted
 from operations.deposits.validation import CheckResult

@@ -27,7 +27,8 @@
     /deployment                         the id that storage root and inventory carry too, and its mark
     /sweep                              what one sweep leaves to the next: times, and where it stopped
 
-All of it lies below one root, which the session adds.
+All of it lies below one root, which the session adds. Another application may have other nodes at the same
+root, and in the record's folders.
 """
 
 import hashlib
@@ -67,6 +68,7 @@ BOARD = "/board"
 TOP = (
     BATCHES,
     OPEN_BATCHES,
+    QUEUES,
     JOBS,
     WAITING,
     CALLBACKS,
@@ -82,7 +84,32 @@ TOP = (
     OUTAGES,
     SWEEP,
 )
-"""The nodes right below the root; another application may have others there."""
+"""The nodes right below the root, and the queues, which lie among the jobs."""
+
+_OWN_NAMES = {
+    folder: re.compile(pattern)
+    for folder, pattern in {
+        BATCHES: "bid[0-9]{10,}",
+        OPEN_BATCHES: "bid[0-9]{10,}",
+        JOBS: JID,
+        WAITING: JID,
+        CALLBACKS: f"{JID}-[0-9]+",
+        "/locks": "queue|collections|drains|hosts|leader|single-flight|localid|storage",
+        PAUSE: "ingest",
+        "/space": "working|marked",
+        "/actions": "queue|collections",
+        "/ids": r"batch|job|ark-\S+",
+        "/submission-keys": "[0-9a-f]{64}",
+    }.items()
+}
+"""Folder -> the names that the record gives there; all names are of the record in other folders."""
+
+
+def owned(folder: str, names: Iterable[str]) -> list[str]:
+    """Those of the names in a folder of the record that are the record's own, sorted."""
+    pattern = _OWN_NAMES.get(folder)
+    return sorted(names if pattern is None else filter(pattern.fullmatch, names))
+
 
 SKELETON = (
     BATCHES,
@@ -146,11 +173,6 @@ _is_jid = re.compile(JID).fullmatch
 def is_jid(name: str) -> bool:
     """Whether the name is one that arkline gives a job."""
     return _is_jid(name) is not None
-
-
-def is_job(name: str) -> bool:
-    """Whether this child of /jobs is a job; the queue is its only other child."""
-    return f"{JOBS}/{name}" != QUEUES
 
 
 def queue(state: JobState) -> str:

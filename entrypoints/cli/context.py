@@ -5,8 +5,7 @@ from __future__ import annotations
 import getpass
 import logging
 import socket
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -21,7 +20,6 @@ from pipeline.principal import Interface, Principal, Role
 from pipeline.settings import Settings
 from tasks import logs
 from zkstate.care.deployment import read_if_reachable
-from zkstate.connection.session import Session
 from zkstate.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -55,13 +53,6 @@ def principal(by: str = "") -> Principal:
     """The person at this command line: an administrator, because the record itself is open to them."""
     name = by or f"{getpass.getuser()}@{socket.gethostname()}"
     return Principal(name=name, role=Role.ADMIN, interface=Interface.CLI)
-
-
-@contextmanager
-def session() -> Iterator[tuple[Session, Settings]]:
-    """A session, and the settings of the environment."""
-    with site() as beside:
-        yield beside.session, beside.settings
 
 
 def existing_inventory(settings: Settings) -> SqlInventory:

@@ -1,14 +1,32 @@
-"""The deployment of record, storage root and inventory: shown, and given to stores that have none."""
+"""The stores of a deployment: they get one id, are backed up while the fleet works, and restored if lost.
 
+Rule: nothing works on what is restored before it agrees with the other stores. The marks of record and
+inventory differ until then, so every process waits.
+"""
+
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from itertools import islice
+from pathlib import Path
 
-from pipeline.deployment import OutdatedStore
+from operations.checks.stores import MARGIN
+from operations.site import Site
+from pipeline import backup_files
+from pipeline.backup_files import BackupManifest, RecordEntry
+from pipeline.deployment import Deployment, OutdatedStore, check_marker
+from pipeline.errors import Action, Remedy, UsageRefused
+from pipeline.inventory.copy import check_absent, copy_inventory, restore_inventory_copy
+from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.outcome import Service, ServiceDown
-from pipeline.records import Record
-from pipeline.settings import Settings
-from tasks.stores import compare, stores_of
+from pipeline.records import Record, number_of
+from pipeline.storage.base import VersionEntry
+from pipeline.storage.factory import open_storage
+from tasks.stores import compare, level_marks, stores_of
+from zkstate.care import copy, deployment
 from zkstate.care.deployment import join_missing
 from zkstate.connection.session import Session
+from zkstate.fleet import counters
+from zkstate.fleet.scheduled import leader
 
 
 class StoreView(Record):
@@ -26,17 +44,17 @@ class DeploymentView(Record):
     """Why jobs wait until the stores are reconciled, after `missing` gave an empty inventory the id."""
 
 
-def initialize(session: Session, settings: Settings, *, missing: bool = False) -> DeploymentView:
+def initialize(site: Site, *, missing: bool = False) -> DeploymentView:
     """Give one id to record, storage root and inventory, if all are empty; compare them if they have one.
 
     `missing`: give the id also to a store that is lost or that an earlier release made, though others have
     one. ServiceDown says which store is absent, foreign or older than the others.
     """
-    stores = stores_of(session, settings)
+    stores = stores_of(site.session, site.settings)
     before = {store.service: store.read_deployment() for store in stores.every}
     if missing:
         join_missing(stores)
-    confirmed = compare(session, settings)
+    confirmed = compare(site.session, site.settings)
     outdated = ""
     for fault in confirmed.faults.values():
         if not (missing and isinstance(fault, OutdatedStore)):
@@ -51,3 +69,193 @@ def initialize(session: Session, settings: Settings, *, missing: bool = False) -
         ),
         outdated=outdated,
     )
+
+
+Progress = Callable[[int], None]
+"""Called with the number of batches and jobs copied so far."""
+
+
+class BackupView(Record):
+    folder: Path
+    manifest: BackupManifest
+    inventory_copied: bool
+    """False if the inventory is in PostgreSQL, and pg_dump is not on this machine."""
+
+
+def back_up(site: Site, folder: Path, on_progress: Progress = lambda _: None) -> BackupView:
+    """Write a backup; UsageRefused if the folder exists.
+
+    ServiceDown if the stores do not belong together, before or after they were copied.
+    """
+    confirmed = _confirm(site)
+    stores = stores_of(site.session, site.settings)
+    manifest = BackupManifest(deployment=confirmed, storage=stores.storage.place if stores.storage else "")
+    partial = backup_files.partial_folder(folder)
+    batches = jobs = 0
+    with (partial / backup_files.RECORD).open("w") as lines:
+        for entry in copy.read_record(site.session):
+            lines.write(entry.model_dump_json(exclude_defaults=True) + "\n")
+            batches += bool(entry.batch and not entry.job and not entry.removed)
+            jobs += bool(entry.job and entry.nodes)
+            on_progress(batches + jobs)
+    # after the record: every job that the copy has as completed is in the copy of the inventory
+    copied = copy_inventory(site.settings.inventory, partial)
+    # a store that was replaced while it was copied
+    _confirm(site, confirmed)
+    manifest = manifest.model_copy(update={"batches": batches, "jobs": jobs})
+    return BackupView(
+        folder=folder,
+        manifest=backup_files.publish(partial, folder, manifest),
+        inventory_copied=copied,
+    )
+
+
+def _confirm(site: Site, known: Deployment | None = None) -> Deployment:
+    """The id of all stores; ServiceDown if one of them is absent, of another deployment, or older."""
+    confirmed = compare(site.session, site.settings, known)
+    for fault in confirmed.faults.values():
+        raise fault
+    return confirmed.deployment
+
+
+PAGE = 1_000
+"""Versions in storage that are compared with the inventory in one query."""
+
+LISTED = 1_000
+"""Unknown versions that a result lists; all of them are counted."""
+
+
+class RestoreView(Record):
+    manifest: BackupManifest
+    last_job: int
+    """Job numbers continue after this one."""
+    unknown: int
+    """Versions in storage that the inventory neither has nor reserves for a restored job. If there are any,
+    the fleet waits for a reconciliation, so that no local id of theirs gets another ARK."""
+    listed: tuple[str, ...]
+    """The first of them; at most LISTED."""
+
+
+class InventoryRestoreView(Record):
+    manifest: BackupManifest
+    place: str
+    """Where the inventory is now; it waits for a reconciliation, if there is a record."""
+
+
+def restore_inventory(site: Site, folder: Path) -> InventoryRestoreView:
+    """Put the backup's copy of the inventory where the settings name it.
+
+    UsageRefused if the backup is damaged or has no such copy, if there is an inventory, or if the record
+    belongs to another deployment.
+    """
+    manifest, session, settings = backup_files.read_manifest(folder), site.session, site.settings
+    with copy.alone(session):
+        check_absent(settings.inventory)
+        record = deployment.read(session)
+        if record is not None:
+            _check_same(f"the record {session.hosts}{session.root}", record, manifest.deployment)
+            # first: the copy is older, also if it was made a moment ago and has nearly the same mark
+            deployment.raise_mark(session, record.mark + 2)
+        restore_inventory_copy(settings.inventory, folder)
+    return InventoryRestoreView(manifest=manifest, place=open_inventory(settings.inventory).place)
+
+
+def restore(
+    site: Site, folder: Path, *, replace: bool = False, on_progress: Progress = lambda _: None
+) -> RestoreView:
+    """Restore the record from a backup; numbers continue beyond all that inventory and storage know.
+
+    UsageRefused if the backup is damaged, the record is not empty and not to be replaced, or a fleet is at
+    work, or the inventory is older than the backup. ServiceDown if storage root or inventory is absent or
+    belongs to another deployment.
+    """
+    manifest, session, settings = backup_files.read_manifest(folder), site.session, site.settings
+    with copy.alone(session):
+        inventory = open_inventory(settings.inventory)
+        for store in stores_of(session, settings).kept:
+            check_marker(store.service, store.place, store.read_deployment(), manifest.deployment.id)
+        marker = inventory.read_deployment()
+        _check_age(inventory, marker.mark if marker else 0, manifest, folder)
+        _check_record(session, manifest.deployment, replace=replace)
+        if replace:
+            copy.clear(session)
+        removed = frozenset(entry.batch for entry in backup_files.entries(folder) if entry.removed)
+        known: set[str] = set()
+        # below the inventory's mark: nothing works on the record before its numbers are raised
+        mark = min(manifest.deployment.mark, marker.mark - 1 if marker else 0)
+        behind = manifest.deployment.model_copy(update={"mark": mark})
+        copy.write_record(session, _counted(folder, known, on_progress), removed, behind)
+        last, unknown, listed = _compare_storage(site, inventory, known)
+        last += MARGIN
+        counters.raise_to(session, "job", last)
+        counters.raise_batches(session, MARGIN, above=inventory.last_batch())
+        if not unknown:
+            level_marks(session, inventory)
+    return RestoreView(manifest=manifest, last_job=last, unknown=unknown, listed=tuple(listed))
+
+
+def _check_age(inventory: SqlInventory, mark: int, manifest: BackupManifest, folder: Path) -> None:
+    """A record that is newer than the inventory has completed jobs that the inventory does not know."""
+    if mark < manifest.deployment.mark - 1:
+        raise UsageRefused(
+            f"the inventory {inventory.place} is older than the backup {folder} (its mark is {mark}, that of "
+            f"the backup {manifest.deployment.mark}): put a newer copy there, or move it away and restore "
+            "the inventory of this backup first"
+        ).with_remedies(Remedy(Action.RESTORE_INVENTORY, str(folder)))
+
+
+def _counted(folder: Path, known: set[str], on_progress: Progress) -> Iterator[RecordEntry]:
+    for number, entry in enumerate(backup_files.entries(folder), 1):
+        if entry.job:
+            known.add(entry.job)
+        on_progress(number)
+        yield entry
+
+
+def _check_same(place: str, present: Deployment, expected: Deployment) -> None:
+    if present.id != expected.id:
+        raise UsageRefused(
+            f"{place} belongs to deployment {present.id}, the backup to {expected.id}: check "
+            "ARKLINE_ZK_HOSTS and ARKLINE_ZK_ROOT, or use a backup of this deployment"
+        )
+
+
+def _check_record(session: Session, expected: Deployment, *, replace: bool) -> None:
+    place = f"{session.hosts}{session.root}"
+    if name := leader(session):
+        raise UsageRefused(f"a fleet is at work on the record {place} (beat runs on {name}): stop it first")
+    present = deployment.read(session)
+    if present is not None:
+        _check_same(f"the record {place}", present, expected)
+    if not replace and not copy.is_empty(session):
+        raise UsageRefused(
+            f"the record {place} is not empty: if it is to be replaced by the backup, add --replace"
+        )
+
+
+def _compare_storage(site: Site, inventory: SqlInventory, known: set[str]) -> tuple[int, int, list[str]]:
+    """The last job that a store knows; how many versions only storage knows, and the first of them."""
+    last, unknown = max(counters.last(site.session, "job"), inventory.last_job()), 0
+    listed: list[str] = []
+    try:
+        versions = open_storage(site.settings).versions()
+        while page := tuple(islice(versions, PAGE)):
+            last = max(last, *(number_of(version.jid) for version in page))
+            for version in _unknown(inventory, page, known):
+                unknown += 1
+                if len(listed) < LISTED:
+                    listed.append(version)
+    except UsageRefused:
+        pass  # Merritt's storage service has no listing of its objects
+    return last, unknown, listed
+
+
+def _unknown(inventory: SqlInventory, page: tuple[VersionEntry, ...], known: set[str]) -> Iterator[str]:
+    entered = inventory.entered_jobs([version.jid for version in page])
+    missing = [version for version in page if version.problem or version.jid not in entered]
+    reserved = inventory.known_arks([version.ark for version in missing if version.jid in known])
+    for version in missing:
+        if version.problem:
+            yield f"{version.ark}: {version.problem}"
+        elif version.ark not in reserved:
+            yield f"version {version.number} of {version.ark} from job {version.jid or '-'}"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from operations.checks.backup import back_up
+from operations.checks.deployment import back_up
+from operations.site import Site
 from pipeline.settings import Settings
 from pipeline.states import BatchState, JobState
 from pipeline.storage.factory import open_storage
@@ -54,7 +55,7 @@ def test_a_lost_zookeeper_is_restored_from_a_backup_under_load_and_nothing_is_gi
         await_first_ended(session, during)
 
         # in this process: the batch would end while a command starts
-        view = back_up(session, settings, backup)
+        view = back_up(Site(settings, session), backup)
 
         assert view.manifest.batches == 2
         assert batches.load(session, during).status.status not in (BatchState.COMPLETED, BatchState.FAILED)
@@ -112,7 +113,7 @@ def test_a_lost_inventory_is_restored_from_a_backup_under_load_and_completed_fro
     assert_completed(batch_ended(session, deposit(session, settings, source, 2), timeout=120))
     during = deposit(session, settings, source, 6)
     await_first_ended(session, during)
-    back_up(session, settings, backup)
+    back_up(Site(settings, session), backup)
     assert_completed(batch_ended(session, during, timeout=120))
     assert_completed(batch_ended(session, submit(session, settings, updated), timeout=120))
     quiet(session)
@@ -143,7 +144,7 @@ def test_zookeeper_and_the_inventory_are_lost_and_restored_and_nothing_is_given_
         assert_completed(batch_ended(session, deposit(session, settings, source, 2), timeout=120))
         during = deposit(session, settings, source, 6)
         await_first_ended(session, during)
-        back_up(session, settings, backup)
+        back_up(Site(settings, session), backup)
         assert_completed(batch_ended(session, during, timeout=120))
         assert_completed(batch_ended(session, submit(session, settings, updated), timeout=120))
         quiet(session)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from kazoo.protocol.states import ZnodeStat
 
-from operations.checks.backup import back_up, restore, restore_inventory
 from operations.checks.check import check
-from operations.checks.deployment import initialize
+from operations.checks.deployment import back_up, initialize, restore, restore_inventory
 from operations.checks.stores import MARGIN
 from operations.site import Site
 from pipeline.deployment import OutdatedStore
@@ -44,9 +43,9 @@ if TYPE_CHECKING:
 @pytest.fixture
 def backup(session: Session, settings: Settings, tmp_path: Path) -> Path:
     """A backup of a record with one submission."""
-    initialize(session, settings)
+    initialize(Site(settings, session))
     batches.submit(session, a_submission())
-    back_up(session, settings, tmp_path / "backup")
+    back_up(Site(settings, session), tmp_path / "backup")
     return tmp_path / "backup"
 
 
@@ -56,8 +55,8 @@ def test_a_record_that_is_not_empty_is_replaced_only_when_that_is_said(
     later = batches.submit(session, a_submission())
 
     with pytest.raises(UsageRefused, match="is not empty"):
-        restore(session, settings, backup)
-    restore(session, settings, backup, replace=True)
+        restore(Site(settings, session), backup)
+    restore(Site(settings, session), backup, replace=True)
 
     assert session.children("/batches") == ["bid0000000001"]
     assert batches.submit(session, a_submission()) > later
@@ -65,12 +64,12 @@ def test_a_record_that_is_not_empty_is_replaced_only_when_that_is_said(
 
 
 def test_the_drain_of_a_worker_is_in_a_backup(session: Session, settings: Settings, tmp_path: Path) -> None:
-    initialize(session, settings)
+    initialize(Site(settings, session))
     drain = Hold.of(ANN, "because")
     holds.place(session, drain, worker="worker1@here")
-    back_up(session, settings, tmp_path / "backup")
+    back_up(Site(settings, session), tmp_path / "backup")
 
-    restore(session, settings, tmp_path / "backup", replace=True)
+    restore(Site(settings, session), tmp_path / "backup", replace=True)
 
     assert holds.drained(session) == {"worker1@here": drain}
 
@@ -79,7 +78,7 @@ def test_the_drain_of_a_worker_is_in_a_backup(session: Session, settings: Settin
 def test_an_inventory_that_is_lost_or_replaced_during_a_backup_is_not_in_a_backup(
     session: Session, settings: Settings, tmp_path: Path, present: str
 ) -> None:
-    initialize(session, settings)
+    initialize(Site(settings, session))
     batches.submit(session, a_submission())
     inventory = settings.home / "inventory.sqlite"
 
@@ -90,7 +89,7 @@ def test_an_inventory_that_is_lost_or_replaced_during_a_backup_is_not_in_a_backu
             sqlite3.connect(inventory).execute("create table other (id integer)").connection.close()
 
     with pytest.raises((ServiceDown, ServiceUnreachable), match="inventory"):
-        back_up(session, settings, tmp_path / "backup", lose)
+        back_up(Site(settings, session), tmp_path / "backup", lose)
 
     assert not (tmp_path / "backup").exists()
 
@@ -124,7 +123,7 @@ def test_nodes_of_other_applications_at_the_same_root_are_kept(
 ) -> None:
     session.ensure_node("/brokers/topics", b"theirs")
 
-    restore(session, settings, backup, replace=True)
+    restore(Site(settings, session), backup, replace=True)
 
     node = session.find("/brokers/topics")
     assert node is not None
@@ -173,12 +172,12 @@ def _spelled(pattern: str) -> list[str]:
 def test_nodes_of_others_inside_the_folders_of_the_record_are_neither_copied_nor_deleted(
     session: Session, settings: Settings, tmp_path: Path, path: str
 ) -> None:
-    initialize(session, settings)
+    initialize(Site(settings, session))
     batches.submit(session, a_submission())
     session.ensure_node(path, b"theirs")
 
-    back_up(session, settings, tmp_path / "backup")
-    restore(session, settings, tmp_path / "backup", replace=True)
+    back_up(Site(settings, session), tmp_path / "backup")
+    restore(Site(settings, session), tmp_path / "backup", replace=True)
 
     node = session.find(path)
     assert node is not None
@@ -193,7 +192,7 @@ def test_numbers_continue_beyond_what_the_inventory_knows(
     open_inventory(settings.inventory).record(recording(jid="jid0000000041"))
     copy.clear(session)
 
-    restore(session, settings, backup)
+    restore(Site(settings, session), backup)
 
     assert counters.last(session, "job") == 41 + MARGIN
 
@@ -203,11 +202,11 @@ def test_a_backup_of_another_deployment_is_refused(
 ) -> None:
     copy.clear(session)
     other = Settings.model_validate(settings.model_dump(exclude_unset=True) | {"home": tmp_path / "other"})
-    initialize(session, other)
+    initialize(Site(other, session))
     copy.clear(session)
 
     with pytest.raises(ServiceDown, match="belongs to deployment"):
-        restore(session, other, backup)
+        restore(Site(other, session), backup)
     assert deployment.read(session) is None
 
 
@@ -223,12 +222,12 @@ def test_two_restores_of_one_record_exclude_each_other(
                     again(session, settings, backup)
                 refused.append(str(refusal.value))
 
-    restore(session, settings, backup, replace=True, on_progress=begin_another)
+    restore(Site(settings, session), backup, replace=True, on_progress=begin_another)
 
     assert len(refused) == 2
     assert session.children("/batches") == ["bid0000000001"]
     assert session.exists(paths.RESTORE) is None
-    restore(session, settings, backup, replace=True)
+    restore(Site(settings, session), backup, replace=True)
 
 
 @pytest.mark.parametrize("name", ["record.jsonl", "backup.json", "inventory.sqlite"])
@@ -239,7 +238,7 @@ def test_a_damaged_backup_is_refused_and_nothing_is_changed(
     file.write_bytes(file.read_bytes()[:-20])
 
     with pytest.raises(UsageRefused, match="is damaged"):
-        restore(session, settings, backup, replace=True)
+        restore(Site(settings, session), backup, replace=True)
     assert session.children("/batches") == ["bid0000000001"]
 
 
@@ -248,7 +247,7 @@ def test_a_backup_of_a_later_format_is_refused(session: Session, settings: Setti
     (backup / "backup.json").write_text(json.dumps(manifest | {"format": 2}))
 
     with pytest.raises(UsageRefused, match="has format 2"):
-        restore(session, settings, backup, replace=True)
+        restore(Site(settings, session), backup, replace=True)
 
 
 def lose_inventory(settings: Settings) -> Path:
@@ -265,7 +264,7 @@ def test_a_lost_inventory_is_restored_and_not_used_before_it_is_reconciled(
 ) -> None:
     lose_inventory(settings)
 
-    restore_inventory(session, settings, backup)
+    restore_inventory(Site(settings, session), backup)
 
     stores = ConfirmedStores(settings)
     stores.confirm(session)
@@ -286,7 +285,7 @@ def test_an_inventory_that_is_there_is_not_overwritten(
     file.write_bytes(b"something")
 
     with pytest.raises(UsageRefused, match=f"{rest} away first"):
-        restore_inventory(session, settings, backup)
+        restore_inventory(Site(settings, session), backup)
     assert file.read_bytes() == b"something"
 
 
@@ -295,9 +294,9 @@ def test_an_inventory_that_is_older_than_the_backup_is_refused_and_the_remedy_wo
 ) -> None:
     for _ in range(3):
         count_up(session, open_inventory(settings.inventory))
-    back_up(session, settings, tmp_path / "newer")
+    back_up(Site(settings, session), tmp_path / "newer")
     lose_inventory(settings)
-    restore_inventory(session, settings, backup)
+    restore_inventory(Site(settings, session), backup)
 
     done = cli.run(settings, "restore", str(tmp_path / "newer"), "--replace", "--yes")
 
@@ -315,13 +314,13 @@ def test_versions_that_only_storage_knows_keep_the_fleet_waiting_until_they_are_
     session: Session, repository: Repository, settings: Settings, tmp_path: Path
 ) -> None:
     store = with_record(repository, session, settings)
-    back_up(session, repository.settings, tmp_path / "backup")
+    back_up(Site(repository.settings, session), tmp_path / "backup")
     repository.recorded(repository.job(1))
     lose_inventory(repository.settings)
     copy.clear(session)
-    restore_inventory(session, repository.settings, tmp_path / "backup")
+    restore_inventory(Site(repository.settings, session), tmp_path / "backup")
 
-    view = restore(session, repository.settings, tmp_path / "backup")
+    view = restore(Site(repository.settings, session), tmp_path / "backup")
 
     assert view.unknown == 1
     assert "from job jid0000000001" in view.listed[0]
@@ -337,16 +336,16 @@ def test_an_inventory_in_postgresql_is_copied_and_restored(
 ) -> None:
     first, second = postgresql_server.new_database(), postgresql_server.new_database()
     given = Settings.model_validate(settings.model_dump(exclude_unset=True) | {"inventory_url": first})
-    initialize(session, given)
+    initialize(Site(given, session))
     counters.raise_to(session, "job", 1)
     open_inventory(first).record(recording())
     open_inventory(first).database.close()
-    view = back_up(session, given, tmp_path / "backup")
+    view = back_up(Site(given, session), tmp_path / "backup")
 
     with pytest.raises(UsageRefused, match="it has tables"):
-        restore_inventory(session, given, tmp_path / "backup")
+        restore_inventory(Site(given, session), tmp_path / "backup")
     moved = Settings.model_validate(settings.model_dump(exclude_unset=True) | {"inventory_url": second})
-    restore_inventory(session, moved, tmp_path / "backup")
+    restore_inventory(Site(moved, session), tmp_path / "backup")
 
     assert view.inventory_copied
     restored = open_inventory(second)
@@ -364,7 +363,7 @@ def test_without_pg_dump_the_backup_says_how_the_inventory_is_copied(
     given = Settings.model_validate(
         settings.model_dump(exclude_unset=True) | {"inventory_url": postgresql_server.new_schema()}
     )
-    initialize(session, given)
+    initialize(Site(given, session))
     open_inventory(given.inventory).database.close()
 
     done = cli.run(given, "backup", str(tmp_path / "backup"), PATH="/nowhere")
@@ -377,7 +376,7 @@ def test_without_pg_dump_the_backup_says_how_the_inventory_is_copied(
 
 def test_a_folder_that_exists_is_not_overwritten(session: Session, settings: Settings, backup: Path) -> None:
     with pytest.raises(UsageRefused, match="name a new folder"):
-        back_up(session, settings, backup)
+        back_up(Site(settings, session), backup)
 
 
 def test_an_interrupted_restore_leaves_a_record_that_nothing_works_on_and_is_repeated(
@@ -388,8 +387,8 @@ def test_an_interrupted_restore_leaves_a_record_that_nothing_works_on_and_is_rep
     session.zk.delete("/ids/job") if session.exists("/ids/job") else None
 
     with pytest.raises(ServiceDown, match="is empty, but the inventory"):
-        initialize(session, settings)
-    restore(session, settings, backup, replace=True)
+        initialize(Site(settings, session))
+    restore(Site(settings, session), backup, replace=True)
 
     assert deployment.read(session) is not None
 

@@ -143,7 +143,7 @@ def other(session: Session, store: Store, tmp_path: Path) -> Settings:
     home.mkdir()
     foreign = Settings.model_validate(own | {"zk_root": root, "home": home})
     with connect(foreign) as theirs:
-        initialize(theirs, foreign)
+        initialize(Site(foreign, theirs))
     open_inventory(foreign.inventory).database.close()
     return foreign
 

@@ -87,7 +87,7 @@ def compared(session: Session, store: Store, *, repair: bool = False) -> CheckVi
 def lose_inventory(session: Session, store: Store) -> None:
     """The inventory starts empty again, with the deployment id."""
     store.repository.lose_inventory()
-    initialize(session, store.repository.settings, missing=True)
+    initialize(Site(store.repository.settings, session), missing=True)
 
 
 def remembered(known: InventoryObject) -> InventoryObject:
@@ -394,7 +394,7 @@ def test_a_postgresql_inventory_is_made_again_from_storage(
     own.settings = Settings.model_validate(own.settings.model_dump() | {"inventory_url": url})
     ark = deposited(on_disk, 1)
     own.inventory = open_inventory(url)
-    initialize(session, own.settings, missing=True)
+    initialize(Site(own.settings, session), missing=True)
 
     view = compared(session, on_disk, repair=True)
 

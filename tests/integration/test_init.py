@@ -3,6 +3,7 @@
 import pytest
 
 from operations.checks.deployment import initialize
+from operations.site import Site
 from pipeline.deployment import OutdatedStore
 from pipeline.inventory.sql import open_inventory
 from pipeline.outcome import Service, ServiceDown
@@ -42,22 +43,22 @@ def test_other_users_of_the_machine_can_read_nothing(session: Session, settings:
 def test_a_crash_between_two_markers_leaves_an_id_that_the_next_start_adopts(
     session: Session, settings: Settings
 ) -> None:
-    first = initialize(session, settings)
+    first = initialize(Site(settings, session))
     session.zk.delete(paths.DEPLOYMENT)
 
-    assert initialize(session, settings).id == first.id
+    assert initialize(Site(settings, session)).id == first.id
 
 
 def test_an_empty_record_does_not_take_over_stores_with_objects(session: Session, settings: Settings) -> None:
-    initialize(session, settings)
+    initialize(Site(settings, session))
     inventory = open_inventory(settings.inventory)
     inventory.record(recording(jid="jid0000000041"))
     session.zk.delete(paths.DEPLOYMENT)
 
     with pytest.raises(ServiceDown, match="is empty, but the inventory") as down:
-        initialize(session, settings)
+        initialize(Site(settings, session))
     assert down.value.service is Service.RECORD
-    view = initialize(session, settings, missing=True)
+    view = initialize(Site(settings, session), missing=True)
 
     assert [store.service for store in view.stores if store.initialized] == [Service.RECORD]
     assert counters.last(session, "job") == 41
@@ -66,7 +67,7 @@ def test_an_empty_record_does_not_take_over_stores_with_objects(session: Session
 def test_a_record_that_is_older_than_the_inventory_is_refused_until_the_marks_are_level(
     session: Session, settings: Settings
 ) -> None:
-    initialize(session, settings)
+    initialize(Site(settings, session))
     inventory = open_inventory(settings.inventory)
     older, _ = session.get(paths.DEPLOYMENT)
     for _ in range(2):
@@ -84,7 +85,7 @@ def test_a_record_that_is_older_than_the_inventory_is_refused_until_the_marks_ar
 
 
 def test_an_inventory_that_is_older_than_the_record_is_not_used(session: Session, settings: Settings) -> None:
-    initialize(session, settings)
+    initialize(Site(settings, session))
     deployment.raise_mark(session, 2)
     stores = ConfirmedStores(settings)
 

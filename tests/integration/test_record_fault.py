@@ -7,8 +7,7 @@ from uuid import uuid4
 import pytest
 
 from entrypoints.render.remedies import command
-from operations.checks.backup import back_up
-from operations.checks.deployment import initialize
+from operations.checks.deployment import back_up, initialize
 from operations.checks.stores import MARGIN
 from operations.fleet.health import Health, HealthProblem
 from operations.fleet.overview import overview
@@ -32,7 +31,7 @@ from zkstate.record import batches
 @pytest.fixture
 def older(session: Session, settings: Settings) -> str:
     """A job of a record whose marker is older than the inventory."""
-    initialize(session, settings)
+    initialize(Site(settings, session))
     job = planting.one_job(session)
     before, _ = session.get(paths.DEPLOYMENT)
     for _ in range(3):
@@ -110,7 +109,7 @@ def test_a_record_that_went_back_within_one_mark_continues_after_the_remedy(
     session: Session, settings: Settings
 ) -> None:
     """Only the worker knows the change that is missing: the marks are the same."""
-    initialize(session, settings)
+    initialize(Site(settings, session))
     job = planting.one_job(session)
     outages.report(session, outdated(Service.RECORD, "zk:2181/arkline", "its last change is 0x1"), "host")
 
@@ -125,11 +124,11 @@ def test_a_record_that_went_back_within_one_mark_continues_after_the_remedy(
 def test_the_record_of_another_deployment_is_named_and_nothing_is_written_to_it(
     session: Session, settings: Settings, tmp_path: Path
 ) -> None:
-    initialize(session, settings)
+    initialize(Site(settings, session))
     job = planting.one_job(session)
     elsewhere = with_changes(settings, zk_root=f"/t{uuid4().hex}", home=tmp_path / "elsewhere")
     with connect(elsewhere) as their_session:
-        initialize(their_session, elsewhere)
+        initialize(Site(elsewhere, their_session))
         theirs = planting.one_job(their_session)
         leading = f"{paths.LEADER}/{'0' * 32}__lock__0000000000"
         their_session.zk.create(leading, b"their beat", ephemeral=True, makepath=True)
@@ -154,9 +153,9 @@ def test_the_record_of_another_deployment_is_named_and_nothing_is_written_to_it(
 def test_an_empty_record_beside_stores_with_objects_is_named_until_the_backup_is_restored(
     session: Session, settings: Settings, tmp_path: Path
 ) -> None:
-    initialize(session, settings)
+    initialize(Site(settings, session))
     batches.submit(session, planting.submission())
-    back_up(session, settings, tmp_path / "backup")
+    back_up(Site(settings, session), tmp_path / "backup")
     inventory(settings).claim_ark(planting.one_job(session), "ark:/99999/owner", "ark:/99999/fk4x", ())
     copy.clear(session)
 
@@ -172,7 +171,7 @@ def test_an_empty_record_beside_stores_with_objects_is_named_until_the_backup_is
 def test_a_machine_without_the_stores_accuses_no_record(
     session: Session, settings: Settings, tmp_path: Path
 ) -> None:
-    initialize(session, settings)
+    initialize(Site(settings, session))
     desk = with_changes(settings, home=tmp_path / "desk")
 
     assert overview(Site(desk, session), ANN).health.record_fault is None

@@ -91,7 +91,7 @@ def _foreign(world: World) -> None:
     given = own.model_dump(exclude_unset=True) | {"zk_root": f"{own.zk_root}-other"}
     theirs = Settings.model_validate(given | {"home": own.home / "other"})
     with connect(theirs) as session:
-        initialize(session, theirs)
+        initialize(Site(theirs, session))
         bid = batches.submit(session, planting.submission(payload_url=world.put()))
 
         found = why(Site(Settings.model_validate(given), session), ANN, bid)

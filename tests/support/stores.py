@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from operations.checks.deployment import initialize
+from operations.site import Site
 from pipeline.preservation.fixity import Schedule
 from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
@@ -75,6 +76,6 @@ def with_record(
         own |= {"s3_root": located.s3_root, "s3_endpoint": located.s3_endpoint}
         repository.storage = bucket.storage
     repository.settings = settings.model_copy(update=own)
-    initialize(session, repository.settings)
+    initialize(Site(repository.settings, session))
     counters.raise_to(session, "job", JOBS)
     return Store(repository, bucket)

@@ -14,8 +14,8 @@ from pathlib import Path
 import bagit
 from sqlalchemy import make_url
 
-from operations.checks.backup import restore, restore_inventory
 from operations.checks.check import CheckView, check
+from operations.checks.deployment import restore, restore_inventory
 from operations.site import Site
 from pipeline.errors import ArklineError
 from pipeline.inventory.database import Database
@@ -99,7 +99,7 @@ def _copy_of_present(session: Session, present: Settings, drilled: Settings, fol
 
 
 def _copy_of_backup(session: Session, present: Settings, drilled: Settings, folder: Path) -> None:
-    restore_inventory(session, drilled, folder)
+    restore_inventory(Site(drilled, session), folder)
 
 
 LOSSES = (Drill("ZooKeeper", _copy_of_present), Drill("ZooKeeper and the inventory", _copy_of_backup))
@@ -120,7 +120,7 @@ def _restored(
     try:
         with connect(drilled) as session:
             loss.put_inventory(session, settings, drilled, backup.folder)
-            restore(session, drilled, backup.folder)
+            restore(Site(drilled, session), backup.folder)
             repaired = _reconcile(session, drilled, repair=True)
             again = _reconcile(session, drilled)
             restored = Restored(

@@ -121,8 +121,7 @@ def read_record(session: Session, final: FinalState) -> None:
         final.batches[bid] = batches.load(session, bid)
         final.buckets[bid] = {name: set(batches.jobs_in(session, bid, name)) for name in Bucket}
     for jid in session.children(paths.JOBS):
-        if jid != "states":
-            final.jobs[jid] = jobs.load(session, jid)
+        final.jobs[jid] = jobs.load(session, jid)
     for state in set(JobState) - {JobState.DELETED}:
         for _, jid in paths.read_queue_entries(session.children(paths.queue(state))):
             final.queued[jid].append(state)
@@ -151,7 +150,7 @@ def _await_release(session: Session, timeout: float) -> None:
 def _held(session: Session) -> Iterator[str]:
     yield from _ephemerals(session, "/locks")
     locks = [paths.batch_lock(bid) for bid in session.children(paths.BATCHES)]
-    locks += [paths.job_lock(jid) for jid in session.children(paths.JOBS) if jid != "states"]
+    locks += [paths.job_lock(jid) for jid in session.children(paths.JOBS)]
     for path, stat in zip(locks, session.exists_many(locks), strict=True):
         if stat is not None:
             yield path

@@ -1,7 +1,7 @@
 """The acts of an operator on the stores: backup, reconcile, export, fixity check. None changes a job."""
 
-from operations.checks.backup import back_up
 from operations.checks.check import check
+from operations.checks.deployment import back_up
 from operations.checks.differences import BROKEN
 from operations.objects import export
 from operations.objects.fixity import check_fixity
@@ -38,7 +38,7 @@ def _everything(session: Session, target: int) -> list[str]:
 def _back_up(site: Site, names: list[str], acts: Acts) -> str:
     folder = site.settings.home / "backups" / str(len(acts.backups) + 1)
     acts.backups.append(Backup(folder, frozenset(_completed(site.session))))
-    manifest = back_up(site.session, site.settings, folder).manifest
+    manifest = back_up(site, folder).manifest
     return f"{manifest.batches} batches, {manifest.jobs} jobs"
 
 

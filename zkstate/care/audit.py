@@ -12,8 +12,6 @@ from itertools import pairwise
 from pipeline.records import Batch, BatchStatus, Entry, Job, Record
 from pipeline.states import BATCH, JOB, QUEUED, BatchState, Bucket, Event, JobState, Machine, S, bucket
 from zkstate import paths
-from zkstate.connection import ownership
-from zkstate.connection.ownership import owned
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt, Missing
 from zkstate.record import batches, jobs, space
@@ -76,9 +74,7 @@ def read(session: Session) -> Tree:
     broken: list[Finding] = []
     all_jobs: dict[str, Job] = {}
     locks = set()
-    for jid in ownership.children(session, paths.JOBS):
-        if jid == "states":
-            continue
+    for jid in session.children(paths.JOBS):
         try:
             all_jobs[jid] = jobs.load(session, jid)
         except (Corrupt, Missing) as error:
@@ -92,12 +88,12 @@ def read(session: Session) -> Tree:
         queues[state] = {jid: pp for pp, jid in entries}
         own = {paths.queue_entry(state, pp, jid) for pp, jid in entries}
         broken += _strays(sorted({f"{paths.queue(state)}/{name}" for name in names} - own))
-    callbacks = session.children(paths.CALLBACKS)
-    foreign = sorted({*callbacks} - {*owned(paths.CALLBACKS, callbacks)})
+    (callbacks,) = session.children_of_many([paths.CALLBACKS])
+    foreign = sorted({*callbacks} - {*paths.owned(paths.CALLBACKS, callbacks)})
     broken += _strays(f"{paths.CALLBACKS}/{name}" for name in foreign)
     all_batches: dict[str, Batch] = {}
     buckets = {}
-    for bid in ownership.children(session, paths.BATCHES):
+    for bid in session.children(paths.BATCHES):
         try:
             all_batches[bid] = batches.load(session, bid)
         except (Corrupt, Missing) as error:

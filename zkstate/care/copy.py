@@ -10,7 +10,9 @@ restore is repeated from the beginning.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+
+from kazoo.exceptions import NoNodeError, NotEmptyError
 
 from pipeline.backup_files import NodeCopy, RecordEntry
 from pipeline.deployment import Deployment
@@ -18,8 +20,7 @@ from pipeline.errors import UsageRefused
 from pipeline.records import BatchStatus, HistoryEntry, JobStatus
 from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, JobState, Room, bucket
 from zkstate import codec, paths
-from zkstate.connection import locks, ownership
-from zkstate.connection.ownership import delete_record, owned
+from zkstate.connection import locks
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import TRANSACTION_LIMIT, Create, Operation, Put, commit, size_of, token
 from zkstate.errors import Busy, Missing
@@ -42,7 +43,7 @@ _WITH_CHILDREN = ("history", "report-parts")
 def read_record(session: Session) -> Iterator[RecordEntry]:
     """Every batch with its jobs, and the single nodes; Busy if a batch changes with every reading."""
     yield from _singles(session, "/submission-keys")
-    for bid in ownership.children(session, paths.BATCHES):
+    for bid in session.children(paths.BATCHES):
         yield from _batch(session, bid)
     for folder in (paths.HOLDS, paths.DRAINS, "/locks/queue", paths.CALLBACKS, "/actions/collections"):
         yield from _singles(session, folder)
@@ -51,7 +52,7 @@ def read_record(session: Session) -> Iterator[RecordEntry]:
 
 
 def _singles(session: Session, folder: str) -> Iterator[RecordEntry]:
-    names = owned(folder, session.children(folder))
+    names = session.children(folder)
     for start in range(0, len(names), PAGE):
         yield from _nodes(session, [f"{folder}/{name}" for name in names[start : start + PAGE]])
 
@@ -143,7 +144,7 @@ def _copies(session: Session, path: str, names: Sequence[str], answers: Parts) -
 
 
 def _children(session: Session, path: str, folder: str) -> list[NodeCopy]:
-    names = [f"{folder}/{name}" for name in sorted(session.children(f"{path}/{folder}"))]
+    names = [f"{folder}/{name}" for name in session.children(f"{path}/{folder}")]
     if not names:
         return []
     copies = []
@@ -201,13 +202,20 @@ def alone(session: Session) -> Iterator[None]:
 def is_empty(session: Session) -> bool:
     """True if the record has no batch, no job, no number and no deployment id."""
     numbers = [stat for stat in session.exists_many([paths.DEPLOYMENT, paths.counter("job")]) if stat]
-    jobs = [name for name in ownership.children(session, paths.JOBS) if paths.is_job(name)]
-    return not (numbers or jobs or ownership.children(session, paths.BATCHES))
+    return not (numbers or session.children(paths.JOBS) or session.children(paths.BATCHES))
 
 
 def clear(session: Session) -> None:
-    """Delete every node of the record; nodes of other applications stay."""
-    delete_record(session)
+    """Delete every node of the record, the deployment id first, so that no process works on the rest.
+
+    Nodes of other applications stay, and so do the folders that have some.
+    """
+    for path in (paths.DEPLOYMENT, *paths.TOP):
+        for name in session.children(path):
+            with suppress(NoNodeError):
+                session.zk.delete(f"{path}/{name}", recursive=True)
+        with suppress(NoNodeError, NotEmptyError):
+            session.zk.delete(path)
     for path in paths.SKELETON:
         session.ensure_node(path)
 

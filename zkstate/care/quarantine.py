@@ -42,7 +42,6 @@ from pipeline.states import (
     bucket,
 )
 from zkstate import codec, paths
-from zkstate.connection import ownership
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Create, Delete, Operation, Put, fenced, token
 from zkstate.errors import Corrupt, Missing, RecordOfMerritt
@@ -162,7 +161,7 @@ class _Nodes:
 def _read(session: Session, status: str, history: str, *others: str) -> _Nodes:
     session.ensure_node(status)  # a status that is gone is as good as an empty one
     stat = session.exists(status)
-    histories = [*(f"{history}/{name}" for name in sorted(session.children(history))), history]
+    histories = [*(f"{history}/{name}" for name in session.children(history)), history]
     places = [status, *others, *histories]
     nodes = zip(places, session.get_many(places), strict=True)
     return _Nodes(
@@ -307,7 +306,7 @@ def _queue_entries(session: Session, jid: str) -> dict[str, tuple[JobState, int]
 def _batch_of(session: Session, jid: str, nodes: _Nodes) -> str:
     """The batch that lists the job: the named one, else whichever does."""
     named = (nodes.data[paths.job_bid(jid)] or b"").decode("ascii", "replace")
-    every = ownership.children(session, paths.BATCHES)
+    every = session.children(paths.BATCHES)
     for bid in ([named] if named in every else []) + every:
         if _present(session, [paths.batch_entry(bid, name, jid) for name in Bucket]):
             return bid

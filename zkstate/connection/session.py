@@ -217,11 +217,8 @@ class Session(AbstractContextManager["Session"]):
         return stat
 
     def children(self, path: str) -> list[str]:
-        try:
-            names: list[str] = self.ask(self.zk.get_children_async, path)
-        except NoNodeError:
-            return []
-        return names
+        """The record's own nodes right below `path`, sorted."""
+        return paths.owned(path, self.children_of_many([path])[0])
 
     def find(self, path: str) -> tuple[bytes, ZnodeStat] | None:
         """One node; None if it does not exist."""
@@ -235,7 +232,7 @@ class Session(AbstractContextManager["Session"]):
         return self._ask_many(self.zk.exists_async, nodes)
 
     def children_of_many(self, nodes: Sequence[str]) -> list[list[str]]:
-        """The names below many nodes; none for a node that does not exist."""
+        """All names below many nodes, in no order; none for a node that does not exist."""
         return [names or [] for names in self._ask_many(self.zk.get_children_async, nodes)]
 
     def _ask_many(self, call: Callable[[Any], Any], given: Sequence[Any]) -> list[Any]:

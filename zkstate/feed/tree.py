@@ -25,7 +25,6 @@ from pipeline.records import (
 )
 from pipeline.states import Bucket, FailureKind, JobState
 from zkstate import codec, paths
-from zkstate.connection import ownership
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt
 from zkstate.record import jobs
@@ -105,12 +104,12 @@ def queued_jids(session: Session, state: JobState) -> dict[int, list[str]]:
 
 
 def batch_ids(session: Session) -> list[str]:
-    return sorted(session.children(paths.BATCHES))
+    return session.children(paths.BATCHES)
 
 
 def open_batch_ids(session: Session) -> list[str]:
     """The batches with work left, whose status may change at any moment."""
-    return ownership.children(session, paths.OPEN_BATCHES)
+    return session.children(paths.OPEN_BATCHES)
 
 
 def read_batches(session: Session, bids: Sequence[str]) -> Iterator[BatchRead]:

@@ -4,7 +4,6 @@ from urllib.parse import unquote
 
 from pipeline.records import number_of
 from zkstate import codec, paths
-from zkstate.connection import ownership
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Put, commit
 from zkstate.errors import Corrupt
@@ -31,7 +30,7 @@ def readable(session: Session, name: str) -> int | None:
 
 def highest_job(session: Session) -> int:
     """The highest number of the jobs in the record; 0 if there is none."""
-    return max(map(number_of, ownership.children(session, paths.JOBS)), default=0)
+    return max(map(number_of, session.children(paths.JOBS)), default=0)
 
 
 def last_batch(session: Session) -> int:

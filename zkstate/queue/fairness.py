@@ -23,7 +23,6 @@ from pipeline.records import BatchStatus, FencedStatus, JobStatus, Submission
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, OCCUPYING, Bucket, JobState
 from zkstate import codec, paths
-from zkstate.connection import ownership
 from zkstate.connection.locks import ServerClock
 from zkstate.connection.session import Session
 from zkstate.errors import Missing
@@ -103,7 +102,7 @@ class Load:
 def open_batches(session: Session) -> dict[Party, list[str]]:
     """The parties that have an open batch, each with its batches, the oldest first."""
     parties: dict[Party, list[str]] = {}
-    bids = ownership.children(session, paths.OPEN_BATCHES)
+    bids = session.children(paths.OPEN_BATCHES)
     for bid, party in of_batches(session, bids).items():
         parties.setdefault(party, []).append(bid)
     return parties

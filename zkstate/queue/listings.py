@@ -28,7 +28,6 @@ from pipeline.records import (
 )
 from pipeline.states import BATCH, JOB, QUEUED, BatchState, Bucket, FailureKind, JobState, Room
 from zkstate import codec, paths
-from zkstate.connection import ownership
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt
 from zkstate.queue import queue
@@ -39,12 +38,12 @@ from zkstate.record.record import BATCHES, JOBS, lock_path, read_statuses, statu
 
 def all_jobs(session: Session) -> list[str]:
     """The ids of all jobs, oldest first."""
-    return sorted(name for name in session.children(paths.JOBS) if paths.is_job(name))
+    return session.children(paths.JOBS)
 
 
 def all_batches(session: Session) -> list[str]:
     """The ids of all batches, oldest first."""
-    return sorted(session.children(paths.BATCHES))
+    return session.children(paths.BATCHES)
 
 
 def recorded(session: Session) -> int:
@@ -336,7 +335,7 @@ def active_jobs(session: Session, counts: dict[JobState, int]) -> Iterator[Activ
 
 def active_batches(session: Session) -> Iterator[Active]:
     """At most SAMPLE of the batches that a worker splits or reports, or should."""
-    bids = ownership.children(session, paths.OPEN_BATCHES)[:SAMPLE]
+    bids = session.children(paths.OPEN_BATCHES)[:SAMPLE]
     for bid, status, locked, mtime in read_statuses(session, bids, BATCHES, ignore_damage):
         if status.status in BATCH.working() and status.total is None:
             yield _active(bid, status, locked, mtime)

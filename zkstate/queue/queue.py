@@ -11,7 +11,6 @@ from pydantic import Field
 from pipeline.records import Job, JobStatus, Priority, Ticket
 from pipeline.states import OCCUPYING, QUEUED, JobState
 from zkstate import codec, paths
-from zkstate.connection import ownership
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Check, Delete, Operation, Put, Role, commit
 from zkstate.errors import Ambiguous, Busy, Contended, Corrupt, Missing, Stale
@@ -71,7 +70,7 @@ def places_taken(session: Session) -> int:
 
 def tidy_waiting(session: Session) -> list[str]:
     """Delete the entries of jobs that do not wait, which a release without this list left; their JIDs."""
-    jids = ownership.children(session, paths.WAITING)
+    jids = session.children(paths.WAITING)
     nodes = session.get_many([paths.job_status(jid) for jid in jids])
     removed = []
     for jid, node in zip(jids, nodes, strict=True):
@@ -101,7 +100,7 @@ def has_entry(session: Session, job: Job) -> bool:
 
 def entries(session: Session, state: JobState) -> list[str]:
     """The entries of the queue of `state`, most urgent first, oldest first among equals."""
-    return sorted(session.children(paths.queue(state)))
+    return session.children(paths.queue(state))
 
 
 def queued(session: Session, state: JobState) -> list[str]:

@@ -13,7 +13,6 @@ from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.records import BatchStatus, FencedStatus, JobStatus, Ticket
 from pipeline.states import BATCH, JOB, BatchState, Bucket, JobState
 from zkstate import codec, paths
-from zkstate.connection import ownership
 from zkstate.connection.locks import ServerClock
 from zkstate.connection.session import Session
 from zkstate.errors import Busy, Corrupt, Missing, Stale
@@ -162,7 +161,7 @@ def sweep_batches(
     session: Session, live: Live, clock: ServerClock, by: str, max_redispatches: int
 ) -> Recovered:
     """New tickets for abandoned batches, and for batches whose last job ended unnoticed."""
-    names = ownership.children(session, paths.OPEN_BATCHES)
+    names = session.children(paths.OPEN_BATCHES)
     tickets: list[Ticket | None] = []
     waiting: list[str] = []
     exhausted: list[str] = []

@@ -14,7 +14,6 @@ from kazoo.protocol.states import ZnodeStat
 
 from pipeline.records import Job, RewrittenRecord
 from zkstate import codec, paths
-from zkstate.connection import ownership
 from zkstate.connection.locks import ServerClock
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Delete, Operation, commit, token
@@ -82,7 +81,7 @@ def count(session: Session) -> int:
 
 def names(session: Session) -> list[str]:
     """The names of all callbacks that are owed, sorted by job number."""
-    return ownership.children(session, paths.CALLBACKS)
+    return session.children(paths.CALLBACKS)
 
 
 def read(session: Session, some: Sequence[str]) -> list[Owed]:

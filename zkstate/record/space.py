@@ -80,7 +80,7 @@ def reservation_of(session: Session, jid: str) -> int | None:
 
 def reservations(session: Session) -> dict[str, int]:
     """Bytes of every job; a reservation that cannot be read is logged, and left out."""
-    jids = sorted(session.children(paths.SPACE))
+    jids = session.children(paths.SPACE)
     return {jid: size for jid, size, _ in read_each(session, jids, paths.reservation, codec.decode_int)}
 
 

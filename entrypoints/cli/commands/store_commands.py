@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import operations.checks.backup
 import operations.checks.check
 from entrypoints.cli import acting, api, completion, context, exit_codes
 from entrypoints.cli.options import Json, SharedOptions, command, read_id
@@ -38,8 +37,8 @@ def init(
     Workers do this themselves when all three are empty. Stores that have an id are compared, and nothing is
     changed. Run this where the workers run.
     """
-    with context.session() as (session, settings):
-        view = deployment.initialize(session, settings, missing=missing)
+    with context.site() as site:
+        view = deployment.initialize(site, missing=missing)
     if json:
         screen.emit(view)
         return
@@ -169,13 +168,8 @@ def backup(
     PostgreSQL is copied with pg_dump, if this machine has it.
     """
     context.quiet_logs()
-    with (
-        context.session() as (session, settings),
-        screen.counting(acting.counted("batches and jobs")) as count,
-    ):
-        view = operations.checks.backup.back_up(
-            session, settings, folder.absolute(), lambda number: count(number, 0)
-        )
+    with context.site() as site, screen.counting(acting.counted("batches and jobs")) as count:
+        view = deployment.back_up(site, folder.absolute(), lambda number: count(number, 0))
     if json:
         screen.emit(view)
         return
@@ -216,9 +210,9 @@ def restore(
         return
     if replace:
         acting.confirm("Delete the record in ZooKeeper, and restore it from the backup?", options.yes)
-    with context.session() as (session, settings), screen.counting(acting.counted("entries")) as count:
-        view = operations.checks.backup.restore(
-            session, settings, folder.absolute(), replace=replace, on_progress=lambda number: count(number, 0)
+    with context.site() as site, screen.counting(acting.counted("entries")) as count:
+        view = deployment.restore(
+            site, folder.absolute(), replace=replace, on_progress=lambda number: count(number, 0)
         )
     if options.json:
         screen.emit(view)
@@ -238,8 +232,8 @@ def restore(
 
 
 def _inventory(options: SharedOptions, folder: Path) -> None:
-    with context.session() as (session, settings):
-        view = operations.checks.backup.restore_inventory(session, settings, folder)
+    with context.site() as site:
+        view = deployment.restore_inventory(site, folder)
     if options.json:
         screen.emit(view)
         return

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from operations.checks.deployment import initialize
+from operations.site import Site
 from pipeline.records import Identifiers
 from pipeline.settings import Settings
 from pipeline.states import JobState
@@ -74,7 +75,7 @@ def test_a_lost_inventory_gets_the_versions_of_the_record_back_from_the_services
     repository.close()
     (repository.settings.home / "inventory.sqlite").unlink()
     service.versions.clear()
-    initialize(session, repository.settings, missing=True)
+    initialize(Site(repository.settings, session), missing=True)
 
     dry = cli.run(repository.settings, "check")
     repaired = cli.run(repository.settings, "check", "--repair", "--json")
