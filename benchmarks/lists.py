@@ -14,7 +14,7 @@ from benchmarks._spent import seconds
 from operations.board.board import Board
 from operations.board.values import EVERYTHING, JobPage, JobSearch
 from operations.fleet.overview import overview
-from operations.jobs import job_list
+from operations.jobs import job_view
 from operations.jobs.batch_view import batch_view
 from operations.site import Site
 from pipeline.settings import Settings
@@ -61,7 +61,7 @@ def build(session: Session, count: int) -> str:
 def measure(session: Session, settings: Settings, board: Board, bid: str) -> dict[str, float]:
     def page(after: str | None = None, **conditions: object) -> JobPage:
         search = JobSearch.model_validate(conditions)
-        return job_list.rows(session, board, EVERYTHING, search, PAGE, after)
+        return job_view.rows(session, board, EVERYTHING, search, PAGE, after)
 
     cursor = page(state=JobState.PENDING).next
     sample = listings.all_jobs(session)[:WHOLE]

@@ -1,22 +1,83 @@
-"""What a principal may see: what it may not see is Missing, in the words for what does not exist.
+"""Jobs and batches wherever they are, for who may see them.
 
-An operation loads a job or a batch here, once, and passes it on.
+A job or a batch is in ZooKeeper or, once it has left, in the SQL archive, which is opened only then: to load
+SQLAlchemy and open a database takes long. What a principal may not see is Missing, in the words for what does
+not exist. An operation loads a job or a batch here, once, and passes it on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from operations import archive
 from pipeline.errors import UsageRefused
+from pipeline.notify.batch_report import BatchReport
 from pipeline.principal import Forbidden, Principal, Role
-from pipeline.records import Batch, Job
+from pipeline.records import Batch, Job, Record
 from zkstate.errors import Missing
+from zkstate.record import batches, jobs
 
 if TYPE_CHECKING:
     from operations.site import Site
-    from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
+    from pipeline.inventory.archive import ArchivedBatch, ArchivedJob, Disposition
+
+
+class Gone(Record):
+    """Who took it out of ZooKeeper, when and why."""
+
+    by: str
+    reason: str
+    at: datetime
+
+    @classmethod
+    def of(cls, disposition: Disposition) -> Gone:
+        return cls(by=disposition.who, reason=disposition.why, at=disposition.at)
+
+
+def load_job(site: Site, jid: str) -> Job | ArchivedJob:
+    """Missing if the job is neither in ZooKeeper nor in the archive."""
+    try:
+        return jobs.load(site.session, jid)
+    except Missing:
+        if (inventory := site.archive()) is not None:
+            from pipeline.inventory.archive import find_job
+
+            if archived := find_job(inventory, jid):
+                return archived
+        raise
+
+
+def load_batch(site: Site, bid: str) -> Batch | ArchivedBatch:
+    """Missing if the batch is neither in ZooKeeper nor in the archive."""
+    try:
+        return batches.load(site.session, bid)
+    except Missing:
+        if (inventory := site.archive()) is not None:
+            from pipeline.inventory.archive import find_batch
+
+            if archived := find_batch(inventory, bid):
+                return archived
+        raise
+
+
+def archived_jobs(site: Site, bid: str) -> Iterator[ArchivedJob]:
+    """The archived jobs of a batch, which may itself still be in ZooKeeper; none without an archive."""
+    if (inventory := site.archive()) is not None:
+        from pipeline.inventory.archive import jobs_of
+
+        yield from jobs_of(inventory, bid)
+
+
+def archived_report(site: Site, bid: str) -> BatchReport | None:
+    """The last report of an archived batch; a report may have many megabytes."""
+    if (inventory := site.archive()) is None:
+        return None
+    from pipeline.inventory.archive import find_report
+
+    text = find_report(inventory, bid)
+    return None if text is None else BatchReport.model_validate_json(text)
 
 
 def kind_of(name: str) -> str:
@@ -37,7 +98,7 @@ def visible(site: Site, principal: Principal, name: str) -> Job | Batch | Archiv
 def visible_batch(site: Site, principal: Principal, bid: str) -> Batch | ArchivedBatch:
     """Missing if there is no such batch for this principal."""
     try:
-        batch = archive.load_batch(site, bid)
+        batch = load_batch(site, bid)
     except Missing as error:
         if sees_fleet(principal):  # who learns which znode a damaged batch lacks
             raise
@@ -50,7 +111,7 @@ def visible_batch(site: Site, principal: Principal, bid: str) -> Batch | Archive
 def visible_job(site: Site, principal: Principal, jid: str) -> Job | ArchivedJob:
     """Missing if there is no such job for this principal."""
     try:
-        job = archive.load_job(site, jid)
+        job = load_job(site, jid)
     except Missing as error:
         if sees_fleet(principal):
             raise
@@ -59,7 +120,7 @@ def visible_job(site: Site, principal: Principal, jid: str) -> Job | ArchivedJob
     owner = ""
     if principal.role is Role.DEPOSITOR:
         with suppress(Missing):  # then nobody owns it
-            owner = archive.load_batch(site, job.bid).submission.owner
+            owner = load_batch(site, job.bid).submission.owner
     if in_sight(principal, collection, owner):
         return job
     raise Missing(f"there is no job {jid}")

@@ -12,8 +12,7 @@ from operations.fleet.fleet import Drained
 from operations.fleet.overview import Overview
 from operations.fleet.working_storage import CleanUp, SpaceView
 from operations.jobs.batch_view import BatchView
-from operations.jobs.job_list import JobList
-from operations.jobs.job_view import JobView, Timeline
+from operations.jobs.job_view import JobList, JobView, Timeline
 from operations.objects.export import Export
 from operations.objects.fixity import FixityReport, FixityRun
 from operations.objects.objects import ObjectView

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from entrypoints.cli.options import SharedOptions
 from operations.board import values
-from operations.jobs import job_list
+from operations.jobs import job_view
 from pipeline.errors import UsageRefused
 from pipeline.states import JobState
 from zkstate.queue import listings
 
 if TYPE_CHECKING:
     from entrypoints.cli.api import Client
-    from operations.jobs.job_list import JobList
+    from operations.jobs.job_view import JobList
 
 PAGE = 500
 """Rows of a page at most."""
@@ -44,7 +44,7 @@ def jobs(site: Client, options: SharedOptions, limit: int, after: str | None) ->
         damaged += page.unreadable
         after = page.next
     unreadable = {one.id for one in damaged}
-    return job_list.JobList(
+    return job_view.JobList(
         jobs=tuple(_row(row) for row in rows if row.jid not in unreadable),
         unreadable=tuple(damaged),
         total=page.total,

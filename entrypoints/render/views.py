@@ -16,10 +16,9 @@ from pipeline.states import Event, FailureKind
 from pipeline.working_storage.capacity import in_units
 
 if TYPE_CHECKING:
-    from operations.archive import Gone
     from operations.jobs.batch_view import BatchView
-    from operations.jobs.job_list import JobList
-    from operations.jobs.job_view import JobView, Step, Timeline
+    from operations.jobs.job_view import JobList, JobView, Step, Timeline
+    from operations.visibility import Gone
     from pipeline.attempt import Progress
 
 

@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import islice
 
-from operations.archive import archived_jobs
 from operations.deposits import uploads
 from operations.deposits.submission import Submitted, submit
-from operations.jobs.reports import load_jobs
+from operations.jobs.batch_view import load_jobs
 from operations.site import Site
-from operations.visibility import visible_batch
+from operations.visibility import archived_jobs, visible_batch
 from pipeline.errors import UsageRefused
 from pipeline.fixity import OF_RECORD, Digest
 from pipeline.http.urls import redact_url

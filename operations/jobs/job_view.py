@@ -1,4 +1,6 @@
-"""A job as people see it: its state, its timeline, the progress of its download, the files that it stored.
+"""A job as people see it: in a list, alone, its timeline, the progress of its download, its stored files.
+
+A list has the jobs that the board finds; the record says what they are, for the rows that are shown.
 
 Workers report the progress to Redis, and nothing is decided by it. The client of Redis is imported where it
 is used: a command that does not need it should start fast.
@@ -11,11 +13,11 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from operations.archive import Gone
+from operations.board.values import BoardJob, JobPage, JobSearch, Scope, cause_of
 from operations.jobs.allowed_verbs import allowed_verbs
 from operations.objects import objects
 from operations.site import Site
-from operations.visibility import visible_job
+from operations.visibility import Gone, visible_job
 from pipeline.attempt import Progress
 from pipeline.description.metadata import final_description
 from pipeline.http.urls import redact_url
@@ -27,9 +29,12 @@ from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from zkstate.connection.session import Session
 from zkstate.errors import Missing
+from zkstate.queue import listings
+from zkstate.queue.listings import JobRow, Unreadable
 from zkstate.record import space
 
 if TYPE_CHECKING:
+    from operations.board.board import Board
     from pipeline.inventory.archive import ArchivedJob
 
 
@@ -218,3 +223,45 @@ def premis(site: Site, principal: Principal, jid: str) -> Iterator[bytes]:
     objects.check_visible(site, principal, known)
     events = objects.timeline(inventory, objects.as_seen_by(principal, known))
     return premis_record.pieces(known, events, site.storage())
+
+
+class JobList(Record):
+    """One page of jobs."""
+
+    jobs: tuple[JobRow, ...]
+    unreadable: tuple[Unreadable, ...] = ()
+    """Jobs of this page whose record is damaged."""
+    total: int | None = None
+    """How many jobs there are on all pages."""
+    next: str | None = None
+    """The cursor of the next page; None on the last page."""
+
+
+def rows(
+    session: Session, board: Board, scope: Scope, search: JobSearch, limit: int, after: str | None = None
+) -> JobPage:
+    """A page of the jobs that the board finds, with what the record says of the jobs.
+
+    A job that is not in the record any more is as the board has it; while ZooKeeper is away, all of them are.
+    """
+    page = board.jobs(scope, search, limit, after)
+    if not session.connected:
+        return page
+    read = {
+        row.id if isinstance(row, Unreadable) else row.jid: row
+        for row in listings.job_rows(session, [row.jid for row in page.rows])
+    }
+    unreadable = tuple(row for row in read.values() if isinstance(row, Unreadable))
+    shown = (
+        _with_record(row, recorded) if isinstance(recorded := read.get(row.jid), JobRow) else row
+        for row in page.rows
+    )
+    return page.model_copy(update={"rows": tuple(shown), "unreadable": unreadable})
+
+
+def _with_record(row: BoardJob, recorded: JobRow) -> BoardJob:
+    fields = recorded.model_dump(exclude={"jid", "bid", "profile"})
+    failed = recorded.state is JobState.FAILED and recorded.kind is not None
+    cause = cause_of(recorded.kind, recorded.message).id if failed and recorded.kind else ""
+    moved = {} if recorded.state is row.state else {"held": False, "waiting": "", "usual": None}
+    return row.model_copy(update={**fields, **moved, "cause": cause})

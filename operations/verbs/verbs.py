@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any, TypeVar
 
 from operations.jobs.allowed_verbs import allowed_verbs, check_seen, target_of
-from operations.jobs.reports import compose
+from operations.jobs.batch_view import compose
 from operations.run import UNWATCHED, Run
 from operations.site import Site
 from operations.visibility import recorded

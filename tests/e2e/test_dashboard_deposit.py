@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from operations.jobs.reports import report
+from operations.jobs.batch_view import report
 from operations.site import Site
 from pipeline.principal import Role
 from pipeline.records import SubmissionType

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from operations.jobs.reports import report, sent_texts
+from operations.jobs.batch_view import report, sent_texts
 from operations.site import Site
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 
-from operations.jobs.reports import report
+from operations.jobs.batch_view import report
 from operations.site import Site
 from pipeline.principal import Role
 from pipeline.settings import Settings

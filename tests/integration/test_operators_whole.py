@@ -8,8 +8,7 @@ import pytest
 from entrypoints.render.fleet_status import given_back
 from operations.fleet import fleet
 from operations.fleet.working_storage import GivesBack, clean_up, space_view
-from operations.jobs.batch_view import batch_view
-from operations.jobs.reports import report
+from operations.jobs.batch_view import batch_view, report
 from operations.run import Run, Stopped
 from operations.site import Site
 from operations.verbs import holds as stopping

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from operations.jobs.reports import report
+from operations.jobs.batch_view import report
 from operations.site import Site
 from operations.verbs import bulk
 from operations.verbs.verbs import act, repair

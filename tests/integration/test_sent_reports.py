@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from operations.jobs.reports import report, sent_texts
+from operations.jobs.batch_view import report, sent_texts
 from operations.reasons import Reason
 from operations.site import Site
 from operations.verbs.verbs import act, stop_batch

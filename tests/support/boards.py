@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from operations.board.board import Board
 from operations.board.values import EVERYTHING, JobPage, JobSearch
-from operations.jobs import job_list
+from operations.jobs import job_view
 from zkstate.connection.session import Session
 
 
@@ -24,7 +24,7 @@ def job_page(session: Session, limit: int = 100, after: str | None = None, **con
     board = Board.on_demand(session, 30)
     try:
         search = JobSearch.model_validate(conditions)
-        return job_list.rows(session, board, EVERYTHING, search, limit, after)
+        return job_view.rows(session, board, EVERYTHING, search, limit, after)
     finally:
         board.close()
 

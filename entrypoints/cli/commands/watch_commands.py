@@ -17,7 +17,7 @@ from entrypoints.cli import api, completion, exit_codes, following
 from entrypoints.cli.options import Json, command, read_bid
 from entrypoints.render import board_tables, screen, views
 from operations.board import values
-from operations.jobs import batch_view, job_view, reports
+from operations.jobs import batch_view, job_view
 from pipeline import attempt, humanize
 from pipeline.errors import ServiceUnreachable
 from pipeline.notify import batch_report
@@ -108,7 +108,9 @@ def wait_for(site: Client, bid: str, *, as_json: bool) -> int:
     views = following.follow(site, bid, _report_site, tick=_tick())
     last = _show_until_ended(views, bid, _downloads(site))
     if (last.total or 0) <= batch_view.LISTED:
-        last = reports.with_objects_of(last, site.get(f"/v1/batches/{bid}/report", batch_report.BatchReport))
+        last = batch_view.with_objects_of(
+            last, site.get(f"/v1/batches/{bid}/report", batch_report.BatchReport)
+        )
     return _finished(last, as_json=as_json)
 
 

@@ -13,7 +13,7 @@ from entrypoints.web.limits import slow
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page
 from operations.board.values import BatchSearch, FailureGroup, JobSearch, scope_of
-from operations.jobs import job_list
+from operations.jobs import job_view
 from pipeline.errors import UsageRefused
 from pipeline.notify import report_mail
 from pipeline.outcome import WaitKind
@@ -69,7 +69,7 @@ def jobs(request: Request, caller: PageCaller, after: str | None = None) -> HTML
     return page(
         request,
         "jobs.html",
-        page=job_list.rows(context_of(request).session, board, scope, search, ROWS, after),
+        page=job_view.rows(context_of(request).session, board, scope, search, ROWS, after),
         search=search,
         states=list(JobState),
         kinds=list(FailureKind),
@@ -98,7 +98,7 @@ def failure_list(request: Request, caller: PageCaller, cause: str) -> Response:
     rows: list[tuple[str, ...]] = []
     after: str | None = None
     while True:
-        part = job_list.rows(session, board, scope, JobSearch(cause=group.id), 1000, after)
+        part = job_view.rows(session, board, scope, JobSearch(cause=group.id), 1000, after)
         rows += (
             (row.jid, row.bid, row.collection, row.name, row.kind or "", row.message) for row in part.rows
         )
@@ -118,7 +118,7 @@ def failure(request: Request, caller: PageCaller, cause: str, after: str | None 
         request,
         "failure.html",
         group=group,
-        page=job_list.rows(context.session, context.board, scope_of(caller), search, ROWS, after),
+        page=job_view.rows(context.session, context.board, scope_of(caller), search, ROWS, after),
     )
 
 

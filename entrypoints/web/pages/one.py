@@ -26,9 +26,8 @@ from operations.board.values import EVERYTHING, JobSearch, scope_of
 from operations.explanation import Explanation
 from operations.fleet.fleet import Answers, Fleet
 from operations.jobs.allowed_verbs import allowed_verbs
-from operations.jobs.batch_view import BatchView, batch_view_of
+from operations.jobs.batch_view import BatchView, batch_view_of, report
 from operations.jobs.job_view import job_view_of, steps_of
-from operations.jobs.reports import report
 from operations.reasons import Reason
 from operations.visibility import sees_fleet, visible_batch, visible_job
 from operations.why.why import why_loaded

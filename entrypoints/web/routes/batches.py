@@ -11,7 +11,7 @@ from entrypoints.web.limits import slow
 from entrypoints.web.parameters import LIMIT, Bid, Cursor, Limit, decode_cursor, linked, respond
 from operations.board.values import JobPage, JobSearch, scope_of
 from operations.explanation import Explanation
-from operations.jobs import batch_view, job_list, reports
+from operations.jobs import batch_view, job_view
 from operations.jobs.batch_view import BatchView
 from operations.verbs import holds
 from operations.verbs.holds import BatchHistory
@@ -52,7 +52,7 @@ def jobs_of_batch(
     context = context_of(request)
     visible_batch(context.site, caller, bid)
     search = JobSearch(bid=bid)
-    page = job_list.rows(
+    page = job_view.rows(
         context.session, context.board, scope_of(caller), search, limit, decode_cursor(cursor)
     )
     return linked(request, response, page)
@@ -85,9 +85,9 @@ def report(
 ) -> Response:
     site, asked = site_of(request), form or _accepted(request)
     if asked is ReportForm.SENT:
-        sent = "\n".join(reports.sent_texts(site, caller, bid))
+        sent = "\n".join(batch_view.sent_texts(site, caller, bid))
         return Response(sent, media_type="text/plain; charset=utf-8")
-    view = reports.report(site, caller, bid)
+    view = batch_view.report(site, caller, bid)
     match asked:
         case ReportForm.TEXT:
             return Response(report_mail.as_text(view), media_type="text/plain; charset=utf-8")

@@ -36,7 +36,7 @@ from operations.board.values import (
     Stops,
     scope_of,
 )
-from operations.jobs import job_list
+from operations.jobs import job_view
 from operations.visibility import visible_batch, visible_job
 from pipeline.principal import Principal
 from pipeline.records import Record
@@ -77,7 +77,7 @@ def list_jobs(
 ) -> JobPage:
     """Jobs of a batch come in their order, jobs of a state in the queue's order, others newest first."""
     context = context_of(request)
-    page = job_list.rows(
+    page = job_view.rows(
         context.session, context.board, scope_of(caller), search, limit, decode_cursor(cursor)
     )
     return linked(request, response, page)
