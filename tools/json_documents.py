@@ -13,9 +13,8 @@ from operations.fleet.overview import Overview
 from operations.fleet.working_storage import CleanUp, SpaceView
 from operations.jobs.batch_view import BatchView
 from operations.jobs.job_view import JobList, JobView, Timeline
-from operations.objects.export import Export
 from operations.objects.fixity import FixityReport, FixityRun
-from operations.objects.objects import ObjectView
+from operations.objects.objects import Export, ObjectView
 from operations.tokens import NewToken, Tokens
 from operations.verbs.bulk import Outcome
 from operations.verbs.callbacks import CallbackAnswer, OwedPage

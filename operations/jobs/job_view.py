@@ -8,27 +8,23 @@ is used: a command that does not need it should start fast.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from operations.board.values import BoardJob, JobPage, JobSearch, Scope, cause_of
 from operations.jobs.allowed_verbs import allowed_verbs
-from operations.objects import objects
 from operations.site import Site
 from operations.visibility import Gone, visible_job
 from pipeline.attempt import Progress
 from pipeline.description.metadata import final_description
 from pipeline.http.urls import redact_url
 from pipeline.inventory.base import InventoryFile
-from pipeline.preservation import premis_record
 from pipeline.principal import Principal, Role
 from pipeline.records import HistoryEntry, Job, PayloadType, Record
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from zkstate.connection.session import Session
-from zkstate.errors import Missing
 from zkstate.queue import listings
 from zkstate.queue.listings import JobRow, Unreadable
 from zkstate.record import space
@@ -207,22 +203,6 @@ def job_files(site: Site, principal: Principal, jid: str, limit: int, after: int
         files=page.files,
         next=None if page.last is None else str(page.last),
     )
-
-
-def premis(site: Site, principal: Principal, jid: str) -> Iterator[bytes]:
-    """The PREMIS document of the object of which the job stored a version, piece by piece.
-
-    Missing before the version is recorded; errors as `premis_record.pieces`.
-    """
-    visible_job(site, principal, jid)
-    inventory = site.archive()
-    page = inventory.files_of_job(jid, 1) if inventory else None
-    known = inventory.describe_object(page.ark) if inventory and page else None
-    if inventory is None or known is None:
-        raise Missing(f"{jid} has stored nothing: its PREMIS exists once its version is in the inventory")
-    objects.check_visible(site, principal, known)
-    events = objects.timeline(inventory, objects.as_seen_by(principal, known))
-    return premis_record.pieces(known, events, site.storage())
 
 
 class JobList(Record):

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from entrypoints.cli import exit_codes
 from entrypoints.cli.main import app
-from operations.objects.export import ExportInterrupted, ExportRequest, export, object_to_export
+from operations.objects.objects import ExportInterrupted, ExportRequest, export, object_to_export
 from pipeline.attempt import UNATTENDED
 from pipeline.containers.bag import check_bags
 from pipeline.containers.declared import UnpackedContainer

@@ -3,7 +3,7 @@
 from operations.checks.check import check
 from operations.checks.deployment import back_up
 from operations.checks.differences import BROKEN
-from operations.objects import export
+from operations.objects import objects
 from operations.objects.fixity import check_fixity
 from operations.site import Site
 from pipeline.fixity import ignore
@@ -57,13 +57,13 @@ def _export(site: Site, names: list[str], acts: Acts) -> str:
     (jid,) = names
     ark = jobs.load(site.session, jid).identifiers.primary_id or ""
     clients = open_clients(site.settings, expected_of(site.session))
-    known, number = export.object_to_export(clients.inventory, ark, None)
+    known, number = objects.object_to_export(clients.inventory, ark, None)
     folder = site.settings.home / "exports" / f"{len(acts.exports) + 1}"
     folder.parent.mkdir(exist_ok=True)
     acts.exports.append(Exported(folder, ark, number))
-    request = export.ExportRequest(known, number, folder, PERSON.name)
+    request = objects.ExportRequest(known, number, folder, PERSON.name)
     try:
-        bag = export.export(request, clients.inventory, clients.storage, ignore, lambda: False)
+        bag = objects.export(request, clients.inventory, clients.storage, ignore, lambda: False)
     except DamagedObject as damage:
         acts.problems.append(Problem(Category.ILLEGAL, jid, f"export: {damage}"))
         raise

@@ -11,7 +11,6 @@ from urllib.parse import quote
 import pydantic
 import typer
 
-import operations.objects.export
 import operations.objects.fixity
 import operations.site
 from entrypoints.cli import acting, api, context, exit_codes
@@ -122,13 +121,13 @@ def export(
     """
     settings = context.settings()
     inventory = context.own_inventory(settings)
-    known, number = operations.objects.export.object_to_export(inventory, ark, version)
-    folder = output or Path(operations.objects.export.bag_name(known, number))
+    known, number = objects.object_to_export(inventory, ark, version)
+    folder = output or Path(objects.bag_name(known, number))
     storage = operations.site.storage_of(settings, inventory)
-    request = operations.objects.export.ExportRequest(known, number, folder, context.principal().name)
+    request = objects.ExportRequest(known, number, folder, context.principal().name)
     with acting.shown(acting.bytes_read) as run:
         on_read = run.adding(proof.size_of(known, (number,)))
-        bag = operations.objects.export.export(request, inventory, storage, on_read, run.should_stop)
+        bag = objects.export(request, inventory, storage, on_read, run.should_stop)
     if bag.not_entered:
         screen.note(f"the bag is complete, but the inventory has no event of this export: {bag.not_entered}")
     if json:

@@ -15,6 +15,7 @@ from entrypoints.web.parameters import LIMIT, Cursor, Jid, Limit, decode_number,
 from operations.explanation import Explanation
 from operations.jobs import job_view
 from operations.jobs.job_view import JobFiles, JobView, Timeline
+from operations.objects.objects import premis_of_job
 from operations.why.why import why
 from pipeline.attempt import Attempt, Progress
 from pipeline.fixity import READ_CHUNK
@@ -70,7 +71,7 @@ def files(
 @slow("slow_work", LONG)
 def premis(request: Request, caller: Caller, jid: Jid, attempt: Attempt) -> Xml:
     """The document that `arkline object ARK --premis FILE` writes; its parts are read from storage."""
-    return premis_answer(job_view.premis(site_of(request), caller, jid), attempt, jid)
+    return premis_answer(premis_of_job(site_of(request), caller, jid), attempt, jid)
 
 
 def premis_answer(document: Iterator[bytes], attempt: Attempt, name: str) -> Xml:

@@ -12,7 +12,6 @@ from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import LONG, slow
 from entrypoints.web.routes.jobs import Xml, premis_answer
 from operations.objects import fixity, objects
-from operations.objects.export import plain_name
 from operations.objects.fixity import CustodyProof
 from pipeline.attempt import Attempt
 from pipeline.preservation import premis_record
@@ -97,7 +96,9 @@ def premis(request: Request, caller: Caller, ark: Ark, attempt: Attempt) -> Xml:
     site = site_of(request)
     known = objects.visible_object(site, caller, ark)
     events = objects.timeline(site.inventory(), objects.as_seen_by(caller, known))
-    return premis_answer(premis_record.pieces(known, events, site.storage()), attempt, plain_name(known.ark))
+    return premis_answer(
+        premis_record.pieces(known, events, site.storage()), attempt, objects.plain_name(known.ark)
+    )
 
 
 @router.get("/{ark:path}", summary="One object: versions, files, custody, events")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import bagit
 
-from operations.objects.export import ExportRequest, export, object_to_export
+from operations.objects.objects import ExportRequest, export, object_to_export
 from pipeline.records import SubmissionMode
 from tests.component.test_export import payload
 from tests.plugins.merritt.repository import ARK, MerrittRepository
