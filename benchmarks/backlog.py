@@ -182,7 +182,7 @@ def _of_removal(own: Stack, bid: str) -> dict[str, object]:
 
 
 def _commands_of(own: Stack, bid: str) -> dict[str, float]:
-    jid = listings.in_queue(own.session, JobState.PENDING)[-1].partition("-")[2]
+    jid = queue.queued(own.session, JobState.PENDING)[-1]
     asked = {
         "help": ("--help",),
         "status": ("status",),

@@ -25,6 +25,7 @@ from pipeline.working_storage import capacity
 from pipeline.working_storage.workspace import Holder, Workspace, plan
 from tasks.logs import log
 from tasks.worker_context import WorkerContext
+from zkstate import paths
 from zkstate.connection.locks import AttemptGuard, ServerClock
 from zkstate.connection.session import Session
 from zkstate.errors import Busy, Corrupt, Missing, Stale
@@ -131,7 +132,7 @@ def ended_jobs(session: Session) -> Callable[[str], bool]:
         try:
             job = jobs.load(session, jid)
         except Missing:
-            return not listings.job_exists(session, jid)
+            return session.exists(paths.job(jid)) is None
         except Corrupt:
             return False
         return job.status.status is JobState.COMPLETED and not queue.has_entry(session, job)

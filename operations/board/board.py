@@ -238,7 +238,8 @@ class Board:
                 raise _no_cursor(after)
             where.add("bid < ?", after)
         rows = self._read(
-            f"SELECT *, {_HELD.format('status')} FROM batch WHERE {where} ORDER BY bid DESC LIMIT ?",
+            f"SELECT *, submitted AS submitted_at, {_HELD.format('status')} FROM batch WHERE {where} "
+            "ORDER BY bid DESC LIMIT ?",
             [*where.values, limit + 1],
         )
         page = rows[:limit]
@@ -250,7 +251,10 @@ class Board:
         ):
             states.setdefault(row["bid"], {})[JobState(row["state"])] = row["jobs"]
         return BatchPage(
-            rows=tuple(_batch(row, states.get(row["bid"], {})) for row in page),
+            rows=tuple(
+                BoardBatch.model_validate({**_values(row), "jobs": states.get(row["bid"], {})})
+                for row in page
+            ),
             next=page[-1]["bid"] if len(rows) > limit else None,
             total=total,
         )
@@ -263,28 +267,21 @@ class Board:
             where.add("cause = ?", cause)
         columns = "cause, kind, template, host, collection, since, message"
         rows = self._read(
-            "SELECT cause, kind, template, host, sum(job) AS jobs, sum(1 - job) AS batches, "
+            "SELECT cause AS id, kind, template, host, sum(job) AS count, sum(1 - job) AS batches, "
             "min(since) AS first, max(since) AS last, group_concat(DISTINCT collection) AS collections, "
-            "min(id) FILTER (WHERE job) AS jid, min(id) AS id, message FROM ("
-            f"SELECT 1 AS job, jid AS id, {columns} FROM job WHERE {where} UNION ALL "
-            f"SELECT 0 AS job, bid AS id, {columns} FROM batch WHERE {where}"
-            ") GROUP BY cause ORDER BY jobs DESC, last DESC LIMIT ?",
+            "COALESCE(min(name) FILTER (WHERE job), min(name)) AS example, message FROM ("
+            f"SELECT 1 AS job, jid AS name, {columns} FROM job WHERE {where} UNION ALL "
+            f"SELECT 0 AS job, bid AS name, {columns} FROM batch WHERE {where}"
+            ") GROUP BY cause ORDER BY count DESC, last DESC LIMIT ?",
             [*where.values, *where.values, CAUSES],
         )
         return tuple(
-            FailureGroup(
-                id=row["cause"],
-                kind=FailureKind(row["kind"]),
-                owner=OWNERS[FailureKind(row["kind"])],
-                template=row["template"],
-                host=row["host"],
-                count=row["jobs"],
-                batches=row["batches"],
-                first=_moment(row["first"]),
-                last=_moment(row["last"]),
-                collections=tuple(sorted(row["collections"].split(","))),
-                example=row["jid"] or row["id"],
-                message=row["message"],
+            FailureGroup.model_validate(
+                {
+                    **_values(row),
+                    "owner": OWNERS[FailureKind(row["kind"])],
+                    "collections": sorted(row["collections"].split(",")),
+                }
             )
             for row in rows
         )
@@ -336,15 +333,8 @@ class Board:
             f"SELECT count(*) AS batches FROM batch WHERE {where} AND status IN ('pending', 'held')",
             where.values,
         )
-        return Stop(
-            collection=collection or None,
-            by=hold.by,
-            reason=hold.reason,
-            at=hold.at,
-            via=hold.via,
-            batches=batches["batches"] if collection else 0,
-            **dict(jobs),
-        )
+        number = batches["batches"] if collection else 0
+        return Stop(**dict(hold), **dict(jobs), collection=collection or None, batches=number)
 
     def changes_since(self, event_id: str | None, scope: Scope = EVERYTHING) -> Changes:
         """The changes after this id; `reset` if some of them are forgotten."""
@@ -415,45 +405,18 @@ def _literal(text: str) -> str:
 
 def _job(row: sqlite3.Row, usual: Mapping[JobState, float]) -> BoardJob:
     """With what is usual beside a job that is slow."""
-    state = JobState(row["state"])
-    limit = usual.get(state)
+    limit = usual.get(JobState(row["state"]))
     slow = limit is not None and now().timestamp() - row["since"] > limit
-    return BoardJob(
-        jid=row["jid"],
-        bid=row["bid"],
-        collection=row["collection"],
-        owner=row["owner"] or "",
-        name=row["name"],
-        ark=row["ark"],
-        state=state,
-        priority=row["priority"],
-        since=_moment(row["since"]),
-        kind=FailureKind(row["kind"]) if row["kind"] else None,
-        cause=row["cause"] or "",
-        message=row["message"],
-        held=bool(row["held"]),
-        waiting=row["waiting"],
-        usual=limit if slow else None,
-    )
+    return BoardJob.model_validate({**_values(row), "usual": limit if slow else None})
 
 
-def _batch(row: sqlite3.Row, states: dict[JobState, int]) -> BoardBatch:
-    return BoardBatch(
-        bid=row["bid"],
-        collection=row["collection"],
-        owner=row["owner"],
-        name=row["name"],
-        submitter=row["submitter"],
-        status=BatchState(row["status"]),
-        since=_moment(row["since"]),
-        submitted_at=_moment(row["submitted"]),
-        total=row["total"],
-        jobs=states,
-        kind=FailureKind(row["kind"]) if row["kind"] else None,
-        cause=row["cause"] or "",
-        message=row["message"],
-        held=bool(row["held"]),
-    )
+def _values(row: sqlite3.Row) -> dict[str, object]:
+    """The columns that are not null, as the fields of the same names have them."""
+    values = {name: row[name] for name in row.keys() if row[name] is not None}  # noqa: SIM118 - no mapping
+    moments = {
+        name: _moment(values[name]) for name in ("since", "submitted_at", "first", "last") if name in values
+    }
+    return values | moments
 
 
 def _moment(seconds: float) -> datetime:

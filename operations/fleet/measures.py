@@ -89,7 +89,7 @@ def _record(session: Session, settings: Settings) -> RecordMeasures:
     current = [known.outage for known in outages.known(session).values() if known.outage.ended is None]
     return RecordMeasures(
         in_flight=queue.places_taken(session),
-        callbacks_owed=callbacks.count(session),
+        callbacks_owed=len(callbacks.names(session)),
         beats=scheduled.contenders(session),
         reserved=space.reserved(session),
         capacity=disk.total if disk else None,

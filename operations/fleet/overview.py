@@ -11,6 +11,7 @@ from pipeline.principal import Principal
 from pipeline.records import Record
 from pipeline.states import BatchState, JobState
 from pipeline.working_storage.capacity import usage_now
+from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.fleet import holds, notes
 from zkstate.fleet.holds import Hold
@@ -68,7 +69,7 @@ def overview(site: Site, principal: Principal) -> Overview:
         jobs=counts,
         batches=tuple(listings.readable(listings.batch_rows(session, bids[: -LATEST - 1 : -1]))),
         batches_in_all=len(bids),
-        open_batches=listings.open_batches(session),
+        open_batches=len(session.children(paths.OPEN_BATCHES)),
         paused=stops.get(""),
         held_batches=_held(session, bids) if held else 0,
         held_collections=held,

@@ -178,20 +178,7 @@ def latest_proof(inventory: SqlInventory, known: InventoryObject, number: int) -
 
 def _shown(proof: AskedProof) -> CustodyProof:
     custody = None if proof.custody is None else _CUSTODY.validate_json(proof.custody)
-    return CustodyProof(
-        id=proof.id,
-        ark=proof.ark,
-        version=proof.version,
-        state=_state(proof),
-        asked=proof.asked,
-        began=proof.began,
-        ended=proof.ended,
-        bytes_read=proof.bytes_read,
-        bytes_total=proof.bytes_total,
-        ahead=proof.ahead,
-        message=proof.message,
-        custody=custody,
-    )
+    return CustodyProof(**{**vars(proof), "state": _state(proof), "custody": custody})
 
 
 def _state(proof: AskedProof) -> ProofState:

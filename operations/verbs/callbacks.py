@@ -181,7 +181,7 @@ def _settle(session: Session, job: Job, owed: Owed | None, profile: Profile, sta
         outcome = f"callback repeated to {host}{stamp.because}"
 
         def note() -> None:
-            callbacks.note_repeated(session, jobs.load(session, job.jid), stamp, outcome)
+            callbacks.note(session, jobs.load(session, job.jid), stamp, outcome)
 
         retry_stale(job.jid, note)
 

@@ -12,7 +12,7 @@ from pipeline.states import BatchState, Event, JobState
 from zkstate.connection.session import Session
 from zkstate.fleet import holds
 from zkstate.fleet.holds import Hold
-from zkstate.queue import listings
+from zkstate.queue import listings, queue
 from zkstate.record import batches
 from zkstate.record.journal import JournalEntry, Stamp
 
@@ -93,8 +93,7 @@ def held_in(session: Session, name: str) -> list[str]:
         for row in listings.readable(listings.batch_rows(session, listings.all_batches(session)))
         if row.status is BatchState.HELD and row.profile == name
     ]
-    queued = listings.in_queue(session, JobState.HELD)
-    held_jobs = listings.readable(listings.job_rows(session, [entry.rpartition("-")[2] for entry in queued]))
+    held_jobs = listings.readable(listings.job_rows(session, queue.queued(session, JobState.HELD)))
     return held_batches + [row.jid for row in held_jobs if row.profile == name]
 
 

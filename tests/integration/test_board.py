@@ -32,7 +32,7 @@ from zkstate.feed import watch
 from zkstate.feed.watch import FOLLOWED, Feed
 from zkstate.fleet import holds
 from zkstate.fleet.holds import Hold
-from zkstate.queue import listings
+from zkstate.queue import queue
 from zkstate.record import batches, jobs
 
 LIVING = [state for state in JobState if state is not JobState.DELETED]
@@ -256,15 +256,15 @@ def test_a_damaged_job_is_shown_and_spoils_no_list(session: Session, filled: Cal
 
     assert every_job(board) == {job.jid: JobState.FAILED}
     session.zk.set(paths.job_status(job.jid), status)
-    assert listings.in_queue(session, JobState.FAILED)
+    assert queue.queued(session, JobState.FAILED)
 
 
 def record_states(session: Session) -> dict[str, JobState]:
     return {
-        entry.partition("-")[2]: state
+        jid: state
         for state in JobState
         if state is not JobState.DELETED
-        for entry in listings.in_queue(session, state)
+        for jid in queue.queued(session, state)
     }
 
 

@@ -236,4 +236,4 @@ def test_the_command_line_lists_delivers_and_tests_callbacks(
     assert again.json()["callbacks"] == []
     assert "was sent a test callback (signed): the receiver answered 200" in tested.out
     assert (refused.code, "answered 410" in refused.out) == (1, True)
-    assert callbacks.count(session) == 0
+    assert callbacks.names(session) == []

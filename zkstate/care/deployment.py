@@ -85,7 +85,7 @@ def has_stored_jobs(session: Session) -> bool:
     """Whether a job of the record has stored its object."""
     buckets = [paths.bucket(bid, Bucket.COMPLETED) for bid in listings.all_batches(session)]
     queues = [paths.queue(state) for state in JOB.where(lambda facts: facts.stored)]
-    return any(stat is not None and stat.numChildren for stat in session.exists_many(queues + buckets))
+    return any(session.count_children(*queues, *buckets))
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -206,11 +206,9 @@ class Session(AbstractContextManager["Session"]):
         return Unreachable(f"ZooKeeper at {self.hosts} refuses this user: check ARKLINE_ZK_USER")
 
     def get(self, path: str) -> tuple[bytes, ZnodeStat]:
-        try:
-            data, stat = self.ask(self.zk.get_async, path)
-        except NoNodeError as error:
-            raise Missing(f"znode {path} is missing") from error
-        return data, stat
+        if (node := self.find(path)) is None:
+            raise Missing(f"znode {path} is missing")
+        return node
 
     def exists(self, path: str) -> ZnodeStat | None:
         stat: ZnodeStat | None = self.ask(self.zk.exists_async, path)
@@ -242,6 +240,10 @@ class Session(AbstractContextManager["Session"]):
 
         answers: list[Any] = self._until_answered(read)
         return answers
+
+    def count_children(self, *nodes: str) -> list[int]:
+        """How many nodes are right below each of these, without listing them; 0 for a missing one."""
+        return [stat.numChildren if stat else 0 for stat in self.exists_many(nodes)]
 
     def ensure_node(self, path: str, data: bytes = b"") -> None:
         """Create a node, and what is above it, unless it exists."""
@@ -307,18 +309,26 @@ def _create_skeleton(client: Client, root: str) -> None:
             client.ensure_path_async(path).get(timeout=ANSWER_TIMEOUT)
 
 
-def _probe(settings: Settings) -> int | None:
-    """The number of ZooKeeper's last change, as a new client sees it; None if ZooKeeper does not answer."""
+_NO_ANSWER = (*BROKEN, NoAuthError)
+
+
+@contextmanager
+def _client_beside(settings: Settings) -> Iterator[Client]:
+    """A client of its own that asks a few questions."""
     client = make_client(settings)
     try:
         client.start_within(PROBE_TIMEOUT)
-        client.exists_async("/").get(timeout=PROBE_TIMEOUT)
-    except (*BROKEN, NoAuthError, client.handler.timeout_exception):
-        return None
-    else:
-        return int(client.last_zxid)
+        yield client
     finally:
         client.stop_within(PROBE_TIMEOUT)
+
+
+def _probe(settings: Settings) -> int | None:
+    """The number of ZooKeeper's last change, as a new client sees it; None if ZooKeeper does not answer."""
+    with suppress(*_NO_ANSWER), _client_beside(settings) as client:
+        client.exists_async("/").get(timeout=PROBE_TIMEOUT)
+        return int(client.last_zxid)
+    return None
 
 
 def _refuses_size(settings: Settings, size: int) -> bool:
@@ -328,23 +338,15 @@ def _refuses_size(settings: Settings, size: int) -> bool:
     The limit of a server can be read by none of the commands that it answers as shipped. The request reads,
     and does nothing however often it is sent.
     """
-    client = make_client(settings)
-    try:
-        client.start_within(PROBE_TIMEOUT)
+    with suppress(*_NO_ANSWER), _client_beside(settings) as client:
         for _ in range(2):
             _await_answer(client)
-            try:
+            with suppress(ConnectionLoss, ConnectionClosedError):
                 client.exists_async("/" + "x" * size).get(timeout=PROBE_TIMEOUT)
-            except (ConnectionLoss, ConnectionClosedError):
-                continue
-            return False
+                return False
         _await_answer(client)
-    except (*BROKEN, NoAuthError, client.handler.timeout_exception):
-        return False
-    else:
         return True
-    finally:
-        client.stop_within(PROBE_TIMEOUT)
+    return False
 
 
 def _await_answer(client: Client) -> None:
@@ -380,7 +382,7 @@ def connect(
         if create:
             _create_skeleton(client, settings.zk_root)
         client.chroot = settings.zk_root.rstrip("/")
-    except (*BROKEN, client.handler.timeout_exception) as error:
+    except BROKEN as error:
         message = f"ZooKeeper at {settings.zk_hosts} does not answer: {why_unreachable(settings)}"
         if required:
             session.close()

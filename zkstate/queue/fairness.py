@@ -111,8 +111,7 @@ def open_batches(session: Session) -> dict[Party, list[str]]:
 def live_jobs(session: Session, belongs: Callable[[Party], bool]) -> int:
     """How many jobs of such parties have not ended; counted without listing them."""
     bids = [bid for party, own in open_batches(session).items() if belongs(party) for bid in own]
-    stats = session.exists_many([paths.bucket(bid, Bucket.PROCESSING) for bid in bids])
-    return sum(stat.numChildren for stat in stats if stat is not None)
+    return sum(session.count_children(*(paths.bucket(bid, Bucket.PROCESSING) for bid in bids)))
 
 
 def matters(parties: Collection[Party], limits: Limits) -> bool:

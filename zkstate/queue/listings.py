@@ -48,24 +48,8 @@ def all_batches(session: Session) -> list[str]:
 
 def recorded(session: Session) -> int:
     """How many jobs the record has, ended ones included."""
-    stat = session.exists(paths.JOBS)
-    return stat.numChildren - 1 if stat else 0  # the queue is the other child
-
-
-def open_batches(session: Session) -> int:
-    """How many batches have work left."""
-    stat = session.exists(paths.OPEN_BATCHES)
-    return stat.numChildren if stat else 0
-
-
-def in_queue(session: Session, state: JobState) -> list[str]:
-    """The queue entries `PP-JID` of the jobs in `state`, most urgent first."""
-    entries = paths.read_queue_entries(session.children(paths.queue(state)))
-    return sorted(f"{priority:02d}-{jid}" for priority, jid in entries)
-
-
-def _ids_in_queue(session: Session, state: JobState) -> set[str]:
-    return {jid for _, jid in paths.read_queue_entries(session.children(paths.queue(state)))}
+    (children,) = session.count_children(paths.JOBS)
+    return max(0, children - 1)  # the queue is the other child
 
 
 def completed_jobs(session: Session) -> list[str]:
@@ -73,19 +57,19 @@ def completed_jobs(session: Session) -> list[str]:
     jids = set(all_jobs(session))
     for state in QUEUED:
         if state is not JobState.COMPLETED:
-            jids.difference_update(_ids_in_queue(session, state))
+            jids.difference_update(queue.queued(session, state))
     return sorted(jids)
 
 
 def recorded_jobs(session: Session) -> list[str]:
     """The ids of the jobs whose version is in the inventory: in a step after recording, or completed."""
-    later = (_ids_in_queue(session, state) for state in JOB.working() if JOB.facts[state].recorded)
+    later = (queue.queued(session, state) for state in JOB.working() if JOB.facts[state].recorded)
     return sorted({*completed_jobs(session), *chain.from_iterable(later)})
 
 
 def failed_jobs(session: Session) -> list[str]:
     """The ids of all failed jobs, oldest first."""
-    return sorted(_ids_in_queue(session, JobState.FAILED))
+    return sorted(queue.queued(session, JobState.FAILED))
 
 
 def of_batch(session: Session, bid: str, state: JobState | None = None) -> list[str]:
@@ -96,7 +80,7 @@ def of_batch(session: Session, bid: str, state: JobState | None = None) -> list[
     jids = batches.jobs_in(session, bid, JOB.facts[state].bucket)
     if JOB.facts[state].ended:
         return jids
-    in_state = _ids_in_queue(session, state)
+    in_state = set(queue.queued(session, state))
     return [jid for jid in jids if jid in in_state]
 
 
@@ -124,7 +108,7 @@ def states_of_batch(session: Session, bid: str, counts: dict[Bucket, int]) -> di
     if rest and any(queued[state] for state in others):
         unended = set(session.children(paths.bucket(bid, Bucket.PROCESSING)))
         for state in others:
-            numbers[state] = len(unended & _ids_in_queue(session, state)) if queued[state] else 0
+            numbers[state] = len(unended.intersection(queue.queued(session, state))) if queued[state] else 0
             rest -= numbers[state]
     numbers[fullest] = max(rest, 0)
     return {state: numbers[state] for state in JobState if numbers[state]}
@@ -208,10 +192,6 @@ class Activity(Record):
 
 
 Row = TypeVar("Row", JobRow, BatchRow)
-
-
-def job_exists(session: Session, jid: str) -> bool:
-    return session.exists(paths.job(jid)) is not None
 
 
 def activity(session: Session, record: Job | Batch) -> Activity:

@@ -1,6 +1,6 @@
 """The job queue: counts without listing, and jobs in the order of their priority."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
@@ -54,7 +54,7 @@ IDLE_WINDOWS = 8
 
 def counts(session: Session) -> dict[JobState, int]:
     """How many jobs are in each state, without listing them."""
-    return dict(zip(QUEUED, _children(session, [paths.queue(state) for state in QUEUED]), strict=True))
+    return dict(zip(QUEUED, session.count_children(*map(paths.queue, QUEUED)), strict=True))
 
 
 def places_taken(session: Session) -> int:
@@ -62,8 +62,8 @@ def places_taken(session: Session) -> int:
 
     A job that waits takes none, unless more than WAITING_LIMIT jobs wait with a part of working storage.
     """
-    places = [paths.queue(state) for state in OCCUPYING]
-    waiting, reserved, *working = _children(session, [paths.WAITING, paths.SPACE, *places])
+    places = map(paths.queue, OCCUPYING)
+    waiting, reserved, *working = session.count_children(paths.WAITING, paths.SPACE, *places)
     beyond = max(0, min(waiting, reserved) - WAITING_LIMIT)
     return sum(working) - waiting + beyond
 
@@ -86,10 +86,6 @@ def tidy_waiting(session: Session) -> list[str]:
             continue  # the job moved: the next run looks again
         removed.append(jid)
     return removed
-
-
-def _children(session: Session, nodes: Sequence[str]) -> list[int]:
-    return [stat.numChildren if stat else 0 for stat in session.exists_many(nodes)]
 
 
 def has_entry(session: Session, job: Job) -> bool:
@@ -122,7 +118,7 @@ def feed(session: Session, in_flight: int, limits: Limits = NO_LIMITS) -> Fed:
     """
     if holds.paused(session) is not None:
         return Fed()
-    (backlog,) = _children(session, [paths.queue(JobState.PENDING)])
+    (backlog,) = session.count_children(paths.queue(JobState.PENDING))
     if not backlog:
         return Fed(complete=True)
     taken = places_taken(session)

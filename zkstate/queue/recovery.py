@@ -179,9 +179,9 @@ def sweep_batches(
             tickets.append(ticket)
             lost += _lost(bid, status)
     tickets += [_redispatch(session, batches.load, bid, probe=outage) for outage, bid in services.probes()]
-    unended = session.exists_many([paths.bucket(bid, Bucket.PROCESSING) for bid in waiting])
-    for bid, bucket in zip(waiting, unended, strict=True):
-        if bucket is None or not bucket.numChildren:
+    unended = session.count_children(*(paths.bucket(bid, Bucket.PROCESSING) for bid in waiting))
+    for bid, number in zip(waiting, unended, strict=True):
+        if not number:
             tickets.append(_finish(session, bid, by))
     given = tuple(ticket for ticket in tickets if ticket is not None)
     return Recovered(given, tuple(exhausted), tuple(lost))

@@ -34,6 +34,7 @@ from zkstate.connection.session import Session
 from zkstate.connection.transaction import Check, Create, Delete, Operation, Put, Role, commit, token
 from zkstate.errors import Ambiguous, Busy, Missing, Stale, Taken, TooBig
 from zkstate.record import histories, record
+from zkstate.record.node import Node
 from zkstate.record.record import MESSAGE_LIMIT, Lock, Move
 
 PART_JOBS = 10_000
@@ -98,9 +99,7 @@ def _divided_report(report: StatusReport) -> Iterator[_ReportPart]:
 
 def profile_snapshot(session: Session, bid: str) -> ProfileSnapshot | None:
     """None if the batch has not started, or 0.1.0 started it."""
-    path = paths.profile_snapshot(bid)
-    node = session.find(path)
-    return codec.decode(ProfileSnapshot, node[0], path) if node else None
+    return Node(paths.profile_snapshot(bid), ProfileSnapshot).read(session)
 
 
 def profile_of(session: Session, profiles: Profiles, bid: str, name: str) -> Profile:
@@ -381,8 +380,8 @@ def finish_split(session: Session, batch: Batch) -> Batch:
 
 def counts(session: Session, bid: str) -> dict[Bucket, int]:
     """How many jobs are in each bucket, without listing them."""
-    stats = session.exists_many([paths.bucket(bid, name) for name in Bucket])
-    return {name: stat.numChildren if stat else 0 for name, stat in zip(Bucket, stats, strict=True)}
+    numbers = session.count_children(*(paths.bucket(bid, name) for name in Bucket))
+    return dict(zip(Bucket, numbers, strict=True))
 
 
 def jobs_in(session: Session, bid: str, *names: Bucket) -> list[str]:

@@ -6,6 +6,7 @@ The epoch is that of the failure: a callback of a failure that was overcome matc
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -73,12 +74,6 @@ def owed(session: Session, jid: str, epoch: int) -> Owed | None:
     return None if stored is None else Owed(jid, epoch, stored.content, stored.stat)
 
 
-def count(session: Session) -> int:
-    """How many callbacks are not delivered yet."""
-    stat = session.exists(paths.CALLBACKS)
-    return stat.numChildren if stat else 0
-
-
 def names(session: Session) -> list[str]:
     """The names of all callbacks that are owed, sorted by job number."""
     return session.children(paths.CALLBACKS)
@@ -123,26 +118,20 @@ def put_off(session: Session, callback: Owed, delay: float, *, tried: bool = Tru
 
 def drop(session: Session, callback: Owed) -> None:
     """The callback is not needed any more."""
-    try:
+    with suppress(Refused):  # another worker deleted it
         commit(session, [Delete(callback.path)])
-    except Refused:
-        return  # another worker deleted it
 
 
 def settle(session: Session, job: Job, callback: Owed, stamp: Stamp, message: str) -> None:
     """Record the outcome in the job's history; if the job has moved on, only delete the callback."""
     try:
-        _note(session, job, stamp, message, Delete(callback.path))
+        note(session, job, stamp, message, Delete(callback.path))
     except (Stale, Refused):
         drop(session, callback)
 
 
-def note_repeated(session: Session, job: Job, stamp: Stamp, message: str) -> None:
-    """Record a callback that was not owed in the job's history; Stale if the job has changed."""
-    _note(session, job, stamp, message)
-
-
-def _note(session: Session, job: Job, stamp: Stamp, message: str, *more: Operation) -> None:
+def note(session: Session, job: Job, stamp: Stamp, message: str, *more: Operation) -> None:
+    """Record a delivery in the job's history; Stale if the job has changed."""
     status = job.status.model_copy(update={"op": token()})
     who = stamp.model_dump(include={"by", "via", "request_id"})
     facts = {**who, "message": message[:MESSAGE_LIMIT]}

@@ -13,7 +13,7 @@ from zkstate import codec
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Operation, Put, fenced, token
 from zkstate.errors import Corrupt, Stale
-from zkstate.record.node import log_damage
+from zkstate.record.node import Node, log_damage
 
 _log = logging.getLogger("arkline.record")
 
@@ -80,8 +80,7 @@ class Journal(RewrittenRecord):
 
 def read(session: Session, path: str) -> tuple[JournalEntry, ...]:
     """The entries, oldest first; none if no operator has acted."""
-    node = session.find(path)
-    return codec.decode(Journal, node[0], path).entries if node else ()
+    return (Node(path, Journal).read(session) or Journal()).entries
 
 
 def commit(
