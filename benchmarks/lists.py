@@ -13,7 +13,7 @@ from benchmarks._output import tell
 from benchmarks._spent import seconds
 from operations.board.board import Board
 from operations.board.values import EVERYTHING, JobPage, JobSearch
-from operations.fleet.overview import overview
+from operations.fleet.health import overview
 from operations.jobs import job_view
 from operations.jobs.batch_view import batch_view
 from operations.site import Site

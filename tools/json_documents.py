@@ -9,7 +9,7 @@ from operations.deposits.submission import Submitted
 from operations.deposits.validation import CheckResult
 from operations.explanation import Explanation
 from operations.fleet.fleet import Drained
-from operations.fleet.overview import Overview
+from operations.fleet.health import Overview
 from operations.fleet.working_storage import CleanUp, SpaceView
 from operations.jobs.batch_view import BatchView
 from operations.jobs.job_view import JobList, JobView, Timeline

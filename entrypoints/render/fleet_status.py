@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from operations.fleet.fleet import Drained, Workers
-    from operations.fleet.health import FleetHealth, HealthProblem, OutageView, RecordMemory
+    from operations.fleet.health import FleetHealth, HealthProblem, OutageView, Overview, RecordMemory, Space
     from operations.fleet.hosts import HostView
-    from operations.fleet.overview import Overview, Space
     from operations.fleet.working_storage import CleanUp, Reservation, SpaceView
     from zkstate.fleet.holds import Hold
     from zkstate.fleet.notes import Correction, FixityStatus

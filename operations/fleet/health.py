@@ -1,35 +1,40 @@
-"""How healthy the fleet is: what jobs need and miss, what waits and why, what is tried next."""
+"""The whole at a glance: the health of the fleet, the queue, working storage, and the latest batches.
+
+Health: what jobs need and miss, what waits and why, what is tried next.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from operations.explanation import Obstacle
+from operations.fleet.fleet import Fleet
 from operations.fleet.hosts import HostView, waiting_hosts
 from operations.fleet.record_fault import RecordFault, record_fault
 from operations.reasons import REASON_OF_WAIT, Reason
 from operations.site import Site
+from operations.visibility import require_fleet
 from pipeline.errors import Action, Documented, Remedy
 from pipeline.machine import Queue
 from pipeline.outcome import Service, WaitKind
+from pipeline.principal import Principal
 from pipeline.records import Record
 from pipeline.settings import accepted_jobs
-from pipeline.states import JOB, JobState
+from pipeline.states import JOB, BatchState, JobState
+from pipeline.working_storage.capacity import usage_now
+from zkstate import paths
 from zkstate.connection import server_memory
 from zkstate.connection.server_memory import ServerMemory
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import TRANSACTION_LIMIT, takes_largest
-from zkstate.fleet import outages
+from zkstate.fleet import holds, notes, outages
 from zkstate.fleet.holds import Hold
-from zkstate.fleet.notes import FixityStatus
-from zkstate.queue import listings
-from zkstate.queue.listings import Active
-
-if TYPE_CHECKING:
-    from operations.fleet.fleet import Fleet
+from zkstate.fleet.notes import Correction, FixityStatus
+from zkstate.queue import listings, queue
+from zkstate.queue.listings import Active, BatchRow
+from zkstate.record import space
 
 FAULTS = 5
 """Different faults that are named; `waiting` counts all jobs that wait for a retry."""
@@ -324,4 +329,83 @@ def record_memory(site: Site) -> RecordMemory:
         **dict(memory),
         jobs=listings.recorded(site.session),
         accepted_jobs=accepted_jobs(site.settings, memory.heap_bytes),
+    )
+
+
+LATEST = 10
+"""Batches that an overview names."""
+
+
+class Space(Record):
+    """Bytes of working storage; `total` and `used` are None on a machine without it."""
+
+    reserved: int
+    total: int | None = None
+    used: int | None = None
+    threshold: int
+    """Percent of `total` that may be used or reserved."""
+    waiting: int
+    """Jobs that wait for space."""
+
+
+class Overview(Record):
+    health: FleetHealth
+    jobs: dict[JobState, int]
+    batches: tuple[BatchRow, ...]
+    batches_in_all: int
+    open_batches: int
+    """Batches with work left; held ones are not counted."""
+    held_batches: int = 0
+    paused: Hold | None = None
+    held_collections: dict[str, Hold]
+    record: RecordMemory
+    space: Space
+    fixity: FixityStatus
+    correction: Correction | None = None
+    """The last time that the board of a web process differed from the record."""
+
+
+def overview(site: Site, principal: Principal) -> Overview:
+    """At most a page of jobs and batches is read, however many there are, unless a collection is on hold."""
+    require_fleet(principal, "see the queue")
+    session = site.session
+    bids = listings.all_batches(session)
+    counts = queue.counts(session)
+    stops = holds.stops(session)
+    held = {name: hold for name, hold in stops.items() if name}
+    stored = notes.fixity(session)
+    memory = record_memory(site)
+    health = fleet_health(Fleet(site), counts, stops, stored, memory)
+    return Overview(
+        health=health,
+        jobs=counts,
+        batches=tuple(listings.readable(listings.batch_rows(session, bids[: -LATEST - 1 : -1]))),
+        batches_in_all=len(bids),
+        open_batches=len(session.children(paths.OPEN_BATCHES)),
+        paused=stops.get(""),
+        held_batches=_held(session, bids) if held else 0,
+        held_collections=held,
+        record=memory,
+        space=space_now(site, health.waiting.get(Reason.WAITING_FOR_SPACE, 0)),
+        fixity=stored,
+        correction=notes.BOARD.readable(session),
+    )
+
+
+def _held(session: Session, bids: Sequence[str]) -> int:
+    """Reads the status of every batch: only while a collection is on hold."""
+    rows = listings.readable(listings.batch_rows(session, bids))
+    return sum(row.status is BatchState.HELD for row in rows)
+
+
+def space_now(site: Site, waiting: int) -> Space:
+    """`waiting`: jobs that wait for working storage."""
+    settings = site.settings
+    disk = usage_now(settings) if settings.working.is_dir() else None
+    return Space(
+        reserved=space.reserved(site.session),
+        total=disk.total if disk else None,
+        used=disk.used if disk else None,
+        threshold=settings.working_threshold,
+        waiting=waiting,
     )

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 
-from operations.fleet.health import waiting_for_space
-from operations.fleet.overview import Space, space_now
+from operations.fleet.health import Space, space_now, waiting_for_space
 from operations.run import UNWATCHED, Run
 from operations.site import Site
 from operations.visibility import require_fleet

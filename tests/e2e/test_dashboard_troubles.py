@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from operations.fleet.health import Health
-from operations.fleet.overview import overview
+from operations.fleet.health import Health, overview
 from operations.reasons import Reason
 from operations.site import Site
 from operations.verbs import holds

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from operations.fleet.health import HealthProblem
-from operations.fleet.overview import overview
+from operations.fleet.health import HealthProblem, overview
 from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why

@@ -7,8 +7,7 @@ import pytest
 
 from entrypoints.render.explanation import text
 from operations.deposits.submission import RecordFull, submit
-from operations.fleet.health import record_memory
-from operations.fleet.overview import overview
+from operations.fleet.health import overview, record_memory
 from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why

@@ -14,7 +14,7 @@ from operations.board import board as boards
 from operations.board.board import Board
 from operations.board.follower import FLUSH_INTERVAL, IDLE_INTERVAL, RETRY_INTERVAL
 from operations.board.values import EVERYTHING, BatchSearch, JobSearch, Scope, scope_of
-from operations.fleet.overview import overview
+from operations.fleet.health import overview
 from operations.site import Site
 from pipeline.errors import UsageRefused
 from pipeline.principal import Interface, Principal, Role

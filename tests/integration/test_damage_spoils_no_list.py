@@ -7,9 +7,9 @@ import pytest
 from operations.board.board import Board
 from operations.board.values import EVERYTHING, BatchSearch, JobSearch
 from operations.checks.check import Scope, check
+from operations.fleet.health import overview
 from operations.fleet.hosts import known_hosts, waiting_hosts
 from operations.fleet.measures import measure
-from operations.fleet.overview import overview
 from operations.fleet.working_storage import space_view
 from operations.jobs.job_view import timeline
 from operations.site import Site

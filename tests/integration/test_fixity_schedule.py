@@ -11,8 +11,7 @@ from sqlalchemy import text
 from typer.testing import CliRunner, Result
 
 from entrypoints.cli.main import app
-from operations.fleet.health import Health
-from operations.fleet.overview import overview
+from operations.fleet.health import Health, overview
 from operations.reasons import Reason
 from operations.site import Site
 from pipeline.errors import Action

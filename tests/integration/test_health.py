@@ -6,8 +6,7 @@ import pytest
 
 from entrypoints.render import explanation as words
 from operations.fleet import fleet
-from operations.fleet.health import Health, HealthProblem
-from operations.fleet.overview import overview
+from operations.fleet.health import Health, HealthProblem, overview
 from operations.fleet.working_storage import space_view
 from operations.reasons import Reason
 from operations.site import Site

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from operations.board.values import JobPage, cause_of
-from operations.fleet.overview import overview
+from operations.fleet.health import overview
 from operations.jobs.batch_view import batch_view
 from operations.site import Site
 from pipeline.errors import UsageRefused

@@ -9,8 +9,7 @@ import pytest
 from entrypoints.render.remedies import command
 from operations.checks.deployment import back_up, initialize
 from operations.checks.stores import MARGIN
-from operations.fleet.health import Health, HealthProblem
-from operations.fleet.overview import overview
+from operations.fleet.health import Health, HealthProblem, overview
 from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from entrypoints.render.fleet_status import problem_text
-from operations.fleet.overview import overview
+from operations.fleet.health import overview
 from operations.reasons import Reason
 from operations.site import Site
 from pipeline.attempt import UNATTENDED

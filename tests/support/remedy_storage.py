@@ -5,7 +5,7 @@ import json
 from sqlalchemy import text
 
 from operations.checks.deployment import initialize
-from operations.fleet.overview import overview
+from operations.fleet.health import overview
 from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why

@@ -2,7 +2,7 @@
 
 import threading
 
-from operations.fleet.overview import overview
+from operations.fleet.health import overview
 from operations.reasons import Reason
 from operations.site import Site
 from operations.verbs.holds import release_collection

@@ -10,7 +10,7 @@ import operations.explanation
 from entrypoints.cli import api, completion, exit_codes, selection
 from entrypoints.cli.options import Json, SharedOptions, command, read_id, read_jid
 from entrypoints.render import explanation, fleet_status, screen, views
-from operations.fleet import health, overview
+from operations.fleet import health
 from operations.jobs import batch_view, job_view
 from pipeline import attempt
 
@@ -34,7 +34,7 @@ def status(
     """
     with api.site() as site:
         if name is None:
-            whole = site.get("/v1/queue", overview.Overview)
+            whole = site.get("/v1/queue", health.Overview)
             screen.emit(whole) if json else fleet_status.show(whole)
             raise typer.Exit(exit_codes.FAILED if whole.health.status is health.Health.STOPPED else 0)
         if name.startswith("bid"):

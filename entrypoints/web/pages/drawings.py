@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from markupsafe import Markup
 
 from entrypoints.web.pages.templating import render
-from operations.fleet.overview import Space
+from operations.fleet.health import Space
 from operations.jobs.job_view import Step
 from pipeline.states import JOB, JobState
 

@@ -17,8 +17,7 @@ from fastapi import Request
 
 from entrypoints.web.context import WebContext
 from operations.fleet.fleet import Answers, Fleet, ask_broker, ask_workers
-from operations.fleet.health import FleetHealth, fleet_health, record_memory
-from operations.fleet.overview import Space, space_now
+from operations.fleet.health import FleetHealth, Space, fleet_health, record_memory, space_now
 from operations.reasons import Reason
 from pipeline.errors import ArklineError, ErrorKind
 from pipeline.records import age, now

@@ -13,8 +13,8 @@ from operations.checks.aliases import AuditView, audit_view
 from operations.checks.check import CheckView, Scope, check
 from operations.fleet import fleet, working_storage
 from operations.fleet.fleet import Workers
+from operations.fleet.health import Overview, overview
 from operations.fleet.hosts import HostView, known_hosts
-from operations.fleet.overview import Overview, overview
 from operations.fleet.working_storage import CleanUp, SpaceView
 from operations.objects import fixity
 from operations.objects.fixity import FixityReport
