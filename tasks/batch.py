@@ -27,6 +27,7 @@ from zkstate.connection.session import Session
 from zkstate.fleet import holds, outages
 from zkstate.fleet.hosts import FleetHostLimiter, host_limit
 from zkstate.queue import fairness, listings
+from zkstate.queue.fairness import Party
 from zkstate.record import batches, creation
 from zkstate.record.batches import BatchMove
 from zkstate.record.record import Lock
@@ -45,8 +46,12 @@ def check_room(session: Session, settings: Settings, profile: Profile, batch: Ba
     if batch.status.created:
         return
     _check_record(session, settings, jobs)
-    _check_collection(session, profile, jobs)
-    _check_submitter(session, settings, batch.submission.owner, jobs)
+    if (limit := profile.limits.live_jobs) is not None:
+        whose, setting = f"collection {profile.name}", "limits.live_jobs"
+        _check_live(session, lambda party: party.collection == profile.name, jobs, limit, whose, setting)
+    if owner := batch.submission.owner:  # none if the batch was submitted to release 0.1.0
+        whose, setting, limit = f"submitter {owner}", "ARKLINE_SUBMITTER_JOBS", settings.submitter_jobs
+        _check_live(session, lambda party: party.submitter == owner, jobs, limit, whose, setting)
 
 
 def _check_record(session: Session, settings: Settings, jobs: int) -> None:
@@ -68,38 +73,20 @@ def _check_record(session: Session, settings: Settings, jobs: int) -> None:
         )
 
 
-def _check_collection(session: Session, profile: Profile, jobs: int) -> None:
-    limit = profile.limits.live_jobs
-    if limit is None:
-        return
+def _check_live(
+    session: Session, belongs: Callable[[Party], bool], jobs: int, limit: int, whose: str, setting: str
+) -> None:
+    """`setting`: that of the limit on the jobs of such parties, over all their batches."""
     if jobs > limit:
         raise content(
-            f"the batch has {jobs:,} objects, but collection {profile.name} may have {limit:,} jobs that "
-            "have not ended: divide it, or ask the collection's owner to raise limits.live_jobs"
+            f"the batch has {jobs:,} objects, but {whose} may have {limit:,} jobs that have not ended: "
+            f"divide it, or ask the repository to raise {setting}"
         )
-    live = fairness.live_jobs(session, lambda party: party.collection == profile.name)
+    live = fairness.live_jobs(session, belongs)
     if live + jobs > limit:
         raise transient(
-            f"collection {profile.name} has {live:,} jobs that have not ended, and {jobs:,} more would "
-            f"exceed {limit:,} (limits.live_jobs): they have to end first, or the limit has to be raised"
-        )
-
-
-def _check_submitter(session: Session, settings: Settings, owner: str, jobs: int) -> None:
-    """Over all collections; a batch that was submitted to release 0.1.0 has no owner, and no limit."""
-    limit = settings.submitter_jobs
-    if not owner:
-        return
-    if jobs > limit:
-        raise content(
-            f"the batch has {jobs:,} objects, but a submitter may have {limit:,} jobs that have not ended: "
-            "divide it, or ask the operator to raise ARKLINE_SUBMITTER_JOBS"
-        )
-    live = fairness.live_jobs(session, lambda party: party.submitter == owner)
-    if live + jobs > limit:
-        raise transient(
-            f"the submitter {owner} has {live:,} jobs that have not ended, and {jobs:,} more would exceed "
-            f"{limit:,} (ARKLINE_SUBMITTER_JOBS): they have to end first, or the limit has to be raised"
+            f"{whose} has {live:,} jobs that have not ended, and {jobs:,} more would exceed {limit:,} "
+            f"({setting}): they have to end first, or the limit has to be raised"
         )
 
 

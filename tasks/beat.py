@@ -23,7 +23,8 @@ from tasks.retry import giving_up
 from tasks.run import JOBS, run
 from tasks.stores import count_up
 from tasks.worker_context import WorkerContext
-from zkstate.connection.locks import ServerClock, single_flight
+from zkstate.connection.clock import ServerClock
+from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt, Missing
 from zkstate.fleet import hosts, outages

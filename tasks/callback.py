@@ -9,7 +9,8 @@ from tasks.logs import log
 from tasks.outages import begin_outage, end_outage, this_host
 from tasks.retry import delay_before_retry, giving_up
 from tasks.worker_context import WorkerContext
-from zkstate.connection.locks import AttemptGuard, ServerClock, single_flight
+from zkstate.connection.clock import ServerClock
+from zkstate.connection.locks import AttemptGuard, single_flight
 from zkstate.connection.session import Session
 from zkstate.errors import Missing
 from zkstate.fleet import outages

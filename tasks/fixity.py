@@ -37,7 +37,8 @@ from pipeline.steps.context import Clients
 from tasks.broker import publisher, waiting_messages
 from tasks.logs import log
 from tasks.worker_context import WorkerContext
-from zkstate.connection.locks import AttemptGuard, ServerClock
+from zkstate.connection.clock import ServerClock
+from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.session import Session
 from zkstate.fleet import notes
 from zkstate.fleet.notes import FixityStatus

@@ -26,7 +26,8 @@ from pipeline.working_storage.workspace import Holder, Workspace, plan
 from tasks.logs import log
 from tasks.worker_context import WorkerContext
 from zkstate import paths
-from zkstate.connection.locks import AttemptGuard, ServerClock
+from zkstate.connection.clock import ServerClock
+from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.session import Session
 from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.fleet import counters

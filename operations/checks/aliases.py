@@ -47,24 +47,21 @@ class ReconcileView(CheckView):
     """A check without the inconsistencies of the record."""
 
 
+def _old(gap: StoreProblem) -> StoreProblem:
+    return StoreProblem.NOT_ENTERED if gap in _WITHOUT_ENTRY else gap
+
+
 def audit_view(view: CheckView) -> AuditView:
     """`view`: a check of the jobs, or of the record alone."""
     inconsistent = [finding for finding in view.differences if finding.gap is StoreProblem.INCONSISTENT]
     counts = Counter[StoreProblem]()
     for gap, count in view.counts.items():
-        counts[StoreProblem.NOT_ENTERED if gap in _WITHOUT_ENTRY else gap] += count
+        counts[_old(gap)] += count
     return AuditView(
         counts=counts,
         findings=tuple(Finding(path=finding.path, problem=finding.reason) for finding in inconsistent),
         stores=tuple(
-            StoreFinding(
-                jid=finding.jid,
-                ark=finding.ark,
-                version=finding.version,
-                problem=StoreProblem.NOT_ENTERED if finding.gap in _WITHOUT_ENTRY else finding.gap,
-                detail=finding.reason,
-                job_failed=finding.job_failed,
-            )
+            StoreFinding(**dict(finding), problem=_old(finding.gap), detail=finding.reason)
             for finding in view.differences
             if finding.gap is not StoreProblem.INCONSISTENT
         ),

@@ -24,7 +24,7 @@ from pipeline.errors import Action, ArklineError, ErrorKind
 from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
 from zkstate import paths
-from zkstate.connection import locks
+from zkstate.connection import clock
 from zkstate.fleet import holds, hosts, notes, outages
 from zkstate.record import callbacks, journal
 
@@ -41,7 +41,7 @@ STORED: Mapping[str, Any] = {
     "/jobs/JID/status": records.JobStatus,
     "/jobs/JID/history": tuple[records.HistoryEntry, ...],
     "/callbacks/JID-EPOCH": callbacks.OwedCallback,
-    "/sweep": locks.SweepRecord,
+    "/sweep": clock.SweepRecord,
     "/locks/queue/ingest": holds.Hold,
     "/actions/queue": journal.Journal,
     "/locks/hosts/HOST": hosts.BackOff,

@@ -22,7 +22,7 @@ from tests.support.operators import ANN
 from tests.support.step_context import collection
 from zkstate import paths
 from zkstate.care.audit import audit
-from zkstate.connection.locks import ServerClock
+from zkstate.connection.clock import ServerClock
 from zkstate.connection.session import Session
 from zkstate.fleet import outages
 from zkstate.fleet.outages import FIRST_PROBE

@@ -25,7 +25,7 @@ from tests.support import planting, waits
 from tests.support.operators import ANN
 from zkstate import paths
 from zkstate.connection import locks
-from zkstate.connection.locks import ServerClock
+from zkstate.connection.clock import ServerClock
 from zkstate.connection.session import Session, connect
 from zkstate.fleet import hosts
 from zkstate.fleet.hosts import FleetHostLimiter

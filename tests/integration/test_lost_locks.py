@@ -11,7 +11,7 @@ from tasks.broker import publisher
 from tasks.worker_context import WorkerContext
 from zkstate import paths
 from zkstate.connection import locks
-from zkstate.connection.locks import ServerClock
+from zkstate.connection.clock import ServerClock
 from zkstate.connection.session import Session
 from zkstate.errors import LockLost
 from zkstate.fleet import hosts

@@ -22,7 +22,7 @@ from tests.support.attempts import work_on
 from tests.support.operators import ANN
 from zkstate import paths
 from zkstate.care.audit import audit
-from zkstate.connection.locks import ServerClock
+from zkstate.connection.clock import ServerClock
 from zkstate.connection.session import Session, connect
 from zkstate.fleet import holds, outages
 from zkstate.fleet.outages import Outage

@@ -21,7 +21,8 @@ from tasks.retention import ended_jobs, orphans
 from tests.support import planting
 from tests.support.operators import ANN
 from zkstate import paths
-from zkstate.connection.locks import ServerClock, single_flight
+from zkstate.connection.clock import ServerClock
+from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session, connect
 from zkstate.record import batches, deletion, jobs
 from zkstate.record.batches import BatchMove

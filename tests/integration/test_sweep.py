@@ -14,7 +14,8 @@ from pipeline.states import BATCH, BatchState, Event, JobState
 from tests.support import planting
 from tests.support.waits import RETRY
 from zkstate import paths
-from zkstate.connection.locks import ServerClock, exclusive, single_flight
+from zkstate.connection.clock import ServerClock
+from zkstate.connection.locks import exclusive, single_flight
 from zkstate.connection.session import Session, connect
 from zkstate.errors import Stale
 from zkstate.fleet.scheduled import FRONT, PAGE, Sweep

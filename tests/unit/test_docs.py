@@ -24,7 +24,7 @@ from tests.support.spelled_commands import Spelled, problem
 from tools import states_page
 from tools.dev import app as dev
 from zkstate import paths
-from zkstate.connection import locks
+from zkstate.connection import clock
 
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
@@ -42,7 +42,7 @@ RECORDS = (
         for kind in (stored, *get_args(stored))
         if inspect.isclass(kind) and issubclass(kind, records.Record)
     ),
-    *(locks.FleetMark, locks.MachineReading),
+    *(clock.FleetMark, clock.MachineReading),
 )
 """The records that are kept in znodes."""
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from zkstate.connection.locks import HORIZON_MS, MACHINES, RESOLUTION, SweepRecord, advance, age_ms
+from zkstate.connection.clock import HORIZON_MS, MACHINES, RESOLUTION, SweepRecord, advance, age_ms
 
 PASS = 3_000
 MINUTES = 60_000

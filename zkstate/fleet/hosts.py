@@ -30,7 +30,7 @@ from pipeline.records import Record
 from pipeline.sources.limits import HostLimiter
 from zkstate import paths
 from zkstate.connection import locks, remembered
-from zkstate.connection.locks import ServerClock
+from zkstate.connection.clock import ServerClock, server_clock
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import token
 from zkstate.errors import Corrupt
@@ -212,7 +212,7 @@ class Connection:
     @cached_property
     def clock(self) -> ServerClock:
         """The server's clock, as the node shows it: read if it is needed, while the node is there."""
-        return locks.server_clock(self.session, self.path, self.opened)
+        return server_clock(self.session, self.path, self.opened)
 
 
 def acquire_connection(

@@ -18,7 +18,7 @@ from pipeline.outcome import ServiceDown
 from pipeline.records import RewrittenRecord, now
 from zkstate import codec, paths
 from zkstate.connection import remembered
-from zkstate.connection.locks import ServerClock
+from zkstate.connection.clock import ServerClock
 from zkstate.connection.remembered import Remembered
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Create, Delete, Role

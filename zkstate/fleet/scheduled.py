@@ -15,8 +15,8 @@ from kazoo.client import KazooState
 from kazoo.protocol.states import ZnodeStat
 
 from zkstate import paths
-from zkstate.connection import locks
-from zkstate.connection.locks import ServerClock, SweepRecord, single_flight
+from zkstate.connection.clock import ServerClock, SweepRecord, advance, this_machine
+from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt
 from zkstate.record.node import Node, log_damage
@@ -73,7 +73,7 @@ PAGE = 750
 SWEEP_LIMIT = 60.0
 """Seconds without a sweep after which scheduled work is not done; beat sends a sweep every 3 seconds."""
 
-MACHINE = locks.this_machine()
+MACHINE = this_machine()
 
 
 def _begin_anew(damage: Corrupt) -> SweepRecord:
@@ -93,7 +93,7 @@ class Sweep:
         record = stored.content if stored else SweepRecord()
         self._version: int = stored.stat.version if stored else 0
         monotonic_ms = int(clock.at * 1000)
-        self._record = locks.advance(record, clock.zxid, clock.read_ms, MACHINE, monotonic_ms)
+        self._record = advance(record, clock.zxid, clock.read_ms, MACHINE, monotonic_ms)
         self.clock = replace(clock, marks=self._record.marks)
         """The server's clock, which measures ages that no jump changes."""
         self._cursors: dict[str, str] = {}

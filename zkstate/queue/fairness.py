@@ -23,7 +23,7 @@ from pipeline.records import BatchStatus, FencedStatus, JobStatus, Submission
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB, OCCUPYING, Bucket, JobState
 from zkstate import codec, paths
-from zkstate.connection.locks import ServerClock
+from zkstate.connection.clock import ServerClock
 from zkstate.connection.session import Session
 from zkstate.errors import Missing
 from zkstate.record import batches

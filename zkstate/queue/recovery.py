@@ -13,7 +13,7 @@ from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.records import BatchStatus, FencedStatus, JobStatus, Ticket
 from pipeline.states import BATCH, JOB, BatchState, Bucket, JobState
 from zkstate import codec, paths
-from zkstate.connection.locks import ServerClock
+from zkstate.connection.clock import ServerClock
 from zkstate.connection.session import Session
 from zkstate.errors import Busy, Corrupt, Missing, Stale
 from zkstate.fleet import outages

@@ -15,7 +15,7 @@ from kazoo.protocol.states import ZnodeStat
 
 from pipeline.records import Job, RewrittenRecord
 from zkstate import codec, paths
-from zkstate.connection.locks import ServerClock
+from zkstate.connection.clock import ServerClock
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Delete, Operation, commit, token
 from zkstate.errors import Refused, Stale
