@@ -324,7 +324,7 @@ def _do_step(attempt: Attempt[Job]) -> Job | None:
             return None
         attempt.guard.check()
         request = JobMove(outcome.event, context.name, done=outcome, lock=attempt.lock)
-        carried = _carries(attempt, jobs.target_of(job, request))
+        carried = _carries(attempt, jobs.target_of(job.status, request.event))
         if carried:
             request = replace(request, lock=Lock.TAKE if attempt.lock is Lock.FREE else Lock.CARRY)
         try:

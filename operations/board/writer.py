@@ -11,6 +11,7 @@ from operations.board.tally import Tally
 from operations.board.values import Change
 from pipeline.outcome import Deposited, WaitKind
 from pipeline.states import BATCH, QUEUED, BatchState, Bucket, JobState
+from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.feed import tree
 from zkstate.feed.tree import BucketMark
@@ -78,7 +79,7 @@ class Writer:
         What changed meanwhile is not compared: the changes are applied in their order.
         """
         known_statuses = self._table.batch_statuses()
-        bids = set(tree.batch_ids(self._session))
+        bids = set(self._session.children(paths.BATCHES))
         batches = self._compare_batches(bids, known_statuses, all_batches=all_batches or not self._filled)
         unsettled = set(between())
         for _ in self._list_places(sorted(bids)):
@@ -230,7 +231,7 @@ class Writer:
         else:
             ended = {state.value for state in BATCH.where(lambda facts: facts.ended)}
             unended = {bid for bid, status in known.items() if status not in ended}
-            checked = (bids ^ known.keys()) | unended | set(tree.open_batch_ids(self._session))
+            checked = (bids ^ known.keys()) | unended | set(self._session.children(paths.OPEN_BATCHES))
         return self._write_batches(sorted(checked)) if checked else []
 
     def _read_stops(self) -> list[Change]:

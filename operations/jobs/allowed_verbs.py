@@ -16,7 +16,7 @@ from pipeline.states import (
 from zkstate.connection.session import Session
 from zkstate.fleet import holds
 from zkstate.queue.listings import JobRow
-from zkstate.record import batches
+from zkstate.record import batches, jobs
 
 
 def allowed_verbs(thing: Job | Batch | JobRow) -> tuple[Event, ...]:
@@ -88,10 +88,7 @@ def _target_of(
             f"{', '.join(sorted(allowed_verbs(thing))) or 'nothing'}"
         )
     if isinstance(thing, Job):
-        now = thing.status
-        target: JobState | BatchState = JOB.next(
-            now.status, event, now.last_successful_status, now.kind, now.room, to
-        )
+        target: JobState | BatchState = jobs.target_of(thing.status, event, to)
     else:
         target = BATCH.next(thing.status.status, event)
     if event is Event.RELEASE:

@@ -104,9 +104,7 @@ def _failed_job(fleet: Fleet, job: Job) -> Cause:
     remedies: tuple[Remedy, ...] = (Remedy(Action.SUBMIT_AGAIN), Remedy(Action.DELETE, job.jid))
     obstacles: tuple[Obstacle, ...] = ()
     if resumable:
-        target = JOB.next(
-            status.status, Event.RESUME, status.last_successful_status, status.kind, status.room
-        )
+        target = jobs.target_of(status, Event.RESUME)
         changed = _changed_fields(fleet, job)
         obstacles, before = _in_the_way(fleet.session, job, target)
         remedies = (

@@ -57,7 +57,8 @@ def contradictory(settings: Settings) -> Iterator[Session]:
 def places_in(session: Session) -> dict[str, Place]:
     """The places of all jobs, as if each of their entries were created now."""
     places: dict[str, Place] = {}
-    buckets = [(bid, bucket) for bid, bucket, _ in tree.bucket_marks(session, tree.batch_ids(session))]
+    bids = session.children(paths.BATCHES)
+    buckets = [(bid, bucket) for bid, bucket, _ in tree.bucket_marks(session, bids)]
     for bid, bucket, jids in tree.bucket_jids(session, buckets):
         for jid in jids:
             places[jid] = places.get(jid, Place()).after(BucketChange(jid, bid, bucket, True))

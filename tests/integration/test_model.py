@@ -155,7 +155,7 @@ class Pipeline(ModelMachine):
         elif model.state is JobState.DOWNLOADING:
             grew = model.needed != self.held[model.jid].space_needed
             done, model.needed, model.promised = Done(space_needed=size, space_grew=grew), size, size
-        target = jobs.target_of(self.held[model.jid], JobMove(done.event, "worker"))
+        target = jobs.target_of(self.held[model.jid].status, done.event)
         if carried and target in JOB.working():
             request = JobMove(done.event, "worker", done=done, lock=Lock.CARRY)
             owner, self.held[model.jid] = model.owner, jobs.move(session, self.held[model.jid], request)

@@ -103,15 +103,6 @@ def queued_jids(session: Session, state: JobState) -> dict[int, list[str]]:
     return jids
 
 
-def batch_ids(session: Session) -> list[str]:
-    return session.children(paths.BATCHES)
-
-
-def open_batch_ids(session: Session) -> list[str]:
-    """The batches with work left, whose status may change at any moment."""
-    return session.children(paths.OPEN_BATCHES)
-
-
 def read_batches(session: Session, bids: Sequence[str]) -> Iterator[BatchRead]:
     """The batches that still exist, in this order; a damaged node does not hide the batch."""
     for bid, (submission, status) in read_parts(session, bids, (paths.submission, paths.batch_status), PAGE):

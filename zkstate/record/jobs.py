@@ -219,15 +219,14 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
     )
 
 
-def target_of(job: Job, request: JobMove) -> JobState:
-    """The state that the move leads to; IllegalTransition if there is none."""
-    was = job.status
-    return JOB.next(was.status, request.event, was.last_successful_status, was.kind, was.room, request.to)
+def target_of(was: JobStatus, event: Event, to: JobState | None = None) -> JobState:
+    """The state that the event leads to; IllegalTransition if there is none."""
+    return JOB.next(was.status, event, was.last_successful_status, was.kind, was.room, to)
 
 
 def _status_after(job: Job, request: JobMove) -> JobStatus:
     was = job.status
-    target = target_of(job, request)
+    target = target_of(was, request.event, request.to)
     last_success = was.last_successful_status
     if request.event is Event.SUCCEED:
         last_success = was.status
