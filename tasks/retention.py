@@ -25,7 +25,6 @@ from pipeline.working_storage import capacity
 from pipeline.working_storage.workspace import Holder, Workspace, plan
 from tasks.logs import log
 from tasks.worker_context import WorkerContext
-from zkstate import paths
 from zkstate.connection.clock import ServerClock
 from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.session import Session
@@ -133,7 +132,7 @@ def ended_jobs(session: Session) -> Callable[[str], bool]:
         try:
             job = jobs.load(session, jid)
         except Missing:
-            return session.exists(paths.job(jid)) is None
+            return not listings.job_exists(session, jid)
         except Corrupt:
             return False
         return job.status.status is JobState.COMPLETED and not queue.has_entry(session, job)

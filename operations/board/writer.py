@@ -11,12 +11,12 @@ from operations.board.tally import Tally
 from operations.board.values import Change
 from pipeline.outcome import Deposited, WaitKind
 from pipeline.states import BATCH, QUEUED, BatchState, Bucket, JobState
-from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.feed import tree
 from zkstate.feed.tree import BucketMark
 from zkstate.feed.watch import BatchChange, BucketChange, FeedChange, QueueChange, StopsChange, WaitingChange
 from zkstate.fleet import holds
+from zkstate.queue import listings
 
 READ_LIMIT = 400
 """Jobs that are read in one flush; the others wait for the next one."""
@@ -79,7 +79,7 @@ class Writer:
         What changed meanwhile is not compared: the changes are applied in their order.
         """
         known_statuses = self._table.batch_statuses()
-        bids = set(self._session.children(paths.BATCHES))
+        bids = set(listings.all_batches(self._session))
         batches = self._compare_batches(bids, known_statuses, all_batches=all_batches or not self._filled)
         unsettled = set(between())
         for _ in self._list_places(sorted(bids)):
@@ -231,7 +231,7 @@ class Writer:
         else:
             ended = {state.value for state in BATCH.where(lambda facts: facts.ended)}
             unended = {bid for bid, status in known.items() if status not in ended}
-            checked = (bids ^ known.keys()) | unended | set(self._session.children(paths.OPEN_BATCHES))
+            checked = (bids ^ known.keys()) | unended | set(listings.open_batches(self._session))
         return self._write_batches(sorted(checked)) if checked else []
 
     def _read_stops(self) -> list[Change]:

@@ -24,7 +24,6 @@ from pipeline.records import Record
 from pipeline.settings import accepted_jobs
 from pipeline.states import JOB, BatchState, JobState
 from pipeline.working_storage.capacity import usage_now
-from zkstate import paths
 from zkstate.connection import server_memory
 from zkstate.connection.server_memory import ServerMemory
 from zkstate.connection.session import Session
@@ -381,7 +380,7 @@ def overview(site: Site, principal: Principal) -> Overview:
         jobs=counts,
         batches=tuple(listings.readable(listings.batch_rows(session, bids[: -LATEST - 1 : -1]))),
         batches_in_all=len(bids),
-        open_batches=len(session.children(paths.OPEN_BATCHES)),
+        open_batches=len(listings.open_batches(session)),
         paused=stops.get(""),
         held_batches=_held(session, bids) if held else 0,
         held_collections=held,

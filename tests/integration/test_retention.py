@@ -57,7 +57,7 @@ def test_a_completed_batch_is_archived_and_removed_after_its_time(
     retention.remove_old_batches(session, later(session, settings.retention + 60), clients)
 
     assert session.children(paths.BATCHES) == []
-    assert session.children(paths.JOBS) == ["states"]
+    assert session.children(paths.JOBS) == []
     assert session.children(paths.OPEN_BATCHES) == []
     archived = find_batch(clients.inventory, bid)
     assert archived is not None
@@ -106,7 +106,7 @@ def test_a_removal_that_was_interrupted_is_finished(session: Session, settings: 
     retention.remove_old_batches(session, later(session, 1), clients)
 
     assert session.children(paths.BATCHES) == []
-    assert session.children(paths.JOBS) == ["states"]
+    assert session.children(paths.JOBS) == []
 
 
 def test_a_batch_with_a_deleted_job_is_archived_too(session: Session, settings: Settings) -> None:

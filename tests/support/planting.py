@@ -204,7 +204,7 @@ def apply_batch_event(session: Session, batch: Batch, event: Event) -> Batch:
 def tree(session: Session, path: str = "/") -> dict[str, bytes]:
     """Everything below `path`: path -> data."""
     found = {} if path == "/" else {path: session.get(path)[0]}
-    for name in session.children(path):
+    for name in sorted(session.zk.get_children(path)):
         found |= tree(session, f"{path.rstrip('/')}/{name}")
     return found
 

@@ -160,7 +160,7 @@ def _ephemerals(session: Session, path: str) -> Iterator[str]:
     stat = session.exists(path)
     if stat is not None and stat.ephemeralOwner:
         yield path
-    for name in session.children(path):
+    for name in session.children_of_many([path])[0]:
         yield from _ephemerals(session, f"{path}/{name}")
 
 

@@ -46,6 +46,15 @@ def all_batches(session: Session) -> list[str]:
     return session.children(paths.BATCHES)
 
 
+def open_batches(session: Session) -> list[str]:
+    """The ids of the batches with work left, oldest first."""
+    return session.children(paths.OPEN_BATCHES)
+
+
+def job_exists(session: Session, jid: str) -> bool:
+    return session.exists(paths.job(jid)) is not None
+
+
 def recorded(session: Session) -> int:
     """How many jobs the record has, ended ones included."""
     (children,) = session.count_children(paths.JOBS)
@@ -315,7 +324,7 @@ def active_jobs(session: Session, counts: dict[JobState, int]) -> Iterator[Activ
 
 def active_batches(session: Session) -> Iterator[Active]:
     """At most SAMPLE of the batches that a worker splits or reports, or should."""
-    bids = session.children(paths.OPEN_BATCHES)[:SAMPLE]
+    bids = open_batches(session)[:SAMPLE]
     for bid, status, locked, mtime in read_statuses(session, bids, BATCHES, ignore_damage):
         if status.status in BATCH.working() and status.total is None:
             yield _active(bid, status, locked, mtime)
