@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from pipeline.errors import ArklineError, ErrorKind
+from pipeline import codes
+from pipeline.errors import ArklineError
 
 
 class Stopped(ArklineError):
-    """The caller asked to stop; the message says what was done."""
-
-    error_kind = ErrorKind.INTERRUPTED
+    code = codes.STOPPED
 
 
 @dataclass(frozen=True)

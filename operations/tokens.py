@@ -17,7 +17,8 @@ from datetime import timedelta
 
 from pydantic import Field
 
-from pipeline.errors import ArklineError, ErrorKind, UsageRefused
+from pipeline import codes
+from pipeline.errors import ArklineError, UsageRefused
 from pipeline.inventory.sql import SqlInventory
 from pipeline.inventory.tokens import (
     LoginEntry,
@@ -52,15 +53,7 @@ USE_PAUSE = 60.0
 
 
 class InvalidToken(ArklineError):
-    """The text is no valid token; the message does not repeat it."""
-
-    error_kind = ErrorKind.REFUSED
-
-
-class NoSuchToken(ArklineError):
-    """There is no token of this name."""
-
-    error_kind = ErrorKind.REFUSED
+    code = codes.INVALID_TOKEN
 
 
 class NewToken(TokenEntry):
@@ -114,7 +107,9 @@ def revoke(inventory: SqlInventory, caller: Principal, name: str) -> TokenEntry:
     caller.require(Role.ADMIN, "revoke a token")
     entry = revoke_token(inventory, name, caller.name, now())
     if entry is None:
-        raise NoSuchToken(f"there is no token named {name}: `list` shows the names")
+        raise ArklineError(
+            f"there is no token named {name}: `list` shows the names", code=codes.NO_SUCH_TOKEN
+        )
     return entry
 
 

@@ -4,10 +4,12 @@ A message names the thing and, where there is one, the remedy. A remedy is a fac
 command.
 """
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Self
+from typing import Self
+
+from pipeline import codes
+from pipeline.codes import Code, ErrorKind
 
 
 class Documented(StrEnum):
@@ -100,34 +102,25 @@ class Remedy:
     target: str = ""
 
 
-class ErrorKind(StrEnum):
-    """An error's meaning for the caller; the command line maps it to an exit code, an API to a status."""
-
-    REFUSED = "refused"
-    """The request cannot be carried out as it was made: change it."""
-    UNREACHABLE = "unreachable"
-    """A service does not answer: the same request may succeed later."""
-    DAMAGED = "damaged"
-    """Storage does not have the bytes that were stored."""
-    INTERRUPTED = "interrupted"
-    """The caller asked to stop."""
-    OTHER = "other"
-
-
 class ArklineError(Exception):
-    """The root of the errors that a person may see; the message is shown as it is, without a traceback."""
+    """The root of the errors that a person may see; the message is shown as it is, without a traceback.
 
-    code: ClassVar[str] = "error"
-    """Stable, for programs; the name of the class in words, unless the class gives another."""
-    error_kind = ErrorKind.OTHER
+    A type is what code distinguishes; a code is what people and programs look up. A type has a code, and an
+    error may have a more precise one.
+    """
+
+    code: Code = codes.ERROR
     remedies: tuple[Remedy, ...] = ()
     """The remedy; not spelled in the message, because the command line and a page present it differently."""
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "code" not in cls.__dict__:
-            words = re.findall("[A-Z][a-z0-9]*", cls.__name__)
-            cls.code = "-".join(words).lower()
+    def __init__(self, message: str = "", *, code: Code | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+
+    @property
+    def error_kind(self) -> ErrorKind:
+        return self.code.kind
 
     def with_remedies(self, *remedies: Remedy) -> Self:
         """This error, to be raised with `remedies`."""
@@ -136,12 +129,8 @@ class ArklineError(Exception):
 
 
 class UsageRefused(ArklineError):
-    """The request cannot be carried out as it was made."""
-
-    error_kind = ErrorKind.REFUSED
+    code = codes.USAGE_REFUSED
 
 
 class ServiceUnreachable(ArklineError):
-    """A required server does not answer; the message has its address."""
-
-    error_kind = ErrorKind.UNREACHABLE
+    code = codes.SERVICE_UNREACHABLE

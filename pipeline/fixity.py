@@ -10,7 +10,7 @@ from typing import Annotated, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, model_validator
 
-from pipeline.errors import ArklineError, ErrorKind
+from pipeline.errors import ArklineError, UsageRefused
 
 OF_RECORD = "sha512"
 """The digest arkline computes for every file and keeps: OCFL 1.1 recommends it for content."""
@@ -43,8 +43,8 @@ _PLAIN = {name.replace("_", ""): name for name in HEX_LENGTH} | {
 """A name without its dashes -> the canonical name."""
 
 
-class UnknownAlgorithm(ArklineError, ValueError):
-    error_kind = ErrorKind.REFUSED
+class UnknownAlgorithm(UsageRefused, ValueError):
+    """No digest algorithm has this name."""
 
 
 class DigestMismatch(ArklineError):

@@ -10,7 +10,8 @@ from enum import Enum, StrEnum
 from functools import cached_property
 from typing import Generic, Literal, TypeVar
 
-from pipeline.errors import ArklineError, Documented, ErrorKind
+from pipeline import codes
+from pipeline.errors import ArklineError, Documented
 
 
 class Event(Documented):
@@ -68,9 +69,7 @@ class Bucket(StrEnum):
 
 
 class IllegalTransition(ArklineError):
-    """The table has no row for this state and event, or the row's condition is not met."""
-
-    error_kind = ErrorKind.REFUSED
+    code = codes.ILLEGAL_TRANSITION
     possible: tuple[StrEnum, ...] | None = None
     """The events that are possible instead, if the raiser knows them."""
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
 
+from pipeline import codes
 from pipeline.errors import ArklineError, UsageRefused
 
 ARK_CHARACTERS = "A-Za-z0-9=~*+@_$%./"
@@ -52,7 +53,7 @@ _NOT_XML = "\ufffe\uffff"
 
 
 class NotAnArk(UsageRefused):
-    """The text is not an ARK."""
+    code = codes.NOT_AN_ARK
 
 
 class UnsafeName(ArklineError):

@@ -9,7 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipeline.errors import ArklineError, ErrorKind
+from pipeline import codes
+from pipeline.codes import ErrorKind
+from pipeline.errors import ArklineError
 from pipeline.states import Event, FailureKind
 
 
@@ -166,7 +168,7 @@ class Wait:
 
 
 class StepFailed(ArklineError):
-    """The step failed; a transient failure is retried before the job fails."""
+    code = codes.STEP_FAILED
 
     def __init__(self, kind: FailureKind, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -176,6 +178,10 @@ class StepFailed(ArklineError):
         """Seconds to wait, if the server sent Retry-After."""
         self.detail = ""
         """For the log alone: not for the eyes of depositors."""
+
+    @property
+    def error_kind(self) -> ErrorKind:
+        return ErrorKind.UNREACHABLE if self.kind is FailureKind.TRANSIENT else self.code.kind
 
     @property
     def is_tried_again(self) -> bool:
@@ -194,9 +200,7 @@ class Mistake(StepFailed):
 
 
 class DamagedObject(StepFailed):
-    """Storage has the object, but a part of it is missing or has other bytes than were stored."""
-
-    error_kind = ErrorKind.DAMAGED
+    code = codes.DAMAGED_OBJECT
 
 
 class Later(ArklineError):
@@ -256,7 +260,7 @@ class OutcomeUnknown(StepFailed):
 class ServiceDown(StepFailed):
     """A transient fault of a shared service: the job waits until the service works, and no try is counted."""
 
-    error_kind = ErrorKind.UNREACHABLE
+    code = codes.SERVICE_DOWN
 
     def __init__(
         self,

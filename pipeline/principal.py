@@ -4,7 +4,8 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipeline.errors import ArklineError, ErrorKind
+from pipeline import codes
+from pipeline.errors import ArklineError
 
 LOCAL = "local:"
 """Begins the identity of a person at the command line, who has an account of the machine and no token."""
@@ -39,9 +40,7 @@ class Interface(StrEnum):
 
 
 class Forbidden(ArklineError):
-    """The principal has no right to this; nothing was changed."""
-
-    error_kind = ErrorKind.REFUSED
+    code = codes.FORBIDDEN
 
 
 class Principal(BaseModel):

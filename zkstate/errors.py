@@ -1,6 +1,7 @@
 """Errors of the record; every message says what to do."""
 
-from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable
+from pipeline import codes
+from pipeline.errors import ArklineError, ServiceUnreachable
 
 
 class Unreachable(ServiceUnreachable):
@@ -20,7 +21,7 @@ class NotPushed(Unreachable):
 
 
 class Corrupt(ArklineError):
-    """A znode's content cannot be read; the message has its path."""
+    code = codes.CORRUPT
 
 
 class RecordOfMerritt(Corrupt):
@@ -32,17 +33,15 @@ class Unwritable(ArklineError):
 
 
 class Missing(ArklineError):
-    """There is no such batch or job."""
-
-    error_kind = ErrorKind.REFUSED
+    code = codes.MISSING
 
 
 class Stale(ArklineError):
-    """The record has changed since it was read; nothing was written."""
+    code = codes.STALE
 
 
 class Busy(ArklineError):
-    """Another attempt holds the lock; nothing was written."""
+    code = codes.BUSY
 
 
 class Refused(ArklineError):
@@ -50,13 +49,11 @@ class Refused(ArklineError):
 
 
 class TooBig(ArklineError):
-    """The change is larger than the record accepts; nothing was sent. To try it again cannot help."""
-
-    error_kind = ErrorKind.REFUSED
+    code = codes.TOO_BIG
 
 
 class ServerLimit(ArklineError):
-    """The change is larger than ZooKeeper's servers accept; nothing was written. They need a larger limit."""
+    code = codes.SERVER_LIMIT
 
 
 class Contended(Refused):
@@ -72,6 +69,4 @@ class Taken(Refused):
 
 
 class Ambiguous(ArklineError):
-    """The connection was lost before the answer came: the transaction may or may not have happened."""
-
-    code = "outcome-unknown"
+    code = codes.OUTCOME_UNKNOWN

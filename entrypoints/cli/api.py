@@ -10,10 +10,10 @@ import json
 import os
 import socket
 import urllib.request
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, unquote, urlencode, urlsplit
@@ -25,7 +25,9 @@ from entrypoints.cli import context
 from entrypoints.cli.command_table import load_all
 from entrypoints.cli.reach import TOKEN, URL, is_own_stack
 from entrypoints.web import in_process
-from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, ServiceUnreachable, UsageRefused
+from pipeline import codes
+from pipeline.codes import ErrorKind
+from pipeline.errors import Action, ArklineError, Remedy, ServiceUnreachable, UsageRefused
 from pipeline.http import urls
 
 if TYPE_CHECKING:
@@ -42,28 +44,12 @@ ANSWER_TIMEOUT = 300.0
 """Seconds to wait for an answer: the end of an upload is synced to the disk before it is answered."""
 
 
-class RemoteFault(ArklineError):
-    """The site failed to answer the request, or the job or batch has moved."""
-
-
-class RemoteDamage(ArklineError):
-    """The site's storage does not have the bytes that were stored."""
-
-    error_kind = ErrorKind.DAMAGED
-
-
-class RemoteInterruption(ArklineError):
-    """The caller stopped the work; the message says what was done."""
-
-    error_kind = ErrorKind.INTERRUPTED
-
-
-_CLASSES: dict[ErrorKind, type[ArklineError]] = {
+_ERRORS: Mapping[ErrorKind, Callable[[str], ArklineError]] = {
     ErrorKind.REFUSED: UsageRefused,
     ErrorKind.UNREACHABLE: ServiceUnreachable,
-    ErrorKind.DAMAGED: RemoteDamage,
-    ErrorKind.INTERRUPTED: RemoteInterruption,
-    ErrorKind.OTHER: RemoteFault,
+    ErrorKind.DAMAGED: partial(ArklineError, code=codes.REMOTE_DAMAGE),
+    ErrorKind.INTERRUPTED: partial(ArklineError, code=codes.REMOTE_INTERRUPTION),
+    ErrorKind.OTHER: partial(ArklineError, code=codes.REMOTE_FAULT),
 }
 
 
@@ -241,7 +227,7 @@ def _error_of(answer: urllib3.BaseHTTPResponse, target: str) -> ArklineError:
     detail = str(problem.get("detail") or f"{target} was answered {answer.status} {answer.reason}")
     if _lacks_reason(problem.get("errors")):
         detail = "a reason is required, and kept in the history: add --reason WHY"
-    error = _CLASSES[_kind(problem, answer.status)](detail)
+    error = _ERRORS[_kind(problem, answer.status)](detail)
     return error.with_remedies(*_remedies(problem.get("remedies")))
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.errors import ArklineError, ErrorKind
-from pipeline.states import BATCH, JOB, BatchState, FailureKind, JobState
+from pipeline.codes import ErrorKind
+from pipeline.errors import ArklineError
+from pipeline.states import BATCH, JOB, BatchState, JobState
 
 if TYPE_CHECKING:
     from operations.checks.aliases import AuditView
@@ -33,10 +34,6 @@ OF_KIND = {
 
 
 def of_error(error: ArklineError) -> int:
-    from pipeline.outcome import StepFailed  # loads pydantic, which `arkline --help` has no use for
-
-    if isinstance(error, StepFailed) and error.kind is FailureKind.TRANSIENT:
-        return UNREACHABLE
     return OF_KIND[error.error_kind]
 
 

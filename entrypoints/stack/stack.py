@@ -38,7 +38,8 @@ from entrypoints.stack.services import (
     web,
     worker,
 )
-from entrypoints.stack.supervisor import Service, StopRequested, StopSignals, Supervisor, stop_signals
+from entrypoints.stack.supervisor import Service, StopSignals, Supervisor, stop_signals
+from operations.run import Stopped
 from pipeline.errors import ArklineError, ServiceUnreachable
 from pipeline.settings import Settings
 from pipeline.umask import keep_private
@@ -57,7 +58,7 @@ class Stack:
 def running(
     config: StackConfig, signals: StopSignals, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[Stack]:
-    """A stack from ready to stopped. Starting and polling may raise StopRequested or ProcessDied."""
+    """A stack from ready to stopped. Starting and polling may raise Stopped or ProcessDied."""
     home = config.home.absolute()
     config = replace(config, home=home)
     with lock_home(home, config.stop_command):
@@ -151,7 +152,7 @@ def run(config: StackConfig, say: Callable[[str], None], ready: Callable[[StackI
     ensure_profiles(config)
     with (
         stop_signals() as signals,
-        suppress(StopRequested),
+        suppress(Stopped),
         running(config, signals, say) as started,
     ):
         ready(started.info)

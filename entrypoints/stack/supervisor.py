@@ -17,7 +17,9 @@ from pathlib import Path
 from types import FrameType
 
 from entrypoints.stack.child import Command, Process
-from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable
+from operations.run import Stopped
+from pipeline import codes
+from pipeline.errors import ServiceUnreachable
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -57,12 +59,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
 
 ANSWER_INTERVAL = 5.0
 """Seconds between two questions to a service that has to answer."""
-
-
-class StopRequested(ArklineError):
-    """A signal stopped the stack while it was starting or running."""
-
-    error_kind = ErrorKind.INTERRUPTED
 
 
 @dataclass(frozen=True)
@@ -165,7 +161,7 @@ class Supervisor:
 
     def _wait_for(self, waiting: Sequence[Supervised]) -> None:
         if self.signals.received:
-            raise StopRequested("stopped on request while starting")
+            raise Stopped("stopped on request while starting", code=codes.STOP_REQUESTED)
         for supervised in waiting:
             service, since = supervised.service, supervised.starting_since
             if not supervised.process.running:
@@ -178,9 +174,9 @@ class Supervisor:
         time.sleep(TICK)
 
     def poll(self) -> None:
-        """Restart dead processes. Raises StopRequested after a signal, ProcessDied after too many deaths."""
+        """Restart dead processes. Raises Stopped after a signal, ProcessDied after too many deaths."""
         if self.signals.received:
-            raise StopRequested("stopped on request")
+            raise Stopped("stopped on request", code=codes.STOP_REQUESTED)
         now = time.monotonic()
         for tier in self.tiers:
             for supervised in tier:

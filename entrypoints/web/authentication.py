@@ -19,7 +19,8 @@ from starlette.responses import Response
 from entrypoints.web.context import context_of
 from entrypoints.web.limits import LOCAL
 from operations.tokens import LOGIN_SECONDS, InvalidToken
-from pipeline.errors import ArklineError, ErrorKind
+from pipeline import codes
+from pipeline.errors import ArklineError
 from pipeline.principal import Forbidden, Interface, Principal, Role
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -32,15 +33,7 @@ _bearer = HTTPBearer(
 
 
 class NotAuthenticated(ArklineError):
-    """The request has no token."""
-
-    error_kind = ErrorKind.REFUSED
-
-
-class CrossSiteRequest(ArklineError):
-    """A request with the cookie that does not come from the site's own pages; nothing was changed."""
-
-    error_kind = ErrorKind.REFUSED
+    code = codes.NOT_AUTHENTICATED
 
 
 def cookie_name(connection: HTTPConnection) -> str:
@@ -79,7 +72,7 @@ def clear_login(request: Request, response: Response) -> None:
 
 
 def check_same_origin(request: HTTPConnection) -> None:
-    """CrossSiteRequest unless the browser says that the request comes from this site, or from no site."""
+    """`cross-site-request` unless the browser says that the request comes from this site, or from no site."""
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         if site in ("same-origin", "none"):
@@ -88,14 +81,15 @@ def check_same_origin(request: HTTPConnection) -> None:
         origin = request.headers.get("origin")
         if origin is not None and urlsplit(origin).netloc == request.headers.get("host"):
             return
-    raise CrossSiteRequest(
+    raise ArklineError(
         "the request was refused because it does not come from a page of this site: programs send the token "
-        "in the header `Authorization: Bearer TOKEN`"
+        "in the header `Authorization: Bearer TOKEN`",
+        code=codes.CROSS_SITE_REQUEST,
     )
 
 
 def principal_of(request: Request, token: str, interface: Interface) -> Principal:
-    """Whose the token is; InvalidToken, or TooManyWrongTokens of the client's address."""
+    """Whose the token is; InvalidToken, or `too-many-wrong-tokens` of the client's address."""
     known = context_of(request).authenticator
     return _found(request, known.knows(token), partial(known.authenticate, token, interface))
 
@@ -128,7 +122,7 @@ def check_again(request: Request, caller: Principal) -> None:
 
 
 def authenticate(request: Request) -> Principal:
-    """The principal of the request; NotAuthenticated, CrossSiteRequest, or as `principal_of` says."""
+    """The principal of the request; NotAuthenticated, `cross-site-request`, or as `principal_of` says."""
     return _authenticated(request).model_copy(update={"request_id": request.state.request_id})
 
 
@@ -151,7 +145,7 @@ def _authenticated(request: Request) -> Principal:
 
 
 def counted(request: Request) -> Principal:
-    """The principal of the request; TooManyRequests if this request is one too many."""
+    """The principal of the request; `too-many-requests` if this request is one too many."""
     local: Principal | None = getattr(request.state, LOCAL, None)
     if local is None:
         return count(request, authenticate(request))

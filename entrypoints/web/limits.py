@@ -25,8 +25,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from operations.tokens import InvalidToken
+from pipeline import codes
 from pipeline.attempt import Attempt, CheckedAttempt
-from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable
+from pipeline.codes import Code
+from pipeline.errors import ArklineError, ServiceUnreachable
 from pipeline.outcome import AttemptOver
 from tasks.logs import log
 
@@ -55,25 +57,11 @@ def is_local(request: Request) -> bool:
 class TooMany(ArklineError):
     """A limit of requests or logins; `retry_after`: seconds until the next one is accepted."""
 
-    error_kind = ErrorKind.REFUSED
+    code = codes.TOO_MANY_REQUESTS
 
-    def __init__(self, message: str, retry_after: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, retry_after: int, *, code: Code | None = None) -> None:
+        super().__init__(message, code=code)
         self.retry_after = retry_after
-
-
-class TooManyRequests(TooMany):
-    """The token has sent more requests than the limit; `Retry-After` says when to continue."""
-
-
-class TooManyAtOnce(ArklineError):
-    """The server has as many requests in progress as it may have; a later one may succeed."""
-
-    error_kind = ErrorKind.UNREACHABLE
-
-
-class TooManyWrongTokens(TooMany):
-    """The address has sent more wrong tokens than the limit; `Retry-After` says when to try again."""
 
 
 class _Window:
@@ -107,9 +95,9 @@ class RateLimit:
         self._window = _Window(per_minute)
 
     def count(self, token_name: str) -> None:
-        """TooManyRequests if this request exceeds the limit."""
+        """`too-many-requests` if this request exceeds the limit."""
         if not self._window.count(token_name):
-            raise TooManyRequests(
+            raise TooMany(
                 f"the token {token_name} has sent more than {self._window.limit} requests in a minute: wait",
                 self._window.seconds_left(token_name),
             )
@@ -124,19 +112,22 @@ class InProgress:
         self._of_token: Counter[str] = Counter()
 
     def enter(self) -> None:
-        """TooManyAtOnce if this request is one too many."""
+        """`too-many-at-once` if this request is one too many."""
         with self._guard:
             if self._all >= MOST_IN_PROGRESS:
-                raise TooManyAtOnce(f"the server has {MOST_IN_PROGRESS} requests in progress: try again soon")
+                raise ArklineError(
+                    f"the server has {MOST_IN_PROGRESS} requests in progress: try again soon",
+                    code=codes.TOO_MANY_AT_ONCE,
+                )
             self._all += 1
 
     def count(self, request: Request, token_name: str) -> None:
-        """Note whose the request is, once; TooManyRequests if the token has too many."""
+        """Note whose the request is, once; `too-many-requests` if the token has too many."""
         if getattr(request.state, "counted_for", None) is not None:
             return
         with self._guard:
             if self._of_token[token_name] >= IN_PROGRESS_OF_TOKEN:
-                raise TooManyRequests(
+                raise TooMany(
                     f"the token {token_name} has {IN_PROGRESS_OF_TOKEN} requests in progress: wait",
                     1,
                 )
@@ -159,13 +150,14 @@ class WrongTokens:
         self._window = _Window(per_minute)
 
     def check(self, address: str) -> None:
-        """TooManyWrongTokens if the address has reached the limit."""
+        """`too-many-wrong-tokens` if the address has reached the limit."""
         client = client_of(address)
         if not self._window.has_room(client):
-            raise TooManyWrongTokens(
+            raise TooMany(
                 f"{client} has sent {self._window.limit} wrong tokens in a minute: wait, then send the right "
                 "one",
                 self._window.seconds_left(client),
+                code=codes.TOO_MANY_WRONG_TOKENS,
             )
 
     def count(self, address: str) -> None:
@@ -208,22 +200,6 @@ VALID_SECONDS = 5.0
 
 PLACE_CHECK = 0.1
 """Seconds between two looks for a place."""
-
-
-class AlreadyWorking(TooMany):
-    """The caller has sent a second request of this kind before the first was answered."""
-
-
-class NoThreadFree(ArklineError):
-    """As many requests of this kind are answered as the process has threads for; a later one may succeed."""
-
-    error_kind = ErrorKind.UNREACHABLE
-
-
-class TookTooLong(ArklineError):
-    """The work was not done in time, and was ended."""
-
-    error_kind = ErrorKind.UNREACHABLE
 
 
 class _Rights:
@@ -277,7 +253,7 @@ class SlowWork:
     async def run(
         self, request: Request, caller: str, work: Callable[[Attempt], T], seconds: float | None = None
     ) -> T:
-        """What `work` returns; AlreadyWorking, NoThreadFree, TookTooLong.
+        """What `work` returns; `already-working`, `no-thread-free`, `took-too-long`.
 
         The attempt is over once the time is, the client has left, or the caller's rights have changed: then
         InvalidToken, if `work` has nothing to tell of what it did. A thread that does not notice keeps its
@@ -315,22 +291,23 @@ class SlowWork:
                 if not answer.done() and await request.is_disconnected():
                     break
             if not answer.done():
-                raise TookTooLong(
+                raise ArklineError(
                     f"the request was not answered within {within:.0f} seconds: the hosts that it asks are "
-                    "slow, or there is much to read; try again later, or with less"
+                    "slow, or there is much to read; try again later, or with less",
+                    code=codes.TOOK_TOO_LONG,
                 )
             return answer.result()
         finally:
             over.set()
 
     async def _place(self, request: Request, caller: str, within: float) -> float:
-        """When the work has to end that has a place now; AlreadyWorking, NoThreadFree."""
+        """When the work has to end that has a place now; `already-working`, `no-thread-free`."""
         latest = time.monotonic() + self._wait
         while True:
             end = time.monotonic() + within
             try:
                 self._enter(caller, end)
-            except (AlreadyWorking, NoThreadFree):
+            except ArklineError:
                 if time.monotonic() >= latest or await request.is_disconnected():
                     raise
                 await asyncio.sleep(PLACE_CHECK)
@@ -341,13 +318,15 @@ class SlowWork:
         with self._guard:
             own = self._running.get(caller, [])
             if len(own) >= self._of_one:
-                raise AlreadyWorking(
+                raise TooMany(
                     f"another request of {caller} that takes long has not ended: wait for its answer",
                     max(1, math.ceil(min(min(own) - time.monotonic(), self._wait or math.inf))),
+                    code=codes.ALREADY_WORKING,
                 )
             if self.running >= self._threads:
-                raise NoThreadFree(
-                    f"the server answers {self._threads} requests that take long at a time: try again soon"
+                raise ArklineError(
+                    f"the server answers {self._threads} requests that take long at a time: try again soon",
+                    code=codes.NO_THREAD_FREE,
                 )
             self._running.setdefault(caller, []).append(end)
 

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from entrypoints.web.authentication import authenticate
-from entrypoints.web.limits import InProgress, TooManyAtOnce
+from entrypoints.web.limits import InProgress
 from entrypoints.web.metrics import RequestMetrics
 from entrypoints.web.problems import answer, http_problem, problem_of, status_of
 from pipeline.errors import ArklineError
@@ -126,7 +126,7 @@ class RequestsInProgress:
             return
         try:
             self._in_progress.enter()
-        except TooManyAtOnce as error:
+        except ArklineError as error:
             await answer(problem_of(error, Request(scope)))(scope, receive, send)
             return
         try:

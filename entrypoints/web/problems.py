@@ -1,7 +1,4 @@
-"""Errors as RFC 9457 problems: one table from error classes to HTTP status codes.
-
-A problem's code is that of the row, so that a program meets only the codes that docs/api/errors.md explains.
-"""
+"""Errors as RFC 9457 problems, with the codes and statuses of `pipeline.codes`."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -14,42 +11,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from entrypoints.web.authentication import CrossSiteRequest, NotAuthenticated
-from entrypoints.web.limits import (
-    AlreadyWorking,
-    NoThreadFree,
-    TookTooLong,
-    TooMany,
-    TooManyAtOnce,
-    TooManyRequests,
-    TooManyWrongTokens,
-)
-from entrypoints.web.streams import TooManyStreams
-from operations.deposits.submission import RecordFull
+from entrypoints.web.limits import TooMany
 from operations.jobs.allowed_verbs import Moved
-from operations.tokens import InvalidToken, NoSuchToken
-from operations.verbs.bulk import NoSuchPlan
-from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable, UsageRefused
-from pipeline.inventory.fixity import TooManyProofs
-from pipeline.names import NotAnArk
-from pipeline.outcome import DamagedObject, StepFailed
-from pipeline.principal import Forbidden
-from pipeline.profiles.profile import ProfileError
+from pipeline import codes
+from pipeline.codes import Code, ErrorKind
+from pipeline.errors import ArklineError
 from pipeline.records import Record
-from pipeline.states import FailureKind, IllegalTransition
-from pipeline.uploads.quota import UploadQuota
-from pipeline.uploads.stored import (
-    OffsetDiffers,
-    UploadBusy,
-    UploadConflict,
-    UploadMissing,
-    UploadRefused,
-    UploadsFull,
-    UploadTooLarge,
-)
 from tasks.logs import log
-from zkstate.errors import Ambiguous, Busy, Corrupt, Missing, ServerLimit, Stale, TooBig
-from zkstate.record.batches import KeyReused
 
 MEDIA_TYPE = "application/problem+json"
 TYPES = "/v1/errors/"
@@ -58,59 +26,16 @@ TYPES = "/v1/errors/"
 RETRY_AFTER = {423: 2, 503: 5}
 """Status -> seconds."""
 
-STATUSES: Mapping[type[ArklineError], int] = {
-    NotAuthenticated: 401,
-    InvalidToken: 401,
-    Forbidden: 403,
-    CrossSiteRequest: 403,
-    Missing: 404,
-    NoSuchToken: 404,
-    NoSuchPlan: 404,
-    IllegalTransition: 409,
-    Stale: 409,
-    Moved: 412,
-    TooBig: 413,
-    UsageRefused: 422,
-    KeyReused: 422,
-    ProfileError: 422,
-    NotAnArk: 422,
-    Busy: 423,
-    TooManyRequests: 429,
-    TooManyWrongTokens: 429,
-    AlreadyWorking: 429,
-    UploadMissing: 404,
-    UploadConflict: 409,
-    OffsetDiffers: 409,
-    UploadTooLarge: 413,
-    UploadRefused: 422,
-    UploadBusy: 423,
-    UploadsFull: 507,
-    UploadQuota: 507,
-    ServerLimit: 507,
-    DamagedObject: 500,
-    Corrupt: 500,
-    ArklineError: 500,
-    StepFailed: 500,
-    ServiceUnreachable: 503,
-    RecordFull: 503,
-    TooManyAtOnce: 503,
-    TooManyStreams: 503,
-    NoThreadFree: 503,
-    TookTooLong: 503,
-    TooManyProofs: 503,
-    Ambiguous: 503,
+FRAMEWORK = {
+    400: codes.BAD_REQUEST,
+    404: codes.NO_SUCH_PATH,
+    405: codes.METHOD_NOT_ALLOWED,
+    413: codes.BODY_TOO_LARGE,
+    415: codes.UNSUPPORTED_MEDIA_TYPE,
+    422: codes.INVALID_REQUEST,
+    500: codes.INTERNAL_ERROR,
 }
-_OF_KIND = {ErrorKind.REFUSED: 422, ErrorKind.UNREACHABLE: 503}
-HTTP_CODES: Mapping[int, str] = {
-    400: "bad-request",
-    404: "no-such-path",
-    405: "method-not-allowed",
-    413: "body-too-large",
-    415: "unsupported-media-type",
-    422: "invalid-request",
-    500: "internal-error",
-}
-"""The codes of problems that are no error of arkline."""
+"""Status -> the code of a problem that is no error of arkline."""
 
 
 class Problem(Record):
@@ -132,22 +57,21 @@ class Problem(Record):
     request_id: str = ""
 
 
-def row_of(error: ArklineError) -> type[ArklineError]:
-    """The class of the table that the error belongs to."""
-    return next(cls for cls in type(error).__mro__ if cls in STATUSES)
+def code_of(error: ArklineError) -> Code:
+    """The code that the API shows: the error's, else that of the nearest of its types with a status."""
+    of_types = (kind.code for kind in type(error).__mro__ if issubclass(kind, ArklineError))
+    return next(code for code in (error.code, *of_types) if code.status)
 
 
 def status_of(error: ArklineError) -> int:
-    row = row_of(error)
-    if row is StepFailed and isinstance(error, StepFailed) and error.kind is FailureKind.TRANSIENT:
-        return 503
-    if row is ArklineError:
-        return _OF_KIND.get(error.error_kind, 500)
-    return STATUSES[row]
+    code = code_of(error)
+    assert code.status is not None
+    is_transient = code is codes.STEP_FAILED and error.error_kind is ErrorKind.UNREACHABLE
+    return 503 if is_transient else code.status
 
 
 def problem_of(error: ArklineError, request: Request) -> Problem:
-    code, status = row_of(error).code, status_of(error)
+    code, status = code_of(error).name, status_of(error)
     moved = error if isinstance(error, Moved) else None
     possible = getattr(error, "possible", None)
     remedies = tuple({"action": remedy.action.value, "target": remedy.target} for remedy in error.remedies)
@@ -157,19 +81,13 @@ def problem_of(error: ArklineError, request: Request) -> Problem:
         status=status,
         detail=str(error),
         code=code,
-        kind=_kind_of(error),
+        kind=error.error_kind,
         allowed=None if possible is None else tuple(str(event) for event in possible),
         remedies=remedies or None,
         state=str(moved.state) if moved else None,
         changed_by=moved.by if moved else None,
         request_id=request_id(request),
     )
-
-
-def _kind_of(error: ArklineError) -> ErrorKind:
-    if isinstance(error, StepFailed) and error.kind is FailureKind.TRANSIENT:
-        return ErrorKind.UNREACHABLE
-    return error.error_kind
 
 
 def request_id(request: Request) -> str:
@@ -200,7 +118,7 @@ def http_problem(
     request: Request, status: int, detail: str, errors: tuple[dict[str, Any], ...] | None = None
 ) -> Problem:
     """A problem that is no error of arkline."""
-    code = HTTP_CODES.get(status, "bad-request")
+    code = FRAMEWORK.get(status, codes.BAD_REQUEST).name
     return Problem(
         type=f"{TYPES}{code}",
         title=HTTPStatus(status).phrase,

@@ -19,7 +19,8 @@ from starlette.types import Receive, Scope, Send
 from operations.board.board import Board
 from operations.board.values import Change, scope_of
 from operations.tokens import InvalidToken
-from pipeline.errors import ArklineError, ErrorKind
+from pipeline import codes
+from pipeline.errors import ArklineError
 from pipeline.principal import Principal
 
 STREAMS = 500
@@ -45,12 +46,6 @@ CHECK_SECONDS = 1.0
 
 RETRY_MS = 2000
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-
-
-class TooManyStreams(ArklineError):
-    """The server has as many streams as it serves; the same request may succeed later."""
-
-    error_kind = ErrorKind.UNREACHABLE
 
 
 class Streams:
@@ -79,7 +74,7 @@ class Streams:
 
     @contextmanager
     def entered(self, wake: Callable[[], object], token: str) -> Iterator[None]:
-        """Count a stream of the token while it is open; TooManyStreams."""
+        """Count a stream of the token while it is open; `too-many-streams`."""
         with self._guard:
             self._check(token)
             self._wakes[wake] = token
@@ -90,16 +85,22 @@ class Streams:
                 self._wakes.pop(wake, None)
 
     def check_room(self, token: str) -> None:
-        """TooManyStreams if another stream of the token is one too many; `entered` decides."""
+        """`too-many-streams` if another stream of the token is one too many; `entered` decides."""
         with self._guard:
             self._check(token)
 
     def _check(self, token: str) -> None:
         if self.closed or self.number >= self._limit:
-            raise TooManyStreams(f"{self.number} streams are open, and {self._limit} are served at a time")
+            raise ArklineError(
+                f"{self.number} streams are open, and {self._limit} are served at a time",
+                code=codes.TOO_MANY_STREAMS,
+            )
         own = list(self._wakes.values()).count(token)
         if own >= self._limit_of_token:
-            raise TooManyStreams(f"the token {token} has {own} streams open, as many as a token may have")
+            raise ArklineError(
+                f"the token {token} has {own} streams open, as many as a token may have",
+                code=codes.TOO_MANY_STREAMS,
+            )
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def stream(
     last_event_id: str | None,
     admits: Callable[[Change], bool] = lambda change: True,
 ) -> StreamingResponse:
-    """The changes that the caller may see and `admits` lets through, as they happen; TooManyStreams."""
+    """The changes that the caller may see and `admits` lets through, as they happen; `too-many-streams`."""
     streams.check_room(caller.name)
 
     def begin() -> Opening:

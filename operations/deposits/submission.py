@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from operations.deposits import uploads
-from pipeline import names
-from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, UsageRefused
+from pipeline import codes, names
+from pipeline.errors import Action, ArklineError, Remedy, UsageRefused
 from pipeline.http.urls import has_password, url_problem
 from pipeline.names import is_upload
 from pipeline.outcome import Service, ServiceDown
@@ -28,12 +28,6 @@ if TYPE_CHECKING:
     from pipeline.profiles.profile import Profile
     from pipeline.settings import Settings
     from zkstate.connection.session import Session
-
-
-class RecordFull(ArklineError):
-    """ZooKeeper has as many jobs as its memory is meant for; the same submission may succeed later."""
-
-    error_kind = ErrorKind.UNREACHABLE
 
 
 class Submitted(Record):
@@ -123,10 +117,11 @@ def _require_room(session: Session, settings: Settings) -> None:
     heap = server_memory.heap_bytes(session) if settings.record_jobs else None
     if 0 < (accepted := accepted_jobs(settings, heap)) <= (recorded := listings.recorded(session)):
         limit = limit_of(settings, heap)
-        raise RecordFull(
+        raise ArklineError(
             f"nothing was submitted, because the record has {recorded:,} jobs, and {limit} is {accepted:,}: "
             "submit again when batches that have ended have left, or an operator raises ARKLINE_RECORD_JOBS "
-            "and ZooKeeper's heap"
+            "and ZooKeeper's heap",
+            code=codes.RECORD_FULL,
         ).with_remedies(Remedy(Action.CLEAN_UP))
 
 

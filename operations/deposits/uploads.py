@@ -89,7 +89,7 @@ def _require_mounted(site: Site) -> None:
 
 
 def own_upload(site: Site, principal: Principal, upload: str) -> Upload:
-    """UploadMissing unless there is such an upload and it is the principal's.
+    """`upload-missing` unless there is such an upload and it is the principal's.
 
     Where nothing was ever uploaded, the folder has no mark, and it is not an outage.
     """
@@ -186,7 +186,7 @@ class FormPlace:
             return os.fdopen(descriptor, "r+b", buffering=0)
 
     def write(self, file: BinaryIO, data: bytes) -> None:
-        """UploadQuota, UploadsFull."""
+        """UploadQuota, `uploads-full`."""
         held = self.site.quotas.of(self.principal.identity)
         with _taking(held, size=len(data)), writing.storing(self.root):
             left = memoryview(data)

@@ -1,5 +1,6 @@
 """Which verbs an operator may use on a job or a batch now: what its table says, and what else refuses one."""
 
+from pipeline import codes
 from pipeline.errors import Action, ArklineError, Remedy
 from pipeline.records import Batch, Job
 from pipeline.states import (
@@ -38,7 +39,7 @@ def allowed_verbs(thing: Job | Batch | JobRow) -> tuple[Event, ...]:
 
 
 class Moved(ArklineError):
-    """The job or batch has changed since the version that the caller saw; nothing was changed."""
+    code = codes.MOVED
 
     def __init__(self, thing: Job | Batch) -> None:
         self.name, self.state, self.at = thing.id, thing.status.status, thing.status.since

@@ -149,7 +149,7 @@ _CUSTODY = TypeAdapter(Custody)
 def start_proof(site: Site, known: InventoryObject, version: int | None, asked_by: str) -> CustodyProof:
     """A new proof of the version (None: the current one), or the one that has not ended yet.
 
-    UsageRefused if there is no such version; TooManyProofs.
+    UsageRefused if there is no such version; `too-many-proofs`.
     """
     (number,) = versions_to_prove(known, version, every=False)
     every = {version.number for version in known.versions}  # as each fixity check

@@ -4,9 +4,11 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from operations.run import Stopped
 from operations.site import Site
 from operations.visibility import sees_fleet, visible_batch, visible_job
-from pipeline.errors import Action, ArklineError, ErrorKind, Remedy, UsageRefused
+from pipeline import codes
+from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.fixity import OnRead
 from pipeline.inventory.base import InventoryObject, PreservationEvent
 from pipeline.inventory.description import DISSEMINATION, FAIL, PASS
@@ -137,10 +139,6 @@ def premis_of_job(site: Site, principal: Principal, jid: str) -> Iterator[bytes]
     return premis_record.pieces(known, events, site.storage())
 
 
-class ExportInterrupted(ArklineError):
-    error_kind = ErrorKind.INTERRUPTED
-
-
 @dataclass(frozen=True)
 class ExportRequest:
     known: InventoryObject
@@ -182,7 +180,7 @@ def export(
     on_read: OnRead,
     stopped: Callable[[], bool],
 ) -> Export:
-    """Write the bag and enter the export as an event; errors as `export_bag`, and ExportInterrupted once
+    """Write the bag and enter the export as an event; errors as `export_bag`, and `export-interrupted` once
     `stopped` is true.
 
     A refused export is entered as well. A crash after the bag has its name leaves a bag without an event.
@@ -193,7 +191,7 @@ def export(
     def count(size: int) -> None:
         on_read(size)
         if stopped():
-            raise ExportInterrupted(f"interrupted: there is no bag in {folder}")
+            raise Stopped(f"interrupted: there is no bag in {folder}", code=codes.EXPORT_INTERRUPTED)
 
     event = PreservationEvent(
         id=0,

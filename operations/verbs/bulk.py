@@ -15,7 +15,8 @@ from operations.run import UNWATCHED, Run, Stopped
 from operations.site import Site
 from operations.verbs.verbs import WAS, VerbResult, act, repair, stop_batch, stop_job
 from operations.visibility import recorded_batch
-from pipeline.errors import ArklineError, ErrorKind, ServiceUnreachable, UsageRefused
+from pipeline import codes
+from pipeline.errors import ArklineError, ServiceUnreachable, UsageRefused
 from pipeline.principal import Principal, Role
 from pipeline.records import Record
 from pipeline.states import BatchState, Bucket, Event, IllegalTransition, JobState
@@ -181,12 +182,6 @@ PLAIN_LIMIT = 500_000
 """Bytes of what a token says."""
 
 
-class NoSuchPlan(ArklineError):
-    """The token is of no dry run of this caller, or too old; nothing was changed."""
-
-    error_kind = ErrorKind.REFUSED
-
-
 class BulkPlan(Record):
     """What the verb would do; `token` carries it out."""
 
@@ -267,27 +262,34 @@ def make_plan(
 
 
 def read_plan(principal: Principal, event: Event, token: str) -> Planned:
-    """What the dry run of this principal showed; NoSuchPlan for any other token."""
+    """What the dry run of this principal showed; `no-such-plan` for any other token."""
     planned = _opened(token)
     if (planned.verb, planned.owner) != (event, principal.identity):
-        raise NoSuchPlan(f"this is no token of your dry run of {event}: make the dry run again")
+        raise ArklineError(
+            f"this is no token of your dry run of {event}: make the dry run again", code=codes.NO_SUCH_PLAN
+        )
     if planned.until < time.time():
-        raise NoSuchPlan(f"the dry run is older than {PLAN_SECONDS / 60:.0f} minutes: make it again")
+        raise ArklineError(
+            f"the dry run is older than {PLAN_SECONDS / 60:.0f} minutes: make it again",
+            code=codes.NO_SUCH_PLAN,
+        )
     return planned
 
 
 def _opened(token: str) -> Planned:
-    """NoSuchPlan for a token that is damaged, or larger than that of any plan."""
+    """`no-such-plan` for a token that is damaged, or larger than that of any plan."""
     try:
         inflated = zlib.decompressobj()
         text = inflated.decompress(urlsafe_b64decode(token.encode()), PLAIN_LIMIT)
         if not inflated.eof:
-            raise NoSuchPlan("the token is not complete: make the dry run again")
+            raise ArklineError("the token is not complete: make the dry run again", code=codes.NO_SUCH_PLAN)
         planned = Planned.model_validate_json(text)
     except (ValueError, zlib.error) as error:
-        raise NoSuchPlan("this is no token of a dry run: make the dry run again") from error
+        raise ArklineError(
+            "this is no token of a dry run: make the dry run again", code=codes.NO_SUCH_PLAN
+        ) from error
     if len(planned.jobs) > JOBS_OF_A_PLAN or any(number < 0 for number, _ in planned.jobs):
-        raise NoSuchPlan("this is no token of a dry run: make the dry run again")
+        raise ArklineError("this is no token of a dry run: make the dry run again", code=codes.NO_SUCH_PLAN)
     return planned
 
 

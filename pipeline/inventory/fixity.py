@@ -13,8 +13,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, delete, func, insert, or_, select, update
 
-from pipeline import records
-from pipeline.errors import ArklineError, ErrorKind
+from pipeline import codes, records
+from pipeline.errors import ArklineError
 from pipeline.fixity import ReadBackFile
 from pipeline.inventory import tables
 from pipeline.inventory.base import DamagedFile, PreservationEvent
@@ -301,12 +301,6 @@ OF_ONE = 5
 """Maximum unfinished proofs of one principal."""
 
 
-class TooManyProofs(ArklineError):
-    """The limit of waiting proofs, of the site or of the caller, is reached; a retry may succeed later."""
-
-    error_kind = ErrorKind.UNREACHABLE
-
-
 @dataclass(frozen=True)
 class AskedProof:
     id: str
@@ -327,7 +321,7 @@ class AskedProof:
 def ask_proof(
     inventory: SqlInventory, ark: str, version: int, by: str, facts: Mapping[str, Any]
 ) -> AskedProof:
-    """The proof of the version that has not ended, or a new one with `facts`; TooManyProofs."""
+    """The proof of the version that has not ended, or a new one with `facts`; `too-many-proofs`."""
 
     def write(connection: Connection) -> AskedProof:
         of_version = (objects.c.ark == ark, proofs.c.version == version, proofs.c.ended.is_(None))
@@ -349,10 +343,15 @@ def _check_room(connection: Connection, by: str) -> None:
     unended = select(func.count()).where(proofs.c.ended.is_(None))
     waiting = connection.scalar(unended.where(proofs.c.began.is_(None))) or 0
     if waiting >= WAITING:
-        raise TooManyProofs(f"{waiting} proofs wait already: ask again when some have ended")
+        raise ArklineError(
+            f"{waiting} proofs wait already: ask again when some have ended", code=codes.TOO_MANY_PROOFS
+        )
     own = connection.scalar(unended.where(proofs.c.asked_by == by)) or 0
     if own >= OF_ONE:
-        raise TooManyProofs(f"{own} proofs that you asked for have not ended: ask again when some have")
+        raise ArklineError(
+            f"{own} proofs that you asked for have not ended: ask again when some have",
+            code=codes.TOO_MANY_PROOFS,
+        )
 
 
 def find_proof(inventory: SqlInventory, proof_id: str) -> AskedProof | None:

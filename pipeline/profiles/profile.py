@@ -27,6 +27,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from pipeline import codes
 from pipeline.errors import UsageRefused
 from pipeline.names import ARK_CHARACTERS, ARK_PATTERN, quote_name
 from pipeline.profiles.sources import Sources, SourceText
@@ -165,7 +166,7 @@ Mail = Annotated[str, StringConstraints(pattern=r"^[^@\s,;<>]+@[^@\s,;<>]+$")]
 
 
 class ProfileError(UsageRefused):
-    """A profile, or the folder of profiles, that an operator must correct; `faults` lists the faults."""
+    code = codes.PROFILE_ERROR
 
     def __init__(self, message: str, faults: tuple[str, ...] = ()) -> None:
         super().__init__(message)

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline import codes
 from pipeline.errors import UsageRefused
 from pipeline.settings import Settings
 from pipeline.uploads import stored
@@ -32,7 +33,7 @@ REST = 4
 
 
 class UploadQuota(UsageRefused):
-    """The owner has as many uploads, or bytes in them, as one may have."""
+    code = codes.UPLOAD_QUOTA
 
 
 @dataclass(frozen=True)

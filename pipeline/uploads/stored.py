@@ -17,7 +17,8 @@ from typing import TypeVar
 
 from pydantic import Field
 
-from pipeline.errors import ArklineError, ErrorKind, UsageRefused
+from pipeline import codes
+from pipeline.errors import UsageRefused
 from pipeline.file_system import mount_faults
 from pipeline.fixity import Digest
 from pipeline.names import is_upload_id, parse_upload_url, quote_name
@@ -38,38 +39,10 @@ REMOVED = "removed"
 """The folder of uploads that are being removed."""
 
 
-class UploadMissing(UsageRefused):
-    """There is no such upload, or it belongs to somebody else."""
-
-
-class UploadBusy(ArklineError):
-    """Another request is writing the same file."""
-
-    error_kind = ErrorKind.UNREACHABLE
-
-
-class UploadConflict(UsageRefused):
-    """The upload has a file of this name with other content."""
-
-
-class OffsetDiffers(ArklineError):
-    """The upload does not continue where the request says; HEAD has its Upload-Offset."""
-
-    error_kind = ErrorKind.REFUSED
-
-
-class UploadTooLarge(UsageRefused):
-    """The file has more bytes than are accepted."""
-
-
 class UploadRefused(UsageRefused):
-    """The bytes are not those that were declared; nothing of them is stored."""
+    """The bytes that arrived are of no use: they are removed, and no continuation gets them."""
 
-
-class UploadsFull(ArklineError):
-    """The folder of uploads has no room; the same upload may succeed later."""
-
-    error_kind = ErrorKind.UNREACHABLE
+    code = codes.UPLOAD_REFUSED
 
 
 class Upload(Record):
@@ -104,8 +77,10 @@ class UploadedFile(Record):
     created: datetime = Field(default_factory=now)
 
 
-def missing(upload: str) -> UploadMissing:
-    return UploadMissing(f"there is no upload {upload}: it was removed, or it is not yours")
+def missing(upload: str) -> UsageRefused:
+    return UsageRefused(
+        f"there is no upload {upload}: it was removed, or it is not yours", code=codes.UPLOAD_MISSING
+    )
 
 
 def folder_of(root: Path, upload: str) -> Path:
@@ -210,7 +185,7 @@ def faults(root: Path) -> Iterator[None]:
 
 
 def load(root: Path, upload: str, owner: str) -> Upload:
-    """The upload; UploadMissing if there is none or it is another's, which looks the same."""
+    """The upload; `upload-missing` if there is none or it is another's, which looks the same."""
     record = _read(root, folder_of(root, upload) / RECORD, Upload)
     if record is None or record.owner != owner:
         raise missing(upload)

@@ -17,6 +17,8 @@ from pathlib import Path
 from threading import Lock
 from typing import BinaryIO
 
+from pipeline import codes
+from pipeline.errors import ArklineError
 from pipeline.file_system import is_full, mount_faults
 from pipeline.fixity import OF_RECORD, READ_CHUNK, Digester, DigestMismatch
 from pipeline.names import is_upload_id, quote_name, safe_name
@@ -25,14 +27,9 @@ from pipeline.records import now
 from pipeline.uploads import stored
 from pipeline.uploads.stored import (
     Declared,
-    OffsetDiffers,
     Upload,
-    UploadBusy,
-    UploadConflict,
     UploadedFile,
     UploadRefused,
-    UploadsFull,
-    UploadTooLarge,
     faults,
     find_file,
     find_part,
@@ -140,7 +137,7 @@ class PartWriter:
         return stored.part_folder(self._root, self._upload, self.declared.name)
 
     def append(self, chunk: bytes) -> None:
-        """Write the next bytes; UploadTooLarge or UploadRefused if the file has more than it may have."""
+        """Write the next bytes; `upload-too-large` or UploadRefused if the file has more than it may have."""
         size = self.offset + len(chunk)
         check_size(self.declared.name, size, self._limit)
         if self.declared.size is not None and size > self.declared.size:
@@ -189,9 +186,10 @@ class PartWriter:
                 raise
             earlier = find_file(self._root, self._upload, file.name)
             if earlier is None or earlier.sha512 != file.sha512:
-                raise UploadConflict(
+                raise UploadRefused(
                     f"the upload has a file {quote_name(file.name)} with other content: give the file "
-                    "another name, or begin another upload"
+                    "another name, or begin another upload",
+                    code=codes.UPLOAD_CONFLICT,
                 ) from error
             self.discard()
             return earlier
@@ -213,12 +211,12 @@ def writing(  # noqa: PLR0913 - who writes what, and within which limits
     offset: int | None = None,
     taking: Taking = lambda size: nullcontext(),
 ) -> Iterator[PartWriter]:
-    """Write a file of the upload; UploadBusy if another request is doing so.
+    """Write a file of the upload; `upload-busy` if another request is doing so.
 
     `taking` counts bytes while they are written, and may refuse them. `resumable`: what arrived before an
     exception stays, to be continued; else nothing stays. Bytes that are refused never stay. What was declared
-    when a file was begun holds for its continuation. OffsetDiffers if the file does not end at `offset` now,
-    which is compared before its bytes are read.
+    when a file was begun holds for its continuation. `offset-differs` if the file does not end at `offset`
+    now, which is compared before its bytes are read.
     """
     stored.require(root)
     safe_name(declared.name)
@@ -251,28 +249,32 @@ def writing(  # noqa: PLR0913 - who writes what, and within which limits
                 raise
 
 
-def _differs(size: int) -> OffsetDiffers:
-    return OffsetDiffers(f"the upload has {size:,} bytes: continue from there")
+def _differs(size: int) -> ArklineError:
+    return ArklineError(f"the upload has {size:,} bytes: continue from there", code=codes.OFFSET_DIFFERS)
 
 
 def _is_refusal(error: BaseException) -> bool:
     """Whether the bytes that arrived are of no use to a continuation, or fill the disk."""
     if isinstance(error, OSError):
         return is_full(error)
-    return isinstance(error, UploadRefused | UploadTooLarge | UploadConflict)
+    return isinstance(error, UploadRefused)
 
 
 def check_size(name: str, size: int, limit: int) -> None:
     if size > limit:
-        raise UploadTooLarge(
+        raise UploadRefused(
             f"{quote_name(name)} has more than the {limit:,} bytes that are accepted for one file "
-            "(ARKLINE_UPLOAD_BYTES): divide it, or submit its URL"
+            "(ARKLINE_UPLOAD_BYTES): divide it, or submit its URL",
+            code=codes.UPLOAD_TOO_LARGE,
         )
 
 
 def _lock(stream: BinaryIO, folder: Path, name: str) -> None:
-    """Lock the file; UploadBusy if another request has it, or has just completed it."""
-    busy = UploadBusy(f"{quote_name(name)} is being uploaded by another request: try again when it has ended")
+    """Lock the file; `upload-busy` if another request has it, or has just completed it."""
+    busy = ArklineError(
+        f"{quote_name(name)} is being uploaded by another request: try again when it has ended",
+        code=codes.UPLOAD_BUSY,
+    )
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(stream.fileno()).st_ino != (folder / stored.CONTENT).stat().st_ino:
@@ -283,22 +285,24 @@ def _lock(stream: BinaryIO, folder: Path, name: str) -> None:
 
 def _check_room(root: Path, size: int) -> None:
     if size > shutil.disk_usage(root).free:
-        raise UploadsFull(
-            f"the folder of uploads has no room for {size:,} bytes: try again later, or ask the operator"
+        raise ArklineError(
+            f"the folder of uploads has no room for {size:,} bytes: try again later, or ask the operator",
+            code=codes.UPLOADS_FULL,
         )
 
 
 @contextmanager
 def storing(root: Path) -> Iterator[None]:
-    """Raise file system faults in this block as an outage, and a full disk as UploadsFull."""
+    """Raise file system faults in this block as an outage, and a full disk as `uploads-full`."""
     with mount_faults(Service.UPLOADS, root, "the folder of uploads"):
         try:
             yield
         except OSError as error:
             if not is_full(error):
                 raise
-            raise UploadsFull(
-                "the folder of uploads is full, and nothing was stored: try again later, or ask the operator"
+            raise ArklineError(
+                "the folder of uploads is full, and nothing was stored: try again later, or ask the operator",
+                code=codes.UPLOADS_FULL,
             ) from error
 
 

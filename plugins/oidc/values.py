@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pipeline.errors import ArklineError, ErrorKind
+from pipeline.errors import UsageRefused
 
 PREFIX = "oidc:"
 """Begins the name of a principal of the provider, and its session; no token's name has a colon."""
@@ -11,10 +11,8 @@ STARTED_SECONDS = 600
 """Time to log in at the provider."""
 
 
-class LoginRefused(ArklineError):
+class LoginRefused(UsageRefused):
     """The person is not logged in; the message says why."""
-
-    error_kind = ErrorKind.REFUSED
 
 
 @dataclass(frozen=True)

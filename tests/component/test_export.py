@@ -16,7 +16,8 @@ from typer.testing import CliRunner, Result
 
 from entrypoints.cli import exit_codes
 from entrypoints.cli.main import app
-from operations.objects.objects import ExportInterrupted, ExportRequest, export, object_to_export
+from operations.objects.objects import ExportRequest, export, object_to_export
+from pipeline import codes
 from pipeline.attempt import UNATTENDED
 from pipeline.containers.bag import check_bags
 from pipeline.containers.declared import UnpackedContainer
@@ -24,6 +25,7 @@ from pipeline.containers.unpack import Limits, unpack
 from pipeline.names import duplicates
 from pipeline.records import PayloadType, SubmissionMode
 from pipeline.working_storage.workspace import DownloadedFile
+from tests.support.errors import raises_code
 from tests.support.fleet import environment
 from tests.support.repository import Repository
 from tests.support.stores import STORES, Store, flip
@@ -194,7 +196,7 @@ def test_a_folder_that_cannot_be_written_is_a_refusal_with_its_name(store: Store
 def test_an_interrupted_export_leaves_no_bag(store: Store, tmp_path: Path) -> None:
     known, number = object_to_export(store.repository.inventory, stored(store), None)
 
-    with pytest.raises(ExportInterrupted):
+    with raises_code(codes.EXPORT_INTERRUPTED):
         export(
             ExportRequest(known, number, tmp_path / "bag", "somebody"),
             store.repository.inventory,

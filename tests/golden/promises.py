@@ -5,6 +5,7 @@ is the same promise for `--json`.
 """
 
 import inspect
+import re
 import types
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
@@ -19,8 +20,9 @@ from entrypoints.web.app import create_app
 from entrypoints.web.routes.about import all_codes
 from operations.reasons import Reason
 from pipeline import records
+from pipeline.codes import CODES, Code, ErrorKind
 from pipeline.deployment import Deployment
-from pipeline.errors import Action, ArklineError, ErrorKind
+from pipeline.errors import Action, ArklineError
 from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
 from zkstate import paths
@@ -171,7 +173,7 @@ def codes() -> list[str]:
     exits = {name: value for name, value in vars(exit_codes).items() if isinstance(value, int)}
     return [
         *(f"problem {entry.code}: status {entry.status}" for _, entry in sorted(all_codes().items())),
-        *sorted({f"error {cls.code}: {cls.error_kind}" for cls in errors(ArklineError)}),
+        *sorted({f"error {name}: {code.kind}" for name, code in errors(ArklineError)}),
         *(f"kind {kind}: exit {exit_codes.OF_KIND[kind]}" for kind in ErrorKind),
         *(f"exit {value}: {name}" for name, value in exits.items()),
         *(
@@ -186,9 +188,16 @@ def codes() -> list[str]:
     ]
 
 
-def errors(cls: type[ArklineError]) -> Iterator[type[ArklineError]]:
-    """The error and its kinds that the program has; tests and tools have further ones."""
+def errors(cls: type[ArklineError]) -> Iterator[tuple[str, Code]]:
+    """The codes by their names, and the types of the program by theirs, each with its code."""
+    yield from CODES.items()
+    for kind in chain.from_iterable(map(types_of, cls.__subclasses__())):
+        yield "-".join(re.findall("[A-Z][a-z0-9]*", kind.__name__)).lower(), kind.code
+
+
+def types_of(cls: type[ArklineError]) -> Iterator[type[ArklineError]]:
+    """The error and its types that the program has; tests and tools have further ones."""
     if cls.__module__.partition(".")[0] in PACKAGES:
         yield cls
     for child in cls.__subclasses__():
-        yield from errors(child)
+        yield from types_of(child)

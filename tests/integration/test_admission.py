@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from entrypoints.render.explanation import text
-from operations.deposits.submission import RecordFull, submit
+from operations.deposits.submission import submit
 from operations.fleet.health import overview, record_memory
 from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why
+from pipeline import codes
 from pipeline.attempt import UNATTENDED
-from pipeline.errors import Action, ErrorKind, Remedy, UsageRefused
+from pipeline.codes import ErrorKind
+from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.outcome import StepFailed, WaitKind
 from pipeline.profiles.profile import ProfileLimits, Profiles, with_site_limits
 from pipeline.records import BatchStatus, SubmissionType
@@ -25,6 +27,7 @@ from tests.servers import zookeeper
 from tests.servers.http_source import HttpSource
 from tests.support import planting
 from tests.support.attempts import work_on
+from tests.support.errors import raises_code
 from tests.support.manifests import CONTAINERS, manifest
 from tests.support.operators import ANN
 from zkstate.connection.session import Session, connect
@@ -47,7 +50,9 @@ def test_a_full_record_accepts_no_submission_and_says_who_can_raise_what(
     planting.split_batch(session, 3)
     full = limited(settings, record_jobs=3)
 
-    with pytest.raises(RecordFull, match="has 3 jobs, and ARKLINE_RECORD_JOBS is 3: submit again") as refused:
+    with raises_code(
+        codes.RECORD_FULL, match="has 3 jobs, and ARKLINE_RECORD_JOBS is 3: submit again"
+    ) as refused:
         submitted(session, full)
 
     assert refused.value.error_kind is ErrorKind.UNREACHABLE
@@ -243,7 +248,7 @@ def test_a_zookeeper_with_a_small_heap_is_full_with_fewer_jobs_than_the_setting(
             assert 0 < memory.accepted_jobs < 2_000
             planting.split_batch(session, memory.accepted_jobs)
 
-            with pytest.raises(RecordFull, match=r"the maximum for ZooKeeper's heap of \d+ MB is 1,\d+"):
+            with raises_code(codes.RECORD_FULL, match=r"the maximum for ZooKeeper's heap of \d+ MB is 1,\d+"):
                 submitted(session, here)
 
             assert record_memory(Site(here, session)).full

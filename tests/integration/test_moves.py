@@ -4,6 +4,7 @@ import pytest
 
 from operations.jobs.job_view import job_view
 from operations.site import Site
+from pipeline import codes
 from pipeline.attempt import UNATTENDED
 from pipeline.manifests.split import Plan
 from pipeline.outcome import AttemptOver, Done, ObjectDescription, Promised, Reservation
@@ -23,6 +24,7 @@ from pipeline.states import (
     bucket,
 )
 from tests.support import planting
+from tests.support.errors import raises_code
 from tests.support.operators import ANN
 from tests.support.waits import RETRY
 from zkstate import codec, paths
@@ -376,7 +378,7 @@ def test_an_idempotency_key_stores_a_submission_once(session: Session) -> None:
     first = batches.submit(session, planting.submission(idempotency_key="k"))
 
     assert batches.submit(session, planting.submission(idempotency_key="k")) == first
-    with pytest.raises(batches.KeyReused, match="belongs to"):
+    with raises_code(codes.KEY_REUSED, match="belongs to"):
         batches.submit(session, planting.submission(idempotency_key="k", submitter="else"))
 
 

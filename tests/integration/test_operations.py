@@ -9,6 +9,7 @@ from operations.jobs.job_view import job_view, timeline
 from operations.reasons import Reason
 from operations.site import Site
 from operations.why.why import why
+from pipeline import codes
 from pipeline.deployment import outdated
 from pipeline.inventory.archive import archive_batch
 from pipeline.inventory.sql import open_inventory
@@ -19,12 +20,13 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
 from tasks.broker import read_queues
 from tests.support import planting
+from tests.support.errors import raises_code
 from tests.support.operators import ANN
 from zkstate.connection.session import Session
 from zkstate.errors import Missing
 from zkstate.fleet import outages
 from zkstate.record import batches, deletion, jobs
-from zkstate.record.batches import BatchMove, KeyReused
+from zkstate.record.batches import BatchMove
 from zkstate.record.record import Lock
 
 LIVING = [state for state in JobState if state is not JobState.DELETED]
@@ -78,7 +80,7 @@ def test_the_same_key_submits_once(session: Session, settings: Settings, profile
     second = submit(Site(settings, session), ANN, submission)
 
     assert (second.bid, second.again) == (first.bid, True)
-    with pytest.raises(KeyReused, match=first.bid):
+    with raises_code(codes.KEY_REUSED, match=first.bid):
         submit(Site(settings, session), ANN, submission.model_copy(update={"note": "other"}))
 
 
@@ -114,7 +116,7 @@ def test_a_key_of_0_1_0_belongs_to_the_submitter_of_its_batch(
     api = Principal(name="ann", role=Role.DEPOSITOR, interface=Interface.API)
 
     assert submit(Site(settings, session), ANN, submission).bid == old
-    with pytest.raises(KeyReused, match=old):
+    with raises_code(codes.KEY_REUSED, match=old):
         submit(Site(settings, session), ANN, submission.model_copy(update={"note": "other"}))
     bobs = submission.model_copy(update={"submitter": "bob"})
     assert submit(Site(settings, session), bob, bobs).bid != old

@@ -8,14 +8,15 @@ import pytest
 from operations.objects import fixity
 from operations.objects.fixity import CustodyProof, ProofState
 from operations.site import Site
+from pipeline import codes
 from pipeline.errors import UsageRefused
 from pipeline.inventory import fixity as asked_proofs
 from pipeline.inventory.base import InventoryObject
-from pipeline.inventory.fixity import TooManyProofs
 from pipeline.settings import Settings
 from tasks import fixity as work
 from tasks.app import make_context
 from tasks.worker_context import Stop, WorkerContext
+from tests.support.errors import raises_code
 from tests.support.repository import Repository
 from tests.support.stores import Store, flip, with_record
 from zkstate.connection.session import Session
@@ -99,10 +100,10 @@ def test_proofs_wait_in_their_order_and_are_limited_for_one_and_for_all(
     objects = [stored(store, number) for number in range(1, 6)]
 
     waiting = [fixity.start_proof(site, known, None, ANN) for known in objects[:2]]
-    with pytest.raises(TooManyProofs, match="2 proofs that you asked for"):
+    with raises_code(codes.TOO_MANY_PROOFS, match="2 proofs that you asked for"):
         fixity.start_proof(site, objects[2], None, ANN)
     fixity.start_proof(site, objects[3], None, BOB)
-    with pytest.raises(TooManyProofs, match="3 proofs wait"):
+    with raises_code(codes.TOO_MANY_PROOFS, match="3 proofs wait"):
         fixity.start_proof(site, objects[4], None, BOB)
 
     assert [proof.ahead for proof in waiting] == [0, 1]

@@ -8,13 +8,15 @@ import requests
 
 from operations.site import Site
 from operations.tokens import hash_of
-from operations.verbs.bulk import NoSuchPlan, make_plan, read_plan
+from operations.verbs.bulk import make_plan, read_plan
+from pipeline import codes
 from pipeline.inventory.tokens import LOGINS_OF_ONE, LoginEntry, insert_login, login_with_hash
 from pipeline.principal import Role
 from pipeline.records import now
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from tests.support import planting
+from tests.support.errors import raises_code
 from tests.support.operators import ANN
 from tests.support.web import OWN_FORM, Caller, Web, serving_board
 from zkstate.connection.session import Session
@@ -88,7 +90,7 @@ def test_a_token_gives_nobody_else_a_right(first: Web, session: Session) -> None
 def test_a_damaged_token_is_of_no_dry_run(first: Web, session: Session, spoil: Callable[[str], str]) -> None:
     site = Site(first.context.settings, session)
     plan = make_plan(site, ANN, Event.HOLD, [planting.one_job(session).jid])
-    with pytest.raises(NoSuchPlan, match="dry run"):
+    with raises_code(codes.NO_SUCH_PLAN, match="dry run"):
         read_plan(ANN, Event.HOLD, spoil(plan.token))
 
 
@@ -98,7 +100,7 @@ def test_a_token_that_is_too_old_is_refused(
     site = Site(first.context.settings, session)
     monkeypatch.setattr("operations.verbs.bulk.PLAN_SECONDS", -1.0)
     plan = make_plan(site, ANN, Event.HOLD, [planting.one_job(session).jid])
-    with pytest.raises(NoSuchPlan, match="older than"):
+    with raises_code(codes.NO_SUCH_PLAN, match="older than"):
         read_plan(ANN, Event.HOLD, plan.token)
 
 

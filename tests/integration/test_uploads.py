@@ -9,6 +9,7 @@ import pytest
 from operations.deposits import uploads
 from operations.deposits.submission import submit
 from operations.site import Site
+from pipeline import codes
 from pipeline.names import UploadAddress
 from pipeline.outcome import ServiceDown
 from pipeline.principal import Interface, Principal, Role
@@ -16,9 +17,10 @@ from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import Event
 from pipeline.uploads import stored
-from pipeline.uploads.stored import Declared, UploadMissing
+from pipeline.uploads.stored import Declared
 from tasks.retention import DAY, remove_unneeded_uploads
 from tests.support import cli
+from tests.support.errors import raises_code
 from zkstate.connection.session import Session
 from zkstate.record import batches
 from zkstate.record.batches import BatchMove
@@ -50,7 +52,7 @@ def _older(settings: Settings) -> None:
 def test_only_the_owner_submits_an_upload(session: Session, settings: Settings) -> None:
     url = put(session, settings)
 
-    with pytest.raises(UploadMissing):
+    with raises_code(codes.UPLOAD_MISSING):
         submitted(session, settings, url, EVE)
 
     bid = submitted(session, settings, url)
@@ -63,9 +65,9 @@ def test_a_repeated_key_continues_the_same_upload(session: Session, settings: Se
 
 
 def test_where_nothing_was_ever_uploaded_an_upload_is_missing(session: Session, settings: Settings) -> None:
-    with pytest.raises(UploadMissing):
+    with raises_code(codes.UPLOAD_MISSING):
         uploads.view_upload(Site(settings, session), ADA, "0" * 32)
-    with pytest.raises(UploadMissing):
+    with raises_code(codes.UPLOAD_MISSING):
         submitted(session, settings, f"upload:{'0' * 32}/a.txt")
 
     assert not settings.uploads_folder.exists()
@@ -95,7 +97,7 @@ def test_an_upload_stays_for_an_unfinished_batch_and_leaves_once_the_batch_is_de
 
     remove_unneeded_uploads(session, days)
     assert uploads.resolved_url(Site(settings, session), ADA, url) == url
-    with pytest.raises(UploadMissing):
+    with raises_code(codes.UPLOAD_MISSING):
         uploads.resolved_url(Site(settings, session), ADA, unused)
 
     for event in (Event.FAIL, Event.FAIL, Event.DELETE):  # the split, its report, and the batch
@@ -103,7 +105,7 @@ def test_an_upload_stays_for_an_unfinished_batch_and_leaves_once_the_batch_is_de
         move = BatchMove(event, "ada", message="", lock=Lock.FREE)
         batches.move(session, batches.load(session, bid), move)
     remove_unneeded_uploads(session, days)
-    with pytest.raises(UploadMissing):
+    with raises_code(codes.UPLOAD_MISSING):
         uploads.resolved_url(Site(settings, session), ADA, url)
     assert stored.is_marked(settings.uploads_folder)
 

@@ -12,8 +12,9 @@ import requests
 from entrypoints.web import streams as of_streams
 from entrypoints.web.limits import RateLimit
 from entrypoints.web.pages import streaming
-from entrypoints.web.streams import EventStream, Opening, Streams, TooManyStreams
+from entrypoints.web.streams import EventStream, Opening, Streams
 from operations import tokens
+from pipeline import codes
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import ServiceUnreachable
 from pipeline.inventory.tokens import revoke_token
@@ -23,6 +24,7 @@ from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from pipeline.working_storage import mount
 from tests.support import planting
+from tests.support.errors import raises_code
 from tests.support.web import Caller, Web, serving_board
 from zkstate import codec, paths
 from zkstate.connection.session import Session
@@ -497,7 +499,11 @@ def test_streams_that_are_opened_at_the_same_moment_do_not_exceed_the_limit() ->
     for token in ("ann", "bob"):
         streams.check_room(token)
 
-    with streams.entered(lambda: None, "ann"), pytest.raises(TooManyStreams), streams.entered(print, "bob"):
+    with (
+        streams.entered(lambda: None, "ann"),
+        raises_code(codes.TOO_MANY_STREAMS),
+        streams.entered(print, "bob"),
+    ):
         pass
     assert streams.number == 0
 

@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from entrypoints.web import limits
-from entrypoints.web.limits import SECONDS, THREADS, AlreadyWorking, SlowWork, TooMany
+from entrypoints.web.limits import SECONDS, THREADS, SlowWork, TooMany
 from entrypoints.web.middleware import OF_STRANGERS
 from entrypoints.web.pages.one import explain
 from entrypoints.web.pages.whole import WholeFleet
@@ -33,6 +33,7 @@ from operations.fleet import fleet
 from operations.verbs import bulk as bulk_verbs
 from operations.verbs import verbs
 from operations.verbs.verbs import VerbResult
+from pipeline import codes
 from pipeline.inventory.tokens import revoke_token
 from pipeline.principal import Role
 from pipeline.records import now
@@ -145,8 +146,9 @@ def test_a_second_request_may_come_when_the_first_one_ends() -> None:
     async def both() -> TooMany:
         first = asyncio.create_task(work.run(request, "ann", lambda _: free.wait(30), 300))
         await asyncio.sleep(0)
-        with pytest.raises(AlreadyWorking) as refused:
+        with pytest.raises(TooMany) as refused:
             await work.run(request, "ann", lambda _: None)
+        assert refused.value.code is codes.ALREADY_WORKING
         free.set()
         await first
         return refused.value

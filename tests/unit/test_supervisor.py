@@ -21,12 +21,12 @@ from entrypoints.stack.stack import default_home, ensure_profiles
 from entrypoints.stack.supervisor import (
     RESTARTS,
     Service,
-    StopRequested,
     StopSignals,
     Supervised,
     Supervisor,
     stop_signals,
 )
+from operations.run import Stopped
 from pipeline.errors import UsageRefused
 from pipeline.profiles.profile import Profiles
 
@@ -211,7 +211,7 @@ def test_a_signal_requests_a_stop(tmp_path: Path) -> None:
         stack = Supervisor((), signals)
         os.kill(os.getpid(), signal.SIGTERM)
 
-        with pytest.raises(StopRequested):
+        with pytest.raises(Stopped):
             stack.poll()
 
 

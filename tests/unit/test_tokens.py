@@ -3,10 +3,12 @@ from pathlib import Path
 import pytest
 
 from operations import tokens
-from operations.tokens import Authenticator, InvalidToken, NoSuchToken, create_token, list_tokens, revoke
+from operations.tokens import Authenticator, InvalidToken, create_token, list_tokens, revoke
+from pipeline import codes
 from pipeline.errors import UsageRefused
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Forbidden, Interface, Principal, Role
+from tests.support.errors import raises_code
 from tests.support.operators import ANN
 
 
@@ -95,7 +97,7 @@ def test_only_an_administrator_handles_tokens(inventory: SqlInventory) -> None:
 
 
 def test_a_token_that_does_not_exist_cannot_be_revoked(inventory: SqlInventory) -> None:
-    with pytest.raises(NoSuchToken, match="no token named scans"):
+    with raises_code(codes.NO_SUCH_TOKEN, match="no token named scans"):
         revoke(inventory, ANN, "scans")
 
 

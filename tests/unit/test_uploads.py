@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import codes
 from pipeline.fixity import Digest
 from pipeline.outcome import Service, ServiceDown
 from pipeline.settings import Settings
@@ -16,14 +17,10 @@ from pipeline.uploads import writing
 from pipeline.uploads.quota import Quota, UploadQuota
 from pipeline.uploads.stored import (
     Declared,
-    OffsetDiffers,
     Upload,
-    UploadBusy,
-    UploadConflict,
-    UploadMissing,
     UploadRefused,
-    UploadTooLarge,
 )
+from tests.support.errors import raises_code
 
 OWNER = "token:ada"
 LIMIT = 1000
@@ -122,7 +119,7 @@ def test_a_wrong_offset_is_refused_before_the_bytes_are_read(root: Path, upload:
     os.truncate(content, 1 << 40)  # a hole, which takes an hour to read
 
     opening = writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT, resumable=True, offset=5)
-    with pytest.raises(OffsetDiffers, match=f"{1 << 40:,} bytes"), opening:
+    with raises_code(codes.OFFSET_DIFFERS, match=f"{1 << 40:,} bytes"), opening:
         pass
 
 
@@ -173,7 +170,7 @@ def test_a_crash_between_the_record_and_the_rename_leaves_a_file_that_can_be_com
 def test_two_requests_do_not_write_one_file(root: Path, upload: Upload) -> None:
     with writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT) as part:
         part.append(b"first")
-        with pytest.raises(UploadBusy), writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT):
+        with raises_code(codes.UPLOAD_BUSY), writing.writing(root, upload.id, Declared(name="a.txt"), LIMIT):
             pass
         assert part.finish().size == 5
 
@@ -182,18 +179,18 @@ def test_a_file_is_never_replaced_by_other_bytes(root: Path, upload: Upload) -> 
     first = put(root, upload, "a.txt", b"first")
 
     assert put(root, upload, "a.txt", b"first") == first
-    with pytest.raises(UploadConflict):
+    with raises_code(codes.UPLOAD_CONFLICT):
         put(root, upload, "a.txt", b"second")
     assert folder_of_uploads.locate(root, f"upload:{upload.id}/a.txt").path.read_bytes() == b"first"
 
 
 def test_a_file_beyond_the_limit_is_refused_before_its_first_byte(root: Path, upload: Upload) -> None:
     with (
-        pytest.raises(UploadTooLarge),
+        raises_code(codes.UPLOAD_TOO_LARGE),
         writing.writing(root, upload.id, Declared(name="a.txt", size=1001), LIMIT),
     ):
         raise AssertionError("the bytes were asked for")
-    with pytest.raises(UploadTooLarge):
+    with raises_code(codes.UPLOAD_TOO_LARGE):
         put(root, upload, "a.txt", b"x" * 1001)
     assert remains(root, upload) == []
 
@@ -202,9 +199,9 @@ def test_a_file_beyond_the_limit_is_refused_before_its_first_byte(root: Path, up
 def test_an_unknown_upload_and_that_of_another_are_the_same(
     root: Path, upload: Upload, upload_id: str
 ) -> None:
-    with pytest.raises(UploadMissing):
+    with raises_code(codes.UPLOAD_MISSING):
         folder_of_uploads.load(root, upload_id, OWNER)
-    with pytest.raises(UploadMissing, match="removed, or it is not yours"):
+    with raises_code(codes.UPLOAD_MISSING, match="removed, or it is not yours"):
         folder_of_uploads.load(root, upload.id, "token:eve")
 
 

@@ -8,7 +8,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from entrypoints.stack.supervisor import StopRequested, StopSignals
+from entrypoints.stack.supervisor import StopSignals
+from operations.run import Stopped
+from pipeline import codes
 from tools.chaos import faults, job_faults, operator_acts, outside_faults, server_faults, store_faults
 from tools.chaos.acts import Acts
 from tools.chaos.background import SecondBeat, Submitter
@@ -191,7 +193,7 @@ class _Runner:
 
     def _tick(self) -> None:
         if self.signals.received:
-            raise StopRequested("stopped on request")
+            raise Stopped("stopped on request", code=codes.STOP_REQUESTED)
         self.cluster.poll()
         time.sleep(TICK)
 

@@ -21,7 +21,8 @@ from entrypoints.stack.child import HOST
 from entrypoints.stack.home import running_pid
 from entrypoints.stack.services import StackConfig
 from entrypoints.stack.stack import Stack, running
-from entrypoints.stack.supervisor import StopRequested, stop_signals
+from entrypoints.stack.supervisor import stop_signals
+from operations.run import Stopped
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.settings import Settings
 from tools.checkout import PROJECT, own_profiles, stop_command
@@ -107,7 +108,7 @@ def demonstrate(home: Path, as_json: bool, keep: bool) -> int:
                 if keep:
                     console.print("\nThe stack keeps running; Ctrl-C stops it.")
                     _wait_for_signal(stack)
-        except StopRequested as stop:
+        except Stopped as stop:
             return exit_codes.of_error(stop)
     return 0 if completed else 1
 
@@ -202,6 +203,6 @@ def _count(batch: dict[str, Any], result: str) -> int:
 
 
 def _wait_for_signal(stack: Stack) -> None:
-    with suppress(StopRequested):
+    with suppress(Stopped):
         while True:
             stack.supervisor.poll_for(0.2)

@@ -12,6 +12,7 @@ from itertools import chain
 
 from kazoo.exceptions import NoNodeError
 
+from pipeline import codes
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.outcome import Deposited
 from pipeline.principal import LOCAL
@@ -150,10 +151,6 @@ SUBMISSION_LIMIT = 128 * 1024
 """Bytes of a submission: every job of the batch repeats its descriptions."""
 
 
-class KeyReused(UsageRefused):
-    """The idempotency key belongs to another submission."""
-
-
 def submit(session: Session, submission: Submission) -> str:
     """Store a submission; its BID. Errors as `submit_once`."""
     return submit_once(session, submission)[0].bid
@@ -252,9 +249,10 @@ def _same(session: Session, bid: str, submission: Submission) -> Batch:
     if before.new_version is None:  # nobody was asked, and the name was that of the URL
         ignored |= {"new_version", "payload_filename"}
     if before.model_dump(exclude=ignored) != submission.model_dump(exclude=ignored):
-        raise KeyReused(
+        raise UsageRefused(
             f"idempotency key '{submission.idempotency_key}' belongs to {bid}, which was submitted with "
-            "other values: use a new key for a new submission"
+            "other values: use a new key for a new submission",
+            code=codes.KEY_REUSED,
         )
     return batch
 

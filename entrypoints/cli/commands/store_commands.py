@@ -15,7 +15,7 @@ from entrypoints.render.remedies import hints
 from operations.checks import aliases, deployment
 from operations.verbs import bulk, verbs
 from pipeline import humanize
-from pipeline.errors import Action, Remedy, UsageRefused
+from pipeline.errors import Action, ArklineError, Remedy, ServiceUnreachable, UsageRefused
 
 if TYPE_CHECKING:
     from operations.checks.check import CheckView, Scope
@@ -76,8 +76,8 @@ def repair(
             path, body = f"{api.path_of(name)}/repair", {"reason": options.reason}
             try:
                 done.append(site.post(path, verbs.VerbResult, body))
-            except (api.RemoteFault, UsageRefused) as error:
-                if len(names) == 1:
+            except ArklineError as error:
+                if len(names) == 1 or isinstance(error, ServiceUnreachable):
                     raise
                 refused.append(bulk.Refusal(id=name, message=str(error)))
     outcome = bulk.Outcome(verb="repair", done=tuple(done), refused=tuple(refused))

@@ -19,7 +19,8 @@ from entrypoints.web.context import WebContext
 from operations.fleet.fleet import Answers, Fleet, ask_broker, ask_workers
 from operations.fleet.health import FleetHealth, Space, fleet_health, record_memory, space_now
 from operations.reasons import Reason
-from pipeline.errors import ArklineError, ErrorKind
+from pipeline.codes import ErrorKind
+from pipeline.errors import ArklineError
 from pipeline.records import age, now
 from zkstate.fleet import holds, notes
 from zkstate.queue import fairness, queue

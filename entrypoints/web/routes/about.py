@@ -14,8 +14,8 @@ from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of
 from entrypoints.web.limits import slow
 from entrypoints.web.metrics import CONTENT_TYPE, exposition
-from entrypoints.web.problems import HTTP_CODES, STATUSES
 from operations.visibility import require_fleet
+from pipeline.codes import CODES
 from pipeline.principal import Interface, Role
 from pipeline.records import Record
 
@@ -59,17 +59,6 @@ def about(request: Request, caller: Caller) -> About:
     )
 
 
-_MEANINGS = {
-    "bad-request": "The request cannot be read.",
-    "no-such-path": "The server has no such path.",
-    "method-not-allowed": "The path has no such method.",
-    "body-too-large": "The body is larger than the server accepts.",
-    "unsupported-media-type": "The body is not in a format that the path accepts.",
-    "invalid-request": "A parameter or a field of the body is not valid; `errors` says which.",
-    "internal-error": "An unexpected error of the server, which is in its log under the request id.",
-}
-
-
 class ErrorCode(Record):
     code: str
     status: int
@@ -77,14 +66,11 @@ class ErrorCode(Record):
 
 
 def all_codes() -> dict[str, ErrorCode]:
-    own = [
-        ErrorCode(code=cls.code, status=status, meaning=(cls.__doc__ or "").partition("\n")[0])
-        for cls, status in STATUSES.items()
-    ]
-    others = [
-        ErrorCode(code=code, status=status, meaning=_MEANINGS[code]) for status, code in HTTP_CODES.items()
-    ]
-    return {entry.code: entry for entry in (*own, *others)}
+    return {
+        code.name: ErrorCode(code=code.name, status=code.status, meaning=code.meaning)
+        for code in CODES.values()
+        if code.status
+    }
 
 
 @router.get("/errors", summary="Every code of a problem")

@@ -20,6 +20,7 @@ from operations.deposits import submission, uploads
 from operations.deposits.dry_run import dry_run_local, perform_dry_run
 from operations.deposits.dry_run_result import DryRunResult, LocalPlan
 from operations.deposits.uploads import Unfinished, UploadView
+from pipeline import codes
 from pipeline.errors import UsageRefused
 from pipeline.fixity import Digest
 from pipeline.names import ID_PATTERN, UploadAddress
@@ -34,7 +35,7 @@ from pipeline.records import (
     SubmissionType,
     Text,
 )
-from pipeline.uploads.stored import Declared, UploadedFile, UploadMissing
+from pipeline.uploads.stored import Declared, UploadedFile
 
 router = APIRouter(prefix="/v1", tags=["deposit"])
 
@@ -315,7 +316,7 @@ def offset(request: Request, caller: DepositorCaller, upload: UploadId, name: st
     name = name or uploads.sole_name(site, caller, upload)
     file = uploads.find_file(site, caller, upload, name)
     if file is None:
-        raise UploadMissing(f"upload {upload} has no such file")
+        raise UsageRefused(f"upload {upload} has no such file", code=codes.UPLOAD_MISSING)
     response = Response(status_code=204)
     _describe(response, file)
     return response

@@ -1,0 +1,133 @@
+"""The codes of errors: what people and programs look up, each with its status, its exit code and its meaning.
+
+A code is given where the error is raised; a type of error is for what code distinguishes. Codes are stable:
+none goes, and none changes its status or its kind. `/v1/errors` and docs/api/errors.md are this table.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ErrorKind(StrEnum):
+    """An error's meaning for the caller; the command line maps it to an exit code."""
+
+    REFUSED = "refused"
+    """The request cannot be carried out as it was made: change it."""
+    UNREACHABLE = "unreachable"
+    """A service does not answer: the same request may succeed later."""
+    DAMAGED = "damaged"
+    """Storage does not have the bytes that were stored."""
+    INTERRUPTED = "interrupted"
+    """The caller asked to stop."""
+    OTHER = "other"
+
+
+REFUSED, UNREACHABLE, DAMAGED, INTERRUPTED, OTHER = ErrorKind
+
+
+@dataclass(frozen=True)
+class Code:
+    name: str
+    status: int | None
+    """Of the API's problem. None: the problem has the code of the error's type, or of the type above."""
+    kind: ErrorKind
+    meaning: str
+
+
+# fmt: off
+ALREADY_WORKING = Code("already-working", 429, REFUSED,
+    "The caller has sent a second request of this kind before the first was answered.")
+BUSY = Code("busy", 423, OTHER, "Another attempt holds the lock; nothing was written.")
+CORRUPT = Code("corrupt", 500, OTHER, "A znode's content cannot be read; the message has its path.")
+CROSS_SITE_REQUEST = Code("cross-site-request", 403, REFUSED,
+    "A request with the cookie that does not come from the site's own pages; nothing was changed.")
+DAMAGED_OBJECT = Code("damaged-object", 500, DAMAGED,
+    "Storage has the object, but a part of it is missing or has other bytes than were stored.")
+ERROR = Code("error", 500, OTHER, "An error that has no code of its own; the message says what is wrong.")
+FORBIDDEN = Code("forbidden", 403, REFUSED, "The principal has no right to this; nothing was changed.")
+ILLEGAL_TRANSITION = Code("illegal-transition", 409, REFUSED,
+    "The table has no row for this state and event, or the row's condition is not met.")
+INVALID_TOKEN = Code("invalid-token", 401, REFUSED,
+    "The text is no valid token; the message does not repeat it.")
+KEY_REUSED = Code("key-reused", 422, REFUSED, "The idempotency key belongs to another submission.")
+MISSING = Code("missing", 404, REFUSED, "There is no such batch or job.")
+MOVED = Code("moved", 412, OTHER,
+    "The job or batch has changed since the version that the caller saw; nothing was changed.")
+NO_SUCH_PLAN = Code("no-such-plan", 404, REFUSED,
+    "The token is of no dry run of this caller, or too old; nothing was changed.")
+NO_SUCH_TOKEN = Code("no-such-token", 404, REFUSED, "There is no token of this name.")
+NO_THREAD_FREE = Code("no-thread-free", 503, UNREACHABLE,
+    "As many requests of this kind are answered as the process has threads for; a later one may succeed.")
+NOT_AN_ARK = Code("not-an-ark", 422, REFUSED, "The text is not an ARK.")
+NOT_AUTHENTICATED = Code("not-authenticated", 401, REFUSED, "The request has no token.")
+OFFSET_DIFFERS = Code("offset-differs", 409, REFUSED,
+    "The upload does not continue where the request says; HEAD has its Upload-Offset.")
+OUTCOME_UNKNOWN = Code("outcome-unknown", 503, OTHER,
+    "The connection was lost before the answer came: the transaction may or may not have happened.")
+PROFILE_ERROR = Code("profile-error", 422, REFUSED,
+    "A profile, or the folder of profiles, that an operator must correct; `faults` lists the faults.")
+RECORD_FULL = Code("record-full", 503, UNREACHABLE,
+    "ZooKeeper has as many jobs as its memory is meant for; the same submission may succeed later.")
+SERVER_LIMIT = Code("server-limit", 507, OTHER,
+    "The change is larger than ZooKeeper's servers accept; nothing was written. They need a larger limit.")
+SERVICE_UNREACHABLE = Code("service-unreachable", 503, UNREACHABLE,
+    "A required server does not answer; the message has its address.")
+STALE = Code("stale", 409, OTHER, "The record has changed since it was read; nothing was written.")
+STEP_FAILED = Code("step-failed", 500, OTHER,
+    "The step failed; a transient failure is retried before the job fails.")
+TOO_BIG = Code("too-big", 413, REFUSED,
+    "The change is larger than the record accepts; nothing was sent. To try it again cannot help.")
+TOO_MANY_AT_ONCE = Code("too-many-at-once", 503, UNREACHABLE,
+    "The server has as many requests in progress as it may have; a later one may succeed.")
+TOO_MANY_PROOFS = Code("too-many-proofs", 503, UNREACHABLE,
+    "The limit of waiting proofs, of the site or of the caller, is reached; a retry may succeed later.")
+TOO_MANY_REQUESTS = Code("too-many-requests", 429, REFUSED,
+    "The token has sent more requests than the limit; `Retry-After` says when to continue.")
+TOO_MANY_STREAMS = Code("too-many-streams", 503, UNREACHABLE,
+    "The server has as many streams as it serves; the same request may succeed later.")
+TOO_MANY_WRONG_TOKENS = Code("too-many-wrong-tokens", 429, REFUSED,
+    "The address has sent more wrong tokens than the limit; `Retry-After` says when to try again.")
+TOOK_TOO_LONG = Code("took-too-long", 503, UNREACHABLE, "The work was not done in time, and was ended.")
+UPLOAD_BUSY = Code("upload-busy", 423, UNREACHABLE, "Another request is writing the same file.")
+UPLOAD_CONFLICT = Code("upload-conflict", 409, REFUSED,
+    "The upload has a file of this name with other content.")
+UPLOAD_MISSING = Code("upload-missing", 404, REFUSED,
+    "There is no such upload, or it belongs to somebody else.")
+UPLOAD_QUOTA = Code("upload-quota", 507, REFUSED,
+    "The owner has as many uploads, or bytes in them, as one may have.")
+UPLOAD_REFUSED = Code("upload-refused", 422, REFUSED,
+    "The bytes are not those that were declared; nothing of them is stored.")
+UPLOAD_TOO_LARGE = Code("upload-too-large", 413, REFUSED, "The file has more bytes than are accepted.")
+UPLOADS_FULL = Code("uploads-full", 507, UNREACHABLE,
+    "The folder of uploads has no room; the same upload may succeed later.")
+USAGE_REFUSED = Code("usage-refused", 422, REFUSED, "The request cannot be carried out as it was made.")
+
+# Requests that no operation gets
+BAD_REQUEST = Code("bad-request", 400, REFUSED, "The request cannot be read.")
+BODY_TOO_LARGE = Code("body-too-large", 413, REFUSED, "The body is larger than the server accepts.")
+INTERNAL_ERROR = Code("internal-error", 500, OTHER,
+    "An unexpected error of the server, which is in its log under the request id.")
+INVALID_REQUEST = Code("invalid-request", 422, REFUSED,
+    "A parameter or a field of the body is not valid; `errors` says which.")
+METHOD_NOT_ALLOWED = Code("method-not-allowed", 405, REFUSED, "The path has no such method.")
+NO_SUCH_PATH = Code("no-such-path", 404, REFUSED, "The server has no such path.")
+UNSUPPORTED_MEDIA_TYPE = Code("unsupported-media-type", 415, REFUSED,
+    "The body is not in a format that the path accepts.")
+
+# Errors of the command line, and further ones that the API puts more generally
+EXPORT_INTERRUPTED = Code("export-interrupted", None, INTERRUPTED,
+    "The caller stopped the export: there is no bag.")
+REMOTE_DAMAGE = Code("remote-damage", None, DAMAGED,
+    "The site's storage does not have the bytes that were stored.")
+REMOTE_FAULT = Code("remote-fault", None, OTHER,
+    "The site failed to answer the request, or the job or batch has moved.")
+REMOTE_INTERRUPTION = Code("remote-interruption", None, INTERRUPTED,
+    "The caller stopped the work; the message says what was done.")
+SERVICE_DOWN = Code("service-down", None, UNREACHABLE,
+    "A shared service does not work: the job waits until the service works, and no try is counted.")
+STOP_REQUESTED = Code("stop-requested", None, INTERRUPTED,
+    "A signal stopped the stack while it was starting or running.")
+STOPPED = Code("stopped", None, INTERRUPTED, "The caller asked to stop; the message says what was done.")
+# fmt: on
+
+CODES = {code.name: code for code in tuple(globals().values()) if isinstance(code, Code)}
