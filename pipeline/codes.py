@@ -117,6 +117,10 @@ UNSUPPORTED_MEDIA_TYPE = Code("unsupported-media-type", 415, REFUSED,
 # Errors of the command line, and further ones that the API puts more generally
 EXPORT_INTERRUPTED = Code("export-interrupted", None, INTERRUPTED,
     "The caller stopped the export: there is no bag.")
+LOCK_LOST = Code("lock-lost", None, UNREACHABLE,
+    "A lock is gone that its holder did not release: the session was lost, or another record answers.")
+NOT_PUSHED = Code("not-pushed", None, UNREACHABLE,
+    "ZooKeeper accepted a watch and does not report a change that it covers.")
 REMOTE_DAMAGE = Code("remote-damage", None, DAMAGED,
     "The site's storage does not have the bytes that were stored.")
 REMOTE_FAULT = Code("remote-fault", None, OTHER,
@@ -125,9 +129,13 @@ REMOTE_INTERRUPTION = Code("remote-interruption", None, INTERRUPTED,
     "The caller stopped the work; the message says what was done.")
 SERVICE_DOWN = Code("service-down", None, UNREACHABLE,
     "A shared service does not work: the job waits until the service works, and no try is counted.")
+STOPPED = Code("stopped", None, INTERRUPTED, "The caller asked to stop; the message says what was done.")
 STOP_REQUESTED = Code("stop-requested", None, INTERRUPTED,
     "A signal stopped the stack while it was starting or running.")
-STOPPED = Code("stopped", None, INTERRUPTED, "The caller asked to stop; the message says what was done.")
+UNWRITABLE = Code("unwritable", None, OTHER,
+    "A value that could not be read again was about to be written; nothing was changed.")
+WENT_BACK = Code("went-back", None, UNREACHABLE,
+    "ZooKeeper has less than this process has seen, and so refuses its session for ever.")
 # fmt: on
 
 CODES = {code.name: code for code in tuple(globals().values()) if isinstance(code, Code)}

@@ -29,7 +29,6 @@ from zkstate.errors import (
     Busy,
     Corrupt,
     Missing,
-    ServerLimit,
     Stale,
     TooBig,
     Unreachable,
@@ -99,7 +98,6 @@ MEANINGS: Mapping[type[BaseException], Meaning] = {
     StepFailed: Meaning.FAULT,
     UsageRefused: Meaning.FAULT,
     TooBig: Meaning.FAULT,
-    ServerLimit: Meaning.FAULT,
     Unwritable: Meaning.FAULT,
     Corrupt: Meaning.DAMAGED,
 }

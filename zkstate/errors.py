@@ -8,18 +8,6 @@ class Unreachable(ServiceUnreachable):
     """ZooKeeper did not answer in time."""
 
 
-class LockLost(Unreachable):
-    """A lock is gone that its holder did not release: the session was lost, or another record answers."""
-
-
-class WentBack(Unreachable):
-    """ZooKeeper has less than this process has seen, and so refuses its session for ever."""
-
-
-class NotPushed(Unreachable):
-    """ZooKeeper accepted a watch and does not report a change that it covers."""
-
-
 class Corrupt(ArklineError):
     code = codes.CORRUPT
 
@@ -29,7 +17,9 @@ class RecordOfMerritt(Corrupt):
 
 
 class Unwritable(ArklineError):
-    """A value that could not be read again was about to be written; nothing was changed."""
+    """No attempt at this change can succeed before a person acts; nothing was written."""
+
+    code = codes.UNWRITABLE
 
 
 class Missing(ArklineError):
@@ -50,10 +40,6 @@ class Refused(ArklineError):
 
 class TooBig(ArklineError):
     code = codes.TOO_BIG
-
-
-class ServerLimit(ArklineError):
-    code = codes.SERVER_LIMIT
 
 
 class Contended(Refused):

@@ -5,15 +5,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from pipeline import codes
 from pipeline.settings import Settings
 from tasks import beat
 from tasks.broker import publisher
 from tasks.worker_context import WorkerContext
+from tests.support.errors import raises_code
 from zkstate import paths
 from zkstate.connection import locks
 from zkstate.connection.clock import ServerClock
 from zkstate.connection.session import Session
-from zkstate.errors import LockLost
 from zkstate.fleet import hosts
 
 LOCK = paths.exclusive("single-flight", "sweep")
@@ -27,12 +28,12 @@ def context(settings: Settings) -> Iterator[WorkerContext]:
 
 
 def test_whoever_runs_alone_learns_that_the_lock_vanished(session: Session) -> None:
-    with pytest.raises(LockLost, match="another record answers"), locks.single_flight(session, "sweep"):
+    with raises_code(codes.LOCK_LOST, match="another record answers"), locks.single_flight(session, "sweep"):
         session.ask(session.zk.delete_async, LOCK)
 
 
 def test_whoever_runs_alone_does_not_release_the_lock_of_another(session: Session) -> None:
-    with pytest.raises(LockLost), locks.single_flight(session, "sweep"):
+    with raises_code(codes.LOCK_LOST), locks.single_flight(session, "sweep"):
         session.ask(session.zk.set_async, LOCK, b"another holder")
     assert session.get(LOCK)[0] == b"another holder"
 
@@ -42,7 +43,7 @@ def test_a_connection_whose_place_vanished_is_in_doubt(session: Session) -> None
     assert connection is not None
     session.ask(session.zk.delete_async, connection.path)
 
-    with pytest.raises(LockLost):
+    with raises_code(codes.LOCK_LOST):
         hosts.release_connection(connection)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from structlog.typing import EventDict
 
+from pipeline import codes
 from pipeline.outcome import (
     OBJECT_WAIT,
     AttemptOver,
@@ -34,7 +35,7 @@ from tests.support.log_entries import log_entries
 from zkstate import paths
 from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.session import Session
-from zkstate.errors import Busy, Corrupt, Missing, ServerLimit, Stale, TooBig, Unreachable
+from zkstate.errors import Busy, Corrupt, Missing, Stale, TooBig, Unreachable, Unwritable
 from zkstate.fleet.outages import FIRST_PROBE
 from zkstate.record import batches, jobs, record
 from zkstate.record.batches import BatchMove
@@ -150,7 +151,11 @@ def test_what_the_record_cannot_keep_fails_at_once(
 def test_what_the_servers_refuse_for_its_size_fails_at_once_and_is_no_fault_of_the_content(
     session: Session, context: WorkerContext, ticket: Ticket
 ) -> None:
-    work_on(context, ticket, raising(ServerLimit("start every server with -Djute.maxbuffer=1048575")))
+    work_on(
+        context,
+        ticket,
+        raising(Unwritable("start every server with -Djute.maxbuffer=1048575", code=codes.SERVER_LIMIT)),
+    )
 
     failed = batches.load(session, ticket.id)
     assert (failed.status.status, failed.status.tries) == (BatchState.FAILED, 0)

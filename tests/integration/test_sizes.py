@@ -9,6 +9,7 @@ from entrypoints.render.fleet_status import problem_text
 from operations.fleet.health import overview
 from operations.reasons import Reason
 from operations.site import Site
+from pipeline import codes
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import Action, Remedy
 from pipeline.outcome import StepFailed
@@ -19,13 +20,14 @@ from pipeline.states import JOB, BatchState, Event, FailureKind, JobState
 from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.proxy import Proxy
 from tests.support import planting
+from tests.support.errors import raises_code
 from tests.support.operators import ANN
 from tests.support.waits import RETRY
 from tests.support.web import serving_board
 from zkstate import paths
 from zkstate.connection.session import Session, connect
 from zkstate.connection.transaction import TRANSACTION_LIMIT, Create, Put, commit, send, settle, size_of
-from zkstate.errors import Ambiguous, ServerLimit, Stale, TooBig
+from zkstate.errors import Ambiguous, Stale, TooBig
 from zkstate.queue.job_record import ZooKeeperJobRecord
 from zkstate.record import batches, creation, deletion, histories, jobs, record
 from zkstate.record.batches import SUBMISSION_LIMIT, BatchMove
@@ -198,7 +200,9 @@ def test_a_transaction_between_the_servers_limit_and_ours_is_no_outage_and_names
         commit(own, [Create("/most", b"x" * 90_000)])
         began = time.monotonic()
 
-        with pytest.raises(ServerLimit, match=r"on a request of 200,.* bytes.*-Djute\.maxbuffer=1048575"):
+        with raises_code(
+            codes.SERVER_LIMIT, match=r"on a request of 200,.* bytes.*-Djute\.maxbuffer=1048575"
+        ):
             commit(own, [Create("/larger", b"x" * 200_000)])
 
         assert time.monotonic() - began < own.answer_timeout / 2

@@ -10,13 +10,14 @@ from typing import Any
 from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
+from pipeline import codes
 from pipeline.attempt import Attempt, Progress
 from pipeline.outcome import AttemptOver, Stopping, of_object
 from zkstate import paths
 from zkstate.connection.clock import ServerClock, server_clock
 from zkstate.connection.session import BROKEN, Session
 from zkstate.connection.transaction import token
-from zkstate.errors import LockLost
+from zkstate.errors import Unreachable
 
 GIVES_WAY = 2
 """Writes to a lock after which its attempt ends, and hands its job back."""
@@ -157,7 +158,7 @@ def _is_mine(session: Session, path: str, mark: str) -> bool:
 
 
 def drop(session: Session, path: str, mark: str) -> None:
-    """Delete the lock; LockLost if the record that answers has no such lock.
+    """Delete the lock; `lock-lost` if the record that answers has no such lock.
 
     A session can outlive an exchange of the record. When the data that have the lock come back, the lock
     would stay for as long as this process lives: so the caller has to drop its session.
@@ -170,4 +171,6 @@ def drop(session: Session, path: str, mark: str) -> None:
         pass
     except BROKEN as error:
         raise session.unreachable() from error
-    raise LockLost(f"the lock {path} is gone: the session was lost, or another record answers")
+    raise Unreachable(
+        f"the lock {path} is gone: the session was lost, or another record answers", code=codes.LOCK_LOST
+    )

@@ -28,12 +28,13 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import ZnodeStat
 
+from pipeline import codes
 from pipeline.errors import Action, ArklineError, Remedy
 from pipeline.settings import Settings
 from zkstate import paths
 from zkstate.connection.client import make_client, why_unreachable
 from zkstate.direct import Client
-from zkstate.errors import Missing, Unreachable, WentBack
+from zkstate.errors import Missing, Unreachable
 
 BROKEN = (
     ConnectionLoss,
@@ -92,7 +93,7 @@ class Session(AbstractContextManager["Session"]):
         self.remembered: dict[str, object] = {}
         """Answers of ZooKeeper that a module keeps as long as their watches are set."""
         self._last_change = 0
-        self._went_back: WentBack | None = None
+        self._went_back: Unreachable | None = None
         self._probe = partial(_probe, settings)
         self.refuses_size = partial(_refuses_size, settings)
         """Whether ZooKeeper answers, and not to a request of so many bytes."""
@@ -126,9 +127,10 @@ class Session(AbstractContextManager["Session"]):
             latest = self.last_change
             if has is None or has >= latest or self._connected.is_set():
                 continue
-            self._went_back = WentBack(
+            self._went_back = Unreachable(
                 f"the record in ZooKeeper at {self.hosts} is older than it was (its last change is {has:#x}, "
-                f"but {latest:#x} was seen), so it was restored from a backup or is another one"
+                f"but {latest:#x} was seen), so it was restored from a backup or is another one",
+                code=codes.WENT_BACK,
             )
             _log.error("%s", self._went_back)
             self.zk.stop()  # what waits for an answer gets an error now

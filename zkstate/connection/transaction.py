@@ -20,6 +20,7 @@ from kazoo.exceptions import (
 )
 from kazoo.security import ACL
 
+from pipeline import codes
 from pipeline.errors import Action, ArklineError, Remedy
 from zkstate.connection.session import BROKEN, Session
 from zkstate.direct import requests
@@ -32,10 +33,10 @@ from zkstate.errors import (
     Missing,
     Outdated,
     Refused,
-    ServerLimit,
     Stale,
     Taken,
     TooBig,
+    Unwritable,
 )
 
 TRANSACTION_LIMIT = 512 * 1024
@@ -174,15 +175,16 @@ def _encoded(operation: Single, path: str, access: Sequence[ACL]) -> bytes:
 
 
 def settle(session: Session, sent: Sent) -> list[Any]:
-    """Wait for the answer: the second half of `commit`; ServerLimit if no server would give one."""
+    """Wait for the answer: the second half of `commit`; `server-limit` if no server would give one."""
     try:
         results: list[Any] = sent.answer.get(timeout=session.answer_timeout)
     except BROKEN as error:
         if sent.size > SURE_SIZE and session.refuses_size(sent.size):
-            raise ServerLimit(
+            raise Unwritable(
                 f"ZooKeeper at {session.hosts} ends the connection on a request of {sent.size:,} bytes, and "
                 f"arkline's have up to {TRANSACTION_LIMIT:,}: start every server with "
-                f"-Djute.maxbuffer={DEFAULT_BUFFER} (ZooKeeper's default) or more, then resume what failed"
+                f"-Djute.maxbuffer={DEFAULT_BUFFER} (ZooKeeper's default) or more, then resume what failed",
+                code=codes.SERVER_LIMIT,
             ).with_remedies(Remedy(Action.RAISE_LIMIT)) from error
         raise Ambiguous(f"ZooKeeper at {session.hosts} did not confirm a change") from error
     refused = _first_refusal(results)

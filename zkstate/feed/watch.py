@@ -18,12 +18,13 @@ from kazoo.exceptions import UnimplementedError
 from kazoo.protocol.connection import CHANGED_EVENT, CREATED_EVENT, DELETED_EVENT
 from kazoo.protocol.states import KazooState
 
+from pipeline import codes
 from pipeline.states import Bucket, JobState
 from zkstate import paths
 from zkstate.connection.session import BROKEN, Session
 from zkstate.direct import requests
 from zkstate.direct.client import whole_path
-from zkstate.errors import NotPushed
+from zkstate.errors import Unreachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ class Feed(AbstractContextManager["Feed"]):
     def prove(self) -> float:
         """Since when nothing has proved that all changes are pushed: a moment of `time.monotonic`.
 
-        If that is long ago, each followed folder is written: NotPushed if a write does not come back. A
+        If that is long ago, each followed folder is written: `not-pushed` if a write does not come back. A
         server sends a session the event of its own write before the answer to it.
         """
         began = time.monotonic()
@@ -169,9 +170,10 @@ class Feed(AbstractContextManager["Feed"]):
             raise self._session.unreachable() from error
         silent = [path for path in FOLLOWED if self._heard.get(path, 0.0) < began]
         if silent:
-            raise NotPushed(
+            raise Unreachable(
                 f"ZooKeeper at {self._session.hosts} accepted a watch of {', '.join(silent)}, and does not "
-                "report a change there"
+                "report a change there",
+                code=codes.NOT_PUSHED,
             )
         return self._heard_all()
 
