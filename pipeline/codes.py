@@ -121,6 +121,8 @@ LOCK_LOST = Code("lock-lost", None, UNREACHABLE,
     "A lock is gone that its holder did not release: the session was lost, or another record answers.")
 NOT_PUSHED = Code("not-pushed", None, UNREACHABLE,
     "ZooKeeper accepted a watch and does not report a change that it covers.")
+PROCESS_DIED = Code("process-died", None, OTHER,
+    "A process ended unexpectedly; the message ends with the last lines of its log.")
 REMOTE_DAMAGE = Code("remote-damage", None, DAMAGED,
     "The site's storage does not have the bytes that were stored.")
 REMOTE_FAULT = Code("remote-fault", None, OTHER,
@@ -129,9 +131,14 @@ REMOTE_INTERRUPTION = Code("remote-interruption", None, INTERRUPTED,
     "The caller stopped the work; the message says what was done.")
 SERVICE_DOWN = Code("service-down", None, UNREACHABLE,
     "A shared service does not work: the job waits until the service works, and no try is counted.")
+STACK_FAILED = Code("stack-failed", None, OTHER,
+    "The stack in the background did not become ready; the message names its log.")
+STACK_RUNNING = Code("stack-running", None, REFUSED, "A stack already runs in this folder.")
 STOPPED = Code("stopped", None, INTERRUPTED, "The caller asked to stop; the message says what was done.")
 STOP_REQUESTED = Code("stop-requested", None, INTERRUPTED,
     "A signal stopped the stack while it was starting or running.")
+TRANSFER_DAMAGED = Code("transfer-damaged", None, OTHER,
+    "The site received other bytes than were sent; nothing was submitted.")
 UNWRITABLE = Code("unwritable", None, OTHER,
     "A value that could not be read again was about to be written; nothing was changed.")
 WENT_BACK = Code("went-back", None, UNREACHABLE,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from entrypoints.stack import home
+from pipeline import codes
 from pipeline.errors import ArklineError
 
 HOST = "127.0.0.1"
@@ -72,10 +73,6 @@ LOG_TAIL_LINES = 20
 """Lines of the log that are shown when a process has died."""
 
 
-class ProcessDied(ArklineError):
-    """A process ended unexpectedly; the message ends with the last lines of its log."""
-
-
 @dataclass(frozen=True)
 class Command:
     """A program to run. `clean` are the return codes that mean an orderly end."""
@@ -115,7 +112,7 @@ class Process:
 
     def start(self) -> None:
         if self.running:
-            raise ProcessDied(f"{self.name} already runs")
+            raise ArklineError(f"{self.name} already runs", code=codes.PROCESS_DIED)
         command = self.command
         command.log.parent.mkdir(parents=True, exist_ok=True)
         with command.log.open("ab") as log, self._lock() as descriptors:
@@ -139,7 +136,9 @@ class Process:
             return
         lock = home.take(path, LOCK_SECONDS)
         if lock is None:
-            raise ProcessDied(f"{self.name}: another process works on {path.parent}: stop it first")
+            raise ArklineError(
+                f"{self.name}: another process works on {path.parent}: stop it first", code=codes.PROCESS_DIED
+            )
         with lock:
             yield (lock.fileno(),)
 
@@ -195,15 +194,17 @@ class Process:
             return ""
         return "\n".join(text.splitlines()[-count:])
 
-    def crash_error(self) -> ProcessDied:
+    def crash_error(self) -> ArklineError:
         """What to tell of a process that ended, or that runs and did not become ready in time."""
         log = self.log_tail() or "(the log is empty)"
         fate = "is not ready in time" if self.running else f"ended with code {self.returncode}"
-        return ProcessDied(f"{self.name} {fate}; the end of {self.command.log}:\n{log}")
+        return ArklineError(
+            f"{self.name} {fate}; the end of {self.command.log}:\n{log}", code=codes.PROCESS_DIED
+        )
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._child is None:
-            raise ProcessDied(f"{self.name} has not been started")
+            raise ArklineError(f"{self.name} has not been started", code=codes.PROCESS_DIED)
         return self._child
 
 

@@ -20,6 +20,7 @@ from typing import IO, Any
 from pydantic import BaseModel, ConfigDict
 
 from operations.tokens import Authenticator, InvalidToken, create_token
+from pipeline import codes
 from pipeline.errors import UsageRefused
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Interface, Principal, Role
@@ -72,14 +73,12 @@ def _locks(lock: IO[str], how: int) -> bool:
     return True
 
 
-class StackRunning(UsageRefused):
-    """A stack already runs in this folder."""
-
-    def __init__(self, home: Path, pid: int | None, stop_command: str) -> None:
-        super().__init__(
-            f"a stack already runs in {home} (process {pid}); stop it with Ctrl-C in its terminal, "
-            f"or with: {stop_command}"
-        )
+def stack_running(home: Path, pid: int | None, stop_command: str) -> UsageRefused:
+    return UsageRefused(
+        f"a stack already runs in {home} (process {pid}); stop it with Ctrl-C in its terminal, "
+        f"or with: {stop_command}",
+        code=codes.STACK_RUNNING,
+    )
 
 
 class StackInfo(BaseModel):
@@ -122,10 +121,10 @@ LOCK_OF_0_2_0 = "run/lock"
 def lock_home(home: Path, stop_command: str) -> Iterator[None]:
     """Lock the folder for this process; the kernel releases the lock when the process ends in any way."""
     if (pid := running_pid(home)) is not None:
-        raise StackRunning(home, pid, stop_command)
+        raise stack_running(home, pid, stop_command)
     lock = take(home / LOCK)
     if lock is None:
-        raise StackRunning(home, running_pid(home), stop_command)
+        raise stack_running(home, running_pid(home), stop_command)
     with lock:
         _remove_info(home)
         try:

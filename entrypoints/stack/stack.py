@@ -19,12 +19,12 @@ from pathlib import Path
 from entrypoints.stack.child import HOST, free_ports
 from entrypoints.stack.home import (
     StackInfo,
-    StackRunning,
     kept_token,
     lock_home,
     open_private,
     read_info,
     running_pid,
+    stack_running,
     write_info,
 )
 from entrypoints.stack.services import (
@@ -40,6 +40,7 @@ from entrypoints.stack.services import (
 )
 from entrypoints.stack.supervisor import Service, StopSignals, Supervisor, stop_signals
 from operations.run import Stopped
+from pipeline import codes
 from pipeline.errors import ArklineError, ServiceUnreachable
 from pipeline.settings import Settings
 from pipeline.umask import keep_private
@@ -58,7 +59,7 @@ class Stack:
 def running(
     config: StackConfig, signals: StopSignals, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[Stack]:
-    """A stack from ready to stopped. Starting and polling may raise Stopped or ProcessDied."""
+    """A stack from ready to stopped. Starting and polling may raise Stopped or `process-died`."""
     home = config.home.absolute()
     config = replace(config, home=home)
     with lock_home(home, config.stop_command):
@@ -136,10 +137,6 @@ SAMPLE_PROFILES = Path(__file__).with_name("profiles")
 """Profiles that a new stack starts with, if ARKLINE_PROFILES names no other folder."""
 
 
-class StackFailed(ArklineError):
-    """The stack in the background did not become ready; the message names its log."""
-
-
 def default_home() -> Path:
     """The user's data folder for arkline, after the XDG base directory specification."""
     base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
@@ -164,7 +161,7 @@ def start_in_background(config: StackConfig) -> StackInfo:
     """Start a stack in a separate process, and return when every service is ready."""
     home = config.home.absolute()
     if (pid := running_pid(home)) is not None:
-        raise StackRunning(home, pid, config.stop_command)
+        raise stack_running(home, pid, config.stop_command)
     keep_private()
     log = home / "log" / "standalone.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -183,10 +180,13 @@ def start_in_background(config: StackConfig) -> StackInfo:
     deadline = time.monotonic() + START_SECONDS
     while (info := read_info(home)) is None:
         if child.poll() is not None:
-            raise StackFailed(f"the stack did not start; the log {log}:\n{log.read_text()}")
+            raise ArklineError(
+                f"the stack did not start; the log {log}:\n{log.read_text()}", code=codes.STACK_FAILED
+            )
         if time.monotonic() > deadline:
-            raise StackFailed(
-                f"the stack is not ready after {START_SECONDS} s; see {log}; stop it: {config.stop_command}"
+            raise ArklineError(
+                f"the stack is not ready after {START_SECONDS} s; see {log}; stop it: {config.stop_command}",
+                code=codes.STACK_FAILED,
             )
         time.sleep(0.1)
     return info

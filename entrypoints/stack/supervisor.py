@@ -174,7 +174,7 @@ class Supervisor:
         time.sleep(TICK)
 
     def poll(self) -> None:
-        """Restart dead processes. Raises Stopped after a signal, ProcessDied after too many deaths."""
+        """Restart dead processes. Raises Stopped after a signal, `process-died` after too many deaths."""
         if self.signals.received:
             raise Stopped("stopped on request", code=codes.STOP_REQUESTED)
         now = time.monotonic()

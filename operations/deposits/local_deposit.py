@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from pipeline import codes
 from pipeline.containers.unpack import folders_without_files
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.file_system import empty_folders
@@ -49,10 +50,6 @@ _SIMILAR = 0.8
 
 _PLACEHOLDER = "0" * 32
 """Stands for the upload until it is begun."""
-
-
-class TransferDamaged(ArklineError):
-    """The site received other bytes than were sent; nothing was submitted."""
 
 
 class Uploader(Protocol):
@@ -327,8 +324,9 @@ def _send(uploader: Uploader, upload: str, file: LocalFile, on_bytes: Callable[[
 
     arrived = uploader.put(upload, file.name, chunks(), file.size)
     if arrived.sha512 != digest.hexdigest():
-        raise TransferDamaged(
-            f"{file.path}: other bytes arrived than were sent; nothing was submitted: try again"
+        raise ArklineError(
+            f"{file.path}: other bytes arrived than were sent; nothing was submitted: try again",
+            code=codes.TRANSFER_DAMAGED,
         )
     return arrived
 

@@ -10,7 +10,7 @@ READY_SECONDS = 120.0
 
 
 def await_ready(process: Process, ready: Callable[[], bool], seconds: float = READY_SECONDS) -> None:
-    """Return once `ready` is true; ProcessDied, with the end of the log, if it does not become true."""
+    """Return once `ready` is true; `process-died`, with the end of the log, if it does not become true."""
     deadline = time.monotonic() + seconds
     while not ready():
         if process.wait(0.02) is not None or time.monotonic() > deadline:

@@ -9,16 +9,17 @@ from entrypoints.cli import local_files
 from operations.deposits.local_deposit import (
     LocalDeposit,
     Payload,
-    TransferDamaged,
     plan_deposit,
     upload_deposit,
 )
+from pipeline import codes
 from pipeline.errors import UsageRefused
 from pipeline.fixity import size_and_sha512
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row
 from pipeline.records import SubmissionType
 from pipeline.uploads.stored import UploadedFile
+from tests.support.errors import raises_code
 
 ID = "ab" * 16
 
@@ -223,5 +224,5 @@ def test_bytes_that_changed_on_the_way_are_not_submitted(tmp_path: Path) -> None
         def put(self, upload: str, name: str, chunks: Iterable[bytes], size: int) -> UploadedFile:
             return super().put(upload, name, chunks, size).model_copy(update={"sha512": "0" * 128})
 
-    with pytest.raises(TransferDamaged):
+    with raises_code(codes.TRANSFER_DAMAGED):
         upload_deposit(plan_deposit(folder(tmp_path, "a.jpg") / "a.jpg"), Damaging())

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from entrypoints.stack import child, home
-from entrypoints.stack.child import Command, Process, ProcessDied
-from entrypoints.stack.home import StackInfo, StackRunning, lock_home, read_info, running_pid, write_info
+from entrypoints.stack.child import Command, Process
+from entrypoints.stack.home import StackInfo, lock_home, read_info, running_pid, write_info
 from entrypoints.stack.services import Servers, StackConfig, child_environment, servers
 from entrypoints.stack.stack import default_home, ensure_profiles
 from entrypoints.stack.supervisor import (
@@ -27,8 +27,10 @@ from entrypoints.stack.supervisor import (
     stop_signals,
 )
 from operations.run import Stopped
+from pipeline import codes
 from pipeline.errors import UsageRefused
 from pipeline.profiles.profile import Profiles
+from tests.support.errors import raises_code
 
 WAITS = "import sys, time, pathlib; pathlib.Path(sys.argv[1]).touch(); time.sleep(60)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + WAITS
@@ -178,7 +180,7 @@ def test_old_restarts_do_not_count(tmp_path: Path) -> None:
 def test_a_start_that_fails_shows_the_end_of_the_log(tmp_path: Path) -> None:
     stack, _ = supervisor((service(tmp_path, "worker", "raise SystemExit('no such broker')"),))
 
-    with pytest.raises(ProcessDied, match=r"worker ended with code 1(?s:.*)no such broker"):
+    with raises_code(codes.PROCESS_DIED, match=r"worker ended with code 1(?s:.*)no such broker"):
         stack.start()
 
 
@@ -251,7 +253,7 @@ def test_children_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 def test_two_stacks_in_one_folder_are_refused(tmp_path: Path) -> None:
     with (
         lock_home(tmp_path, "./dev down"),
-        pytest.raises(StackRunning, match=rf"process {os.getpid()}\); stop it .* or with: \./dev down"),
+        raises_code(codes.STACK_RUNNING, match=rf"process {os.getpid()}\); stop it .* or with: \./dev down"),
         lock_home(tmp_path, "./dev down"),
     ):
         pass
@@ -270,7 +272,7 @@ def test_a_stack_is_found_and_keeps_its_folder_after_run_was_deleted(tmp_path: P
         shutil.rmtree(tmp_path / "run")
 
         assert running_pid(tmp_path) == os.getpid()
-        with pytest.raises(StackRunning), lock_home(tmp_path, "./dev down"):
+        with raises_code(codes.STACK_RUNNING), lock_home(tmp_path, "./dev down"):
             pass
 
 
@@ -280,7 +282,7 @@ def test_a_stack_of_the_release_before_is_found_by_its_lock(tmp_path: Path) -> N
         fcntl.flock(lock, fcntl.LOCK_EX)
         print(os.getpid(), file=lock, flush=True)
 
-        with pytest.raises(StackRunning), lock_home(tmp_path, "./dev down"):
+        with raises_code(codes.STACK_RUNNING), lock_home(tmp_path, "./dev down"):
             pass
 
 
@@ -310,7 +312,7 @@ def test_a_second_server_on_the_same_data_does_not_start(
     one, two = (Process(Command(name, argv, tmp_path / "log", lock=tmp_path / "lock")) for name in "ab")
     one.start()
     try:
-        with pytest.raises(ProcessDied, match=f"b: another process works on {tmp_path}"):
+        with raises_code(codes.PROCESS_DIED, match=f"b: another process works on {tmp_path}"):
             two.start()
     finally:
         one.kill()
