@@ -74,10 +74,6 @@ class IllegalTransition(ArklineError):
     """The events that are possible instead, if the raiser knows them."""
 
 
-class TableError(TypeError):
-    """A table contradicts itself; raised when it is built."""
-
-
 class Whatever(Enum):
     """Matches any last success."""
 
@@ -175,13 +171,13 @@ class Machine(Generic[S]):
         object.__setattr__(self, "version", version)
         object.__setattr__(self, "table", self.of_version(version))
         if missing := [state for state in self.states() if state not in self.facts]:
-            raise TableError(f"no facts about the {self.name} states {', '.join(missing)}")
+            raise TypeError(f"no facts about the {self.name} states {', '.join(missing)}")
         for state in self.states():
             worked_on = any(row.source == state and row.event in _ONWARD for row in self.table)
             if worked_on and self.facts[state].task is None:
-                raise TableError(f"no task does the work of a {state} {self.name}")
+                raise TypeError(f"no task does the work of a {state} {self.name}")
             if not worked_on and self.facts[state].task is not None:
-                raise TableError(f"the task of a {state} {self.name} has no success to report")
+                raise TypeError(f"the task of a {state} {self.name} has no success to report")
 
     def of_version(self, version: int) -> tuple[Transition[S], ...]:
         """The rows that applied in that version of the table."""

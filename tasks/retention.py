@@ -151,10 +151,6 @@ def _folders(folder: Path, prefix: str) -> list[os.DirEntry[str]]:
 DAY = 86400.0
 
 
-class UnreadableBatch(Exception):
-    """It is not known which upload a batch needs."""
-
-
 def remove_unneeded_uploads(session: Session, settings: Settings) -> None:
     """Remove the uploads that are older than ARKLINE_UPLOAD_DAYS, except those of unfinished batches.
 
@@ -164,7 +160,7 @@ def remove_unneeded_uploads(session: Session, settings: Settings) -> None:
         removed = writing.clean_up(
             settings.uploads_folder, settings.upload_days * DAY, lambda: _needed(session)
         )
-    except UnreadableBatch as unreadable:
+    except Corrupt as unreadable:
         log().warning("uploads not removed", message=str(unreadable))
         return
     except ServiceDown as fault:
@@ -175,15 +171,13 @@ def remove_unneeded_uploads(session: Session, settings: Settings) -> None:
 
 
 def _needed(session: Session) -> frozenset[str]:
-    """The ids of the uploads of which batches were made that have not ended well."""
+    """The ids of the uploads of which batches were made that have not ended well; Corrupt if not known."""
     needed = set()
     for bid in listings.all_batches(session):
         try:
             batch = batches.load(session, bid)
         except Missing:
             continue
-        except Corrupt as damaged:
-            raise UnreadableBatch(str(damaged)) from damaged
         if upload := _needed_by(batch):
             needed.add(upload)
     return frozenset(needed)

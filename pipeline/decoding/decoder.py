@@ -32,7 +32,6 @@ from pipeline.decoding.server import (
     ITEM,
     MEMORY,
     OPEN,
-    DecoderBroken,
     error_of,
 )
 from pipeline.outcome import StepFailed, content, system, transient
@@ -283,7 +282,7 @@ class _Channel:
                 *lines, end = (bytes(rest) + data).split(b"\n")
                 rest = bytearray(end)
                 if len(rest) > LINE_LIMIT:
-                    raise DecoderBroken(f"a result of more than {LINE_LIMIT} bytes")
+                    raise RuntimeError(f"a result of more than {LINE_LIMIT} bytes")
                 yield from lines
             if time.monotonic() - heard > SILENCE:
                 raise transient(

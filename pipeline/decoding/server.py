@@ -42,10 +42,6 @@ ANSWER = struct.Struct(">Q")
 _FAILED, _LATER, _OS_ERROR, _MISTAKE = "failed", "later", "os-error", "mistake"
 
 
-class DecoderBroken(RuntimeError):
-    """A mistake in the code of a decoder, with its traceback."""
-
-
 def message_line(kind: str, *values: Any) -> bytes:
     return json.dumps([kind, *values], separators=(",", ":")).encode() + b"\n"
 
@@ -74,7 +70,7 @@ def error_of(kind: str, values: list[Any]) -> Exception:
         case "os-error":
             return OSError(values[0], values[1], *filter(None, values[2:]))
         case _:
-            return DecoderBroken(values[0] if values else kind)
+            return RuntimeError(values[0] if values else kind)
 
 
 CHECK, REMARK, DIGEST, DELETION, ERC, DUBLIN_CORE = (

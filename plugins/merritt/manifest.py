@@ -10,10 +10,6 @@ from pipeline.fixity import OF_RECORD, UnknownAlgorithm, algorithm
 from pipeline.storage.base import VersionEntry
 
 
-class InvalidManifest(ValueError):
-    """The document is not the manifest of an object; the message says why."""
-
-
 @dataclass(frozen=True)
 class ManifestFile:
     path: str
@@ -53,18 +49,19 @@ class ManifestObject:
 
 
 def parse(data: bytes) -> ManifestObject:
+    """The object; ValueError says why the document is not its manifest."""
     if b"<!" in data.replace(b"<!--", b""):
-        raise InvalidManifest("it has a declaration, which is not allowed")
+        raise ValueError("it has a declaration, which is not allowed")
     try:
         root = ElementTree.fromstring(data)  # noqa: S314 - no declarations, hence no entities, get here
         element = next((e for e in root.iter() if local_name(e) == "object"), None)
         versions = tuple(_version(e) for e in root.iter() if local_name(e) == "version")
     except KeyError as error:
-        raise InvalidManifest(f"a version or a file has no {error}") from error
+        raise ValueError(f"a version or a file has no {error}") from error
     except (ElementTree.ParseError, ValueError) as error:
-        raise InvalidManifest(f"it cannot be parsed: {error}") from error
+        raise ValueError(f"it cannot be parsed: {error}") from error
     if element is None or not versions:
-        raise InvalidManifest("it names no object, or no version")
+        raise ValueError("it names no object, or no version")
     return ManifestObject(element.get("id", ""), tuple(sorted(versions, key=lambda version: version.number)))
 
 

@@ -32,7 +32,7 @@ from pipeline.settings import Settings
 from pipeline.storage.base import NOTHING_READ, OutgoingFile, StoreRequest, VersionEntry
 from pipeline.storage.rules import describe_mismatch, stored_elsewhere
 from plugins.merritt.http import Absent, MerrittHttp
-from plugins.merritt.manifest import InvalidManifest, ManifestObject, ManifestVersion, listed, parse
+from plugins.merritt.manifest import ManifestObject, ManifestVersion, listed, parse
 from plugins.merritt.request import check_request, write_manifest, write_own_files
 
 POSTED_BYTES = 1_000_000
@@ -197,7 +197,7 @@ class MerrittStorage:
         body = self._http.get("manifest", node, ark)
         try:
             stored = parse(body) if body is not None else None
-        except InvalidManifest as error:
+        except ValueError as error:
             raise damaged(f"{self._http.name} gives an invalid manifest of {ark}: {error}") from error
         if stored and stored.ark != ark:
             raise system(f"{self._http.name} answered for {stored.ark}, not for {ark}")

@@ -19,7 +19,6 @@ from pipeline.containers.unpack import Limits
 from pipeline.decoding import calls, limits
 from pipeline.decoding import decoder as decoder_module
 from pipeline.decoding.decoder import SECONDS, Decoder, Request
-from pipeline.decoding.server import DecoderBroken
 from pipeline.description import metadata
 from pipeline.manifests.checkm import ManifestProfile, parse_rows
 from pipeline.outcome import AttemptOver, StepFailed
@@ -358,7 +357,7 @@ def test_a_batch_manifest_of_100_000_rows_is_read_within_the_limits_of_the_proce
 
 
 def test_a_mistake_in_a_decoder_arrives_with_its_traceback(decoder: Decoder, tmp_path: Path) -> None:
-    with pytest.raises(DecoderBroken, match="KeyError: 'no-such-function'"):
+    with pytest.raises(RuntimeError, match="KeyError: 'no-such-function'"):
         list(decoder.decode(Request("no-such-function", "a test", {}, bytes(10_000_000)), UNATTENDED))
     assert still_works(decoder, tmp_path)
 
