@@ -18,6 +18,9 @@ CELERY = (*PYTHON, "-m", "celery", "-A", "tasks.app")
 FLOWER_TASKS = 5000
 """Tasks that Flower remembers."""
 
+FLOWER_COLUMNS = "name,args,state,received,runtime,worker"
+"""Those of its list of tasks; `args` names job, batch, collection and state."""
+
 
 def worker(processes: int, node: str, queues: Sequence[str] = ()) -> tuple[str, ...]:
     """`node`: its name among the workers, NAME@HOST; `queues`: those it consumes, all of them if empty."""
@@ -49,4 +52,5 @@ def flower(address: str, port: int, *, url_prefix: str = "", conf: Path | None =
     more = (f"--url-prefix={url_prefix}",) if url_prefix else ()
     login = (f"--conf={conf}",) if conf else ()
     place = (f"--address={address}", f"--port={port}")
-    return (*CELERY, "flower", *place, "--read-only", f"--max-tasks={FLOWER_TASKS}", *more, *login)
+    shown = (f"--max-tasks={FLOWER_TASKS}", f"--tasks-columns={FLOWER_COLUMNS}")
+    return (*CELERY, "flower", *place, "--read-only", *shown, *more, *login)

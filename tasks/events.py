@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from celery import Celery, states
-from celery.app.trace import TraceInfo
+from celery.app.trace import trace_ok_t
 from kombu.exceptions import OperationalError
 
 from pipeline.records import Batch, Job, Ticket
@@ -53,14 +53,13 @@ class TaskEvents:
         """Once more when the `record` is known, to show what the work is about."""
         self._note("task-started", uuid, **({"args": _shown(record)} if record else {}))
 
-    def ended(self, uuid: str, info: TraceInfo | None, runtime: float | None, result: str | None) -> None:
-        """`info`, `runtime`, `result`: as Celery's tracer returns them."""
-        if info is None:
-            self._note("task-succeeded", uuid, runtime=runtime, result=result)
-        elif info.state == states.RETRY:
-            self._note("task-retried", uuid, exception=str(info.retval))
-        else:
-            self._note("task-failed", uuid, exception=str(info.retval), traceback=None)
+    def ended(self, uuid: str, name: str, outcome: trace_ok_t) -> None:
+        """`outcome`: as Celery's tracer returns it. The name is for those who did not hear the beginning."""
+        if outcome.info is None:
+            self._note("task-succeeded", uuid, name=name, runtime=outcome.runtime, result=outcome.retstr)
+            return
+        kind = "task-retried" if outcome.info.state == states.RETRY else "task-failed"
+        self._note(kind, uuid, name=name, exception=str(outcome.info.retval), traceback=None)
 
     def lost(self, ticket: Ticket) -> None:
         """The worker of this ticket's task has vanished; nobody else says how the task ended."""

@@ -42,7 +42,7 @@ from pipeline.outcome import (
 )
 from pipeline.profiles.profile import Profile, with_site_limits
 from pipeline.records import Job, PayloadType, Ticket, trace_id
-from pipeline.states import BATCH, JOB, BatchState, Event, JobState, Queue, Task
+from pipeline.states import BATCH, JOB, Event, JobState, Queue, Task
 from pipeline.steps import download, estimate, notify, pending, process, provision, record
 from pipeline.steps.context import StepContext
 from pipeline.working_storage import mount
@@ -119,7 +119,7 @@ class Attempt(Generic[R]):
     carried: bool = False
     """The work has moved the record, and this process holds the attempt at the next state too."""
     cause: str = ""
-    """Why the record was handed back."""
+    """Why the record was handed back, or the work failed."""
 
     def hand_back(self, message: str, *, delay: float = 0, waits_for: WaitsFor | None = None) -> None:
         """Under the version that this attempt holds: a later owner's version is never used."""
@@ -145,7 +145,7 @@ class Ended(Generic[R]):
     carried: Attempt[R] | None = None
     """The attempt at that state, which this process has begun."""
     cause: str = ""
-    """Why the record was not moved."""
+    """Why the work failed, or the record was not moved."""
     meaning: Meaning | None = None
     """The meaning of the exception that ended the work; None if the record was handed back."""
 
@@ -174,15 +174,11 @@ def _task(
         request.chain = None  # nothing is sent
     elif request.chain:
         request.chain[-1] = {**request.chain[-1], "options": {"task_id": task_id(ended.following)}}
-    if ended.moved is None:
-        if ended.meaning is Meaning.SUPERSEDED:
-            raise StateFailed(ended.cause)
-        if ended.cause:
-            raise Retry(ended.cause)
-        return None
-    if ended.moved.status.status in (JobState.FAILED, BatchState.FAILED):
-        raise StateFailed(ended.moved.status.message)
-    return ticket(ended.moved).model_dump()
+    if ended.cause and (ended.moved is not None or ended.meaning is Meaning.SUPERSEDED):
+        raise StateFailed(ended.cause)
+    if ended.cause:
+        raise Retry(ended.cause)
+    return None if ended.moved is None else ticket(ended.moved).model_dump()
 
 
 def run(
@@ -215,7 +211,7 @@ def run(
         if moved is None:
             return Ended(cause=attempt.cause)
         log().info("moved", to=str(moved.status.status), message=moved.status.message)
-        ended = Ended(moved)
+        ended = Ended(moved, cause=attempt.cause)
         if attempt.carried:
             ended = Ended(moved, ticket(moved), _carry(attempt, moved, works))
         elif _is_next(attempt.record, moved.status.status):
@@ -443,6 +439,7 @@ def _retry_or_fail(attempt: Attempt[R], failure: StepFailed) -> R | None:
     if delay is None:
         facts = {"detail": failure.detail} if failure.detail else {}
         log().warning("step failed", kind=str(failure.kind), message=failure.message, **facts)
+        attempt.cause = failure.message
         return attempt.work.fail(attempt, failure)
     attempt.hand_back(failure.message, delay=delay, waits_for=WaitsFor(kind=WaitKind.RETRY))
     log().warning("retry scheduled", message=failure.message, seconds=delay)

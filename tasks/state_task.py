@@ -77,7 +77,7 @@ class StateTask(Task[Any, Any]):
         given = self.context.carried
         outcome = self._tracer(uuid, args, kwargs, request)
         if events := self.context.events():
-            events.ended(uuid, outcome.info, outcome.runtime, outcome.retstr)
+            events.ended(uuid, self.name, outcome)
         if given is not None and self.context.carried is given:
             # Celery has ended the task before its work began: the sweep continues
             self.context.carried = None

@@ -159,6 +159,7 @@ def test_tries_failures_and_resumes_are_tasks_with_the_outcomes_of_the_history(
         failed = job_reaches(session, other, JobState.FAILED)
         flower.await_states(other, *said_of(failed.history))
         assert flower.of(other)[-1].exception == failed.status.message
+        flower.await_states(missing, *succeeded("batch.split", "batch.report"))
 
         source.put("/b.txt", b"b")
         act(Site(settings, session), ANN, other, Event.RESUME)

@@ -1,0 +1,112 @@
+"""What Flower shows of jobs, in a browser: a task for each state, with job, batch, collection and state."""
+
+import base64
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+import requests
+from playwright.sync_api import expect
+
+from entrypoints.stack.child import HOST, ask, free_ports
+from pipeline.records import SubmissionType
+from pipeline.settings import Settings
+from pipeline.states import JobState
+from tests.e2e.collection import submit
+from tests.e2e.test_task_events import enable_events
+from tests.servers.http_source import HttpSource
+from tests.support.browser import Chromium, Visitor, chromium
+from tests.support.fleet import LIMIT, Fleet, job_reaches, wait_for_split
+from tests.support.processes import await_ready
+from zkstate.connection.session import Session
+from zkstate.record import batches, jobs
+
+LOGIN = ("me", "secret")
+
+EARLIER = ("job.pending", "job.estimating", "job.provisioning")
+LATER = ("job.processing", "job.recording", "job.notify")
+
+
+@contextmanager
+def running_flower(fleet: Fleet) -> Iterator[str]:
+    """The address of Flower, which hears the workers."""
+    (port,) = free_ports(1)
+    fleet.extra = {"FLOWER_BASIC_AUTH": ":".join(LOGIN)}
+    flower = fleet.start("flower", "-m", "arkline", "flower", "--port", str(port), wait=False)
+    await_ready(flower, partial(ask, port, b"GET /healthcheck HTTP/1.0\r\n\r\n", b" 200 OK", seconds=1))
+    url = f"http://{HOST}:{port}"
+    await_seen(lambda: bool(requests.get(f"{url}/api/workers", auth=LOGIN, timeout=60).json()), expected=True)
+    yield url
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    with chromium() as running:
+        yield running
+
+
+def await_seen(seen: Callable[[], object], expected: object) -> None:
+    """Flower offers nothing to wait for: it is asked again."""
+    end = time.monotonic() + LIMIT
+    while (now := seen()) != expected:
+        assert time.monotonic() < end, now
+        time.sleep(0.2)
+
+
+def shown(url: str, jid: str) -> dict[str, dict[str, Any]]:
+    """Flower's tasks of the job, by name."""
+    tasks = requests.get(f"{url}/api/tasks", auth=LOGIN, timeout=60).json()
+    return {task["name"]: task for uuid, task in tasks.items() if uuid.startswith(f"{jid}-")}
+
+
+def states(url: str, jid: str) -> dict[str, str]:
+    return {name: task["state"] for name, task in shown(url, jid).items()}
+
+
+def test_flower_shows_a_task_for_each_state_of_a_job_while_and_after_it_works(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, browser: Chromium
+) -> None:
+    arrives = threading.Event()
+    fleet.worker()
+    with running_flower(fleet) as url:
+        enable_events(settings, workers=1)  # Flower does so too, sooner or later
+        slow = source.put("/maps.tar", b"slow" * 1000, hold=arrives)
+        bid = submit(session, settings, slow, SubmissionType.FILE)
+        missing = submit(session, settings, source.url("/missing.txt"), SubmissionType.FILE)
+        for batch in (bid, missing):
+            wait_for_split(session, batch)
+        (jid,), (lost,) = batches.all_jobs(session, bid), batches.all_jobs(session, missing)
+
+        before = dict.fromkeys(EARLIER, "SUCCESS")
+        downloading = before | {"job.downloading": "STARTED"}
+        await_seen(lambda: states(url, jid), downloading)
+        assert shown(url, jid)["job.downloading"]["args"] == f"{jid} {bid} demo downloading"
+        failed = job_reaches(session, lost, JobState.FAILED)
+        await_seen(lambda: "FAILURE" in states(url, lost).values(), expected=True)
+        (fault,) = [task for task in shown(url, lost).values() if task["state"] == "FAILURE"]
+        assert (fault["args"].split()[0], fault["exception"]) == (lost, failed.status.message)
+
+        with browser.window("light", 1280) as page:
+            page.context.set_extra_http_headers(
+                {"Authorization": "Basic " + base64.b64encode(":".join(LOGIN).encode()).decode()}
+            )
+            page.goto(f"{url}/tasks")
+            row = page.get_by_role("row").filter(has_text=f"{jid} {bid} demo downloading")
+            expect(row).to_contain_text("STARTED")
+            Visitor(page, url).picture("flower")
+
+        arrives.set()
+        job_reaches(session, jid, JobState.COMPLETED)
+        done = dict.fromkeys((*EARLIER, "job.downloading", *LATER), "SUCCESS")
+        await_seen(lambda: states(url, jid), done)
+        history = jobs.load(session, jid).history
+        for task, left in zip(sorted(shown(url, jid).values(), key=started), history[1:], strict=True):
+            assert abs(task["succeeded"] - left.at.timestamp()) < 1
+
+
+def started(task: dict[str, Any]) -> float:
+    return float(task["started"])
