@@ -25,6 +25,7 @@ NOT_RUN = {
     "sudo ": "changes the machine; tests/e2e/test_deployment.py reads the units",
     "pip install ": "tests/e2e/test_wheel.py installs the wheel",
     "arkline standalone start ": "a second stack; tests/e2e/test_wheel.py starts it",
+    "celery -A arkline events": "ends at Ctrl-C; tests/e2e/test_task_events.py listens",
     "arkline watch": "ends at Ctrl-C; tests/integration/test_watch_remote.py runs it",
     "arkline restore ": "needs a fleet that is stopped; tests/e2e/test_restore_drill.py runs it",
     "./dev up --detach": "has started the stack of this test",
