@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Self
 
 from pydantic import Field
-from sqlalchemy import Connection, RowMapping, Select, Table, Text, and_, cast, not_, select
+from sqlalchemy import Connection, RowMapping, Table, Text, and_, cast, not_, select
 
 from pipeline.inventory.sql import SqlInventory
 from pipeline.inventory.tables import (
@@ -140,28 +140,28 @@ def tombstone(
 
 
 def find_job(inventory: SqlInventory, jid: str) -> ArchivedJob | None:
-    rows = _read(inventory, select(jobs_archived).where(jobs_archived.c.jid == jid))
+    rows = inventory.database.rows(select(jobs_archived).where(jobs_archived.c.jid == jid))
     return ArchivedJob.of_row(rows[0]) if rows else None
 
 
 def find_jobs(inventory: SqlInventory, jids: Iterable[str]) -> Iterator[ArchivedJob]:
     """Those of these jobs that are archived."""
     for portion in portions(jids, NAMES_AT_A_TIME):
-        for row in _read(inventory, select(jobs_archived).where(jobs_archived.c.jid.in_(portion))):
-            yield ArchivedJob.of_row(row)
+        query = select(jobs_archived).where(jobs_archived.c.jid.in_(portion))
+        yield from map(ArchivedJob.of_row, inventory.database.rows(query))
 
 
 def find_batch(inventory: SqlInventory, bid: str) -> ArchivedBatch | None:
     """Without its report, which may have many megabytes."""
     columns = (column for column in batches_archived.c if column is not batches_archived.c.report)
-    rows = _read(inventory, select(*columns).where(batches_archived.c.bid == bid))
+    rows = inventory.database.rows(select(*columns).where(batches_archived.c.bid == bid))
     return ArchivedBatch.of_row(rows[0]) if rows else None
 
 
 def find_report(inventory: SqlInventory, bid: str) -> str | None:
     """The last report of an archived batch, as JSON that `pipeline.notify.report_mail.as_json` wrote."""
     text = cast(batches_archived.c.report, Text)
-    rows = _read(inventory, select(text.label("report")).where(batches_archived.c.bid == bid))
+    rows = inventory.database.rows(select(text.label("report")).where(batches_archived.c.bid == bid))
     return rows[0]["report"] if rows and rows[0]["report"] != "null" else None
 
 
@@ -170,15 +170,11 @@ def jobs_of(inventory: SqlInventory, bid: str) -> Iterator[ArchivedJob]:
     last = ""
     while True:
         portion = select(jobs_archived).where(jobs_archived.c.bid == bid, jobs_archived.c.jid > last)
-        rows = _read(inventory, portion.order_by(jobs_archived.c.jid).limit(JOBS_PER_TRANSACTION))
+        rows = inventory.database.rows(portion.order_by(jobs_archived.c.jid).limit(JOBS_PER_TRANSACTION))
         yield from map(ArchivedJob.of_row, rows)
         if len(rows) < JOBS_PER_TRANSACTION:
             return
         last = rows[-1]["jid"]
-
-
-def _read(inventory: SqlInventory, query: Select[Any]) -> Sequence[RowMapping]:
-    return inventory.database.read(lambda connection: connection.execute(query).mappings().all())
 
 
 def _write(
@@ -272,12 +268,11 @@ def keep_report(inventory: SqlInventory, bid: str, sent: SentReport) -> None:
 def kept_report(inventory: SqlInventory, bid: str, number: int, at: datetime) -> SentReport | None:
     """The report with this number that was kept when its writing began `at` this time, if there is one."""
     query = select(reports_sent).where(reports_sent.c.bid == bid, reports_sent.c.number == number)
-    row = inventory.database.read(lambda connection: connection.execute(query).mappings().one_or_none())
-    return SentReport.model_validate(dict(row)) if row is not None and row["at"] == at else None
+    sent = [SentReport.model_validate(dict(row)) for row in inventory.database.rows(query)]
+    return sent[0] if sent and sent[0].at == at else None
 
 
 def sent_reports(inventory: SqlInventory, bid: str) -> tuple[SentReport, ...]:
     """In the order in which they were sent; none if releases before 0.2.1 sent them."""
     query = select(reports_sent).where(reports_sent.c.bid == bid).order_by(reports_sent.c.number)
-    rows = inventory.database.read(lambda connection: connection.execute(query).mappings().all())
-    return tuple(SentReport.model_validate(dict(row)) for row in rows)
+    return tuple(SentReport.model_validate(dict(row)) for row in inventory.database.rows(query))

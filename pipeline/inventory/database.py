@@ -13,7 +13,7 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,10 @@ from sqlalchemy import (
     Column,
     Connection,
     Engine,
+    Executable,
     MetaData,
+    RowMapping,
+    Select,
     String,
     Table,
     create_engine,
@@ -37,10 +40,9 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.schema import CreateColumn
 
-from pipeline.deployment import Expected, absent, check_marker, outdated
+from pipeline.deployment import Deployment, Expected, absent, check_marker, outdated
 from pipeline.errors import UsageRefused
-from pipeline.inventory import deployment
-from pipeline.inventory.tables import metadata
+from pipeline.inventory.tables import deployments, metadata
 from pipeline.outcome import Service, ServiceDown, StepFailed, content, fault_of, system, transient
 from pipeline.records import Record
 
@@ -248,6 +250,17 @@ def _upgrade(connection: Connection, name: str) -> None:
     connection.execute(_REVISIONS.insert().values(version_num=SCHEMA))
 
 
+_DEPLOYMENT = select(deployments.c.id, deployments.c.created, deployments.c.mark)
+
+_ID_AND_MARK = "SELECT id, mark FROM deployment"
+"""As text, since every transaction has it: to run the statement above takes three times as long."""
+
+
+def read_deployment(connection: Connection) -> Deployment | None:
+    row = connection.execute(_DEPLOYMENT).one_or_none()
+    return None if row is None else Deployment(id=row.id, created=row.created, mark=row.mark)
+
+
 TRIES = 8
 FIRST_PAUSE = 0.05
 """Seconds before the second try; the pause doubles up to LONGEST_PAUSE."""
@@ -340,6 +353,12 @@ class Database:
     def read(self, work: Callable[[Connection], T]) -> T:
         return self._retry(work, writing=False)
 
+    def rows(self, query: Select[Any]) -> Sequence[RowMapping]:
+        return self.read(lambda connection: connection.execute(query).mappings().all())
+
+    def run(self, statement: Executable) -> None:
+        self.write(lambda connection: connection.execute(statement))
+
     def close(self) -> None:
         """Close this process's connections; the next use opens new ones."""
         with _guard:
@@ -415,9 +434,9 @@ class Database:
         if self._expected is None:
             return
         expected = self._expected()
-        row = connection.exec_driver_sql(deployment.ID_AND_MARK).one_or_none()
+        row = connection.exec_driver_sql(_ID_AND_MARK).one_or_none()
         if row is None or row.id != expected:
-            check_marker(Service.INVENTORY, self.name, deployment.read(connection), expected)
+            check_marker(Service.INVENTORY, self.name, read_deployment(connection), expected)
         elif row.mark < opened.mark:
             evidence = f"its mark is {row.mark}, but {opened.mark} was seen"
             raise outdated(Service.INVENTORY, self.name, evidence)

@@ -4,10 +4,10 @@ Its events are fixity checks that changed the outcome, and exports.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select
+from sqlalchemy import Connection, Row, delete, func, select
 
 from pipeline.inventory import recording
 from pipeline.inventory.base import (
@@ -76,20 +76,10 @@ def _events(connection: Connection, object_id: int, ark: str) -> tuple[Preservat
 
 def preservation_event(row: Row[Any], ark: str) -> PreservationEvent:
     """A row of `inv_events`."""
-    damaged = tuple(DamagedFile(**file) for file in row.detail)
-    return PreservationEvent(
-        id=row.id,
-        ark=ark,
-        type=row.type,
-        at=row.at,
-        agent=row.agent,
-        outcome=row.outcome,
-        damaged=row.damaged,
-        files=damaged,
-        reported=row.reported,
-        version=row.version,
-        note=row.note,
-    )
+    own = {
+        field.name: getattr(row, field.name) for field in fields(PreservationEvent) if field.name in events.c
+    }
+    return PreservationEvent(ark=ark, files=tuple(DamagedFile(**file) for file in row.detail), **own)
 
 
 def _collections(connection: Connection, object_id: int) -> tuple[str, ...]:
@@ -234,23 +224,9 @@ def entered_events(connection: Connection, ark: str) -> tuple[PreservationEvent,
 
 
 def enter_export(connection: Connection, export: PreservationEvent) -> None:
-    """Enter an export; its `id` and `reported` are set here, because nobody gets a notice of an export."""
+    """Enter an export; nobody gets a notice of an export."""
     object_id = connection.execute(select(objects.c.id).where(objects.c.ark == export.ark)).scalar_one()
-    connection.execute(
-        insert(events),
-        {
-            "inv_object_id": object_id,
-            "type": export.type,
-            "at": export.at,
-            "agent": export.agent,
-            "outcome": export.outcome,
-            "damaged": export.damaged,
-            "detail": [],
-            "version": export.version,
-            "note": export.note,
-            "reported": export.at,
-        },
-    )
+    recording.enter_event(connection, object_id, replace(export, reported=export.at))
     exports = (
         select(events.c.id)
         .where(events.c.inv_object_id == object_id, events.c.type == DISSEMINATION)

@@ -7,7 +7,7 @@ A proof of custody is a fixity check that somebody asked for now; its result is 
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ from pipeline.fixity import ReadBackFile
 from pipeline.inventory import tables
 from pipeline.inventory.base import DamagedFile, PreservationEvent
 from pipeline.inventory.description import FAIL, FIXITY_CHECK, PASS, preservation_event
+from pipeline.inventory.recording import enter_event
 from pipeline.inventory.sql import SqlInventory
 from pipeline.inventory.tables import (
     events,
@@ -222,15 +223,16 @@ def complete(inventory: SqlInventory, check: FixityCheck, agent: str) -> bool:
         )
         connection.execute(fixity_reads.delete().where(fixity_reads.c.inv_object_id == object_id))
         event = _event(connection, object_id, check, agent)
-        if event is None:
-            return False
-        connection.execute(insert(events), event)
-        return True
+        if event is not None:
+            enter_event(connection, object_id, event)
+        return event is not None
 
     return inventory.database.write(write)
 
 
-def _event(connection: Connection, object_id: int, check: FixityCheck, agent: str) -> dict[str, Any] | None:
+def _event(
+    connection: Connection, object_id: int, check: FixityCheck, agent: str
+) -> PreservationEvent | None:
     """The event of this check; None if the check before had the same outcome."""
     last = connection.execute(
         select(events.c.outcome, events.c.detail)
@@ -238,22 +240,19 @@ def _event(connection: Connection, object_id: int, check: FixityCheck, agent: st
         .order_by(events.c.id.desc())
         .limit(1)
     ).one_or_none()
-    outcome = FAIL if check.damaged else PASS
-    detail = [asdict(damage) for damage in check.damaged[:MAX_DETAIL]]
-    if (outcome, detail) == ((last.outcome, last.detail) if last else (PASS, [])):
+    outcome, named = FAIL if check.damaged else PASS, check.damaged[:MAX_DETAIL]
+    before = (last.outcome, tuple(DamagedFile(**file) for file in last.detail)) if last else (PASS, ())
+    if (outcome, named) == before:
         return None
-    return {
-        "inv_object_id": object_id,
-        "type": FIXITY_CHECK,
-        "at": check.ended,
-        "agent": agent,
-        "outcome": outcome,
-        "damaged": len(check.damaged),
-        "detail": detail,
-        "version": None,
-        "note": "",
-        "reported": None,
-    }
+    return PreservationEvent(
+        ark=check.ark,
+        type=FIXITY_CHECK,
+        at=check.ended,
+        agent=agent,
+        outcome=outcome,
+        damaged=len(check.damaged),
+        files=named,
+    )
 
 
 def unreported(inventory: SqlInventory, limit: int) -> tuple[PreservationEvent, ...]:
@@ -263,8 +262,7 @@ def unreported(inventory: SqlInventory, limit: int) -> tuple[PreservationEvent, 
 
 
 def mark_reported(inventory: SqlInventory, ids: Collection[int], at: datetime) -> None:
-    statement = update(events).where(events.c.id.in_(ids)).values(reported=at)
-    inventory.database.write(lambda connection: connection.execute(statement))
+    inventory.database.run(update(events).where(events.c.id.in_(ids)).values(reported=at))
 
 
 def damage(inventory: SqlInventory, limit: int) -> tuple[PreservationEvent, ...]:
@@ -393,14 +391,18 @@ def end_proof(inventory: SqlInventory, proof: AskedProof, at: datetime, facts: M
 
 
 def _change(inventory: SqlInventory, proof: AskedProof, values: Mapping[str, Any]) -> None:
-    statement = update(proofs).where(proofs.c.id == proof.id, proofs.c.ended.is_(None)).values(**values)
-    inventory.database.write(lambda connection: connection.execute(statement))
+    unended = update(proofs).where(proofs.c.id == proof.id, proofs.c.ended.is_(None))
+    inventory.database.run(unended.values(**values))
 
 
 def _query() -> Select[Any]:
     before = proofs.alias()
     ahead = select(func.count()).where(
-        before.c.ended.is_(None), before.c.began.is_(None), before.c.asked < proofs.c.asked
+        before.c.ended.is_(None),
+        before.c.began.is_(None),
+        before.c.asked < proofs.c.asked,
+        proofs.c.ended.is_(None),
+        proofs.c.began.is_(None),
     )
     return (
         select(proofs, objects.c.ark, ahead.scalar_subquery().label("ahead"))
@@ -414,19 +416,7 @@ def _read(inventory: SqlInventory, query: Select[Any]) -> AskedProof | None:
 
 
 def _first(connection: Connection, query: Select[Any]) -> AskedProof | None:
-    row = connection.execute(query).one_or_none()
-    if row is None:
-        return None
-    return AskedProof(
-        id=row.id,
-        ark=row.ark,
-        version=row.version,
-        asked=row.asked,
-        began=row.began,
-        ended=row.ended,
-        bytes_read=row.bytes_read,
-        bytes_total=row.bytes_total,
-        ahead=row.ahead if row.began is None and row.ended is None else 0,
-        message=row.message,
-        custody=row.custody,
+    row = connection.execute(query).mappings().one_or_none()
+    return (
+        None if row is None else AskedProof(**{field.name: row[field.name] for field in fields(AskedProof)})
     )

@@ -5,18 +5,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, Row, Select, select
 
-from pipeline.inventory import deployment
-from pipeline.inventory.sql import SqlInventory
+from pipeline.inventory.sql import SqlInventory, last_number
 from pipeline.inventory.tables import (
-    NAMES_AT_A_TIME,
     files,
     ingests,
     jobs_archived,
     minted_arks,
     objects,
-    portions,
+    rows_with,
     versions,
 )
 from pipeline.states import JobState
@@ -56,11 +54,8 @@ def _entries() -> Select[Any]:
     )
 
 
-def _read(connection: Connection, query: Select[Any]) -> list[Entered]:
-    return [
-        Entered(row.id, row.ark, row.number, row.job_id, row.job_key or "", row.storage_url)
-        for row in connection.execute(query)
-    ]
+def _entered(row: Row[Any]) -> Entered:
+    return Entered(row.id, row.ark, row.number, row.job_id, row.job_key or "", row.storage_url)
 
 
 def versions_of(inventory: SqlInventory, arks: Sequence[str]) -> dict[tuple[str, int], Entered]:
@@ -69,8 +64,7 @@ def versions_of(inventory: SqlInventory, arks: Sequence[str]) -> dict[tuple[str,
     def read(connection: Connection) -> dict[tuple[str, int], Entered]:
         return {
             (entry.ark, entry.number): entry
-            for portion in portions(dict.fromkeys(arks), NAMES_AT_A_TIME)
-            for entry in _read(connection, _entries().where(objects.c.ark.in_(portion)))
+            for entry in map(_entered, rows_with(connection, _entries(), objects.c.ark, arks))
         }
 
     return inventory.database.read(read)
@@ -82,8 +76,7 @@ def of_jobs(inventory: SqlInventory, jids: Sequence[str]) -> dict[str, Entered]:
     def read(connection: Connection) -> dict[str, Entered]:
         return {
             entry.jid: entry
-            for portion in portions(dict.fromkeys(jids), NAMES_AT_A_TIME)
-            for entry in _read(connection, _entries().where(ingests.c.job_id.in_(portion)))
+            for entry in map(_entered, rows_with(connection, _entries(), ingests.c.job_id, jids))
         }
 
     return inventory.database.read(read)
@@ -106,7 +99,8 @@ def every_version(inventory: SqlInventory) -> Iterator[Entered]:
     """All entries in their order; what is entered meanwhile comes last."""
 
     def after(connection: Connection, last: int) -> list[Entered]:
-        return _read(connection, _entries().where(ingests.c.id > last).order_by(ingests.c.id).limit(PAGE))
+        query = _entries().where(ingests.c.id > last).order_by(ingests.c.id).limit(PAGE)
+        return list(map(_entered, connection.execute(query)))
 
     return _in_order(inventory, 0, after, lambda entry: entry.id)
 
@@ -134,28 +128,20 @@ def every_minted_ark(inventory: SqlInventory) -> Iterator[str]:
 def minted(inventory: SqlInventory, arks: Sequence[str]) -> frozenset[str]:
     """Those of the ARKs that the inventory has as minted for a job."""
 
-    def read(connection: Connection) -> frozenset[str]:
-        return frozenset(
-            ark
-            for portion in portions(dict.fromkeys(arks), NAMES_AT_A_TIME)
-            for ark in connection.scalars(select(minted_arks.c.ark).where(minted_arks.c.ark.in_(portion)))
-        )
-
-    return inventory.database.read(read)
+    query = select(minted_arks.c.ark)
+    return inventory.database.read(
+        lambda connection: frozenset(ark for (ark,) in rows_with(connection, query, minted_arks.c.ark, arks))
+    )
 
 
 def archived_states(inventory: SqlInventory, jids: Sequence[str]) -> dict[str, str]:
     """Job id -> the state in which it was archived, of those jobs that are in the archive."""
-
-    def read(connection: Connection) -> dict[str, str]:
-        columns = (jobs_archived.c.jid, jobs_archived.c.state)
-        return {
-            row.jid: row.state
-            for portion in portions(dict.fromkeys(jids), NAMES_AT_A_TIME)
-            for row in connection.execute(select(*columns).where(jobs_archived.c.jid.in_(portion)))
+    query = select(jobs_archived.c.jid, jobs_archived.c.state)
+    return inventory.database.read(
+        lambda connection: {
+            jid: state for jid, state in rows_with(connection, query, jobs_archived.c.jid, jids)
         }
-
-    return inventory.database.read(read)
+    )
 
 
 def archived_without_entry(inventory: SqlInventory) -> Iterator[tuple[str, str]]:
@@ -180,4 +166,5 @@ def archived_without_entry(inventory: SqlInventory) -> Iterator[tuple[str, str]]
 
 def last_job(inventory: SqlInventory) -> int:
     """The highest job number that the inventory or its archive has."""
-    return max(inventory.last_job(), inventory.database.read(deployment.last_archived_job))
+    archived = inventory.database.read(lambda connection: last_number(connection, "jid", jobs_archived.c.jid))
+    return max(inventory.last_job(), archived)

@@ -5,13 +5,13 @@ belongs to its job from the moment it is minted, whatever becomes of the record'
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Select, Table, bindparam, exists, null, select, union, union_all, update
 
-from pipeline.inventory.base import Provenance, Recording
+from pipeline.inventory.base import PreservationEvent, Provenance, Recording
 from pipeline.inventory.tables import (
     LOCAL_ID_LENGTH,
     NAMES_AT_A_TIME,
@@ -29,6 +29,7 @@ from pipeline.inventory.tables import (
     objects,
     owners,
     portions,
+    rows_with,
     versions,
 )
 from pipeline.outcome import content, system
@@ -37,15 +38,8 @@ from pipeline.records import Job, now, reused, same_job
 
 def known_local_ids(connection: Connection, owner: str, names: Sequence[str]) -> dict[str, str]:
     """Local id -> ARK, for the local ids of this owner that are known."""
-    arks: dict[str, str] = {}
-    for portion in portions(dict.fromkeys(names), NAMES_AT_A_TIME):
-        rows = connection.execute(
-            select(local_ids.c.local_id, local_ids.c.inv_object_ark).where(
-                local_ids.c.inv_owner_ark == owner, local_ids.c.local_id.in_(portion)
-            )
-        )
-        arks.update((local_id, ark) for local_id, ark in rows)
-    return arks
+    query = select(local_ids.c.local_id, local_ids.c.inv_object_ark).where(local_ids.c.inv_owner_ark == owner)
+    return {name: ark for name, ark in rows_with(connection, query, local_ids.c.local_id, names)}
 
 
 def local_ids_of(connection: Connection, ark: str) -> tuple[str, ...]:
@@ -61,7 +55,16 @@ def arks_named(connection: Connection, local_id: str) -> tuple[str, ...]:
 
 
 def reserve_local_ids(connection: Connection, owner: str, ark: str, ids: Sequence[str]) -> None:
-    """Reserve the ids for `ark`; StepFailed(content) if an id is invalid or belongs to another object."""
+    """Reserve these local ids of this owner for `ark`, all or none; called before anything is stored.
+
+    Idempotent. StepFailed(content), naming the id and the other ARK, if a local id belongs to another object,
+    or if the object belongs to another owner.
+    """
+    _check_owner(owner_of(connection, ark), owner, ark)
+    _reserve(connection, owner, ark, ids)
+
+
+def _reserve(connection: Connection, owner: str, ark: str, ids: Sequence[str]) -> None:
     # sorted, so that two jobs with the same ids cannot deadlock
     names = sorted(set(ids))
     if not names:
@@ -90,12 +93,7 @@ def reserve_local_ids(connection: Connection, owner: str, ark: str, ids: Sequenc
             )
 
 
-def check_owner(connection: Connection, owner: str, ark: str) -> None:
-    """StepFailed(content) if the object exists and belongs to another owner."""
-    check_same_owner(owner_of(connection, ark), owner, ark)
-
-
-def check_same_owner(current: str | None, owner: str, ark: str) -> None:
+def _check_owner(current: str | None, owner: str, ark: str) -> None:
     """`current`: the owner of the object, if it exists."""
     if current is not None and current != owner:
         raise content(
@@ -149,15 +147,26 @@ def known_arks(connection: Connection, arks: Sequence[str]) -> frozenset[str]:
     )
 
 
-def claim_ark(connection: Connection, job: Job, owner: str, ark: str, *, unused: bool) -> bool:
-    """Enter the ARK as minted for the job; False if it was minted for another job, or has to be `unused` and
-    the inventory knows it. StepFailed(content) if its object belongs to another owner.
+def claim_ark(
+    connection: Connection, job: Job, owner: str, ark: str, local_id: Sequence[str], *, unused: bool = False
+) -> bool:
+    """Enter the ARK as minted for the job, with its local ids; False if another job has the ARK.
+
+    `unused`: nothing is stored under it, so it is another's if the inventory knows it. StepFailed(content) if
+    its object belongs to another owner.
     """
+    claimed = _claim(connection, job, owner, ark, unused=unused)
+    if claimed:
+        _reserve(connection, owner, ark, local_id)
+    return claimed
+
+
+def _claim(connection: Connection, job: Job, owner: str, ark: str, *, unused: bool) -> bool:
     key = job.configuration.key
     standing = connection.execute(_STANDING, {"ark": ark}).one()
     if standing.job_id is None and unused and (standing.owner is not None or standing.named):
         return False
-    check_same_owner(standing.owner, owner, ark)
+    _check_owner(standing.owner, owner, ark)
     if standing.job_id is None:
         minted = {"ark": ark, "job_id": job.jid, "job_key": key, "created": now()}
         if insert_if_new(connection, minted_arks.c.ark, minted) is not None:
@@ -202,7 +211,7 @@ def owner_of(connection: Connection, ark: str) -> str | None:
 
 
 def placement_of(connection: Connection, ark: str) -> Placement | None:
-    """The object's placement; None if the inventory has no such object."""
+    """The owner and the collections of the object; None if the inventory has no such object."""
     owner = owner_of(connection, ark)
     if owner is None:
         return None
@@ -216,7 +225,10 @@ def placement_of(connection: Connection, ark: str) -> Placement | None:
 
 
 def titles(connection: Connection, owner: str, within: Sequence[str], arks: Sequence[str]) -> dict[str, str]:
-    """ARK -> title, for those of the ARKs that name an object of the owner in one of these collections."""
+    """ARK -> title, for those of the ARKs that name an object of the owner in one of these collections.
+
+    Titles of other collections are not for the depositors of these.
+    """
     query = (
         select(objects.c.ark, objects.c.erc_what)
         .join(owners, owners.c.id == objects.c.inv_owner_id)
@@ -224,12 +236,7 @@ def titles(connection: Connection, owner: str, within: Sequence[str], arks: Sequ
         .join(collections, collections.c.id == memberships.c.inv_collection_id)
         .where(owners.c.ark == owner, collections.c.ark.in_(within))
     )
-    known: dict[str, str] = {}
-    for portion in portions(dict.fromkeys(arks), NAMES_AT_A_TIME):
-        known.update(
-            (ark, title) for ark, title in connection.execute(query.where(objects.c.ark.in_(portion)))
-        )
-    return known
+    return {ark: title for ark, title in rows_with(connection, query, objects.c.ark, arks)}
 
 
 FILES_PER_STATEMENT = 5_000
@@ -274,7 +281,7 @@ def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") ->
     object_id = _object(connection, recording)
     if object_id is None:
         return
-    reserve_local_ids(connection, recording.owner, recording.version.ark, recording.local_id)
+    _reserve(connection, recording.owner, recording.version.ark, recording.local_id)
     _collections(connection, recording, object_id)
     version_id = _version(connection, recording, object_id)
     own = {"inv_object_id": object_id, "inv_version_id": version_id}
@@ -284,23 +291,24 @@ def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") ->
         connection.execute(_KERNELS, kernel)
     connection.execute(_INGESTS, {**own, **_ingest(recording)})
     if rebuilt_by:
-        connection.execute(events.insert(), _rebuilt(recording, object_id, rebuilt_by))
+        version, at = recording.version, now()
+        rebuilt = PreservationEvent(
+            ark=version.ark,
+            type=REBUILT,
+            at=at,
+            agent=rebuilt_by,
+            outcome="pass",
+            version=version.number,
+            reported=at,  # no notice is sent of this event
+        )
+        enter_event(connection, object_id, rebuilt)
 
 
-def _rebuilt(recording: Recording, object_id: int, by: str) -> dict[str, Any]:
-    """No notice is sent of this event."""
-    at = now()
-    return {
-        "inv_object_id": object_id,
-        "type": REBUILT,
-        "at": at,
-        "agent": by,
-        "outcome": "pass",
-        "damaged": 0,
-        "detail": [],
-        "version": recording.version.number,
-        "reported": at,
-    }
+def enter_event(connection: Connection, object_id: int, event: PreservationEvent) -> None:
+    row = {name: value for name, value in asdict(event).items() if name in events.c and name != "id"}
+    connection.execute(
+        events.insert(), {"inv_object_id": object_id, "detail": list(map(asdict, event.files)), **row}
+    )
 
 
 def _id_of(connection: Connection, table: Table, ark: str) -> int:

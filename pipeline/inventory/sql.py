@@ -1,110 +1,147 @@
-"""The inventory in an SQL database."""
+"""The inventory in an SQL database: each question and each entry is one transaction."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Column, Connection, func, select
 
 from pipeline.deployment import Deployment, Expected
-from pipeline.inventory import deployment, description, recording
-from pipeline.inventory.base import InventoryObject, PreservationEvent, Recording
-from pipeline.inventory.database import Database
-from pipeline.inventory.description import FilesPage
-from pipeline.inventory.recording import Placement
+from pipeline.inventory import description, recording
+from pipeline.inventory.database import Database, read_deployment
+from pipeline.inventory.tables import (
+    batches_archived,
+    deployments,
+    ingests,
+    insert,
+    minted_arks,
+    objects,
+    rows_with,
+)
 from pipeline.outcome import Service, ServiceDown, StepFailed
-from pipeline.records import Job
+from pipeline.records import number_of
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _write_deployment(connection: Connection, deployment: Deployment) -> None:
+    """Write the row, or set the mark of the row that has this id."""
+    values = {"row": 1, **deployment.model_dump(include={"id", "created", "mark"})}
+    statement = insert(connection, deployments).values(values)
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=["row"], where=deployments.c.id == deployment.id, set_={"mark": deployment.mark}
+        )
+    )
+
+
+def last_number(connection: Connection, prefix: str, *columns: Column[str]) -> int:
+    """The highest number of a job (`jid`) or a batch (`bid`) in these columns; 0 if there is none."""
+    numbers = []
+    for column in columns:
+        newest = select(column).where(column.like(f"{prefix}%"))
+        # by length first: beyond ten digits the names grow
+        numbers.append(connection.scalar(newest.order_by(func.length(column).desc(), column.desc()).limit(1)))
+    return max((number_of(name) for name in numbers if name), default=0)
+
+
+def _is_empty(connection: Connection) -> bool:
+    tables = (objects.c.id, minted_arks.c.ark)
+    return all(connection.scalar(select(column).limit(1)) is None for column in tables)
+
+
+def _entered_jobs(connection: Connection, jids: Sequence[str]) -> frozenset[str]:
+    """The jobs, out of `jids`, whose version the inventory has."""
+    return frozenset(
+        jid for (jid,) in rows_with(connection, select(ingests.c.job_id), ingests.c.job_id, jids)
+    )
+
+
+def _newest_versions(connection: Connection, limit: int) -> tuple[tuple[str, str], ...]:
+    """(ARK, job id) of the versions that were entered last."""
+    query = (
+        select(objects.c.ark, ingests.c.job_id)
+        .join(objects, objects.c.id == ingests.c.inv_object_id)
+        .order_by(ingests.c.id.desc())
+    )
+    return tuple((ark, jid) for ark, jid in connection.execute(query.limit(limit)))
+
+
+Question = Callable[Concatenate["SqlInventory", P], T]
+
+
+def _reads(work: Callable[Concatenate[Connection, P], T]) -> Question[P, T]:
+    @wraps(work)
+    def method(self: "SqlInventory", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.database.read(lambda connection: work(connection, *args, **kwargs))
+
+    return method
+
+
+def _writes(work: Callable[Concatenate[Connection, P], T]) -> Question[P, T]:
+    @wraps(work)
+    def method(self: "SqlInventory", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.database.write(lambda connection: work(connection, *args, **kwargs))
+
+    return method
+
+
+def _reads_if_there(otherwise: T, work: Callable[Concatenate[Connection, P], T]) -> Question[P, T]:
+    """Nothing is created; ServiceDown if the database does not answer."""
+
+    @wraps(work)
+    def method(self: "SqlInventory", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            if not self.database.exists():
+                return otherwise
+            return self.database.read(lambda connection: work(connection, *args, **kwargs))
+        except StepFailed as failure:
+            raise ServiceDown(Service.INVENTORY, failure.message) from failure
+
+    return method
+
+
+def _last_job(connection: Connection) -> int:
+    """The highest job number of an ingest or of a minted ARK."""
+    return last_number(connection, "jid", ingests.c.job_id, minted_arks.c.job_id)
+
+
+def _last_batch(connection: Connection) -> int:
+    """The highest batch number of an ingest or of the archive."""
+    return last_number(connection, "bid", ingests.c.batch_id, batches_archived.c.bid)
 
 
 class SqlInventory:
     """Cheap to create, for any thread and child process; satisfies `pipeline.deployment.Store` too.
 
-    Errors are StepFailed: `content` if identifiers conflict, `transient` if a retry may succeed.
+    A method does what its function says, in one transaction. Errors are StepFailed: `content` if identifiers
+    conflict, `transient` if a retry may succeed.
     """
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def record(self, entry: Recording, rebuilt_by: str = "") -> None:
-        """Enter a version; idempotent by job. `rebuilt_by`: who makes the entry from storage."""
-        self.database.write(lambda connection: recording.enter(connection, entry, rebuilt_by))
+    record = _writes(recording.enter)
+    reserve_local_ids = _writes(recording.reserve_local_ids)
+    claim_ark = _writes(recording.claim_ark)
+    local_ids_of = _reads(recording.local_ids_of)
+    placement_of = _reads(recording.placement_of)
+    ark_of = _reads(recording.ark_of)
+    known_arks = _reads(recording.known_arks)
+    objects_named = _reads(recording.arks_named)
 
     def arks_of(self, owner: str, local_id: Sequence[str]) -> dict[str, str]:
-        """Local id -> ARK, for the local ids of this owner that are known."""
+        """Local id -> ARK, for the local ids of this owner that are known; without ids nothing is read."""
         if not local_id:
             return {}
         return self.database.read(lambda connection: recording.known_local_ids(connection, owner, local_id))
 
-    def local_ids_of(self, ark: str) -> tuple[str, ...]:
-        """All local ids of the object, in the order in which they were recorded."""
-        return self.database.read(lambda connection: recording.local_ids_of(connection, ark))
-
-    def reserve_local_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> None:
-        """Reserve these local ids of this owner for `ark`, all or none; called before anything is stored.
-
-        Idempotent. StepFailed(content), naming the id and the other ARK, if a local id belongs to another
-        object, or if the object belongs to another owner.
-        """
-
-        def reserve(connection: Connection) -> None:
-            recording.check_owner(connection, owner, ark)
-            recording.reserve_local_ids(connection, owner, ark, local_id)
-
-        self.database.write(reserve)
-
-    def placement_of(self, ark: str) -> Placement | None:
-        """The owner and the collections of the object; None if the inventory has no such object."""
-        return self.database.read(lambda connection: recording.placement_of(connection, ark))
-
-    def titles_of(self, owner: str, within: Sequence[str], arks: Sequence[str]) -> dict[str, str]:
-        """ARK -> title, for those of the ARKs that name an object of the owner in one of these collections.
-
-        Titles of other collections are not for the depositors of these.
-        """
-        if not arks:
-            return {}
-        return self.database.read(lambda connection: recording.titles(connection, owner, within, arks))
-
-    def ark_of(self, job: Job) -> str | None:
-        return self.database.read(lambda connection: recording.ark_of(connection, job))
-
-    def known_arks(self, arks: Sequence[str]) -> frozenset[str]:
-        return self.database.read(lambda connection: recording.known_arks(connection, arks))
-
-    def claim_ark(
-        self, job: Job, owner: str, ark: str, local_id: Sequence[str], *, unused: bool = False
-    ) -> bool:
-        """Enter the ARK as minted for the job, with its local ids; False if another job has the ARK.
-
-        `unused`: nothing is stored under it, so it is another's if the inventory knows it.
-        """
-
-        def claim(connection: Connection) -> bool:
-            if not recording.claim_ark(connection, job, owner, ark, unused=unused):
-                return False
-            recording.reserve_local_ids(connection, owner, ark, local_id)
-            return True
-
-        return self.database.write(claim)
-
-    def objects_named(self, local_id: str) -> tuple[str, ...]:
-        """The ARKs with this local id: one per owner that uses it."""
-        return self.database.read(lambda connection: recording.arks_named(connection, local_id))
-
-    def describe_object(self, ark: str) -> InventoryObject | None:
-        return self.database.read(lambda connection: description.describe(connection, ark))
-
-    def files_of_job(self, jid: str, limit: int, after: int = 0) -> FilesPage | None:
-        """A page of the files of the version that the job stored; None if none was recorded."""
-        return self.database.read(lambda connection: description.files_of_job(connection, jid, limit, after))
-
-    def events_of(self, ark: str) -> tuple[PreservationEvent, ...]:
-        """All entered events of the object, oldest first."""
-        return self.database.read(lambda connection: description.entered_events(connection, ark))
-
-    def enter_export(self, export: PreservationEvent) -> None:
-        self.database.write(lambda connection: description.enter_export(connection, export))
+    titles_of = _reads(recording.titles)
+    describe_object = _reads(description.describe)
+    files_of_job = _reads(description.files_of_job)
+    events_of = _reads(description.entered_events)
+    enter_export = _writes(description.enter_export)
 
     @property
     def service(self) -> Service:
@@ -114,37 +151,13 @@ class SqlInventory:
     def place(self) -> str:
         return self.database.name
 
-    def read_deployment(self) -> Deployment | None:
-        return self._if_exists(deployment.read, None)
-
-    def write_deployment(self, written: Deployment) -> None:
-        self.database.write(lambda connection: deployment.write(connection, written))
-
-    def is_empty(self) -> bool:
-        return self._if_exists(deployment.is_empty, True)
-
-    def last_job(self) -> int:
-        """The highest job number in the inventory."""
-        return self._if_exists(deployment.last_job, 0)
-
-    def last_batch(self) -> int:
-        """The highest batch number of an ingest or of the archive."""
-        return self._if_exists(deployment.last_batch, 0)
-
-    def entered_jobs(self, jids: Sequence[str]) -> frozenset[str]:
-        """The jobs, out of `jids`, whose version the inventory has."""
-        return self._if_exists(lambda connection: deployment.entered_jobs(connection, jids), frozenset())
-
-    def newest_versions(self, limit: int) -> tuple[tuple[str, str], ...]:
-        """(ARK, job id) of the versions that were entered last."""
-        return self._if_exists(lambda connection: deployment.newest_versions(connection, limit), ())
-
-    def _if_exists(self, work: Callable[[Connection], T], otherwise: T) -> T:
-        """The result of `work`; ServiceDown if the database does not answer."""
-        try:
-            return self.database.read(work) if self.database.exists() else otherwise
-        except StepFailed as failure:
-            raise ServiceDown(Service.INVENTORY, failure.message) from failure
+    write_deployment = _writes(_write_deployment)
+    read_deployment = _reads_if_there(None, read_deployment)
+    is_empty = _reads_if_there(True, _is_empty)
+    last_job = _reads_if_there(0, _last_job)
+    last_batch = _reads_if_there(0, _last_batch)
+    entered_jobs = _reads_if_there(frozenset[str](), _entered_jobs)
+    newest_versions = _reads_if_there((), _newest_versions)
 
 
 def open_inventory(url: str, expected: Expected | None = None) -> SqlInventory:

@@ -24,6 +24,7 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
+    Select,
     String,
     Table,
     Text,
@@ -393,7 +394,6 @@ logins = Table(
 
 
 T = TypeVar("T")
-Row = Mapping[str, Any]
 
 NAMES_AT_A_TIME = 500
 """Values of one IN list; all SQLite builds allow 999 parameters."""
@@ -419,7 +419,7 @@ def _insert_new(dialect: str, table: Table) -> Insert:
     return _insert(dialect, table).on_conflict_do_nothing()
 
 
-def insert_new(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert the rows that violate no unique constraint."""
     if rows:
         connection.execute(_insert_new(connection.dialect.name, table), list(rows))
@@ -430,7 +430,7 @@ def _insert_if_new(dialect: str, column: Column[T]) -> ReturningInsert[tuple[T]]
     return _insert_new(dialect, column.table).returning(column)
 
 
-def insert_if_new(connection: Connection, column: Column[T], row: Row) -> T | None:
+def insert_if_new(connection: Connection, column: Column[T], row: Mapping[str, Any]) -> T | None:
     """The row's value of the column, if the row was inserted; None if it violates a unique constraint."""
     return connection.execute(_insert_if_new(connection.dialect.name, column), row).scalar_one_or_none()
 
@@ -439,3 +439,11 @@ def portions(things: Iterable[T], size: int) -> Iterator[list[T]]:
     rest = iter(things)
     while portion := list(islice(rest, size)):
         yield portion
+
+
+def rows_with(
+    connection: Connection, query: Select[Any], column: Column[Any], values: Iterable[str]
+) -> Iterator[Any]:
+    """The rows of the query in which the column has one of these values, however many these are."""
+    for portion in portions(dict.fromkeys(values), NAMES_AT_A_TIME):
+        yield from connection.execute(query.where(column.in_(portion)))

@@ -46,14 +46,12 @@ def insert_token(inventory: SqlInventory, entry: TokenEntry) -> bool:
 def all_tokens(inventory: SqlInventory) -> tuple[TokenEntry, ...]:
     """In the order of their names; those that were revoked are among them."""
     query = select(tokens).order_by(tokens.c.name)
-    rows = inventory.database.read(lambda connection: connection.execute(query).mappings().all())
-    return tuple(TokenEntry.model_validate(dict(row)) for row in rows)
+    return tuple(TokenEntry.model_validate(dict(row)) for row in inventory.database.rows(query))
 
 
 def token_with_hash(inventory: SqlInventory, digest: str) -> TokenEntry | None:
-    query = select(tokens).where(tokens.c.hash == digest)
-    row = inventory.database.read(lambda connection: connection.execute(query).mappings().one_or_none())
-    return None if row is None else TokenEntry.model_validate(dict(row))
+    rows = inventory.database.rows(select(tokens).where(tokens.c.hash == digest))
+    return TokenEntry.model_validate(dict(rows[0])) if rows else None
 
 
 def revoke_token(inventory: SqlInventory, name: str, by: str, at: datetime) -> TokenEntry | None:
@@ -70,8 +68,7 @@ def revoke_token(inventory: SqlInventory, name: str, by: str, at: datetime) -> T
 
 
 def note_use(inventory: SqlInventory, name: str, at: datetime) -> None:
-    statement = update(tokens).where(tokens.c.name == name).values(used=at)
-    inventory.database.write(lambda connection: connection.execute(statement))
+    inventory.database.run(update(tokens).where(tokens.c.name == name).values(used=at))
 
 
 LOGINS_OF_ONE = 100
@@ -103,11 +100,9 @@ def insert_login(inventory: SqlInventory, entry: LoginEntry) -> None:
 
 
 def login_with_hash(inventory: SqlInventory, digest: str) -> LoginEntry | None:
-    query = select(logins).where(logins.c.hash == digest)
-    row = inventory.database.read(lambda connection: connection.execute(query).mappings().one_or_none())
-    return None if row is None else LoginEntry.model_validate(dict(row))
+    rows = inventory.database.rows(select(logins).where(logins.c.hash == digest))
+    return LoginEntry.model_validate(dict(rows[0])) if rows else None
 
 
 def delete_login(inventory: SqlInventory, digest: str) -> None:
-    statement = delete(logins).where(logins.c.hash == digest)
-    inventory.database.write(lambda connection: connection.execute(statement))
+    inventory.database.run(delete(logins).where(logins.c.hash == digest))

@@ -232,7 +232,12 @@ def test_the_inventory_keeps_the_latest_exports_of_an_object(store: Store) -> No
     ark = stored(store)
     inventory = store.repository.inventory
     export = PreservationEvent(
-        0, ark, description.DISSEMINATION, now(), "arkline Ann", description.PASS, 0, (), None, 1
+        ark=ark,
+        type=description.DISSEMINATION,
+        at=now(),
+        agent="arkline Ann",
+        outcome=description.PASS,
+        version=1,
     )
 
     for number in range(description.KEPT_EXPORTS + 2):
