@@ -16,13 +16,13 @@ from entrypoints.render.screen import Column
 from entrypoints.render.views import local, when
 from operations.objects.objects import ObjectView
 from pipeline.description import premis
+from pipeline.description.premis import ObjectEvent
 from pipeline.humanize import age, counted, duration
 from pipeline.inventory.base import InventoryVersion
 from pipeline.inventory.description import FAIL
 from pipeline.inventory.fixity import FixityCheck
 from pipeline.names import printable
 from pipeline.preservation.custody import Custody, FileCustody, Origin, Source, Verdict
-from pipeline.preservation.events import ObjectEvent
 from pipeline.working_storage.capacity import in_units
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pipeline.inventory.reconciling import Entered
 from pipeline.names import is_ark
 from pipeline.outcome import DamagedObject, Service, ServiceDown, StepFailed, system
 from pipeline.preservation import rebuild
-from pipeline.preservation.proof import Reading, prove
+from pipeline.preservation.custody import Reading, prove
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import Job, now, same_key
 from pipeline.settings import Settings

@@ -22,9 +22,8 @@ from pipeline.inventory.base import InventoryObject, PreservationEvent
 from pipeline.inventory.fixity import AskedProof, FixityCheck, ScheduleCounts
 from pipeline.inventory.sql import SqlInventory
 from pipeline.outcome import AttemptOver
-from pipeline.preservation.custody import Custody
+from pipeline.preservation.custody import Custody, size_of
 from pipeline.preservation.fixity import LEAD, Pace, Unreadable, periods
-from pipeline.preservation.proof import size_of
 from pipeline.principal import Principal, Role
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Record, now

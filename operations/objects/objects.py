@@ -8,6 +8,7 @@ from operations.run import Stopped
 from operations.site import Site
 from operations.visibility import sees_fleet, visible_batch, visible_job
 from pipeline import codes
+from pipeline.description.premis import ObjectEvent
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.fixity import OnRead
 from pipeline.inventory.base import InventoryObject, PreservationEvent
@@ -16,10 +17,9 @@ from pipeline.inventory.sql import SqlInventory
 from pipeline.names import NotAnArk, canonical_ark, spellings
 from pipeline.outcome import DamagedObject, StepFailed, damaged
 from pipeline.preservation import premis_record
-from pipeline.preservation.custody import Custody
-from pipeline.preservation.events import ObjectEvent, events_of
+from pipeline.preservation.custody import Custody, Reading, prove
 from pipeline.preservation.export import ExportedBag, export_bag
-from pipeline.preservation.proof import Reading, prove
+from pipeline.preservation.premis_record import events_of
 from pipeline.principal import Principal, Role
 from pipeline.records import now
 from pipeline.storage.base import Storage

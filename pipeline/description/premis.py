@@ -4,7 +4,7 @@ It has the version's files, and the events of the object up to its storage, from
 
 Rule: all dates come from the record. The work of a state has the date of the job's move out of that state,
 processing has the date of the move into it; so a repeated attempt writes the same bytes. Later events are in
-the inventory (`pipeline/preservation/events.py`).
+the inventory (`pipeline/preservation/premis_record.py`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from importlib.metadata import version
-from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from pipeline.description.xml import clean
@@ -45,17 +44,18 @@ PROGRAM = "arkline"
 
 
 @dataclass(frozen=True)
-class PremisEvent:
-    """An event of an object."""
-
-    kind: str
+class ObjectEvent:
+    identifier: str
+    """Unique in arkline."""
+    type: str
     at: datetime
+    outcome: str
+    """After processing `pass` or `fail`."""
+    version: int | None
+    """The version that the event concerns; None: all versions."""
     detail: str
-    outcome: str = "success"
     note: str = ""
     agent: str = PROGRAM
-    identifier: str = ""
-    """Unique in arkline."""
 
 
 @dataclass(frozen=True)
@@ -71,40 +71,30 @@ class PremisFile:
     """The depositor's digest."""
 
 
-class _Element(NamedTuple):
-    name: str
-    content: "str | tuple[_Element, ...]"
-    attributes: str = ""
-
-
-def _text(element: _Element, level: int = 1) -> str:
-    """The element on its own lines."""
-    margin, name, content = "  " * level, f"premis:{element.name}", element.content
-    if not content:
-        return f"{margin}<{name}{element.attributes} />\n"
-    if isinstance(content, str):
-        return f"{margin}<{name}{element.attributes}>{escape(clean(content))}</{name}>\n"
-    inner = "".join(_text(child, level + 1) for child in content)
-    return f"{margin}<{name}{element.attributes}>\n{inner}{margin}</{name}>\n"
-
-
-def _identified(role: str, kind: str, value: str, *more: _Element) -> _Element:
-    """An element `role` with its type and value, as objectIdentifierType and objectIdentifierValue."""
-    return _Element(role, (_Element(f"{role}Type", kind), _Element(f"{role}Value", value), *more))
-
-
 def object_element(ark: str, local_ids: Iterable[str], original_name: str) -> bytes:
     """The object as a whole."""
-    content = (
-        _identified("objectIdentifier", "ARK", ark),
-        *(_identified("objectIdentifier", "local", local_id) for local_id in local_ids),
-        _Element("originalName", original_name or "(:unas)"),
-    )
-    return _text(_Element("object", content, ' xsi:type="premis:intellectualEntity"')).encode()
+    named = (("ARK", ark), *(("local", local_id) for local_id in local_ids))
+    identifiers = "".join(_identified("objectIdentifier", kind, name) for kind, name in named)
+    return f"""\
+  <premis:object xsi:type="premis:intellectualEntity">
+{identifiers}\
+    {_line("originalName", original_name or "(:unas)")}
+  </premis:object>
+""".encode()
+
+
+def _identified(role: str, kind: str, value: str) -> str:
+    """An element `role` with its type and value, as objectIdentifierType and objectIdentifierValue."""
+    return f"""\
+    <premis:{role}>
+      {_line(f"{role}Type", kind)}
+      {_line(f"{role}Value", value)}
+    </premis:{role}>
+"""
 
 
 def file_element(ark: str, of: PremisFile) -> bytes:
-    """Composed as one text, not from elements: an object may have 100,000 files."""
+    """One text without calls for its parts: an object may have 100,000 files."""
     object_id = _escaped(ark)
     declared = _fixity(of.declared, "depositor") if of.declared else ""
     return f"""\
@@ -159,9 +149,8 @@ def _escaped(text: str) -> str:
     return escape(clean(text))
 
 
-def event_element(ark: str, of: PremisEvent) -> bytes:
-    """Composed as one text too: every object has about six."""
-    code = _CODES.get(of.kind)
+def event_element(ark: str, of: ObjectEvent) -> bytes:
+    code = _CODES.get(of.type)
     authority = f' authority="eventType" authorityURI="{_VOCABULARY}" valueURI="{_VOCABULARY}/{code}"'
     detail = f"""\
       <premis:eventOutcomeDetail>
@@ -170,11 +159,8 @@ def event_element(ark: str, of: PremisEvent) -> bytes:
 """
     return f"""\
   <premis:event>
-    <premis:eventIdentifier>
-      <premis:eventIdentifierType>{PROGRAM}</premis:eventIdentifierType>
-      {_line("eventIdentifierValue", of.identifier)}
-    </premis:eventIdentifier>
-    {_line("eventType", of.kind, authority if code else "")}
+{_identified("eventIdentifier", PROGRAM, of.identifier)}\
+    {_line("eventType", of.type, authority if code else "")}
     <premis:eventDateTime>{of.at.astimezone(UTC).isoformat(timespec="milliseconds")}</premis:eventDateTime>
     <premis:eventDetailInformation>
       {_line("eventDetail", of.detail)}
@@ -188,18 +174,14 @@ def event_element(ark: str, of: PremisEvent) -> bytes:
       {_line("linkingAgentIdentifierValue", of.agent)}
       <premis:linkingAgentRole>executing program</premis:linkingAgentRole>
     </premis:linkingAgentIdentifier>
-    <premis:linkingObjectIdentifier>
-      <premis:linkingObjectIdentifierType>ARK</premis:linkingObjectIdentifierType>
-      {_line("linkingObjectIdentifierValue", ark)}
-    </premis:linkingObjectIdentifier>
+{_identified("linkingObjectIdentifier", "ARK", ark)}\
   </premis:event>
 """.encode()
 
 
 def program_element(name: str = PROGRAM) -> bytes:
     """The agent of events: arkline, or its process or user by name."""
-    release = (_Element("agentVersion", _release()),) if name == PROGRAM else ()
-    return _agent(PROGRAM, name, "software", *release)
+    return _agent(PROGRAM, name, "software", _release() if name == PROGRAM else "")
 
 
 def person_element(name: str) -> bytes:
@@ -208,14 +190,16 @@ def person_element(name: str) -> bytes:
 
 
 @lru_cache(maxsize=64)  # the same for all objects of a submitter
-def _agent(kind: str, name: str, agent_type: str, *more: _Element) -> bytes:
-    content = (
-        _identified("agentIdentifier", kind, name),
-        _Element("agentName", name),
-        _Element("agentType", agent_type),
-        *more,
-    )
-    return _text(_Element("agent", content)).encode()
+def _agent(kind: str, name: str, agent_type: str, release: str = "") -> bytes:
+    version = f"    {_line('agentVersion', release)}\n" if release else ""
+    return f"""\
+  <premis:agent>
+{_identified("agentIdentifier", kind, name)}\
+    {_line("agentName", name)}
+    {_line("agentType", agent_type)}
+{version}\
+  </premis:agent>
+""".encode()
 
 
 @cache
@@ -271,40 +255,42 @@ def _file(file: ContentFile, declared: Digest | None) -> PremisFile:
     )
 
 
-def _events(job: Job, ark: str, checks: Iterable[str], names: str) -> Iterator[PremisEvent]:
+def _events(job: Job, ark: str, checks: Iterable[str], names: str) -> Iterator[ObjectEvent]:
     """In the order in which they happened, including failures that were resolved; without identifiers."""
     previous = JobState.PENDING
     for entry in job.history:
         if entry.event is Event.FAIL:
-            yield PremisEvent(
-                "ingestion", entry.at, f"the work of state {previous}", "failure", entry.message
-            )
+            yield _happened("ingestion", entry.at, f"the work of state {previous}", "failure", entry.message)
         if entry.event is Event.SUCCEED and previous is JobState.DOWNLOADING:
             yield from _download_events(job, entry, names)
         previous = entry.state
     at = max((entry.at for entry in job.history), default=job.configuration.submitted_at)
     for check in checks:
-        yield PremisEvent("validation", at, check, "valid")
+        yield _happened("validation", at, check, "valid")
     how = ASSIGNED if job.identifiers.assigned else "given by the depositor"
     local_ids = "".join(f"; local id {name}" for name in job.identifiers.local_id)
-    yield PremisEvent("identifier assignment", at, f"{ark}, {how}{local_ids}")
+    yield _happened("identifier assignment", at, f"{ark}, {how}{local_ids}")
     given = job.configuration
-    yield PremisEvent(
+    yield _happened(
         "ingestion",
         at,
         f"{given.submission_mode} by job {job.jid} of batch {job.bid}, profile {given.profile_name}",
     )
 
 
-def _download_events(job: Job, entry: HistoryEntry, names: str) -> Iterator[PremisEvent]:
+def _happened(kind: str, at: datetime, detail: str, outcome: str = "success", note: str = "") -> ObjectEvent:
+    return ObjectEvent("", kind, at, outcome, None, detail, note)
+
+
+def _download_events(job: Job, entry: HistoryEntry, names: str) -> Iterator[ObjectEvent]:
     """The events of downloading, dated by the move out of that state."""
     given = job.configuration
-    yield PremisEvent("transfer", entry.at, given.payload_name or "the payload", note=entry.message)
-    yield PremisEvent(
+    yield _happened("transfer", entry.at, given.payload_name or "the payload", note=entry.message)
+    yield _happened(
         "fixity check", entry.at, "all declared sizes and digests, compared while the bytes were received"
     )
     if given.payload_type is PayloadType.CONTAINER:
-        yield PremisEvent("unpacking", entry.at, given.payload_name or "the container", note=names)
-    yield PremisEvent(
+        yield _happened("unpacking", entry.at, given.payload_name or "the container", note=names)
+    yield _happened(
         "message digest calculation", entry.at, f"{OF_RECORD} of every file, computed while it was written"
     )

@@ -20,8 +20,7 @@ from pipeline.inventory.base import DamagedFile, InventoryObject
 from pipeline.inventory.fixity import FixityCheck, Moment, ScheduleCounts
 from pipeline.inventory.sql import SqlInventory
 from pipeline.outcome import DamagedObject
-from pipeline.preservation.custody import Custody
-from pipeline.preservation.proof import Reading, prove
+from pipeline.preservation.custody import Custody, Reading, prove
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import now
 from pipeline.settings import Settings

@@ -1,22 +1,30 @@
-"""One PREMIS document of an object: its files, and its events from the transfer to the last check.
+"""The events of an object, and its PREMIS document: its files, and its events up to the last check.
 
-The events up to storage are copied from the PREMIS of each stored version, once its digest is confirmed; the
-later ones are in the inventory.
+The events up to storage are copied from the PREMIS of each stored version, once its digest is confirmed. The
+later ones are in the inventory: stored, read back, entered, checked again, exported. Rule: an event is a
+record of work that was done, with the time of the work.
 """
 
 import tempfile
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import IO
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from pipeline.description import premis
-from pipeline.description.premis import PremisEvent, PremisFile
+from pipeline.description.premis import ObjectEvent, PremisFile
 from pipeline.fixity import OF_RECORD, Digest, Digester
-from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion
-from pipeline.inventory.description import FAIL, FIXITY_CHECK
+from pipeline.inventory.base import (
+    FixityProof,
+    InventoryFile,
+    InventoryObject,
+    InventoryVersion,
+    PreservationEvent,
+)
+from pipeline.inventory.description import DISSEMINATION, FAIL, FIXITY_CHECK, PASS
+from pipeline.inventory.recording import REBUILT
 from pipeline.outcome import DamagedObject, damaged
-from pipeline.preservation.events import ObjectEvent
 from pipeline.records import now
 from pipeline.storage.base import Storage
 
@@ -27,7 +35,86 @@ _STORED = f"system/{premis.NAME}"
 _OBJECT, _EVENT, _AGENT = (f"{{{premis.NAMESPACE}}}{name}" for name in ("object", "event", "agent"))
 _DECLARATION = f' xmlns:premis="{premis.NAMESPACE}"'
 
+STORAGE = "storage"
+"""The vocabulary of the Library of Congress has no such type."""
+
+ACCESSION = "accession"
+
 ElementTree.register_namespace("premis", premis.NAMESPACE)
+
+
+def events_of(known: InventoryObject, entered: Iterable[PreservationEvent]) -> tuple[ObjectEvent, ...]:
+    """The events of all versions, oldest first; `entered` are those that the inventory has as rows."""
+    entered = tuple(entered)
+    of_versions = (event for version in known.versions for event in _of_version(version))
+    last = _last_proof(known.ark, known.fixity, entered) if known.fixity else ()
+    return tuple(sorted((*of_versions, *map(_as_entered, entered), *last), key=lambda event: event.at))
+
+
+def _of_version(version: InventoryVersion) -> Iterator[ObjectEvent]:
+    number, new = version.number, sum(file.added for file in version.files)
+    place = f" at {version.storage_url}" if version.storage_url else ""
+    yield ObjectEvent(
+        identifier=f"{version.jid}-stored",
+        type=STORAGE,
+        at=version.created,
+        outcome=PASS,
+        version=number,
+        detail=f"version {number}{place}: {len(version.files):,} files, {new:,} new",
+        note=f"job {version.jid} of batch {version.bid}",
+    )
+    if version.verified is not None:
+        detail = f"the files that version {number} added, read back from storage and compared"
+        yield ObjectEvent(f"{version.jid}-read-back", FIXITY_CHECK, version.verified, PASS, number, detail)
+    if version.recorded is not None:
+        detail = f"version {number}, entered in the inventory"
+        yield ObjectEvent(f"{version.jid}-recorded", ACCESSION, version.recorded, PASS, number, detail)
+
+
+def _as_entered(event: PreservationEvent) -> ObjectEvent:
+    if event.type == DISSEMINATION:
+        detail = (
+            f"version {event.version}, every file read from storage and compared, for a copy of the object"
+        )
+    elif event.type == REBUILT:
+        detail = f"the entry of version {event.version} in the inventory, made again from storage"
+    else:
+        detail = "every file of every version, read again from storage and compared"
+    damage = (f"{file.path or 'description'} of version {file.version}: {file.what}" for file in event.files)
+    return ObjectEvent(
+        identifier=_identifier(event.ark, event.type, event.at),
+        type=event.type,
+        at=event.at,
+        outcome=event.outcome,
+        version=event.version,
+        detail=detail,
+        note="\n".join((*([event.note] if event.note else ()), *damage)),
+        agent=event.agent,
+    )
+
+
+def _last_proof(
+    ark: str, proof: FixityProof, entered: tuple[PreservationEvent, ...]
+) -> tuple[ObjectEvent, ...]:
+    """The last complete reading; a reading that changed the outcome is entered already."""
+    if proof.checked is None or proof.damaged or any(event.at == proof.checked for event in entered):
+        return ()
+    detail = f"{proof.files:,} files of {proof.versions:,} versions, read again from storage and compared"
+    return (
+        ObjectEvent(
+            identifier=_identifier(ark, FIXITY_CHECK, proof.checked),
+            type=FIXITY_CHECK,
+            at=proof.checked,
+            outcome=PASS,
+            version=None,
+            detail=detail,
+        ),
+    )
+
+
+def _identifier(ark: str, kind: str, at: datetime) -> str:
+    """Without the key of the row, which a restored inventory gives to another event."""
+    return f"{ark} {kind} {at.isoformat()}"
 
 
 def pieces(known: InventoryObject, events: Iterable[ObjectEvent], storage: Storage) -> Iterator[bytes]:
@@ -46,12 +133,12 @@ def pieces(known: InventoryObject, events: Iterable[ObjectEvent], storage: Stora
                 if element.tag == _EVENT:
                     yield _serialized(element)
                 else:
-                    agents[_identifier(element)] = _serialized(element)
+                    agents[_named(element)] = _serialized(element)
         except DamagedObject as damage:
             yield premis.event_element(known.ark, _lost_events(version, damage))
     for event in events:
         agents[premis.PROGRAM, event.agent] = premis.program_element(event.agent)
-        yield premis.event_element(known.ark, _premis_event(event))
+        yield premis.event_element(known.ark, event)
     agents[premis.PROGRAM, premis.PROGRAM] = premis.program_element()
     yield from agents.values()
     yield premis.END
@@ -133,32 +220,21 @@ def _serialized(element: Element) -> bytes:
     return f"  {head.replace(_DECLARATION, '')}>{rest.rstrip()}\n".encode()
 
 
-def _identifier(agent: Element) -> tuple[str, str]:
+def _named(agent: Element) -> tuple[str, str]:
     kind, value = (
         agent.findtext(f".//{{{premis.NAMESPACE}}}agentIdentifier{part}") for part in ("Type", "Value")
     )
     return kind or "", value or ""
 
 
-def _lost_events(version: InventoryVersion, damage: DamagedObject) -> PremisEvent:
+def _lost_events(version: InventoryVersion, damage: DamagedObject) -> ObjectEvent:
     at = now()
-    return PremisEvent(
-        kind=FIXITY_CHECK,
-        at=at,
-        detail=f"the events of version {version.number} up to its storage, read for this document",
-        outcome=FAIL,
-        note=damage.message,
+    return ObjectEvent(
         identifier=f"{version.jid}-unreadable-{at.isoformat()}",
-    )
-
-
-def _premis_event(event: ObjectEvent) -> PremisEvent:
-    return PremisEvent(
-        kind=event.type,
-        at=event.at,
-        detail=event.detail,
-        outcome=event.outcome,
-        note=event.note,
-        agent=event.agent,
-        identifier=event.identifier,
+        type=FIXITY_CHECK,
+        at=at,
+        outcome=FAIL,
+        version=version.number,
+        detail=f"the events of version {version.number} up to its storage, read for this document",
+        note=damage.message,
     )

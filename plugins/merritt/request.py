@@ -6,8 +6,7 @@ from pathlib import Path
 from pipeline.fixity import ContentFile
 from pipeline.names import quote_name
 from pipeline.outcome import content, system
-from pipeline.storage.base import StoreRequest
-from pipeline.storage.rules import carried_paths
+from pipeline.storage.base import StoreRequest, carried_paths
 from plugins.merritt.manifest import ManifestObject
 
 _MANIFEST = "storage.checkm"

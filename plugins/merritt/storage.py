@@ -29,8 +29,14 @@ from pipeline.names import PRODUCER, quote_name
 from pipeline.outcome import StepFailed, damaged, system
 from pipeline.records import SubmissionMode, now, reused
 from pipeline.settings import Settings
-from pipeline.storage.base import NOTHING_READ, OutgoingFile, StoreRequest, VersionEntry
-from pipeline.storage.rules import describe_mismatch, stored_elsewhere
+from pipeline.storage.base import (
+    NOTHING_READ,
+    OutgoingFile,
+    StoreRequest,
+    VersionEntry,
+    describe_mismatch,
+    stored_elsewhere,
+)
 from plugins.merritt.http import Absent, MerrittHttp
 from plugins.merritt.manifest import ManifestObject, ManifestVersion, listed, parse
 from plugins.merritt.request import check_request, write_manifest, write_own_files

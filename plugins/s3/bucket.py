@@ -23,7 +23,7 @@ from pipeline.fixity import READ_CHUNK, ContentFile, Digester, OnRead, size_and_
 from pipeline.http.urls import redact_url
 from pipeline.outcome import StepFailed, of_object, system, transient
 from pipeline.settings import Settings
-from pipeline.storage.rules import check_source
+from pipeline.storage.base import check_source
 from plugins.s3.faults import Absent, Refused, translated
 from plugins.s3.keys import CONNECTIONS, Conflict, KeyContent
 

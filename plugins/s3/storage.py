@@ -12,10 +12,9 @@ from pipeline.fixity import ContentFile, StoredVersion
 from pipeline.outcome import Service, ServiceDown, StepFailed, fault_of, of_object, system, transient
 from pipeline.plugins import lacking
 from pipeline.settings import Settings
-from pipeline.storage.base import StoreRequest
+from pipeline.storage.base import StoreRequest, check_request, stored_elsewhere
 from pipeline.storage.ocfl import objects
 from pipeline.storage.ocfl.reading import OcflReader
-from pipeline.storage.rules import check_request, stored_elsewhere
 from plugins.s3.keys import CONNECTIONS, Conflict
 from plugins.s3.root import BucketObject, BucketRoot, Head
 

@@ -18,7 +18,7 @@ from operations.objects.objects import known_object, object_view
 from pipeline.fixity import Digest, StoredVersion
 from pipeline.manifests.checkm import ManifestProfile, Row, write
 from pipeline.outcome import Done
-from pipeline.preservation.proof import Reading
+from pipeline.preservation.custody import Reading
 from pipeline.records import Job, PayloadType, SubmissionMode
 from pipeline.steps import download, record
 from pipeline.storage.factory import open_storage

@@ -19,7 +19,7 @@ from entrypoints.render import custody, screen
 from operations.objects import objects
 from pipeline import humanize
 from pipeline.errors import UsageRefused
-from pipeline.preservation import proof
+from pipeline.preservation.custody import size_of
 from pipeline.working_storage import capacity
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def export(
     storage = operations.site.storage_of(settings, inventory)
     request = objects.ExportRequest(known, number, folder, context.principal().name)
     with acting.shown(acting.bytes_read) as run:
-        on_read = run.adding(proof.size_of(known, (number,)))
+        on_read = run.adding(size_of(known, (number,)))
         bag = objects.export(request, inventory, storage, on_read, run.should_stop)
     if bag.not_entered:
         screen.note(f"the bag is complete, but the inventory has no event of this export: {bag.not_entered}")

@@ -20,8 +20,7 @@ from entrypoints.web.pages.templating import page, render
 from operations.objects import fixity, objects
 from operations.objects.fixity import CustodyProof, ProofState
 from pipeline.inventory.base import InventoryObject
-from pipeline.preservation.custody import Custody
-from pipeline.preservation.proof import size_of
+from pipeline.preservation.custody import Custody, size_of
 from pipeline.working_storage.capacity import in_units
 
 router = page_router()

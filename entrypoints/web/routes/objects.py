@@ -15,7 +15,7 @@ from operations.objects import fixity, objects
 from operations.objects.fixity import CustodyProof
 from pipeline.attempt import Attempt
 from pipeline.preservation import premis_record
-from pipeline.preservation.proof import Reading, size_of
+from pipeline.preservation.custody import Reading, size_of
 from pipeline.principal import Principal
 from pipeline.records import Record
 

@@ -20,8 +20,7 @@ from pipeline.attempt import Attempt
 from pipeline.fixity import OF_RECORD, ContentFile, OnRead, ReadBackFile, StoredFile, StoredVersion
 from pipeline.outcome import DamagedObject, damaged, system
 from pipeline.records import now, reused
-from pipeline.storage.base import StoreRequest
-from pipeline.storage.rules import carried_paths, check_names, describe_mismatch
+from pipeline.storage.base import StoreRequest, carried_paths, check_names, describe_mismatch
 
 LAYOUT = "0003-hash-and-id-n-tuple-storage-layout"
 _PARAMETERS: Mapping[str, object] = {

@@ -12,10 +12,15 @@ from pipeline.file_system import SYNC_ONE_BY_ONE, sync_all, sync_tree
 from pipeline.fixity import ContentFile, StoredVersion
 from pipeline.outcome import ServiceDown, StepFailed, transient
 from pipeline.records import now
-from pipeline.storage.base import StoreRequest
+from pipeline.storage.base import (
+    StoreRequest,
+    check_request,
+    check_source,
+    describe_mismatch,
+    stored_elsewhere,
+)
 from pipeline.storage.ocfl import disk, objects, writer
 from pipeline.storage.ocfl.reading import OcflReader
-from pipeline.storage.rules import check_request, check_source, describe_mismatch, stored_elsewhere
 
 READERS = 4
 """Threads that read copies back: the disk has several requests at a time."""
