@@ -5,6 +5,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.outcome import Service, ServiceDown
@@ -236,3 +237,47 @@ def fault_message(name: str, root: Path, error: OSError) -> str:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return f"{name} {root} is missing: mount its disk on this host"
     return f"{name} {root} cannot be used: {error.strerror or error}"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An empty file that tells a shared folder from the empty mount point where the folder is missing."""
+
+    service: Service
+    file: str
+    folder: str
+    """What is marked, for people."""
+    effect: str = ""
+    """What follows once a person marks the folder, for people."""
+
+    def is_in(self, root: Path) -> bool:
+        """The folder is on this machine, and mounted."""
+        return (root / self.file).exists()
+
+    def put_into(self, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        (root / self.file).touch()
+
+    def lacking(self, root: Path) -> ServiceDown:
+        return self._outage(
+            f"{self.folder} {root} is not there: it has no file {self.file}; mount it. If its content is "
+            f"lost, or {root} is new, create that empty file in {root}{self.effect}"
+        )
+
+    def require(self, root: Path) -> None:
+        """ServiceDown unless the folder has the mark."""
+        with self.faults(root):
+            if self.is_in(root):
+                return
+        raise self.lacking(root)
+
+    @contextmanager
+    def faults(self, root: Path) -> Iterator[None]:
+        """Raise any fault of the folder as an outage."""
+        try:
+            yield
+        except OSError as error:
+            raise self._outage(f"{self.folder} {root} cannot be used: {error.strerror or error}") from error
+
+    def _outage(self, message: str) -> ServiceDown:
+        return ServiceDown(self.service, message, of_host=True)

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from sqlalchemy import URL, make_url
+from sqlalchemy import make_url
 
 from pipeline.backup_files import INVENTORY, POSTGRESQL_INVENTORY
 from pipeline.errors import ServiceUnreachable, UsageRefused
+from pipeline.file_system import sync
 from pipeline.inventory.database import Database
 
 PAGES = 1_000
@@ -103,11 +104,7 @@ def _place(copy: Path, file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f"{file.name}.restoring")
     shutil.copyfile(copy, partial)
-    descriptor = os.open(partial, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(partial)
     partial.rename(file)
 
 
@@ -115,8 +112,9 @@ def _run(command: Sequence[str], file: Path, url: str) -> None:
     """Run a program of PostgreSQL on the database; the password is not in its arguments."""
     parsed = make_url(url)
     password = {"PGPASSWORD": parsed.password} if parsed.password else {}
+    address = parsed._replace(drivername="postgresql", password=None).render_as_string(hide_password=False)
     done = subprocess.run(  # noqa: S603 - the program of PostgreSQL that is on the path
-        [*command, str(file), f"--dbname={_libpq_uri(parsed)}"],
+        [*command, str(file), f"--dbname={address}"],
         env={**os.environ, **password},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -128,7 +126,3 @@ def _run(command: Sequence[str], file: Path, url: str) -> None:
         name = Path(command[0]).name
         reason = done.stderr.strip().partition("\n")[0] or f"exit code {done.returncode}"
         raise ServiceUnreachable(f"{name} could not finish: {reason}")
-
-
-def _libpq_uri(url: URL) -> str:
-    return url._replace(drivername="postgresql", password=None).render_as_string(hide_password=False)

@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import os
 import re
 import smtplib
 import ssl
@@ -17,6 +16,7 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
+from pipeline.file_system import sync, write_file
 from pipeline.inventory.base import PreservationEvent
 from pipeline.inventory.description import FAIL
 from pipeline.outcome import REMEDIES, Service, ServiceDown, StepFailed, fault_of, system, transient
@@ -50,10 +50,8 @@ class OutboxMailer:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             try:
-                with draft.open("wb") as file:
-                    file.write(message.as_bytes())
-                    file.flush()
-                    os.fsync(file.fileno())
+                write_file(draft, message.as_bytes())
+                sync(draft)
                 draft.replace(target)
             finally:
                 draft.unlink(missing_ok=True)

@@ -6,7 +6,6 @@ Rule: the folder gets its name last. A bag that is there is complete; a refused 
 nothing under that name.
 """
 
-import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from pipeline.errors import UsageRefused
+from pipeline.file_system import sync, sync_tree
 from pipeline.fixity import OF_RECORD, Digester, OnRead, ignore
 from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion
 from pipeline.names import quote_name, safe_name
@@ -58,7 +58,7 @@ def export_bag(
         digests = _copy_payload(known.ark, version, storage, draft, on_read)
         size = sum(file.size for file in version.files)
         _write_tags(draft, digests, _information(known, version, size), premis())
-        _sync_folders(draft)
+        sync_tree(draft)
     return ExportedBag(known.ark, number, str(folder), len(digests), size)
 
 
@@ -72,7 +72,7 @@ def _draft(folder: Path) -> Iterator[Path]:
         draft.mkdir()
         yield draft
         draft.rename(folder)
-        _sync(folder.parent)
+        sync(folder.parent.resolve())  # a link may lead there
     except OSError as error:
         place = error.filename or folder
         raise UsageRefused(f"the bag cannot be written: {place}: {error.strerror or error}") from error
@@ -102,16 +102,14 @@ def _copy_payload(
 
 def _copy(ark: str, outgoing: OutgoingFile, file: InventoryFile, target: Path, on_read: OnRead) -> str:
     """Copy a file; its sha512. DamagedObject unless size and digest are those of the inventory."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    algorithm, _, recorded = file.digest.partition(":")
-    digester = Digester({OF_RECORD, algorithm})
-    with target.open("xb") as copy:
+
+    def counted() -> Iterator[bytes]:
         for piece in outgoing.pieces:
-            digester.update(piece)
-            copy.write(piece)
+            yield piece
             on_read(len(piece))
-        copy.flush()
-        os.fsync(copy.fileno())
+
+    algorithm, _, recorded = file.digest.partition(":")
+    digester = _write(target, counted(), algorithm)
     actual = (digester.size, digester.value(algorithm))
     if actual != (file.size, recorded):
         raise damaged(
@@ -120,6 +118,17 @@ def _copy(ark: str, outgoing: OutgoingFile, file: InventoryFile, target: Path, o
             "the storage"
         )
     return digester.value()
+
+
+def _write(path: Path, pieces: Iterable[bytes], *algorithms: str) -> Digester:
+    """Write a new file, which is synced with the whole bag."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    digester = Digester({OF_RECORD, *algorithms})
+    with path.open("xb") as file:
+        for piece in pieces:
+            digester.update(piece)
+            file.write(piece)
+    return digester
 
 
 def _write_tags(
@@ -133,22 +142,9 @@ def _write_tags(
         "bag-info.txt": "".join(f"{label}: {' '.join(value.split())}\n" for label, value in information),
         f"manifest-{OF_RECORD}.txt": _manifest(digests),
     }
-    tags = {name: _write_tag(draft / name, (text.encode(),)) for name, text in texts.items()}
-    tags[PREMIS] = _write_tag(draft / PREMIS, premis)
-    _write_tag(draft / f"tagmanifest-{OF_RECORD}.txt", (_manifest(tags).encode(),))
-
-
-def _write_tag(path: Path, pieces: Iterable[bytes]) -> str:
-    """Write the file; its sha512."""
-    path.parent.mkdir(exist_ok=True)
-    digester = Digester()
-    with path.open("xb") as file:
-        for piece in pieces:
-            digester.update(piece)
-            file.write(piece)
-        file.flush()
-        os.fsync(file.fileno())
-    return digester.value()
+    tags = {name: _write(draft / name, (text.encode(),)).value() for name, text in texts.items()}
+    tags[PREMIS] = _write(draft / PREMIS, premis).value()
+    _write(draft / f"tagmanifest-{OF_RECORD}.txt", (_manifest(tags).encode(),))
 
 
 def _manifest(digests: Mapping[str, str]) -> str:
@@ -177,16 +173,3 @@ def _information(known: InventoryObject, version: InventoryVersion, size: int) -
         f"version {version.number} of {len(known.versions)}, stored {version.created.isoformat()} by "
         f"{version.jid} of collection {version.profile}",
     )
-
-
-def _sync_folders(draft: Path) -> None:
-    for parent, _, _ in os.walk(draft):
-        _sync(Path(parent))
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -176,7 +176,7 @@ class DownloadSpace:
     def _most(self) -> int:
         """Bytes that fit into empty working storage."""
         settings = self._context.settings
-        return usage(settings).total * settings.working_threshold // 100
+        return usage(settings).limit(settings.working_threshold)
 
     def _no_room(self, total: int, reason: str) -> NoRoom:
         most = self._most()

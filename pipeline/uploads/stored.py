@@ -6,9 +6,8 @@ name, so that no name of a depositor and no record can lead out of the folder.
 """
 
 import hashlib
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -19,13 +18,16 @@ from pydantic import Field
 
 from pipeline import codes
 from pipeline.errors import UsageRefused
-from pipeline.file_system import mount_faults
+from pipeline.file_system import Mark, mount_faults, sync, write_file
 from pipeline.fixity import Digest
 from pipeline.names import is_upload_id, parse_upload_url, quote_name
-from pipeline.outcome import Service, ServiceDown, content
+from pipeline.outcome import Service, content
 from pipeline.records import Record, now
 
 MARK = ".arkline-uploads"
+_MARK = Mark(Service.UPLOADS, MARK, "the folder of uploads")
+is_marked, mark, require = _MARK.is_in, _MARK.put_into, _MARK.require
+
 RECORD = "upload.json"
 CONTENT = "content"
 DESCRIPTION = "file.json"
@@ -105,55 +107,13 @@ def part_folder(root: Path, upload: str, name: str) -> Path:
     return folder_of(root, upload) / "parts" / _hash(name)
 
 
-def is_marked(root: Path) -> bool:
-    return (root / MARK).exists()
-
-
-def mark(root: Path) -> None:
-    root.mkdir(parents=True, exist_ok=True)
-    (root / MARK).touch()
-
-
-def not_there(root: Path) -> ServiceDown:
-    return ServiceDown(
-        Service.UPLOADS,
-        f"the folder of uploads {root} is not there: it has no file {MARK}; mount it. If its content is "
-        f"lost, or {root} is new, create that empty file in {root}",
-        of_host=True,
-    )
-
-
-def require(root: Path) -> None:
-    """ServiceDown unless the folder is the one that has the uploads."""
-    try:
-        if is_marked(root):
-            return
-    except OSError as error:
-        raise ServiceDown(
-            Service.UPLOADS,
-            f"the folder of uploads {root} cannot be used: {error.strerror or error}",
-            of_host=True,
-        ) from error
-    raise not_there(root)
-
-
 def write_record(path: Path, record: Record) -> None:
     """Write a small file that is whole or absent at any moment, also after a power failure."""
     draft = path.with_name(f"{path.name}.draft")
-    with draft.open("wb") as stream:
-        stream.write(record.model_dump_json().encode())
-        stream.flush()
-        os.fsync(stream.fileno())
+    write_file(draft, record.model_dump_json().encode())
+    sync(draft)
     draft.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(path.parent)
 
 
 R = TypeVar("R", bound=Record)
@@ -177,11 +137,9 @@ def _read(root: Path, path: Path, kind: type[R]) -> R | None:
             return None
 
 
-@contextmanager
-def faults(root: Path) -> Iterator[None]:
+def faults(root: Path) -> AbstractContextManager[None]:
     """Raise a fault of the file system of uploads as an outage."""
-    with mount_faults(Service.UPLOADS, root, "the folder of uploads"):
-        yield
+    return mount_faults(Service.UPLOADS, root, "the folder of uploads")
 
 
 def load(root: Path, upload: str, owner: str) -> Upload:
@@ -208,13 +166,13 @@ def part_size(root: Path, upload: str, name: str) -> int:
 
 def files(root: Path, upload: str) -> tuple[UploadedFile, ...]:
     """The complete files by name."""
-    records = _all(root, folder_of(root, upload) / "files", UploadedFile)
+    records = _each(root, folder_of(root, upload) / "files", UploadedFile)
     return tuple(sorted(records, key=lambda file: file.name))
 
 
 def parts(root: Path, upload: str) -> tuple[Declared, ...]:
     """The unfinished files by name."""
-    records = _all(root, folder_of(root, upload) / "parts", Declared)
+    records = _each(root, folder_of(root, upload) / "parts", Declared)
     return tuple(sorted(records, key=lambda file: file.name))
 
 
@@ -228,10 +186,6 @@ def first_names(root: Path, upload: str) -> set[str]:
         if len(names) > 1:
             break
     return names
-
-
-def _all(root: Path, folder: Path, kind: type[R]) -> list[R]:
-    return list(_each(root, folder, kind))
 
 
 def _each(root: Path, folder: Path, kind: type[R]) -> Iterator[R]:

@@ -19,10 +19,9 @@ from typing import BinaryIO
 
 from pipeline import codes
 from pipeline.errors import ArklineError
-from pipeline.file_system import is_full, mount_faults
+from pipeline.file_system import is_full, sync
 from pipeline.fixity import OF_RECORD, READ_CHUNK, Digester, DigestMismatch
 from pipeline.names import is_upload_id, quote_name, safe_name
-from pipeline.outcome import Service
 from pipeline.records import now
 from pipeline.uploads import stored
 from pipeline.uploads.stored import (
@@ -193,7 +192,7 @@ class PartWriter:
                 ) from error
             self.discard()
             return earlier
-        stored.sync_folder(target.parent)
+        sync(target.parent)
         return file
 
     def discard(self) -> None:
@@ -294,7 +293,7 @@ def _check_room(root: Path, size: int) -> None:
 @contextmanager
 def storing(root: Path) -> Iterator[None]:
     """Raise file system faults in this block as an outage, and a full disk as `uploads-full`."""
-    with mount_faults(Service.UPLOADS, root, "the folder of uploads"):
+    with faults(root):
         try:
             yield
         except OSError as error:

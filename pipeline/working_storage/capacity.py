@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.file_system import is_full, mount_faults
+from pipeline.file_system import is_full, mount_faults, sync, write_file
 from pipeline.outcome import Later, Service, WaitKind
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ class Usage:
     total: int
     used: int
 
+    def limit(self, threshold: int) -> int:
+        """Bytes that may be used or reserved; `threshold`: percent of working storage."""
+        return self.total * threshold // 100
+
 
 @dataclass(frozen=True)
 class Occupancy(Usage):
@@ -54,10 +58,6 @@ class Occupancy(Usage):
 
     on_disk: Mapping[str, int] = field(default_factory=dict)
     """JID -> bytes."""
-
-    def limit(self, threshold: int) -> int:
-        """Bytes that may be used or reserved; `threshold`: percent of working storage."""
-        return self.total * threshold // 100
 
     def outstanding(self, reservations: Mapping[str, int], except_for: str = "") -> dict[str, int]:
         """Bytes that are reserved and have not arrived yet, by job; jobs that lack none are left out."""
@@ -68,10 +68,10 @@ class Occupancy(Usage):
 def usage(settings: Settings) -> Usage:
     """Usage of the file system; of the folder, if the settings limit its capacity."""
     with working_storage_faults(settings):
-        if settings.working_capacity:
-            measured = _MEASUREMENTS.of(settings.working, settings.working_capacity)
-            return Usage(measured.total, measured.used)
-        return _of_disk(settings.working)
+        if not settings.working_capacity:
+            return _of_disk(settings.working)
+        measured = occupancy(settings)
+        return Usage(measured.total, measured.used)
 
 
 def _of_disk(working: Path) -> Usage:
@@ -85,10 +85,8 @@ def check_writable(settings: Settings) -> None:
     probe = settings.working / f".probe-{uuid.uuid4().hex}"
     with working_storage_faults(settings), suppress_full():
         try:
-            with probe.open("wb") as file:
-                file.write(b"arkline")
-                file.flush()
-                os.fsync(file.fileno())
+            write_file(probe, b"arkline")
+            sync(probe)
         finally:
             probe.unlink(missing_ok=True)
 
@@ -113,11 +111,6 @@ def usage_now(settings: Settings) -> Usage | None:
 def occupancy_now(settings: Settings) -> Occupancy | None:
     """As `occupancy`, for who must not wait; None while another thread makes the first measurement."""
     return _MEASUREMENTS.known(settings.working, settings.working_capacity)
-
-
-def bytes_below(folder: Path) -> int:
-    """Bytes of the files below `folder`."""
-    return sum(_counted(folder).values())
 
 
 def measure_again() -> None:
@@ -212,7 +205,7 @@ def _raise_unless_gone(error: OSError) -> None:
 
 def never_fits(need: int, settings: Settings) -> str | None:
     """Why `need` bytes do not fit into empty working storage, for people; None if they do."""
-    limit = usage(settings).total * settings.working_threshold // 100
+    limit = usage(settings).limit(settings.working_threshold)
     if need <= limit:
         return None
     return (
@@ -228,7 +221,7 @@ def fits(need: int, outstanding: int, space: Usage, threshold: int) -> str | Non
     `outstanding`: bytes reserved for other jobs and not in `space.used` yet; `threshold`: percentage of
     working storage that may be used.
     """
-    limit = space.total * threshold // 100
+    limit = space.limit(threshold)
     taken = space.used + outstanding
     if taken + need <= limit:
         return None

@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.attempt import WorkingStorageRecord
-from pipeline.file_system import make_below
-from pipeline.outcome import Service, ServiceDown, transient
+from pipeline.file_system import Mark, make_below
+from pipeline.outcome import Service, transient
 from pipeline.settings import Settings
 
 MARK = ".arkline-working-storage"
+_MARK = Mark(Service.WORKING_STORAGE, MARK, "working storage", ": jobs download again what is missing")
+is_marked, mark = _MARK.is_in, _MARK.put_into
 
 
 def require(settings: Settings, record: WorkingStorageRecord) -> None:
@@ -24,23 +26,15 @@ def require(settings: Settings, record: WorkingStorageRecord) -> None:
     there, as in that of an earlier release.
     """
     folder = settings.working
-    try:
+    with _MARK.faults(folder):
         if is_marked(folder):
             return
         if not record.was_marked() and _may_be_first(folder, record.reservations()):
             mark(folder)
             record.note_marked()
             return
-        # another process marks before it notes the mark, and before its job reserves a part
-        if is_marked(folder):
-            return
-    except OSError as error:
-        raise ServiceDown(
-            Service.WORKING_STORAGE,
-            f"working storage {folder} cannot be used: {error.strerror or error}",
-            of_host=True,
-        ) from error
-    raise _not_there(folder)
+    # another process marks before it notes the mark, and before its job reserves a part
+    _MARK.require(folder)
 
 
 @contextmanager
@@ -54,17 +48,8 @@ def losses(settings: Settings) -> Iterator[None]:
         if not Path(str(error.filename)).is_relative_to(folder):
             raise
         if not is_marked(folder):
-            raise _not_there(folder) from error
+            raise _MARK.lacking(folder) from error
         raise transient(f"{error.filename} is gone from working storage") from error
-
-
-def _not_there(folder: Path) -> ServiceDown:
-    return ServiceDown(
-        Service.WORKING_STORAGE,
-        f"working storage {folder} is not there: it has no file {MARK}; mount it. If its content is lost, or "
-        f"{folder} is new, create that empty file in {folder}: jobs download again what is missing",
-        of_host=True,
-    )
 
 
 def make_folder(path: Path, working: Path) -> None:
@@ -73,18 +58,8 @@ def make_folder(path: Path, working: Path) -> None:
     if path.is_dir():
         return
     if not is_marked(working):
-        raise _not_there(working)
+        raise _MARK.lacking(working)
     make_below(path, working)
-
-
-def is_marked(folder: Path) -> bool:
-    """Working storage is on this machine, and mounted."""
-    return (folder / MARK).exists()
-
-
-def mark(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / MARK).touch()
 
 
 def note_mark(settings: Settings, record: WorkingStorageRecord) -> None:

@@ -13,7 +13,6 @@ from pipeline.settings import Settings
 from pipeline.working_storage.capacity import (
     Occupancy,
     Usage,
-    bytes_below,
     fits,
     full_waits,
     in_units,
@@ -88,14 +87,14 @@ def test_a_capacity_counts_what_lies_in_the_folder(tmp_path: Path) -> None:
 def test_a_link_counts_as_itself_and_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "a").write_bytes(b"x" * 5000)
-    (tmp_path / "inside").mkdir()
-    (tmp_path / "inside" / "link").symlink_to(tmp_path / "outside")
+    (tmp_path / "working").mkdir()
+    (tmp_path / "working" / "link").symlink_to(tmp_path / "outside")
 
-    assert bytes_below(tmp_path / "inside") < 5000
+    assert usage(Settings(home=tmp_path, working_capacity=1)).used < 5000
 
 
 def test_a_folder_that_is_gone_holds_nothing(tmp_path: Path) -> None:
-    assert bytes_below(tmp_path / "gone") == 0
+    assert usage(Settings(home=tmp_path / "gone", working_capacity=1)).used == 0
 
 
 @pytest.mark.parametrize(
