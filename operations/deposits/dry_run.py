@@ -30,6 +30,7 @@ from pipeline.attempt import UNATTENDED, Attempt, in_parallel
 from pipeline.errors import UsageRefused
 from pipeline.http.urls import host_of
 from pipeline.identifiers import minter
+from pipeline.manifests.checkm import Row
 from pipeline.manifests.split import PlannedJob, plan
 from pipeline.names import SCHEME, NotAnArk, canonical_ark, is_upload, quote_name
 from pipeline.outcome import StepFailed
@@ -41,7 +42,7 @@ from pipeline.sources.download import DocumentTooLarge
 from pipeline.sources.fetch import HttpFetcher, ProbeResult, Sample, probe, sample
 from pipeline.states import FailureKind, JobState
 from pipeline.steps.estimate import CONTAINER_FACTOR
-from pipeline.steps.expected_files import FileSpec, check_bytes, check_files, payload_file, read_manifest
+from pipeline.steps.expected_files import check_bytes, check_files, payload_file, read_manifest
 from pipeline.working_storage.capacity import in_units, refusal, usage_now
 from zkstate.fleet import holds
 from zkstate.queue import queue
@@ -224,7 +225,7 @@ class DryRunJob:
     planned: PlannedJob
     number: int
     """Its place in the batch, from 1."""
-    files: tuple[FileSpec, ...] = ()
+    files: tuple[Row, ...] = ()
     failures: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     """Faults that may have passed when the job runs."""
@@ -241,7 +242,7 @@ class DryRunJob:
         known = sum(self.size(file) or 0 for file in self.files)
         return known * (CONTAINER_FACTOR if self.planned.payload_type is PayloadType.CONTAINER else 1)
 
-    def size(self, file: FileSpec) -> int | None:
+    def size(self, file: Row) -> int | None:
         return file.size if file.size is not None else self.sizes.get(file.url)
 
     def troubles(self, messages: Iterable[str]) -> Iterator[Trouble]:
@@ -324,7 +325,7 @@ class DryRun:
     def ask_sources(self, jobs: Sequence[DryRunJob]) -> dict[str, ProbeResult]:
         """The answers of at most `most` URLs: first one of each host, then files without a declared size."""
         files = [(job, file) for job in jobs for file in job.files]
-        first: dict[str, FileSpec] = {}
+        first: dict[str, Row] = {}
         for _, file in files:
             first.setdefault(host_of(file.url), file)
         undeclared = (file for _, file in files if file.size is None)
@@ -381,7 +382,7 @@ class DryRun:
         return _Host(result, taken, size * taken.seconds / taken.bytes + len(files) * (latency or 0.0))
 
 
-def _compare(job: DryRunJob, file: FileSpec, answer: ProbeResult) -> None:
+def _compare(job: DryRunJob, file: Row, answer: ProbeResult) -> None:
     where = f"line {file.line}: " if len(job.files) > 1 else ""
     if answer.failure:
         (job.doubts if answer.transient else job.failures).append(f"{where}{answer.failure}")

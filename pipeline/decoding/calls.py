@@ -16,7 +16,7 @@ from pipeline.description import metadata
 from pipeline.description.metadata import Elements
 from pipeline.fixity import Digest
 from pipeline.manifests import lines
-from pipeline.manifests.checkm import ManifestProfile, ParseRows, ReadRows, Row, parse_rows
+from pipeline.manifests.checkm import ManifestProfile, ReadRows, Row, parse_rows
 from pipeline.names import quote_name
 from pipeline.working_storage.workspace import DownloadedFile
 
@@ -147,20 +147,8 @@ def _collected(decoder: Decoder, request: Request, attempt: Attempt) -> Statemen
     return Statements(tuple(checks), tuple(remarks), tuple(digests), tuple(deletions), elements)
 
 
-def manifest_parser(decoder: Decoder, attempt: Attempt) -> ParseRows:
-    """As checkm.parse_rows."""
-    read = manifest_reader(decoder, attempt)
-
-    def parse(
-        data: bytes, source: str, profile: ManifestProfile, case_fold: bool, most: int | None
-    ) -> tuple[Row, ...]:
-        return tuple(read(data, source, profile, case_fold, most))
-
-    return parse
-
-
 def manifest_reader(decoder: Decoder, attempt: Attempt) -> ReadRows:
-    """As `manifest_parser`, for a manifest with more rows than memory is meant for: one row at a time.
+    """As checkm.parse_rows; the rows of a large manifest come one at a time.
 
     The decoder is in use until the last row was read.
     """

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.errors import ArklineError
+from pipeline.fixity import Digest, Digester
 from pipeline.manifests import checkm_row
 from pipeline.manifests.checkm_row import (
     PROBLEM_LIMIT,
@@ -153,12 +154,12 @@ __all__ = [
     "Manifest",
     "ManifestError",
     "ManifestProfile",
-    "ParseRows",
     "Problem",
     "ReadRows",
     "Row",
     "Severity",
     "check",
+    "check_declared",
     "check_rows",
     "parse",
     "parse_rows",
@@ -188,11 +189,8 @@ class Manifest:
     rows: tuple[Row, ...]
 
 
-ParseRows = Callable[[bytes, str, ManifestProfile, bool, int | None], tuple[Row, ...]]
-"""As `parse_rows`, here or in another process."""
-
 ReadRows = Callable[[bytes, str, ManifestProfile, bool, int | None], Iterable[Row]]
-"""As `parse_rows`; the rows may come one by one, and a refusal with the first."""
+"""As `parse_rows`, here or in another process; the rows may come one by one, and a refusal with the first."""
 
 
 def parse(
@@ -225,6 +223,20 @@ def parse_rows(
         return parse(data, source, expected, case_fold, most, repeats=True).rows
     except ManifestError as error:
         raise content(str(error)) from error
+
+
+def check_declared(data: bytes, name: str, size: int | None, digest: Digest | None) -> None:
+    """StepFailed(content) unless the manifest has the size and the digest that were declared for it."""
+    if size not in (None, len(data)):
+        raise content(
+            f"manifest {name} has {len(data):,} bytes, but {size:,} were declared: submit it again with the "
+            "correct size"
+        )
+    if digest is not None:
+        digester = Digester((digest.algorithm,))
+        digester.update(data)
+        if mismatch := digest.mismatch(digester.value(digest.algorithm), f"manifest {name}"):
+            raise content(f"{mismatch}: submit it again with the correct digest")
 
 
 def check(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 
-from pipeline.fixity import Digest, Digester, DigestMismatch
+from pipeline.fixity import Digest
 from pipeline.http.urls import host_of
 from pipeline.manifests.checkm import (
     PROBLEM_LIMIT,
@@ -20,6 +20,7 @@ from pipeline.manifests.checkm import (
     Problem,
     ReadRows,
     Row,
+    check_declared,
     parse_rows,
     repeated_identifiers,
 )
@@ -171,18 +172,7 @@ def _manifest(submission: Submission, read: Callable[[str, int], bytes], limit: 
         raise content(
             f"manifest {quote_name(name)} is larger than {limit} bytes: divide it into several batches"
         )
-    if submission.size is not None and submission.size != len(data):
-        raise content(
-            f"manifest {quote_name(name)} has {len(data)} bytes, but {submission.size} were declared: "
-            "submit it again with the correct size"
-        )
-    if submission.digest is not None:
-        digester = Digester((submission.digest.algorithm,))
-        digester.update(data)
-        try:
-            digester.check(submission.digest, f"manifest {quote_name(name)}")
-        except DigestMismatch as error:
-            raise content(f"{error}: submit it again with the correct digest") from error
+    check_declared(data, quote_name(name), submission.size, submission.digest)
     return data
 
 

@@ -16,7 +16,6 @@ from pipeline.notify.callback import HttpCallback
 from pipeline.notify.mail import Mailer, open_mailer
 from pipeline.outcome import Service, system
 from pipeline.profiles.profile import Profile, ProfileError, Profiles
-from pipeline.profiles.sources import Sources
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.limits import HostLimiter
@@ -47,14 +46,14 @@ class Clients:
     ) -> "StepContext":
         """The context of the steps of one attempt, whose fetcher keeps to the fleet's limits per host."""
 
-        def sources() -> Sources:
+        def profile() -> Profile:
             try:
-                return profile_of().allowed_sources
+                return profile_of()
             except ProfileError as error:
                 raise system(str(error)) from error
 
-        own = {"fetcher": self.fetcher.limited_by(limiter, sources)}
-        return StepContext(**vars(self) | own, job_record=job_record, attempt=attempt, profile_of=profile_of)
+        own = {"fetcher": self.fetcher.limited_by(limiter, lambda: profile().allowed_sources)}
+        return StepContext(**vars(self) | own, job_record=job_record, attempt=attempt, profile_of=profile)
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,7 @@ class StepContext(Clients):
     @property
     def profile(self) -> Profile:
         """The profile that the job's batch started with; StepFailed(system) if it is missing or invalid."""
-        try:
-            return self.profile_of()
-        except ProfileError as error:
-            raise system(str(error)) from error
+        return self.profile_of()
 
 
 InventoryOpener: TypeAlias = Callable[[Settings, Expected | None], SqlInventory]

@@ -6,7 +6,7 @@ are there, keeps those that still have their digest, and fetches the others.
 """
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -14,8 +14,10 @@ from pathlib import Path
 
 from pipeline.attempt import Attempt, in_parallel
 from pipeline.containers.unpack import Limits
-from pipeline.decoding.calls import manifest_parser, read_fetch_lists, unpack
+from pipeline.decoding.calls import manifest_reader, read_fetch_lists, unpack
 from pipeline.file_system import empty_folders, sync_tree
+from pipeline.humanize import counted
+from pipeline.manifests.checkm import Row
 from pipeline.names import PAGE_SUFFIXES, SIGN_IN, duplicates, foreign_upload, quote_name
 from pipeline.outcome import Done, RateLimited, StepFailed, Wait, content
 from pipeline.profiles.profile import Profile
@@ -26,7 +28,6 @@ from pipeline.steps import earlier_version, resume
 from pipeline.steps.context import StepContext
 from pipeline.steps.download_space import DownloadProgress, DownloadSpace, NoRoom, give_back
 from pipeline.steps.expected_files import (
-    FileSpec,
     ManifestLost,
     check_bytes,
     check_files,
@@ -51,10 +52,6 @@ MESSAGE_LIMIT = 1800
 """Characters of a message that are stored, less some for its beginning."""
 
 
-def count(files: int) -> str:
-    return f"{files:,} file{'s'[: files != 1]}"
-
-
 def remark(downloaded: Sequence[DownloadedFile], empty: Sequence[str] = ()) -> str:
     """What the depositor should look at; '' for nothing."""
     return "; ".join(filter(None, (_guessed_names(downloaded), _web_pages(downloaded), _empty(empty))))
@@ -66,7 +63,9 @@ def _web_pages(downloaded: Sequence[DownloadedFile]) -> str:
     if not pages:
         return ""
     first = (
-        f"{count(len(pages))}, the first {quote_name(pages[0])}," if len(pages) > 1 else quote_name(pages[0])
+        f"{counted(len(pages), 'file')}, the first {quote_name(pages[0])},"
+        if len(pages) > 1
+        else quote_name(pages[0])
     )
     return f"{first} came as a web page (HTML): open it and compare; {SIGN_IN}"
 
@@ -86,8 +85,8 @@ def _guessed_names(downloaded: Sequence[DownloadedFile]) -> str:
         return ""
     encodings = " and ".join(sorted({file.name_encoding for file in guessed}))
     return (
-        f"the names of {count(len(guessed))} in the container are not marked as UTF-8 and were read "
-        f"as {encodings}, the first as {quote_name(guessed[0].path)}: compare the names with yours"
+        f"the names of {counted(len(guessed), 'file')} in the container are not marked as UTF-8 and were "
+        f"read as {encodings}, the first as {quote_name(guessed[0].path)}: compare the names with yours"
     )
 
 
@@ -117,13 +116,13 @@ def work(job: Job, context: StepContext) -> Done | Wait:
     earlier = earlier_version.find(job, context)
     if earlier is not None:
         return Done(message=earlier_version.message(earlier))
-    parse = manifest_parser(context.decoder, context.attempt)
+    parse = manifest_reader(context.decoder, context.attempt)
     try:
         files = expected_files(job, context.settings.working, parse)
     except ManifestLost:
         save_manifest(job, context)
         files = expected_files(job, context.settings.working, parse)
-    files = with_upload_digests(files, context.settings.uploads_folder)
+    listed, files = files, with_upload_digests(files, context.settings.uploads_folder)
     profile = context.profile
     check_bytes(profile, sum(file.size or 0 for file in files))
     progress, space = DownloadProgress(context.attempt, files), DownloadSpace(job, context, files)
@@ -136,20 +135,25 @@ def work(job: Job, context: StepContext) -> Done | Wait:
         except NoRoom as no_room:
             context.attempt.check()
             return give_back(no_room, workspace)
-        downloaded = _with_declared_digests(step, fetched)
+        uploaded = {file.line for file, before in zip(files, listed, strict=True) if file != before}
+        downloaded = _with_declared_digests(step, fetched, uploaded)
         context.attempt.check()
         workspace.write_downloaded(downloaded)
         sync_tree(workspace.producer, (workspace.downloaded, workspace.folder))
     resume.remove_attempts(step.workspace)
     size = sum(file.size for file in downloaded)
     undeclared = sum(file.digest is None for file in files)
-    listed = sum(file.url != files[0].url for file in downloaded) if step.is_container else 0
+    fetched_by_bag = sum(file.url != files[0].url for file in downloaded) if step.is_container else 0
     return Done(
         space_needed=size,
         space_grew=space.grew,
-        message=f"{count(len(downloaded))}, {in_units(size)}"
-        + (f"; {listed:,} of them fetched as fetch.txt lists" if listed else "")
-        + (f"; no digest was declared for {undeclared:,} of {count(len(files))}" if undeclared else "")
+        message=f"{counted(len(downloaded), 'file')}, {in_units(size)}"
+        + (f"; {fetched_by_bag:,} of them fetched as fetch.txt lists" if fetched_by_bag else "")
+        + (
+            f"; no digest was declared for {undeclared:,} of {counted(len(files), 'file')}"
+            if undeclared
+            else ""
+        )
         + step.name_of_source(downloaded),
         remark=remark(downloaded, empty_folders(workspace.producer) if step.is_container else ()),
     )
@@ -162,7 +166,7 @@ class _Download:
     job: Job
     context: StepContext
     workspace: Workspace
-    files: tuple[FileSpec, ...]
+    files: tuple[Row, ...]
     profile: Profile
     progress: DownloadProgress
     space: DownloadSpace
@@ -221,7 +225,7 @@ class _Download:
         files = self._with_names_of_source(present.intersection(journal))
         fresh = not self.attempts
 
-        def one_file(file: FileSpec, attempt: Attempt) -> DownloadedFile:
+        def one_file(file: Row, attempt: Attempt) -> DownloadedFile:
             if file.name in present and (left := self._left(file, journal, attempt)):
                 return left
             return self._fetch(file, self.workspace.producer / file.name, attempt, fresh=fresh)
@@ -235,8 +239,8 @@ class _Download:
 
     def _gather(
         self,
-        files: tuple[FileSpec, ...],
-        one_file: Callable[[FileSpec, Attempt], DownloadedFile],
+        files: tuple[Row, ...],
+        one_file: Callable[[Row, Attempt], DownloadedFile],
         place: Callable[[int], str],
         size: int = 0,
     ) -> tuple[DownloadedFile, ...]:
@@ -272,13 +276,13 @@ class _Download:
             raise failed
         return tuple(downloaded[file.line] for file in files)
 
-    def _with_names_of_source(self, left: frozenset[str]) -> tuple[FileSpec, ...]:
+    def _with_names_of_source(self, left: frozenset[str]) -> tuple[Row, ...]:
         """The files; one that its source names, by the name that an earlier attempt left it under."""
         if not (self.is_named_by_source and left):
             return self.files
         return (replace(self.files[0], name=min(left)),)
 
-    def _left(self, file: FileSpec, journal: resume.Journal, attempt: Attempt) -> DownloadedFile | None:
+    def _left(self, file: Row, journal: resume.Journal, attempt: Attempt) -> DownloadedFile | None:
         """The file as an earlier attempt left it in `producer/`; None if it has to be fetched."""
         target = self.workspace.producer / file.name
         left = resume.reusable(target, file, journal.get(file.name, []), attempt)
@@ -286,9 +290,7 @@ class _Download:
             self.space.admit(file.line, left.size)
         return left
 
-    def _fetch(
-        self, file: FileSpec, target: Path, attempt: Attempt, *, fresh: bool = False
-    ) -> DownloadedFile:
+    def _fetch(self, file: Row, target: Path, attempt: Attempt, *, fresh: bool = False) -> DownloadedFile:
         """`fresh`: no attempt has left a part of a file."""
         for folder in (target.parent,) if fresh else (target.parent, self.parts):
             if folder not in self.made_folders:
@@ -357,12 +359,12 @@ class _Download:
             self.context.decoder, unpacked, files, attempt, case_fold=case_fold, most=most
         )
         places: dict[int, str] = {}
-        specs: list[FileSpec] = []
+        specs: list[Row] = []
         for line, file in enumerate(listed, container.line + 1):
             if problem := foreign_upload(file.url, container.url):
                 raise content(f"{file.where}: {problem}")
             places[line] = f"{file.where}: "
-            specs.append(FileSpec(line, file.url, file.path, file.digest, file.size))
+            specs.append(Row(line, file.url, file.path, file.digest, file.size))
         size = sum(file.size for file in files)
         check_files(self.profile, len(files) + len(specs))
         check_bytes(self.profile, size + sum(spec.size or 0 for spec in specs))
@@ -370,14 +372,14 @@ class _Download:
             self.space.admit(spec.line, spec.size or 0)
         self.progress.expect(tuple(specs))
 
-        def one_file(file: FileSpec, attempt: Attempt) -> DownloadedFile:
+        def one_file(file: Row, attempt: Attempt) -> DownloadedFile:
             return self._beside(
                 file, f"{unpacked.name}/{file.name}", attempt, self.workspace.producer / file.name
             )
 
         return self._gather(tuple(specs), one_file, places.__getitem__, size)
 
-    def _fetch_container(self, container: FileSpec, attempt: Attempt) -> None:
+    def _fetch_container(self, container: Row, attempt: Attempt) -> None:
         """The container in the attempt's folder, from an earlier attempt or from its source."""
         journal = resume.read_journals(self.workspace, resume.attempts_of(self.workspace))
         fetched = self._beside(container, ARCHIVE, attempt, noted=journal.get(container.name, []))
@@ -386,7 +388,7 @@ class _Download:
 
     def _beside(
         self,
-        file: FileSpec,
+        file: Row,
         name: str,
         attempt: Attempt,
         *others: Path,
@@ -414,15 +416,18 @@ class _Download:
 
 
 def _with_declared_digests(
-    step: _Download, downloaded: tuple[DownloadedFile, ...]
+    step: _Download, downloaded: tuple[DownloadedFile, ...], uploaded: Collection[int]
 ) -> tuple[DownloadedFile, ...]:
-    """The files with their declared digests; for the files of a container, the digest of the container."""
+    """The files with their declared digests; for the files of a container, the digest of the container.
+
+    `uploaded`: the lines whose digest is the one that the depositor gave with the upload.
+    """
     name = step.job.configuration.payload_name or "manifest"
     container = step.files[0].name if step.is_container else ""
 
-    def with_digest(file: DownloadedFile, expected: FileSpec) -> DownloadedFile:
+    def with_digest(file: DownloadedFile, expected: Row) -> DownloadedFile:
         place = f"{name} line {expected.line}" if step.has_manifest else "submission"
-        place = "upload" if expected.uploaded else place
+        place = "upload" if expected.line in uploaded else place
         declared = {"declared_by": place, "container": container} if expected.digest else {"declared_by": ""}
         # processing of an earlier attempt may have noted what a container declares; it does so again
         return file.model_copy(update={"container": "", "digest": expected.digest, **declared})

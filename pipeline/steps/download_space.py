@@ -14,11 +14,11 @@ from functools import cache, partial
 
 from pipeline.attempt import Attempt, CheckedAttempt, Progress
 from pipeline.errors import ArklineError
+from pipeline.manifests.checkm import Row
 from pipeline.outcome import Done, Promised, content
 from pipeline.records import Job
 from pipeline.states import Event
 from pipeline.steps.context import StepContext
-from pipeline.steps.expected_files import FileSpec
 from pipeline.working_storage.capacity import in_units, measure_again, refusal, usage
 from pipeline.working_storage.workspace import Workspace
 
@@ -32,7 +32,7 @@ RATE_WINDOW = 10
 class DownloadProgress:
     """Shared by the threads of one attempt; reports at most once in REPORT_INTERVAL."""
 
-    def __init__(self, attempt: Attempt, files: tuple[FileSpec, ...]) -> None:
+    def __init__(self, attempt: Attempt, files: tuple[Row, ...]) -> None:
         self._attempt = attempt
         sizes = [file.size for file in files]
         self._expected = None if None in sizes else sum(size or 0 for size in sizes)
@@ -44,7 +44,7 @@ class DownloadProgress:
         """Time and bytes of the last reports."""
         self._mutex = threading.Lock()
 
-    def expect(self, files: tuple[FileSpec, ...]) -> None:
+    def expect(self, files: tuple[Row, ...]) -> None:
         """Add files that a bag among the first files lists."""
         sizes = [file.size for file in files]
         with self._mutex:
@@ -52,16 +52,16 @@ class DownloadProgress:
             self._expected = None if None in (self._expected, more) else (self._expected or 0) + (more or 0)
             self._files_expected += len(files)
 
-    def of(self, file: FileSpec, attempt: Attempt) -> Attempt:
+    def of(self, file: Row, attempt: Attempt) -> Attempt:
         """The attempt for the download of one file; what is reported to it counts for the whole job."""
         return CheckedAttempt(attempt.check, partial(self.report, file), attempt.yields)
 
-    def complete(self, file: FileSpec, size: int) -> None:
+    def complete(self, file: Row, size: int) -> None:
         with self._mutex:
             self._files += 1
             self._bytes[file.line] = size
 
-    def report(self, file: FileSpec, progress: Progress) -> None:
+    def report(self, file: Row, progress: Progress) -> None:
         now = time.monotonic()
         with self._mutex:
             self._bytes[file.line] = progress.bytes
@@ -72,7 +72,7 @@ class DownloadProgress:
             whole = self._whole(file, progress, now)
         self._attempt.report(whole)
 
-    def _whole(self, file: FileSpec, progress: Progress, now: float) -> Progress:
+    def _whole(self, file: Row, progress: Progress, now: float) -> Progress:
         total = sum(self._bytes.values())
         self._samples.append((now, total))
         start, before = self._samples[0]
@@ -113,7 +113,7 @@ class NoRoom(ArklineError):
 class DownloadSpace:
     """What is reserved for the job, and what its files have; shared by the threads of one attempt."""
 
-    def __init__(self, job: Job, context: StepContext, files: tuple[FileSpec, ...]) -> None:
+    def __init__(self, job: Job, context: StepContext, files: tuple[Row, ...]) -> None:
         self._job = job
         self._context = context
         self._sizes = {file.line: file.size or 0 for file in files}

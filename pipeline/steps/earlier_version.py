@@ -66,12 +66,8 @@ def message(version: StoredVersion) -> str:
     return f"nothing is fetched: the job has stored version {version.number} of {version.ark} before"
 
 
-def pass_on(version: StoredVersion) -> Done:
-    return Done(message=message(version))
-
-
 def without_content(
-    job: Job, context: StepContext, gone: ContentGone, keep: Callable[[StoredVersion], Done] = pass_on
+    job: Job, context: StepContext, gone: ContentGone, keep: Callable[[StoredVersion], Done]
 ) -> Done:
     """The end of a step whose content is gone: `keep` the version that is stored, or download again."""
     mount.require(context.settings, context.job_record.working_storage)

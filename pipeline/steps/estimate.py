@@ -13,13 +13,14 @@ import time
 from contextlib import closing
 
 from pipeline.attempt import Attempt, in_parallel
-from pipeline.decoding.calls import manifest_parser
+from pipeline.decoding.calls import manifest_reader
+from pipeline.manifests.checkm import Row
 from pipeline.outcome import Done, RateLimited, StepFailed, Wait
 from pipeline.records import Job, PayloadType
 from pipeline.states import Event, JobState
 from pipeline.steps import earlier_version
 from pipeline.steps.context import StepContext
-from pipeline.steps.expected_files import FileSpec, expected_files
+from pipeline.steps.expected_files import expected_files
 from pipeline.working_storage.capacity import in_units
 
 PENALTY = 10
@@ -44,7 +45,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
         earlier = earlier_version.find(job, context)
         if earlier is not None:
             return Done(space_needed=0, message=earlier_version.message(earlier))
-        parse = manifest_parser(context.decoder, context.attempt)
+        parse = manifest_reader(context.decoder, context.attempt)
         files = expected_files(job, context.settings.working, parse)
     except StepFailed as failure:
         # Downloading reads the same and fails; here the size is just unknown.
@@ -81,11 +82,11 @@ def _message(needed: int, known: int, files: int) -> str:
     return f"about {in_units(needed)}"
 
 
-def _sizes(files: tuple[FileSpec, ...], context: StepContext) -> list[int | None]:
+def _sizes(files: tuple[Row, ...], context: StepContext) -> list[int | None]:
     """The declared sizes of the files, and the sizes that sources say of the others; None if unknown."""
     deadline = time.monotonic() + TIME_LIMIT
 
-    def ask(file: FileSpec, attempt: Attempt) -> int | None:
+    def ask(file: Row, attempt: Attempt) -> int | None:
         attempt.check()
         return context.fetcher.size(file.url, attempt) if time.monotonic() < deadline else None
 

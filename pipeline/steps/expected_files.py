@@ -1,13 +1,15 @@
-"""The files that a job fetches, its payload or those that its object manifest lists, and their limits."""
+"""The files that a job fetches, its payload or those that its object manifest lists, and their limits.
 
-from dataclasses import dataclass, replace
+A payload without a manifest is line 1.
+"""
+
+from dataclasses import replace
 from pathlib import Path
 
-from pipeline.decoding.calls import manifest_parser
+from pipeline.decoding.calls import manifest_reader
 from pipeline.file_system import is_fault_of
-from pipeline.fixity import Digest, Digester, DigestMismatch
 from pipeline.http.urls import redact_url
-from pipeline.manifests.checkm import ManifestProfile, ParseRows, parse_rows
+from pipeline.manifests.checkm import ManifestProfile, ReadRows, Row, check_declared, parse_rows
 from pipeline.names import PRODUCER, UnsafeName, foreign_upload, is_upload, name_in, safe_name
 from pipeline.outcome import StepFailed, content, system
 from pipeline.profiles.profile import Profile
@@ -43,20 +45,7 @@ class ManifestLost(StepFailed):
     """The working directory no longer has the object manifest that the step pending saved."""
 
 
-@dataclass(frozen=True)
-class FileSpec:
-    """One file to be fetched; `line` is its line in the manifest, 1 for a payload without one."""
-
-    line: int
-    url: str
-    name: str
-    digest: Digest | None = None
-    size: int | None = None
-    uploaded: bool = False
-    """The digest is the one that the depositor gave with the upload."""
-
-
-def expected_files(job: Job, working: Path, parse: ParseRows = parse_rows) -> tuple[FileSpec, ...]:
+def expected_files(job: Job, working: Path, parse: ReadRows = parse_rows) -> tuple[Row, ...]:
     """The files of the job's object; for a container, the container. ManifestLost if its manifest is gone."""
     if job.configuration.payload_type is not PayloadType.OBJECT_MANIFEST:
         return (payload_file(job.configuration),)
@@ -76,16 +65,14 @@ def expected_files(job: Job, working: Path, parse: ParseRows = parse_rows) -> tu
     return read_manifest(data, job.configuration, case_fold=False, parse=parse)
 
 
-def with_upload_digests(files: tuple[FileSpec, ...], uploads: Path) -> tuple[FileSpec, ...]:
+def with_upload_digests(files: tuple[Row, ...], uploads: Path) -> tuple[Row, ...]:
     """The files; those that were uploaded and have no digest, with the one that was given at the upload."""
-
-    def completed(file: FileSpec) -> FileSpec:
-        if file.digest is not None or not is_upload(file.url):
-            return file
-        digest = locate(uploads, file.url).file.digest
-        return replace(file, digest=digest, uploaded=digest is not None)
-
-    return tuple(map(completed, files))
+    return tuple(
+        replace(file, digest=locate(uploads, file.url).file.digest)
+        if file.digest is None and is_upload(file.url)
+        else file
+        for file in files
+    )
 
 
 def save_manifest(job: Job, context: StepContext) -> int:
@@ -93,7 +80,7 @@ def save_manifest(job: Job, context: StepContext) -> int:
     settings, workspace = context.settings, Workspace.of(job, context.settings.working)
     data = context.fetcher.read(job.configuration.payload_url, settings.manifest_limit, context.attempt)
     case_fold = not context.profile.case_sensitive_names
-    parse = manifest_parser(context.decoder, context.attempt)
+    parse = manifest_reader(context.decoder, context.attempt)
     most = settings.object_files
     files = read_manifest(data, job.configuration, case_fold=case_fold, most=most, parse=parse)
     context.attempt.check()
@@ -102,21 +89,18 @@ def save_manifest(job: Job, context: StepContext) -> int:
     return len(files)
 
 
-def payload_file(configuration: JobConfiguration) -> FileSpec:
+def payload_file(configuration: JobConfiguration) -> Row:
     """The payload as one file; a content failure if it has no usable name."""
-    if configuration.named_by_source:
-        name = configuration.payload_name
-        return FileSpec(1, configuration.payload_url, name, configuration.digest, configuration.size)
+    name, url = configuration.payload_name, configuration.payload_url
     try:
-        name = safe_name(configuration.payload_name or name_in(configuration.payload_url), PRODUCER)
+        if not configuration.named_by_source:
+            name = safe_name(name or name_in(url), PRODUCER)
     except UnsafeName as error:
-        raise content(
-            f"{redact_url(configuration.payload_url)}: {error}; submit it with a different file name"
-        ) from error
-    return FileSpec(1, configuration.payload_url, name, configuration.digest, configuration.size)
+        raise content(f"{redact_url(url)}: {error}; submit it with a different file name") from error
+    return Row(1, url, name, configuration.digest, configuration.size)
 
 
-def named(file: FileSpec, stated: str) -> str:
+def named(file: Row, stated: str) -> str:
     """The name of a file that the depositor did not name: the one that its source stated, else the URL's."""
     try:
         return stated or safe_name(name_in(file.url), PRODUCER)
@@ -133,27 +117,16 @@ def read_manifest(
     *,
     case_fold: bool,
     most: int | None = None,
-    parse: ParseRows = parse_rows,
-) -> tuple[FileSpec, ...]:
+    parse: ReadRows = parse_rows,
+) -> tuple[Row, ...]:
     """The files of the object manifest in `data`; a content failure unless it is valid and the one declared.
 
     `most` rows at most, which bounds the memory: 100,000 take about 120 MB beside the manifest's own bytes.
     """
     name = configuration.payload_name or redact_url(configuration.payload_url)
-    if configuration.size not in (None, len(data)):
-        raise content(
-            f"manifest {name} has {len(data):,} bytes, but {configuration.size:,} were declared: "
-            "submit it again with the correct size"
-        )
-    try:
-        if configuration.digest is not None:
-            digester = Digester((configuration.digest.algorithm,))
-            digester.update(data)
-            digester.check(configuration.digest, f"manifest {name}")
-    except DigestMismatch as error:
-        raise content(str(error)) from error
-    rows = parse(data, name, ManifestProfile.OBJECT, case_fold, most)
+    check_declared(data, name, configuration.size, configuration.digest)
+    rows = tuple(parse(data, name, ManifestProfile.OBJECT, case_fold, most))
     for row in rows:
         if problem := foreign_upload(row.url, configuration.payload_url):
             raise content(f"line {row.line} of {name}: {problem}")
-    return tuple(FileSpec(row.line, row.url, row.name, row.digest, row.size) for row in rows)
+    return rows

@@ -3,8 +3,9 @@
 A failure here needs a new submission: only faults of the payload itself are refused here.
 """
 
-from pipeline.decoding.calls import manifest_parser
+from pipeline.decoding.calls import manifest_reader
 from pipeline.http.urls import check_url
+from pipeline.humanize import counted
 from pipeline.outcome import Done, StepFailed, Wait
 from pipeline.records import Job, PayloadType
 from pipeline.states import Event
@@ -33,7 +34,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
     mount.require(context.settings, context.job_record.working_storage)
     files = _saved_manifest(job, context) or save_manifest(job, context)
     check_files(context.profile, files)
-    return Done(event=Event.ACQUIRE, message=f"the manifest lists {files:,} file{'s'[: files != 1]}")
+    return Done(event=Event.ACQUIRE, message=f"the manifest lists {counted(files, 'file')}")
 
 
 def _saved_manifest(job: Job, context: StepContext) -> int | None:
@@ -47,7 +48,7 @@ def _saved_manifest(job: Job, context: StepContext) -> int | None:
     case_fold = not context.profile.case_sensitive_names
     try:
         saved = Workspace.of(job, context.settings.working).manifest.read_bytes()
-        parse = manifest_parser(context.decoder, context.attempt)
+        parse = manifest_reader(context.decoder, context.attempt)
         return len(read_manifest(saved, job.configuration, case_fold=case_fold, parse=parse))
     except (FileNotFoundError, StepFailed):
         return None  # absent, or not the declared file

@@ -9,6 +9,7 @@ from pipeline.description.metadata import as_stored
 from pipeline.description.storage_manifest import mime_type
 from pipeline.fixity import StoredVersion
 from pipeline.http.urls import redact_url
+from pipeline.humanize import counted
 from pipeline.inventory.base import Provenance, Recording
 from pipeline.names import PRODUCER
 from pipeline.outcome import Deposited, Done, system
@@ -36,8 +37,8 @@ def work(job: Job, context: StepContext) -> Done:
     own = len(version.files) - deposited
     lost = "" if recording.downloaded else "; the list of its downloaded files is lost"
     entered = (
-        f"{version.ark} version {version.number}: {deposited:,} deposited "
-        f"{'file' if deposited == 1 else 'files'} and {own:,} of the repository, {sum(added):,} new bytes"
+        f"{version.ark} version {version.number}: {counted(deposited, 'deposited file')} and {own:,} of the "
+        f"repository, {sum(added):,} new bytes"
     )
     return Done(
         message=entered + lost,

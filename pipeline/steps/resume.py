@@ -19,8 +19,8 @@ from pydantic import ValidationError
 
 from pipeline.attempt import Attempt
 from pipeline.fixity import OF_RECORD, READ_CHUNK, Digester, digest_file
+from pipeline.manifests.checkm import Row
 from pipeline.sources.download import origin_path, saved_origin
-from pipeline.steps.expected_files import FileSpec
 from pipeline.working_storage.workspace import DownloadedFile, Workspace
 
 JOURNAL = "landed.jsonl"
@@ -31,7 +31,7 @@ Journal = dict[str, list[DownloadedFile]]
 
 
 @contextmanager
-def journal_of(workspace: Workspace) -> Iterator[Callable[[FileSpec, DownloadedFile], None]]:
+def journal_of(workspace: Workspace) -> Iterator[Callable[[Row, DownloadedFile], None]]:
     """A function that notes a downloaded file for the attempts after this one, if `reusable` needs the note.
 
     A file with a declared digest needs none, so that a job of such files writes no journal.
@@ -43,7 +43,7 @@ def journal_of(workspace: Workspace) -> Iterator[Callable[[FileSpec, DownloadedF
             workspace.make_folder(workspace.attempt)
             return opened.enter_context((workspace.attempt / JOURNAL).open("ab", buffering=0))
 
-        def note(file: FileSpec, downloaded: DownloadedFile) -> None:
+        def note(file: Row, downloaded: DownloadedFile) -> None:
             if file.digest is None:
                 journal().write(downloaded.model_dump_json().encode() + b"\n")
 
@@ -68,9 +68,7 @@ def completed_download(workspace: Workspace, attempt: Attempt) -> tuple[Download
     return files or None
 
 
-def reusable(
-    path: Path, file: FileSpec, noted: list[DownloadedFile], attempt: Attempt
-) -> DownloadedFile | None:
+def reusable(path: Path, file: Row, noted: list[DownloadedFile], attempt: Attempt) -> DownloadedFile | None:
     """The file at `path` if it is the expected one; None if it has to be fetched.
 
     Without a declared digest and without a note, the file might have been cut off by a power failure, or be
@@ -103,9 +101,7 @@ def names_below(folder: Path) -> frozenset[str]:
     )
 
 
-def adopt_part(
-    workspace: Workspace, earlier: Sequence[Path], name: str, file: FileSpec, attempt: Attempt
-) -> None:
+def adopt_part(workspace: Workspace, earlier: Sequence[Path], name: str, file: Row, attempt: Attempt) -> None:
     """Copy the longest beginning of `file` that an earlier attempt fetched to this attempt's `name`.
 
     The earlier parts are removed, so that a job that is interrupted often does not fill working storage. An
@@ -124,7 +120,7 @@ def adopt_part(
                 path.unlink()
 
 
-def _may_be_continued(part: Path, file: FileSpec) -> bool:
+def _may_be_continued(part: Path, file: Row) -> bool:
     """Without a declared digest the bytes on the disk need a note: a power failure may have damaged them."""
     origin = saved_origin(part)
     if origin is None or not origin.may_be_continued(file.digest):

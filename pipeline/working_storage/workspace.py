@@ -9,7 +9,6 @@ its ERC. What has NAME.TOKEN.draft as its name was never completed.
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import sha512
 from pathlib import Path
 from typing import BinaryIO
@@ -79,35 +78,17 @@ def folder_at(working: Path, bid: str, jid: str) -> Path:
 
 
 class Workspace:
-    """Paths of one job's working directory, each composed when it is first asked for."""
+    """Paths of one job's working directory."""
 
     def __init__(self, folder: Path, token: str) -> None:
-        self.folder = folder
         self._token = token
-
-    @cached_property
-    def producer(self) -> Path:
-        return self.folder / "producer"
-
-    @cached_property
-    def system(self) -> Path:
-        return self.folder / "system"
-
-    @cached_property
-    def attempt(self) -> Path:
-        return self.folder / "attempts" / self._token
-
-    @cached_property
-    def manifest(self) -> Path:
-        return self.folder / "manifest.checkm"
-
-    @cached_property
-    def downloaded(self) -> Path:
-        return self.folder / "landing.json"
-
-    @cached_property
-    def stored(self) -> Path:
-        return self.folder / "stored.json"
+        self.folder = folder
+        self.producer = folder / "producer"
+        self.system = folder / "system"
+        self.attempt = folder / "attempts" / token
+        self.manifest = folder / "manifest.checkm"
+        self.downloaded = folder / "landing.json"
+        self.stored = folder / "stored.json"
 
     @classmethod
     def of(cls, job: Job, working: Path) -> "Workspace":

@@ -335,12 +335,11 @@ def test_a_large_manifest_is_read_by_the_process_as_by_the_reader(decoder: Decod
     )
     data = f"{rows}#%eof\n".encode()
     assert len(data) > calls.SMALL_MANIFEST
-    parse = calls.manifest_parser(decoder, UNATTENDED)
+    parse = calls.manifest_reader(decoder, UNATTENDED)
 
-    assert parse(data, "m", ManifestProfile.OBJECT, True, None) == parse_rows(
-        data, "m", ManifestProfile.OBJECT
-    )
-    assert "more than 5 rows" in refusal(lambda: parse(data, "m", ManifestProfile.OBJECT, True, 5))
+    read = tuple(parse(data, "m", ManifestProfile.OBJECT, True, None))
+    assert read == parse_rows(data, "m", ManifestProfile.OBJECT)
+    assert "more than 5 rows" in refusal(lambda: tuple(parse(data, "m", ManifestProfile.OBJECT, True, 5)))
 
 
 def test_a_batch_manifest_of_100_000_rows_is_read_within_the_limits_of_the_process() -> None:
@@ -350,8 +349,9 @@ def test_a_batch_manifest_of_100_000_rows_is_read_within_the_limits_of_the_proce
     assert 6_000_000 < len(data) < settings.manifest_limit
 
     with closing(Decoder(settings)) as decoder:
-        parse = calls.manifest_parser(decoder, UNATTENDED)
-        read = parse(data, "batch.checkm", ManifestProfile.CONTAINER_BATCH, True, settings.batch_jobs)
+        parse = calls.manifest_reader(decoder, UNATTENDED)
+        rows_read = parse(data, "batch.checkm", ManifestProfile.CONTAINER_BATCH, True, settings.batch_jobs)
+        read = tuple(rows_read)
 
     assert (len(read), read[-1].name) == (100_000, "099999.zip")
 
