@@ -16,7 +16,7 @@ from pipeline.records import HistoryEntry, Job
 from pipeline.states import Event, JobState
 from pipeline.steps.context import StepContext
 from pipeline.working_storage import mount
-from pipeline.working_storage.workspace import ContentGone
+from pipeline.working_storage.workspace import ContentGone, Workspace, read_stored
 
 DOWNLOADS_AGAIN = 3
 """Times that content that is gone from working storage is downloaded again, without an operator."""
@@ -35,6 +35,17 @@ def look(job: Job, context: StepContext) -> StoredVersion | None:
         if version is not None and (is_of(job, version) or _describes(job, version, context)):
             return version
     return None
+
+
+def noted_or_stored(job: Job, context: StepContext) -> tuple[StoredVersion | None, bytes]:
+    """The job's version and its ERC, as noted in working storage; from storage, without the ERC, if that is
+    lost. None if the job has no version.
+    """
+    ark = job.identifiers.primary_id
+    noted, erc = read_stored(Workspace.of(job, context.settings.working))
+    if noted is not None and (noted.ark, noted.jid) == (ark, job.jid):
+        return noted, erc
+    return (stored(job, context, ark) if ark else None), b""
 
 
 def stored(job: Job, context: StepContext, ark: str) -> StoredVersion | None:

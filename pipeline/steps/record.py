@@ -19,11 +19,7 @@ from pipeline.states import Event, JobState
 from pipeline.steps import earlier_version
 from pipeline.steps.context import StepContext
 from pipeline.steps.system_files import ERC_PATH
-from pipeline.working_storage.workspace import (
-    DownloadedFile,
-    Workspace,
-    read_stored_and_erc,
-)
+from pipeline.working_storage.workspace import DownloadedFile, Workspace
 
 
 def work(job: Job, context: StepContext) -> Done:
@@ -62,24 +58,21 @@ def _remark(job: Job, version: StoredVersion) -> str | None:
 
 
 def _stored(job: Job, context: StepContext) -> tuple[StoredVersion, bytes]:
-    """The job's version and its ERC, from working storage; from storage itself if that file is lost, without
-    the ERC.
-    """
+    """The job's version, which was read back, and its ERC, if that is noted."""
     ark = job.identifiers.primary_id
     if ark is None:
         raise system(
             f"{job.jid} has no ARK although it was processed: fail the job and submit its object again"
         )
-    stored, erc = read_stored_and_erc(Workspace.of(job, context.settings.working))
-    if stored is not None and (stored.ark, stored.jid) == (ark, job.jid):
-        return stored, erc
-    version = earlier_version.stored(job, context, ark)
+    version, erc = earlier_version.noted_or_stored(job, context)
     if version is None:
         raise system(
             f"storage has no version of {ark} from {job.jid}: compare the job's timeline with storage"
         )
-    context.storage.verify(version, context.attempt)
-    return replace(version, verified=now()), b""
+    if version.verified is None:
+        context.storage.verify(version, context.attempt)
+        version = replace(version, verified=now())
+    return version, erc
 
 
 def _recording(

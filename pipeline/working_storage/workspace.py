@@ -186,13 +186,10 @@ def write_stored(workspace: Workspace, version: StoredVersion, erc: bytes = b"")
     workspace.publish(workspace.stored, to_json(noted, indent=1))
 
 
-def read_stored(workspace: Workspace) -> StoredVersion | None:
-    """The stored version; None if the file is lost; then storage has the answer."""
-    return read_stored_and_erc(workspace)[0]
-
-
-def read_stored_and_erc(workspace: Workspace) -> tuple[StoredVersion | None, bytes]:
-    """The stored version, and the ERC that was noted with it; b"" if none was, and storage has to be read."""
+def read_stored(workspace: Workspace) -> tuple[StoredVersion | None, bytes]:
+    """The stored version, None if the file is lost, and the ERC that was noted with it, b"" if none was: then
+    storage has the answer.
+    """
     try:
         data = read_all(workspace.stored)
         version = _STORED.validate_json(data)

@@ -82,7 +82,7 @@ class Repository:
 
     def work(self, job: Job, attempt: Attempt = UNATTENDED) -> StoredVersion:
         process.work(job, self.services(attempt))
-        stored = read_stored(Workspace.of(job, self.settings.working))
+        stored, _ = read_stored(Workspace.of(job, self.settings.working))
         assert stored is not None
         return stored
 

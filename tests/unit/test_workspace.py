@@ -16,6 +16,6 @@ def test_a_list_that_an_earlier_release_wrote_is_read(tmp_path: Path) -> None:
     assert workspace.read_downloaded() == (
         DownloadedFile(path="a.txt", size=5, sha512="ab", url="http://source.example/a.txt"),
     )
-    stored = read_stored(workspace)
+    stored, _ = read_stored(workspace)
     assert stored is not None
     assert stored.verified is None

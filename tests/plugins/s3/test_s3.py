@@ -231,7 +231,7 @@ def test_a_job_is_processed_and_recorded_from_a_bucket(s3_server: Server, tmp_pa
         job = repository.job(1, {"a name.txt": "a"}, erc_who="Tracy")
 
         process.work(job, services)
-        stored = read_stored(Workspace.of(job, chosen.working))
+        stored, _ = read_stored(Workspace.of(job, chosen.working))
         assert stored is not None
         known = job.model_copy(update={"identifiers": repository.identifiers(job)})
         record.work(known, services)
