@@ -1,7 +1,7 @@
 """What a step works with: the clients of outside systems, opened once per process, and its attempt."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -45,15 +45,8 @@ class Clients:
         profile_of: Callable[[], Profile],
     ) -> "StepContext":
         """The context of the steps of one attempt, whose fetcher keeps to the fleet's limits per host."""
-
-        def profile() -> Profile:
-            try:
-                return profile_of()
-            except ProfileError as error:
-                raise system(str(error)) from error
-
-        own = {"fetcher": self.fetcher.limited_by(limiter, lambda: profile().allowed_sources)}
-        return StepContext(**vars(self) | own, job_record=job_record, attempt=attempt, profile_of=profile)
+        own = StepContext(**vars(self), job_record=job_record, attempt=attempt, profile_of=profile_of)
+        return replace(own, fetcher=self.fetcher.limited_by(limiter, lambda: own.profile.allowed_sources))
 
 
 @dataclass(frozen=True)
@@ -69,7 +62,10 @@ class StepContext(Clients):
     @property
     def profile(self) -> Profile:
         """The profile that the job's batch started with; StepFailed(system) if it is missing or invalid."""
-        return self.profile_of()
+        try:
+            return self.profile_of()
+        except ProfileError as error:
+            raise system(str(error)) from error
 
 
 InventoryOpener: TypeAlias = Callable[[Settings, Expected | None], SqlInventory]
