@@ -194,11 +194,15 @@ def export(
             raise Stopped(f"interrupted: there is no bag in {folder}", code=codes.EXPORT_INTERRUPTED)
 
     event = PreservationEvent(
+        id=0,
         ark=known.ark,
         type=DISSEMINATION,
         at=now(),
         agent=f"arkline {request.by}",
         outcome=PASS,
+        damaged=0,
+        files=(),
+        reported=None,
         version=request.number,
     )
 

@@ -50,7 +50,7 @@ class ObjectEvent:
     type: str
     at: datetime
     outcome: str
-    """After processing `pass` or `fail`."""
+    """`pass` or `fail`."""
     version: int | None
     """The version that the event concerns; None: all versions."""
     detail: str

@@ -114,22 +114,22 @@ class DamagedFile:
     remedy: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PreservationEvent:
     """An event in the life of a stored object, as PREMIS has them."""
 
-    id: int = 0
-    """Given by the inventory."""
+    id: int
+    """Given by the inventory; 0 before."""
     ark: str
     type: str
     at: datetime
     agent: str
     outcome: str
     """`pass` or `fail`."""
-    damaged: int = 0
-    files: tuple[DamagedFile, ...] = ()
+    damaged: int
+    files: tuple[DamagedFile, ...]
     """At most a hundred of the damaged files."""
-    reported: datetime | None = None
+    reported: datetime | None
     """When the notice to the operator was sent; the time of the event if it needs no notice."""
     version: int | None = None
     """The version that the event concerns; None: all versions."""

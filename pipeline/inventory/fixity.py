@@ -245,6 +245,7 @@ def _event(
     if (outcome, named) == before:
         return None
     return PreservationEvent(
+        id=0,
         ark=check.ark,
         type=FIXITY_CHECK,
         at=check.ended,
@@ -252,6 +253,7 @@ def _event(
         outcome=outcome,
         damaged=len(check.damaged),
         files=named,
+        reported=None,
     )
 
 

@@ -293,11 +293,14 @@ def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") ->
     if rebuilt_by:
         version, at = recording.version, now()
         rebuilt = PreservationEvent(
+            id=0,
             ark=version.ark,
             type=REBUILT,
             at=at,
             agent=rebuilt_by,
             outcome="pass",
+            damaged=0,
+            files=(),
             version=version.number,
             reported=at,  # no notice is sent of this event
         )

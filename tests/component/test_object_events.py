@@ -232,11 +232,15 @@ def test_the_inventory_keeps_the_latest_exports_of_an_object(store: Store) -> No
     ark = stored(store)
     inventory = store.repository.inventory
     export = PreservationEvent(
+        id=0,
         ark=ark,
         type=description.DISSEMINATION,
         at=now(),
         agent="arkline Ann",
         outcome=description.PASS,
+        damaged=0,
+        files=(),
+        reported=None,
         version=1,
     )
 
