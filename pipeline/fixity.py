@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -51,6 +52,7 @@ class DigestMismatch(ArklineError):
     """The bytes do not have the declared digest or size."""
 
 
+@lru_cache(maxsize=64)
 def algorithm(name: str) -> str:
     """The canonical name: `SHA-256`, `sha256` and `Sha_256` are the same."""
     plain = name.strip().lower().replace("-", "").replace("_", "")

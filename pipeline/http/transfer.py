@@ -226,7 +226,8 @@ class Channel:
     def send(self, target: str, headers: Iterable[tuple[str, str]], body: bytes | None) -> Head:
         """The head of the answer to a GET, or to a POST of `body`."""
         lines = [f"{name}: {value}".encode("latin-1") for name, value in headers]
-        if any(b"\r" in line or b"\n" in line for line in lines):
+        joined = b"".join(lines)
+        if b"\r" in joined or b"\n" in joined:
             raise ValueError("a request cannot have a line break in a header")
         self._easy.setopt(pycurl.REQUEST_TARGET, target)
         self._easy.setopt(pycurl.HTTPHEADER, lines)
@@ -282,7 +283,7 @@ class Channel:
         False if the connections may have no other request: a proxy on the way may have found another end.
         """
         self._multi.remove_handle(self._easy)
-        return self._head is None or not self._head.headers.keys() >= _FRAMING
+        return self._head is None or not all(name in self._head.headers for name in _FRAMING)
 
     def close(self) -> None:
         self._multi.close()

@@ -28,7 +28,6 @@ from pipeline.outcome import StepFailed, content, system, transient
 from pipeline.sources.response import coding_of, content_length, offered_name, whole_size
 from pipeline.states import FailureKind
 from pipeline.uploads.stored import StoredUpload, faults, locate
-from pipeline.working_storage.capacity import full_waits
 
 FROM = ".from"
 """The end of the name of the file beside a part."""
@@ -149,11 +148,6 @@ class StreamDigester:
         self.finish()
         return self._digester.value(name)
 
-    def check(self, declared: Digest, name: str) -> None:
-        """As Digester.check."""
-        self.finish()
-        self._digester.check(declared, name)
-
     def _work(self) -> None:
         while (data := self._waiting.get()) is not None:
             self._digester.update(data)
@@ -270,7 +264,7 @@ class Part:
             path = self._draft
             write_file(path, b"".join(self._held))
         try:
-            path.replace(target)
+            os.replace(path, target)  # noqa: PTH105 - of every small file: Path.replace parses the target
         except FileNotFoundError:
             target.parent.mkdir(exist_ok=True)
             path.replace(target)
@@ -307,28 +301,27 @@ def _open(path: Path, flags: int, existing: Path | None = None) -> int:
 
 @contextmanager
 def open_part(path: Path, algorithms: Iterable[str], draft: Path | None = None) -> Iterator[Part]:
-    """Open the part at `path`, with what is there already; a full disk is a transient failure.
+    """Open the part at `path`, with what is there already; a full disk leaves nothing of it.
 
     `draft` as in Download: nothing is at `path`, and the part need not be looked for.
     """
-    with full_waits(f"fetching {path.name}"):
+    try:
+        part = Part(path, algorithms, draft)
         try:
-            part = Part(path, algorithms, draft)
-            try:
-                yield part
-            except ArklineError:
-                part.note()
-                raise
-            finally:
-                part.close()
-        except OSError as error:
-            if is_full(error):
-                with suppress(OSError):
-                    path.unlink(missing_ok=True)
-                    origin_path(path).unlink(missing_ok=True)
-                    if draft:
-                        draft.unlink(missing_ok=True)
+            yield part
+        except ArklineError:
+            part.note()
             raise
+        finally:
+            part.close()
+    except OSError as error:
+        if is_full(error):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+                origin_path(path).unlink(missing_ok=True)
+                if draft:
+                    draft.unlink(missing_ok=True)
+        raise
 
 
 def _any_size(_: int) -> None:
@@ -386,8 +379,8 @@ class Download:
         """DigestMismatch unless the bytes that arrived are those that were declared."""
         if self.size is not None and size != self.size:
             raise DigestMismatch(self.size_differs(f"{size:,}"))
-        if self.digest is not None:
-            digests.check(self.digest, self.label)
+        if self.digest is not None and (actual := digests.value(self.digest.algorithm)) != self.digest.value:
+            raise DigestMismatch(self.digest.mismatch(actual, self.label))
 
     def size_differs(self, actual: str) -> str:
         return f"{self.label}: the source has {actual} bytes, but {self.size:,} were declared"
@@ -450,8 +443,7 @@ class UploadedSource:
                 part.discard()
                 raise _damaged(stored)
             try:
-                if file.digest is not None:
-                    part.digests.check(file.digest, file.label)
+                file.check_whole(part.size, part.digests)
             except DigestMismatch as mismatch:
                 part.discard()
                 raise content(str(mismatch)) from mismatch

@@ -2,9 +2,10 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self, TypeVar
 
 from pipeline.attempt import UNATTENDED, Attempt, Progress, pause
@@ -45,6 +46,7 @@ from pipeline.sources.limits import (
     TooSlow,
 )
 from pipeline.sources.response import (
+    answer_of,
     body_chunks,
     content_length,
     encoded,
@@ -53,7 +55,6 @@ from pipeline.sources.response import (
     refuse_encoded,
     requested_pause,
     require_status,
-    sent,
     source_size,
 )
 from pipeline.states import FailureKind
@@ -109,6 +110,7 @@ class HttpFetcher:
         for session in self._sessions.values():
             session.close()
 
+    @cached_property
     def _session(self) -> ContentSession:
         sources = self._sources()
         if sources not in self._sessions:
@@ -156,10 +158,7 @@ class HttpFetcher:
         return self._retry(url, lambda: self._read_once(url, limit, attempt), attempt)
 
     def _read_once(self, url: str, limit: int, attempt: Attempt) -> bytes:
-        with (
-            self.request(url, attempt, within=DOCUMENT_TIME) as response,
-            self._pace.response(),
-        ):
+        with self.request(url, attempt, within=DOCUMENT_TIME) as response, self._pace:
             require_status(response, url, 200)
             refuse_encoded(response, url)
             if (size := content_length(response)) is not None and size > limit:
@@ -167,7 +166,7 @@ class HttpFetcher:
             document = bytearray()
             for chunk in body_chunks(response, url):
                 document += chunk
-                self._pace.add(len(chunk))
+                self._pace.check(len(chunk))
                 if len(document) > limit:
                     raise DocumentTooLarge(redact_url(url), f"{len(document):,} bytes or more", limit)
             return bytes(document)
@@ -216,7 +215,7 @@ class HttpFetcher:
         if not validator:
             part.restart()
         headers = {"Range": f"bytes={part.size}-", "If-Range": validator} if validator else {}
-        with self.request(file.url, attempt, headers) as response, self._pace.response():
+        with self.request(file.url, attempt, headers) as response, self._pace:
             if validator and response.status == 416:
                 part.restart()
                 raise file.broken("the source no longer offers the rest of the file")
@@ -227,7 +226,7 @@ class HttpFetcher:
                 if not part.size:
                     _note_page(part, chunk, response)
                 part.append(chunk)
-                self._pace.add(len(chunk))
+                self._pace.check(len(chunk))
                 if part.origin and part.origin.may_be_continued(file.digest):
                     self._pace.check_turn(attempt)
                 attempt.report(Progress(host=host_of(file.url), bytes=part.size))
@@ -242,29 +241,39 @@ class HttpFetcher:
         headers: Mapping[str, str] | None = None,
         within: float | None = None,
     ) -> Iterator[Response]:
-        """One GET, on one of the connections that the fleet may have open to the host.
+        """One GET, on one of the connections that the fleet may have open to the host. Messages about a host
+        name the URL; a fault of a host is that of the last one asked.
 
         `within`: seconds for the request and its whole answer; None: those of any file.
         """
         check_url(url)
-        session = self._session()
+        session = self._session
         places = [place_of(url)]
 
         def redirected(place: str) -> None:
             self._limiter.redirected(places[0], place, attempt)
             places.append(place)
 
-        with _naming(url, places), self._limiter.connection(places[0], attempt):
-            clock = RequestClock(
-                url, attempt, self._pace, self._headers_within, within or self._timeouts.answer
-            )
-            with sent(
-                url, lambda: session.request(url, headers, check=clock.check, redirected=redirected)
-            ) as response:
-                clock.answered()
-                for place in places:
-                    self._limiter.answered(place)
-                yield response
+        def send() -> Response:
+            return session.request(url, headers, check=clock.check, redirected=redirected)
+
+        try:
+            with self._limiter.connection(places[0], attempt):
+                clock = RequestClock(
+                    url, attempt, self._pace, self._headers_within, within or self._timeouts.answer
+                )
+                with closing(answer_of(url, send)) as response:
+                    clock.answered()
+                    for place in places:
+                        self._limiter.answered(place)
+                    yield response
+        except HostDown as down:
+            raise HostDown(f"{redact_url(url)}: {down.message}", down.wait, down.name) from down
+        except HostGivenUp as failure:
+            raise HostGivenUp(f"{redact_url(url)}: {failure.message}") from failure
+        except NoAnswer as fault:
+            fault.place = places[-1]
+            raise
 
     def _retry(
         self,
@@ -309,20 +318,6 @@ class HttpFetcher:
         """Seconds before the next try, varied so that many files are not retried at the same moment."""
         pause: float = min(LONGEST_PAUSE, self._timeouts.first_pause * 2 ** max(0, tries - 1))
         return pause * random.uniform(0.5, 1)  # noqa: S311 - spreads requests, guards nothing
-
-
-@contextmanager
-def _naming(url: str, places: Sequence[str]) -> Iterator[None]:
-    """Messages about a host name the URL; a fault of a host is that of the last of `places`."""
-    try:
-        yield
-    except HostDown as down:
-        raise HostDown(f"{redact_url(url)}: {down.message}", down.wait, down.name) from down
-    except HostGivenUp as failure:
-        raise HostGivenUp(f"{redact_url(url)}: {failure.message}") from failure
-    except NoAnswer as fault:
-        fault.place = places[-1]
-        raise
 
 
 def _begin(file: Download, part: Part, response: Response) -> None:

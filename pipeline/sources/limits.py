@@ -5,8 +5,7 @@ So a slow source occupies no worker for days, and a host has no more connections
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from pipeline.attempt import Attempt
@@ -43,7 +42,10 @@ class TooSlow(StepFailed):
 
 
 class Pace:
-    """The bytes of all open responses of one attempt together; several threads may add to them."""
+    """The bytes of all open responses of one attempt together; several threads may add to them.
+
+    Each reads a response in a `with` block; time without any does not count.
+    """
 
     def __init__(self, min_speed: int, timeouts: SourceTimeouts) -> None:
         self._min_speed = min_speed
@@ -54,30 +56,22 @@ class Pace:
         self._bytes = 0
         self._began: float | None = None
 
-    @contextmanager
-    def response(self) -> Iterator[None]:
-        """A response is read in this block; time without any does not count."""
+    def __enter__(self) -> None:
         with self._mutex:
             now = time.monotonic()
             self._began = self._began or now
             if not self._open:
                 self._since, self._bytes = now, 0
             self._open += 1
-        try:
-            yield
-        finally:
-            with self._mutex:
-                self._open -= 1
 
-    def add(self, count: int) -> None:
-        """Count bytes that arrived."""
+    def __exit__(self, *_: object) -> None:
         with self._mutex:
-            self._bytes += count
-        self.check()
+            self._open -= 1
 
-    def check(self) -> None:
-        """TooSlow at the end of a window with too few bytes, while a response is read."""
+    def check(self, arrived: int = 0) -> None:
+        """Count bytes that arrived; TooSlow at the end of a window with too few, while a response is read."""
         with self._mutex:
+            self._bytes += arrived
             seconds = time.monotonic() - self._since
             if not self._open or seconds < self._timeouts.window:
                 return

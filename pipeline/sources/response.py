@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from email.errors import HeaderParseError
 from email.header import decode_header, make_header
 from http import HTTPStatus
@@ -50,19 +50,14 @@ def requested_pause(fault: StepFailed, url: str) -> tuple[str, str]:
     return (fault.host, fault.cause) if isinstance(fault, PauseRequested) else (place_of(url), "")
 
 
-@contextmanager
-def sent(url: str, request: Callable[[], Response]) -> Iterator[Response]:
-    """The response with its body unread, closed at the end; a transient or content failure otherwise."""
+def answer_of(url: str, request: Callable[[], Response]) -> Response:
+    """The response, its body unread; a transient or content failure otherwise. The caller closes it."""
     try:
-        response = request()
+        return request()
     except ValueError as error:
         raise content(f"{redact_url(url)} is not a URL that can be fetched: {error}") from error
     except (ConnectionFault, OSError, RuntimeError) as error:
         raise _failure(url, error) from error
-    try:
-        yield response
-    finally:
-        response.close()
 
 
 def source_size(url: str, ask: Callable[[Mapping[str, str]], AbstractContextManager[Response]]) -> int | None:

@@ -5,6 +5,7 @@ of them are synced at once. So a worker that takes over after a crash anywhere i
 are there, keeps those that still have their digest, and fetches the others.
 """
 
+import os
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
@@ -195,7 +196,7 @@ class _Download:
         return self.workspace.distinguishes_case() and self.context.storage.distinguishes_case()
 
     @cached_property
-    def made_folders(self) -> set[Path]:
+    def made_folders(self) -> set[str]:
         """Folders that this attempt knows to be there."""
         return set()
 
@@ -292,10 +293,11 @@ class _Download:
 
     def _fetch(self, file: Row, target: Path, attempt: Attempt, *, fresh: bool = False) -> DownloadedFile:
         """`fresh`: no attempt has left a part of a file."""
-        for folder in (target.parent,) if fresh else (target.parent, self.parts):
-            if folder not in self.made_folders:
-                self.workspace.make_folder(folder)
-                self.made_folders.add(folder)
+        folder = os.path.dirname(target)  # noqa: PTH120 - of every small file
+        for needed in (folder,) if fresh else (folder, str(self.parts)):
+            if needed not in self.made_folders:
+                self.workspace.make_folder(Path(needed))
+                self.made_folders.add(needed)
         if not fresh:
             earlier = [folder for folder in self.attempts if folder != self.workspace.attempt]
             resume.adopt_part(self.workspace, earlier, f"parts/{file.line}", file, attempt)
