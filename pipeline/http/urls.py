@@ -1,6 +1,7 @@
 """URLs as text: how they are shown to people, and which can be fetched."""
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
@@ -15,6 +16,7 @@ _IN_PATH = "".join(sign for sign in _IN_QUERY if sign not in "`{}")
 
 _DIVIDERS = re.compile(r"[\s|]")
 _AUTHORITY = re.compile(r"((?:\s*[A-Za-z][A-Za-z0-9+.-]*:)?[/\\]*)([^/\\?#]*)")
+_SERVER = re.compile(r"[^/?#]*//[^/?#]*")
 _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f]")
 
 
@@ -49,24 +51,48 @@ def as_sent(written: str | bytes, *, path: bool = False) -> str:
     return quote(written, safe=_IN_PATH if path else _IN_QUERY)
 
 
-@lru_cache(maxsize=128)  # a download asks several times
+@dataclass(frozen=True)
+class _Server:
+    host: str = ""
+    place: str = ""
+    problem: str = ""
+    """Why nothing can be fetched from there: the end of a sentence that begins with the URL."""
+
+
 def host_of(url: str) -> str:
     """The host that a URL names, in lower case and without its port; '' if it names none."""
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
+    return _server_of(url).host
 
 
-@lru_cache(maxsize=128)
 def place_of(url: str) -> str:
     """Host and port of a URL, as pauses and connections are counted; the host alone for the port of https."""
-    if not (host := host_of(url)):
-        return ""
-    parts = urlsplit(url)
-    port = parts.port or (80 if parts.scheme.lower() == "http" else 443)
+    return _server_of(url).place
+
+
+def _server_of(url: str) -> _Server:
+    named = _SERVER.match(url)
+    return _parsed(named[0] if named else url)
+
+
+@lru_cache(maxsize=128)  # the files of an object mostly have one server
+def _parsed(beginning: str) -> _Server:
+    """The server that the beginning of a URL names."""
+    try:
+        parts = urlsplit(beginning)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:  # its text may quote a password
+        return _Server(problem=" is not a URL: its host or its port is not valid, or a sign needs an escape")
+    scheme = parts.scheme.lower()
+    problem = ""
+    if scheme not in SCHEMES:
+        problem = ": content is fetched by http and https only; give such a URL"
+    elif not host:
+        problem = " names no host"
+    elif not _may_exist(host):
+        problem = " names a host that cannot exist: correct the URL"
+    port = port or (80 if scheme == "http" else 443)
     name = f"[{host}]" if ":" in host else host
-    return name if port == 443 else f"{name}:{port}"
+    return _Server(host, name if port == 443 or not host else f"{name}:{port}", problem)
 
 
 def url_problem(url: str) -> str | None:
@@ -74,31 +100,14 @@ def url_problem(url: str) -> str | None:
     return upload_problem(url) if is_upload(url) else web_problem(url)
 
 
-@lru_cache(maxsize=128)
 def web_problem(url: str) -> str | None:
     """Why `url` cannot be requested, with the remedy; None if its text is that of a usable URL."""
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:  # its text may quote a password
-        return (
-            f"'{redact_url(url)}' is not a URL: its host or its port is not valid, or a sign needs an escape"
-        )
-    if parts.scheme.lower() not in SCHEMES:
-        return f"'{redact_url(url)}': content is fetched by http and https only; give such a URL"
-    if not host:
-        return f"'{redact_url(url)}' names no host"
-    if not _may_exist(host):
-        return f"'{redact_url(url)}' names a host that cannot exist: correct the URL"
-    return _character_problem(url)
-
-
-def _character_problem(url: str) -> str | None:
-    if "#" in url:
-        return f"'{redact_url(url)}' is followed by a '#', after which nothing is sent: write '#' as %23"
-    if _UNPRINTABLE.search(url):
-        return f"'{redact_url(url)}' contains a space or a control character: write a space as %20"
-    return None
+    problem = _server_of(url).problem
+    if not problem and "#" in url:
+        problem = " is followed by a '#', after which nothing is sent: write '#' as %23"
+    if not problem and _UNPRINTABLE.search(url):
+        problem = " contains a space or a control character: write a space as %20"
+    return f"'{redact_url(url)}'{problem}" if problem else None
 
 
 def _may_exist(host: str) -> bool:

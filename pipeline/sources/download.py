@@ -28,6 +28,7 @@ from pipeline.outcome import StepFailed, content, system, transient
 from pipeline.sources.response import coding_of, content_length, offered_name, whole_size
 from pipeline.states import FailureKind
 from pipeline.uploads.stored import StoredUpload, faults, locate
+from pipeline.working_storage.capacity import no_room
 
 FROM = ".from"
 """The end of the name of the file beside a part."""
@@ -301,7 +302,7 @@ def _open(path: Path, flags: int, existing: Path | None = None) -> int:
 
 @contextmanager
 def open_part(path: Path, algorithms: Iterable[str], draft: Path | None = None) -> Iterator[Part]:
-    """Open the part at `path`, with what is there already; a full disk leaves nothing of it.
+    """Open the part at `path`, with what is there already; a full disk is a transient failure.
 
     `draft` as in Download: nothing is at `path`, and the part need not be looked for.
     """
@@ -315,13 +316,12 @@ def open_part(path: Path, algorithms: Iterable[str], draft: Path | None = None) 
         finally:
             part.close()
     except OSError as error:
-        if is_full(error):
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-                origin_path(path).unlink(missing_ok=True)
-                if draft:
-                    draft.unlink(missing_ok=True)
-        raise
+        if not is_full(error):
+            raise
+        with suppress(OSError):
+            for unfinished in (path, origin_path(path), *([draft] if draft else [])):
+                unfinished.unlink(missing_ok=True)
+        raise no_room(f"{error.strerror} while fetching {path.name}") from error
 
 
 def _any_size(_: int) -> None:

@@ -46,6 +46,7 @@ from pipeline.sources.limits import (
     TooSlow,
 )
 from pipeline.sources.response import (
+    PauseRequested,
     answer_of,
     body_chunks,
     content_length,
@@ -53,7 +54,6 @@ from pipeline.sources.response import (
     first_byte,
     is_whole,
     refuse_encoded,
-    requested_pause,
     require_status,
     source_size,
 )
@@ -145,10 +145,11 @@ class HttpFetcher:
                 raise
         except NoAnswer as fault:
             self._limiter.no_answer(fault.place, fault.cause)
-        except StepFailed as fault:  # the download will meet the same and report it
-            if fault.retry_after:
-                self._pausing_hosts.add(host)
-                self._obey(fault, url, fault.retry_after)
+        except PauseRequested as fault:
+            self._pausing_hosts.add(host)
+            self._limiter.back_off(fault.host, fault.seconds, fault.cause)
+        except StepFailed:
+            pass  # the download will meet the same and report it
         return None
 
     def read(self, url: str, limit: int, attempt: Attempt = UNATTENDED) -> bytes:
@@ -263,7 +264,7 @@ class HttpFetcher:
                     url, attempt, self._pace, self._headers_within, within or self._timeouts.answer
                 )
                 with closing(answer_of(url, send)) as response:
-                    clock.answered()
+                    clock.answered = True
                     for place in places:
                         self._limiter.answered(place)
                     yield response
@@ -300,19 +301,14 @@ class HttpFetcher:
                 tries = 0 if bytes_so_far() > furthest else tries + 1
                 furthest = max(furthest, bytes_so_far())
                 requested = fault.retry_after or 0.0
-                if requested:
-                    self._obey(fault, url, requested)
+                if isinstance(fault, PauseRequested):
+                    self._limiter.back_off(fault.host, fault.seconds, fault.cause)
                 silent = isinstance(fault, NoAnswer) and fault.waited
                 if silent or tries >= self._settings.fetch_tries or requested > LONGEST_PAUSE:
                     if isinstance(fault, NoAnswer):
                         self._limiter.no_answer(fault.place, fault.cause)
                     raise transient(f"{fault} (try {tries})", fault.retry_after) from fault
             pause(max(requested, self._back_off(tries)), attempt)
-
-    def _obey(self, fault: StepFailed, url: str, seconds: float) -> None:
-        """Send no request to the host for as long as it asked for."""
-        host, answered = requested_pause(fault, url)
-        self._limiter.back_off(host, seconds, answered)
 
     def _back_off(self, tries: int) -> float:
         """Seconds before the next try, varied so that many files are not retried at the same moment."""

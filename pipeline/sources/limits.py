@@ -6,7 +6,7 @@ So a slow source occupies no worker for days, and a host has no more connections
 import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipeline.attempt import Attempt
 from pipeline.http.urls import redact_url
@@ -98,39 +98,34 @@ class Pace:
             )
 
 
+@dataclass
 class RequestClock:
     """From the moment of the request; `check` ends the request or the answer. One thread uses it."""
 
-    def __init__(
-        self, url: str, attempt: Attempt, pace: Pace, headers_within: float, answer_within: float
-    ) -> None:
-        """`answer_within`: seconds for the request and the whole answer."""
-        self._url = url
-        self._attempt = attempt
-        self._pace = pace
-        self._began = time.monotonic()
-        self._answered = False
-        self._headers_within = headers_within
-        self._within = answer_within
-
-    def answered(self) -> None:
-        """The headers of the last answer are there."""
-        self._answered = True
+    url: str
+    attempt: Attempt
+    pace: Pace
+    headers_within: float
+    within: float
+    """Seconds for the request and the whole answer."""
+    answered: bool = False
+    """The headers of the last answer are there."""
+    began: float = field(default_factory=time.monotonic)
 
     def check(self) -> None:
         """AttemptOver if the attempt is over; TooSlow if the source takes too long or sends too little."""
-        self._attempt.check()
-        seconds = time.monotonic() - self._began
-        if not self._answered and seconds > self._headers_within:
+        self.attempt.check()
+        seconds = time.monotonic() - self.began
+        if not self.answered and seconds > self.headers_within:
             raise TooSlow(
-                f"{redact_url(self._url)}: the source has not answered within "
-                f"{self._headers_within:.0f} seconds, redirects included"
+                f"{redact_url(self.url)}: the source has not answered within "
+                f"{self.headers_within:.0f} seconds, redirects included"
             )
-        if seconds > self._within:
+        if seconds > self.within:
             raise TooSlow(
-                f"{redact_url(self._url)}: the answer has not ended within {self._within:.0f} seconds"
+                f"{redact_url(self.url)}: the answer has not ended within {self.within:.0f} seconds"
             )
-        self._pace.check()
+        self.pace.check()
 
 
 class HostLimiter:

@@ -40,14 +40,10 @@ class PauseRequested(StepFailed):
 
     def __init__(self, message: str, seconds: float, host: str, cause: str) -> None:
         super().__init__(FailureKind.TRANSIENT, message, seconds)
+        self.seconds = seconds
         self.host = host
         self.cause = cause
         """What the host answered, without the URL, which is for other submitters too."""
-
-
-def requested_pause(fault: StepFailed, url: str) -> tuple[str, str]:
-    """The host, and its port, that asked for a pause when `url` was requested, and what it answered."""
-    return (fault.host, fault.cause) if isinstance(fault, PauseRequested) else (place_of(url), "")
 
 
 def answer_of(url: str, request: Callable[[], Response]) -> Response:

@@ -63,7 +63,16 @@ def test_a_source_that_fails_has_an_unknown_size(
     assert fetcher.size(source.put("/a", status=status)) is None
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:9/a", "ftp://example.org/a", "http://10.0.0.1/a", "::"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:9/a",
+        "ftp://example.org/a",
+        "http://10.0.0.1/a",
+        "::",
+        "http://sources.example.org:99999/a",
+    ],
+)
 def test_a_size_that_cannot_be_asked_is_unknown(fetcher: HttpFetcher, url: str) -> None:
     assert fetcher.size(url) is None
 
