@@ -1,37 +1,80 @@
 """Loads what plugins add to the core, by the entry points of installed packages.
 
-A plugin has a name of its own (`s3`), under which it stands in each group where it adds something; its extra
-has the same name. What each group expects is in docs/developers/extending.md.
+A storage, an inventory, a login or an exporter is loaded only where it was chosen: its entry point has the
+name of the setting that chooses it. What each group expects is in docs/developers/extending.md.
 """
 
-from importlib.metadata import entry_points
+import os
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UsageRefused
+from pipeline.settings import SECRETS, Settings
 
 STORAGE = "arkline.storage"
 INVENTORY = "arkline.inventory"
 LOGIN = "arkline.login"
-ROUTES = "arkline.routes"
 EXPORTER = "arkline.exporter"
+ROUTES = "arkline.routes"
+
+OURS = {
+    STORAGE: {"storage_service_url": "merritt", "inventory_service_url": "merritt", "s3_root": "s3"},
+    INVENTORY: {"inventory_service_url": "merritt"},
+    LOGIN: {"oidc_issuer": "oidc"},
+    EXPORTER: {"otlp_endpoint": "otel"},
+}
+"""Settings that choose a plugin of this repository -> its extra: known where the plugin is absent, too."""
 
 
-def load(group: str, name: str, setting: str) -> Any:
-    """What the plugin `name` adds to the group; UsageRefused, which names the setting, if it cannot."""
-    points = tuple(entry_points(group=group, name=name))
-    if not points:
-        raise UsageRefused(lacking(setting, f"plugin {name}", name))
+def chosen(group: str) -> Any:
+    """What the chosen plugin adds; None if none is chosen. UsageRefused, which says what to install."""
+    name = choosing(group)
+    if name is None:
+        return None
+    extra = OURS[group].get(name)
+    point = _points(group).get(name)
+    if point is None:
+        raise UsageRefused(lacking(name, f"plugin {extra}", f"arkline[{extra}]"))
     try:
-        return points[0].load()
+        return point.load()
     except ModuleNotFoundError as error:
-        raise UsageRefused(lacking(setting, f"package {error.name}", name)) from error
+        wheel = f"arkline[{extra}]" if extra else str(error.name)
+        raise UsageRefused(lacking(name, f"package {error.name}", wheel)) from error
+
+
+def choosing(group: str) -> str | None:
+    """The setting that chooses a plugin for this group; of several, one of ours is preferred."""
+    given = _given() - Settings.model_fields.keys()
+    if not given:
+        return None  # the packages are not searched: that takes a tenth of a second
+    return next((name for name in (*OURS[group], *sorted(_points(group))) if name in given), None)
 
 
 def load_all(group: str) -> tuple[Any, ...]:
     """What all installed plugins add to the group, in the order of their names."""
-    return tuple(point.load() for point in sorted(entry_points(group=group), key=lambda point: point.name))
+    return tuple(point.load() for _, point in sorted(_points(group).items()))
 
 
-def lacking(setting: str, what: str, extra: str) -> str:
+def lacking(setting: str, what: str, wheel: str) -> str:
     """The sentence for the person who chose a plugin that is not installed, or not completely."""
-    return f"{setting} is set, but the {what} is not installed on this host: pip install 'arkline[{extra}]'"
+    return (
+        f"ARKLINE_{setting.upper()} is set, but the {what} is not installed on this host: "
+        f"pip install '{wheel}'"
+    )
+
+
+@cache
+def _points(group: str) -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def _given() -> set[str]:
+    """The names of the settings that have a value, in small letters; a variable precedes a file."""
+    folder = os.environ.get(SECRETS)
+    files = Path(folder).expanduser().glob("arkline_*") if folder else ()
+    values = {file.name: "in the file" for file in files}
+    values |= {name.lower(): value for name, value in os.environ.items()}
+    prefix = "arkline_"
+    return {name[len(prefix) :] for name, value in values.items() if value and name.startswith(prefix)}

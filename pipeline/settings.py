@@ -5,10 +5,10 @@ import re
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, Field, SecretStr, field_validator, model_validator
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -66,15 +66,14 @@ SECRETS = "ARKLINE_SECRETS"
 """Variable with a folder of settings that are secret: the file arkline_zk_password has that setting."""
 
 
-_ISSUER = re.compile(r"https://.+|http://(127\.0\.0\.1|localhost)([:/].*)?")
-
-
 Seconds = Annotated[float, Field(gt=0)]
 Bytes = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 
 
-class Settings(BaseSettings):
+class EnvironmentSettings(BaseSettings):
+    """Settings of the core or of a guest: from the environment, else from the folder in ARKLINE_SECRETS."""
+
     model_config = SettingsConfigDict(
         env_prefix="ARKLINE_",
         frozen=True,
@@ -84,6 +83,38 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,  # it may be a secret
     )
 
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], *sources: Any, **named: Any
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        folder = os.environ.get(SECRETS)
+        if folder and Path(folder).expanduser().is_file():
+            raise UsageRefused(
+                f"{SECRETS} is '{folder}', which is no folder: name the folder of the secrets' files"
+            )
+        files = (SecretsSettingsSource(settings_cls, folder),) if folder else ()
+        return (named["init_settings"], named["env_settings"], *files)
+
+
+S = TypeVar("S", bound=EnvironmentSettings)
+
+
+def read_settings(kind: type[S]) -> S:
+    """The settings of the environment; UsageRefused names each variable that is wrong, and says why."""
+    try:
+        return kind()
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_input=False)
+        messages = [": ".join((*map(_variable, problem["loc"][:1]), problem["msg"])) for problem in problems]
+        raise UsageRefused("; ".join(messages)) from error
+
+
+def _variable(name: int | str) -> str:
+    """The variable of a setting; a setting that also has an earlier name is named by its variable."""
+    return f"ARKLINE_{str(name).upper().removeprefix('ARKLINE_')}"
+
+
+class Settings(EnvironmentSettings):
     zk_hosts: str = Field("127.0.0.1:2181", description="ZooKeeper servers, host:port, comma separated.")
     zk_root: str = Field("/", description="The znode that contains all others.")
     zk_session_timeout: Annotated[float, Field(gt=0)] = Field(
@@ -236,39 +267,6 @@ class Settings(BaseSettings):
         description="Maximum bytes of memory of the process that reads a container, a large manifest, or the "
         "lists and descriptions in a deposit; the same holds for all.",
     )
-    s3_root: str = Field(
-        "",
-        description="OCFL storage root in S3, instead of storage_root: s3://bucket/prefix; "
-        "credentials and region are those of boto3.",
-    )
-    s3_endpoint: str = Field("", description="URL of an S3 server other than Amazon's.")
-    storage_service_url: str = Field(
-        "", description="URL of a Merritt storage service for the objects; empty: the OCFL storage root."
-    )
-    storage_service_node: Annotated[int, Field(ge=0)] = Field(
-        0, description="Storage node for profiles that do not name one."
-    )
-    storage_service_timeout: Seconds = Field(
-        48 * 3600,
-        description="Seconds to wait for a new version: the storage service fetches all files first.",
-    )
-    storage_service_recheck_after: Seconds = Field(
-        300,
-        validation_alias=AliasChoices(
-            "ARKLINE_STORAGE_SERVICE_RECHECK_AFTER", "ARKLINE_STORAGE_SERVICE_LOOK_AGAIN"
-        ),
-        description="Seconds before the outcome of a request whose response was lost is checked.",
-    )
-    inventory_service_url: str = Field(
-        "",
-        description="URL of Merritt's inventory service, which is asked beside the inventory; needs "
-        "storage_service_url; empty: only the inventory.",
-    )
-    working_storage_url: str = Field(
-        "",
-        description="URL of working storage, from which the storage service fetches files; "
-        "empty: the service has the same disk and gets file: URLs.",
-    )
     ezid_url: str = Field(
         "",
         description="URL of EZID, where minted ARKs are registered: https://ezid.cdlib.org; empty: nowhere.",
@@ -292,44 +290,6 @@ class Settings(BaseSettings):
         description="Key to sign callbacks, at least 16 bytes; NAME.secret beside a profile overrides it.",
     )
     log_level: str = Field("INFO", description="DEBUG, INFO, WARNING or ERROR.")
-
-    otlp_endpoint: str = Field(
-        "",
-        description="URL of an OpenTelemetry collector, to which the exporter sends a trace of every job "
-        "that ended, by OTLP over HTTP: http://127.0.0.1:4318; empty: nowhere.",
-    )
-    oidc_issuer: str = Field(
-        "",
-        description="URL of an OpenID Connect provider at which people log in at the pages, exactly as it "
-        "names itself: https://login.example.org/realms/library; empty: they log in with tokens alone.",
-    )
-    oidc_client_id: str = Field("", description="Client id of arkline at the provider.")
-    oidc_client_secret: SecretStr = Field(
-        SecretStr(""), description="Client secret of arkline at the provider; a new one ends all logins."
-    )
-    oidc_groups: Path | None = Field(
-        None, description="File with the role and the collections of each group of the provider."
-    )
-    oidc_groups_claim: str = Field("groups", description="Claim of the ID token with a person's groups.")
-    oidc_name_claim: str = Field(
-        "sub",
-        description="Claim of the ID token with a person's name, to whom deposits belong: the provider must "
-        "never give it to another person.",
-    )
-    oidc_scopes: str = Field("openid", description="Scopes that are requested, openid among them.")
-
-    @classmethod
-    def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], *sources: Any, **named: Any
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment, else the folder in ARKLINE_SECRETS, with a file for each setting."""
-        folder = os.environ.get(SECRETS)
-        if folder and Path(folder).expanduser().is_file():
-            raise UsageRefused(
-                f"{SECRETS} is '{folder}', which is no folder: name the folder of the secrets' files"
-            )
-        files = (SecretsSettingsSource(settings_cls, folder),) if folder else ()
-        return (named["init_settings"], named["env_settings"], *files)
 
     @field_validator("broker_url")
     @classmethod
@@ -361,21 +321,6 @@ class Settings(BaseSettings):
     @classmethod
     def _networks(cls, value: object) -> object:
         return read_networks(value) if isinstance(value, str) else value
-
-    @field_validator("s3_root")
-    @classmethod
-    def _is_s3(cls, value: str) -> str:
-        if value and not re.fullmatch(r"s3://[A-Za-z0-9][\w.-]+(/.*)?", value):
-            raise ValueError(f"'{value}' is not s3://BUCKET or s3://BUCKET/PREFIX")
-        return value
-
-    @model_validator(mode="after")
-    def _inventory_service_reads_storage_service(self) -> Self:
-        if self.inventory_service_url and not self.storage_service_url:
-            raise ValueError(
-                "inventory_service_url needs storage_service_url: the inventory service reads versions there"
-            )
-        return self
 
     @field_validator("storage_root")
     @classmethod
@@ -412,30 +357,6 @@ class Settings(BaseSettings):
         if relative := re.fullmatch("sqlite:///([^/].*)", self.inventory_url):
             return f"sqlite:///{absolute(Path(relative[1]), 'the file in ARKLINE_INVENTORY_URL')}"
         return self.inventory_url or f"sqlite:///{self.data / 'inventory.sqlite'}"
-
-    @field_validator("oidc_issuer")
-    @classmethod
-    def _is_encrypted(cls, value: str) -> str:
-        if value and not _ISSUER.fullmatch(value):
-            raise ValueError("the URL begins with https://, or is of this machine")
-        return value
-
-    @model_validator(mode="after")
-    def _oidc_is_complete(self) -> Self:
-        secret = self.oidc_client_secret.get_secret_value()
-        if self.oidc_issuer and not (self.oidc_client_id and secret and self.oidc_groups):
-            raise ValueError(
-                "ARKLINE_OIDC_ISSUER needs ARKLINE_OIDC_CLIENT_ID, ARKLINE_OIDC_CLIENT_SECRET and "
-                "ARKLINE_OIDC_GROUPS"
-            )
-        return self
-
-    @field_validator("otlp_endpoint")
-    @classmethod
-    def _is_http(cls, value: str) -> str:
-        if value and not value.startswith(("http://", "https://")):
-            raise ValueError("the URL begins with http:// or https://")
-        return value
 
 
 JOB_BYTES = 12_000

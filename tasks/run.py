@@ -282,8 +282,7 @@ def _facts(attempt: Attempt[R]) -> dict[str, object]:
     state = {"state": str(status.status), "attempt": status.attempt}
     if not isinstance(acquired, Job):
         return {"bid": acquired.id, **state}
-    traced = attempt.context.settings.otlp_endpoint
-    trace = {"trace_id": f"{trace_id(acquired):032x}"} if traced else {}
+    trace = {"trace_id": f"{trace_id(acquired):032x}"} if attempt.context.traced else {}
     return {"bid": acquired.bid, "jid": acquired.jid, **state, **trace}
 
 

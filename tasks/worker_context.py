@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from celery import Celery, Task
 
+from pipeline import plugins
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.http.service import FIRST_PAUSE
 from pipeline.notify.callback import HttpCallback
@@ -79,6 +80,8 @@ class WorkerContext:
     def __init__(self, settings: Settings, app: Celery) -> None:
         self.settings = settings
         self.app = app
+        self.traced = plugins.choosing(plugins.EXPORTER) is not None
+        """Whether an exporter sends traces."""
         self._mutex = threading.Lock()
         self._open: dict[Callable[[Settings], Any], Any] = {}
         self._pid = 0

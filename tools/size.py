@@ -8,7 +8,7 @@ lazy imports: import statements inside functions
 renaming imports: `import a as b` and `from a import b as c` with another name
 private names: with one leading underscore, read as attribute or imported, and written nowhere in the tree
 errors: classes that derive from one whose name ends as that of an error, or from an error of the tree
-settings: annotated fields of the classes that derive from BaseSettings, and of their mixins
+settings, of plugins apart: annotated fields of the classes that derive from BaseSettings, and of their mixins
 circles: groups of files, or of folders of a package, that import one another; imports for types count
 """
 
@@ -19,7 +19,7 @@ import statistics
 import sys
 import tokenize
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,7 +107,8 @@ def counts(sources: list[Source]) -> dict[str, Any]:
         f"functions of more than {LONG} lines": sum(length > LONG for length in lengths),
         "classes": sum(isinstance(node, ast.ClassDef) for _, node in nodes),
         "errors": len(errors(sources)),
-        "settings": len(settings(sources)),
+        "settings": len(settings(sources, plugins=False)),
+        "settings of plugins": len(settings(sources, plugins=True)),
         "lazy imports": sum(map(_lazy, (source.tree for source in sources))),
         "renaming imports": sum(_renames(node) for _, node in nodes),
         "except arms for 1,000 lines": round(1000 * excepts / lines, 1),
@@ -150,19 +151,21 @@ def errors(sources: Iterable[Source]) -> set[str]:
     return _descendants(sources, lambda base: base.endswith(words))
 
 
-def settings(sources: Iterable[Source]) -> set[str]:
+def settings(sources: Sequence[Source], *, plugins: bool) -> set[str]:
+    """Those of the plugins, or those of the core."""
     classes = {
-        node.name: node
+        node.name: (source, node)
         for source in sources
         for node in ast.walk(source.tree)
         if isinstance(node, ast.ClassDef)
     }
     kinds = _descendants(sources, lambda base: base == "BaseSettings")
-    kinds |= {base for kind in kinds for base in _bases(classes[kind]) if base in classes}
+    kinds |= {base for kind in kinds for base in _bases(classes[kind][1]) if base in classes}
     return {
         field.target.id
-        for kind in kinds
-        for field in classes[kind].body
+        for source, node in map(classes.__getitem__, kinds)
+        if source.path.startswith("plugins/") is plugins
+        for field in node.body
         if isinstance(field, ast.AnnAssign)
         and isinstance(field.target, ast.Name)
         and field.target.id[0] != "_"

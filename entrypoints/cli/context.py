@@ -8,8 +8,6 @@ import socket
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
 from entrypoints.render import screen
 from operations.site import Site, inventory_exists, inventory_file, opened
 from pipeline.deployment import check_marker
@@ -17,7 +15,7 @@ from pipeline.errors import UsageRefused
 from pipeline.inventory import sql
 from pipeline.outcome import Service
 from pipeline.principal import Interface, Principal, Role
-from pipeline.settings import Settings
+from pipeline.settings import Settings, read_settings
 from tasks import logs
 from zkstate.care.deployment import read_if_reachable
 from zkstate.errors import Unreachable
@@ -31,17 +29,7 @@ CONNECT_TIMEOUT = 3.0
 
 def settings() -> Settings:
     """The settings of the environment; UsageRefused names the variable that cannot be read."""
-    try:
-        return Settings()
-    except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False)
-        messages = [": ".join((*map(_variable, problem["loc"][:1]), problem["msg"])) for problem in problems]
-        raise UsageRefused("; ".join(messages)) from error
-
-
-def _variable(name: int | str) -> str:
-    """The variable of a setting; a setting that also has an earlier name is named by its variable."""
-    return f"ARKLINE_{str(name).upper().removeprefix('ARKLINE_')}"
+    return read_settings(Settings)
 
 
 def site() -> AbstractContextManager[Site]:

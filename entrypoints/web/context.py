@@ -85,10 +85,8 @@ class WebContext:
     @cached_property
     def login(self) -> Login | None:
         """None unless people may log in at a provider; UsageRefused if that is set up wrongly."""
-        if not self.settings.oidc_issuer:
-            return None
-        opener: Callable[[Settings], Login] = plugins.load(plugins.LOGIN, "oidc", "ARKLINE_OIDC_ISSUER")
-        return opener(self.settings)
+        opener: Callable[[Settings], Login] | None = plugins.chosen(plugins.LOGIN)
+        return opener(self.settings) if opener else None
 
     @cached_property
     def streams(self) -> Streams:

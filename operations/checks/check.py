@@ -23,6 +23,7 @@ from operations.checks.differences import (
 )
 from operations.run import UNWATCHED, Run, Stopped
 from operations.site import Site
+from pipeline import plugins
 from pipeline.attempt import UNATTENDED
 from pipeline.errors import UsageRefused
 from pipeline.outcome import ServiceDown, StepFailed
@@ -151,7 +152,7 @@ class _Check:
     def _not_compared(self) -> Iterator[NotCompared]:
         if not self._listed:
             yield NotCompared.UNKNOWN_VERSIONS
-        if self.scope is Scope.ALL and self.site.settings.inventory_service_url:
+        if self.scope is Scope.ALL and plugins.choosing(plugins.INVENTORY):
             yield NotCompared.INVENTORY_SERVICE
 
     def compare(self) -> None:

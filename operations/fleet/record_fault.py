@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from operations.explanation import Cause
 from operations.reasons import Reason
+from pipeline import plugins
 from pipeline.deployment import NAMES, OutdatedStore
 from pipeline.errors import Action, ArklineError, Remedy
 from pipeline.outcome import Service, ServiceDown
@@ -81,7 +82,7 @@ def _is_confirmed(session: Session, settings: Settings) -> bool:
 
     The inventory, which would be asked otherwise, loads SQLAlchemy: a fifth of the time of a status.
     """
-    if settings.storage_service_url or settings.s3_root or not leader(session):
+    if plugins.choosing(plugins.STORAGE) or not leader(session):
         return False
     recorded = deployment.read_dated(session)
     if recorded is None or abs((now() - recorded[1]).total_seconds()) > CONFIRMATION:

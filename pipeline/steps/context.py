@@ -73,10 +73,8 @@ InventoryOpener: TypeAlias = Callable[[Settings, Expected | None], SqlInventory]
 
 
 def _open_inventory(settings: Settings, expected: Expected | None) -> SqlInventory:
-    if settings.inventory_service_url:
-        opener: InventoryOpener = plugins.load(plugins.INVENTORY, "merritt", "ARKLINE_INVENTORY_SERVICE_URL")
-        return opener(settings, expected)
-    return open_inventory(settings.inventory, expected)
+    opener: InventoryOpener | None = plugins.chosen(plugins.INVENTORY)
+    return opener(settings, expected) if opener else open_inventory(settings.inventory, expected)
 
 
 def open_clients(settings: Settings, expected: ExpectedOf | None = None) -> Clients:

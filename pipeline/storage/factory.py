@@ -1,4 +1,4 @@
-"""Opens the storage that the settings name: the OCFL root on a disk, or what a plugin stores in."""
+"""Opens the storage that the settings name: the OCFL root on a disk, or the storage of a plugin."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -15,10 +15,5 @@ Opener: TypeAlias = Callable[[Settings, Expected | None], Storage]
 
 def open_storage(settings: Settings, expected: Expected | None = None) -> Storage:
     """`expected`: the deployment that an existing root must belong to; None: a missing root is created."""
-    if settings.storage_service_url:
-        opener: Opener = plugins.load(plugins.STORAGE, "merritt", "ARKLINE_STORAGE_SERVICE_URL")
-    elif settings.s3_root:
-        opener = plugins.load(plugins.STORAGE, "s3", "ARKLINE_S3_ROOT")
-    else:
-        return OcflStorage(settings.storage, expected=expected)
-    return opener(settings, expected)
+    opener: Opener | None = plugins.chosen(plugins.STORAGE)
+    return opener(settings, expected) if opener else OcflStorage(settings.storage, expected=expected)

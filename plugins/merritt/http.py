@@ -15,6 +15,7 @@ from pipeline.http.urls import redact_url
 from pipeline.outcome import OutcomeUnknown, Service, ServiceDown, StepFailed, fault_of, system
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
+from plugins.merritt.settings import MerrittSettings
 
 _QUOTED = 300
 """Characters that a message quotes of the service's response."""
@@ -28,9 +29,10 @@ class Absent(StepFailed):
 
 
 class MerrittHttp:
-    def __init__(self, settings: Settings, pause: float = FIRST_PAUSE) -> None:
+    def __init__(self, settings: Settings, own: MerrittSettings, pause: float = FIRST_PAUSE) -> None:
         self._settings = settings
-        self._base = settings.storage_service_url.rstrip("/")
+        self._own = own
+        self._base = own.storage_service_url.rstrip("/")
         self._pause = pause
         self.name = f"the storage service {redact_url(self._base)}"
 
@@ -67,7 +69,7 @@ class MerrittHttp:
         return retry_request(lambda: self._post(jid, form, parts), self._pause)
 
     def _post(self, jid: str, form: Mapping[str, str], parts: tuple[str | int, ...]) -> dict[str, Any]:
-        timeout = self._settings.storage_service_timeout
+        timeout = self._own.storage_service_timeout
         with (
             translated(self.name, _ADDRESS),
             self._begun_unless_refused(),
@@ -109,7 +111,7 @@ class MerrittHttp:
 
     def _unknown(self, what: str) -> OutcomeUnknown:
         """The service may have created the version, or may still be creating it."""
-        return OutcomeUnknown(f"{self.name} {what}; {_LATER}", self._settings.storage_service_recheck_after)
+        return OutcomeUnknown(f"{self.name} {what}; {_LATER}", self._own.storage_service_recheck_after)
 
     def _version_state(self, body: bytes) -> dict[str, Any]:
         """The fields of the version state, without their prefix."""

@@ -19,7 +19,8 @@ from pipeline.inventory.database import Database
 from pipeline.inventory.sql import SqlInventory
 from pipeline.outcome import Service, content, fault_of, system
 from pipeline.records import Job
-from pipeline.settings import Settings
+from pipeline.settings import Settings, read_settings
+from plugins.merritt.settings import MerrittSettings
 
 _SEPARATOR = ";"
 """Between the local ids of one request: the service's protocol."""
@@ -30,15 +31,23 @@ _QUOTED = 300
 _ADDRESS = "check ARKLINE_INVENTORY_SERVICE_URL"
 
 
+def open_inventory(settings: Settings, expected: Expected | None) -> "MerrittInventory":
+    return MerrittInventory(settings, read_settings(MerrittSettings), expected)
+
+
 class MerrittInventory(SqlInventory):
     """Our inventory, and the service that the settings name."""
 
     def __init__(
-        self, settings: Settings, expected: Expected | None = None, pause: float = FIRST_PAUSE
+        self,
+        settings: Settings,
+        own: MerrittSettings,
+        expected: Expected | None = None,
+        pause: float = FIRST_PAUSE,
     ) -> None:
         super().__init__(Database(settings.inventory, expected=expected))
         self._settings = settings
-        self._base = settings.inventory_service_url.rstrip("/")
+        self._base = own.inventory_service_url.rstrip("/")
         self._pause = pause
         self.name = f"the inventory service {redact_url(self._base)}"
 

@@ -28,7 +28,7 @@ from pipeline.http.service import FIRST_PAUSE
 from pipeline.names import PRODUCER, quote_name
 from pipeline.outcome import StepFailed, damaged, system
 from pipeline.records import SubmissionMode, now, reused
-from pipeline.settings import Settings
+from pipeline.settings import Settings, read_settings
 from pipeline.storage.base import (
     NOTHING_READ,
     OutgoingFile,
@@ -40,6 +40,7 @@ from pipeline.storage.base import (
 from plugins.merritt.http import Absent, MerrittHttp
 from plugins.merritt.manifest import ManifestObject, ManifestVersion, listed, parse
 from plugins.merritt.request import check_request, write_manifest, write_own_files
+from plugins.merritt.settings import MerrittSettings
 
 POSTED_BYTES = 1_000_000
 """A smaller manifest is sent with the request; a larger one is fetched by the service, like a file."""
@@ -51,13 +52,14 @@ _NODE = re.compile(r"/manifest/(\d+)/[^/]+\Z")
 def open_storage(settings: Settings, expected: Expected | None) -> "MerrittStorage":
     """The service has no deployment of its own that could be another one."""
     del expected
-    return MerrittStorage(settings)
+    return MerrittStorage(settings, read_settings(MerrittSettings))
 
 
 class MerrittStorage:
-    def __init__(self, settings: Settings, pause: float = FIRST_PAUSE) -> None:
-        self._settings = settings
-        self._http = MerrittHttp(settings, pause)
+    def __init__(self, settings: Settings, own: MerrittSettings, pause: float = FIRST_PAUSE) -> None:
+        self._working = settings.working
+        self._own = own
+        self._http = MerrittHttp(settings, own, pause)
 
     def check(self, request: StoreRequest, attempt: Attempt = UNATTENDED) -> None:
         attempt.check()
@@ -80,7 +82,7 @@ class MerrittStorage:
         return True
 
     def node_of(self, node: int | None) -> int:
-        return self._settings.storage_service_node if node is None else node
+        return self._own.storage_service_node if node is None else node
 
     def version_of(self, ark: str, jid: str, node: int | None = None, key: str = "") -> StoredVersion | None:
         chosen = self.node_of(node)
@@ -275,13 +277,13 @@ class MerrittStorage:
 
     def _source_url(self, path: Path) -> str:
         """The URL at which the service reads a file of working storage."""
-        prefix = self._settings.working_storage_url
+        prefix = self._own.working_storage_url
         if not prefix:
             return path.absolute().as_uri()
         try:
-            below = path.absolute().relative_to(self._settings.working)
+            below = path.absolute().relative_to(self._working)
         except ValueError as error:
-            raise system(f"{path} is not in working storage, {self._settings.working}") from error
+            raise system(f"{path} is not in working storage, {self._working}") from error
         return f"{prefix.rstrip('/')}/{quote(below.as_posix())}"
 
     def _check_listed(self, ark: str, version: ManifestVersion, file: ContentFile | StoredFile) -> None:

@@ -17,10 +17,10 @@ from urllib.parse import urlencode
 from operations.tokens import LOGIN_SECONDS, InvalidToken
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.principal import Interface, Principal
-from pipeline.settings import Settings
 from plugins.oidc.groups import Groups, read_groups
 from plugins.oidc.provider import Provider
 from plugins.oidc.sealed import Seal
+from plugins.oidc.settings import OidcSettings
 from plugins.oidc.values import PREFIX, STARTED_SECONDS, Finished, LoginRefused, Started
 from tasks.logs import log
 
@@ -34,7 +34,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@|+-]{0,199}")
 class OidcLogin:
     """Thread-safe."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: OidcSettings) -> None:
         secret = settings.oidc_client_secret.get_secret_value()
         assert settings.oidc_groups is not None
         self._file = settings.oidc_groups

@@ -17,7 +17,9 @@ from entrypoints.web.authentication import set_login
 from entrypoints.web.context import context_of
 from entrypoints.web.pages.login import login_page, page_router
 from entrypoints.web.pages.templating import is_local, page
+from pipeline.settings import Settings, read_settings
 from plugins.oidc.login import OidcLogin
+from plugins.oidc.settings import OidcSettings
 from plugins.oidc.values import STARTED_SECONDS, Finished, LoginRefused
 
 T = TypeVar("T")
@@ -33,6 +35,11 @@ class ProviderLogin(OidcLogin):
 
     path = PATH
     router = router
+
+
+def open_login(settings: Settings) -> ProviderLogin:
+    del settings
+    return ProviderLogin(read_settings(OidcSettings))
 
 
 def _login(request: Request) -> OidcLogin:

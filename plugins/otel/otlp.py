@@ -16,7 +16,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from operations.board.board import Board
-from pipeline.settings import Settings
+from pipeline.settings import Settings, read_settings
+from plugins.otel.settings import OtelSettings
 from plugins.otel.traces import Sender, Span, TraceExport
 from zkstate.connection.session import Session
 
@@ -29,7 +30,8 @@ SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 def start(settings: Settings, board: Board, session: Session) -> TraceExport:
     """The export of the jobs that end from now on, to the collector that the settings name."""
-    return TraceExport.start(board, session, sender(settings.otlp_endpoint))
+    del settings
+    return TraceExport.start(board, session, sender(read_settings(OtelSettings).otlp_endpoint))
 
 
 def sender(endpoint: str) -> Sender:

@@ -26,6 +26,7 @@ from pipeline.settings import Settings
 from pipeline.storage.base import check_source
 from plugins.s3.faults import Absent, Refused, translated
 from plugins.s3.keys import CONNECTIONS, Conflict, KeyContent
+from plugins.s3.settings import S3Settings
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +40,11 @@ MAX_PARTS = 10_000
 """Parts of one upload, by S3's rules: files above 80 GiB have parts larger than PART_BYTES."""
 
 
-def open_bucket(settings: Settings, tries: int = TRIES) -> "S3Bucket":
+def open_bucket(settings: Settings, own: S3Settings, tries: int = TRIES) -> "S3Bucket":
     """The bucket that the settings name; sends no request yet."""
-    parts = re.fullmatch(r"s3://([^/]+)/?(.*?)/*", settings.s3_root)
+    parts = re.fullmatch(r"s3://([^/]+)/?(.*?)/*", own.s3_root)
     assert parts is not None
-    name = f"the bucket {parts[1]} at {redact_url(settings.s3_endpoint) or 'S3'}"
+    name = f"the bucket {parts[1]} at {redact_url(own.s3_endpoint) or 'S3'}"
     config = Config(
         connect_timeout=settings.connect_timeout,
         read_timeout=settings.read_timeout,
@@ -57,7 +58,7 @@ def open_bucket(settings: Settings, tries: int = TRIES) -> "S3Bucket":
     logging.getLogger("botocore").setLevel(logging.WARNING)
     with translated(name):
         try:
-            client = boto3.Session().client("s3", endpoint_url=settings.s3_endpoint or None, config=config)
+            client = boto3.Session().client("s3", endpoint_url=own.s3_endpoint or None, config=config)
         except ValueError as error:
             raise system(f"{name} has an invalid address: check ARKLINE_S3_ENDPOINT") from error
     return S3Bucket(client, parts[1], parts[2], name)

@@ -11,12 +11,13 @@ from pipeline.deployment import Expected
 from pipeline.fixity import ContentFile, StoredVersion
 from pipeline.outcome import Service, ServiceDown, StepFailed, fault_of, of_object, system, transient
 from pipeline.plugins import lacking
-from pipeline.settings import Settings
+from pipeline.settings import Settings, read_settings
 from pipeline.storage.base import StoreRequest, check_request, stored_elsewhere
 from pipeline.storage.ocfl import objects
 from pipeline.storage.ocfl.reading import OcflReader
 from plugins.s3.keys import CONNECTIONS, Conflict
 from plugins.s3.root import BucketObject, BucketRoot, Head
+from plugins.s3.settings import S3Settings
 
 if TYPE_CHECKING:
     from plugins.s3.bucket import S3Bucket
@@ -35,17 +36,18 @@ MIN_MULTIPART_BYTES = 5 << 20
 
 
 def open_storage(settings: Settings, expected: Expected | None = None) -> "S3Storage":
-    return S3Storage(lambda: _open_bucket(settings), expected)
+    own = read_settings(S3Settings)
+    return S3Storage(lambda: _open_bucket(settings, own), expected)
 
 
-def _open_bucket(settings: Settings) -> "S3Bucket":
+def _open_bucket(settings: Settings, own: S3Settings) -> "S3Bucket":
     """boto3 is an extra and takes half a second to import, so it is imported when a bucket is first used."""
     try:
         from plugins.s3.bucket import open_bucket
     except ModuleNotFoundError as error:
-        missing = lacking("ARKLINE_S3_ROOT", f"package {error.name}", "s3")
+        missing = lacking("s3_root", f"package {error.name}", "arkline[s3]")
         raise system(f"{missing}, then resume the job") from error
-    return open_bucket(settings)
+    return open_bucket(settings, own)
 
 
 class S3Storage(OcflReader):

@@ -21,11 +21,11 @@ from pipeline.outcome import Done
 from pipeline.preservation.custody import Reading
 from pipeline.records import Job, PayloadType, SubmissionMode
 from pipeline.steps import download, record
-from pipeline.storage.factory import open_storage
 from pipeline.working_storage.workspace import Workspace
 from tests.component.test_download_container import packed
 from tests.servers.http_source import HttpSource
 from tests.support.downloading import md5
+from tests.support.fleet import environment
 from tests.support.repository import Repository
 
 UPDATE = SubmissionMode.UPDATE
@@ -439,9 +439,9 @@ def test_other_storage_than_the_workers_does_not_prove_a_loss(repository: Reposi
 def test_custody_is_proved_through_a_bucket(repository: Repository, request: pytest.FixtureRequest) -> None:
     server = request.getfixturevalue("s3_server")
     settings = server.settings()
-    repository.storage = open_storage(settings)
+    repository.storage = server.storage(settings)
     stored = repository.recorded(repository.job(1, {"a.txt": "alpha"}))
-    root = {"ARKLINE_S3_ROOT": settings.s3_root, "ARKLINE_S3_ENDPOINT": settings.s3_endpoint}
+    root = environment(settings)
 
     sound = asked(repository, stored.ark, **root)
     bucket = settings.s3_root.split("/")[2]

@@ -26,7 +26,7 @@ from pipeline.names import duplicates
 from pipeline.records import PayloadType, SubmissionMode
 from pipeline.working_storage.workspace import DownloadedFile
 from tests.support.errors import raises_code
-from tests.support.fleet import environment
+from tests.support.fleet import set_variables
 from tests.support.repository import Repository
 from tests.support.stores import STORES, Store, flip
 from tests.support.unpacked import storable
@@ -45,10 +45,8 @@ def store(
     if request.param == "bucket":
         bucket = request.getfixturevalue("s3_server").bucket(tmp_path_factory.mktemp("bucket"))
         repository.storage = bucket.storage
-        own = {"s3_root": bucket.settings.s3_root, "s3_endpoint": bucket.settings.s3_endpoint}
-        repository.settings = repository.settings.model_copy(update=own)
-    for name, value in environment(repository.settings).items():
-        monkeypatch.setenv(name, value)
+        set_variables(monkeypatch, bucket.settings)
+    set_variables(monkeypatch, repository.settings)
     return Store(repository, bucket)
 
 

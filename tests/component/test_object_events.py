@@ -16,7 +16,7 @@ from pipeline.inventory import description
 from pipeline.inventory.base import PreservationEvent
 from pipeline.preservation.fixity import Pace
 from pipeline.records import SubmissionMode, now
-from tests.support.fleet import environment
+from tests.support.fleet import set_variables
 from tests.support.repository import Repository
 from tests.support.schemas import assert_valid
 from tests.support.stores import Store, flip
@@ -30,8 +30,7 @@ AFTER_PROCESSING = [("storage", "pass"), ("fixity check", "pass"), ("accession",
 
 @pytest.fixture
 def store(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Store:
-    for name, value in environment(repository.settings).items():
-        monkeypatch.setenv(name, value)
+    set_variables(monkeypatch, repository.settings)
     return Store(repository)
 
 

@@ -47,7 +47,6 @@ def settings(settings: Settings, postgresql_server: Server, tmp_path: Path) -> I
         update={
             "inventory_url": postgresql_server.new_schema(),
             "profiles": tmp_path / "profiles",
-            "storage_service_recheck_after": 1,
         }
     )
     if not postgresql_server.running:  # it is not this test's alone
@@ -68,6 +67,7 @@ def services(fleet: Fleet, settings: Settings) -> StepContext:
         "ARKLINE_EZID_USER": USER,
         "ARKLINE_EZID_PASSWORD": PASSWORD,
         "ARKLINE_STORAGE_SERVICE_URL": f"{found.store.url}/store",
+        "ARKLINE_STORAGE_SERVICE_RECHECK_AFTER": "1",
         "ARKLINE_SMTP_HOST": "127.0.0.1",
         "ARKLINE_SMTP_PORT": str(found.mail.port),
     }

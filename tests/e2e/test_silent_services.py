@@ -26,15 +26,14 @@ SOON = 8.0
 """Seconds: 5, and some for a busy machine; the clients' own timeouts are 30 and 60."""
 
 
-@pytest.mark.parametrize("service", ["ezid_url", "storage_service_url"])
+@pytest.mark.parametrize("service", ["ARKLINE_EZID_URL", "ARKLINE_STORAGE_SERVICE_URL"])
 def test_fail_ends_a_request_to_a_service_that_answers_nothing(
     session: Session, settings: Settings, source: HttpSource, service: str
 ) -> None:
     with HostileSource("no-answer", pause=60.0) as silent:
-        url = silent.url.rpartition("/")[0]
-        named = {service: url, "ezid_user": "user", "ezid_password": "password"}
-        changed = settings.model_copy(update=named)
+        changed = settings.model_copy(update={"ezid_user": "user", "ezid_password": "password"})
         with running_fleet(changed) as fleet:
+            fleet.extra[service] = silent.url.rpartition("/")[0]
             fleet.worker(concurrency=1)
             fleet.beat()
             bid = submit(session, changed, source.put("/a.txt", body_of("a")), SubmissionType.FILE)
@@ -53,10 +52,9 @@ def test_a_stop_ends_a_request_to_a_service_that_answers_nothing(
     session: Session, settings: Settings, source: HttpSource
 ) -> None:
     with HostileSource("no-answer", pause=60.0) as silent:
-        url = silent.url.rpartition("/")[0]
-        own = {"storage_service_url": url, "stop_grace": Settings().stop_grace}
-        changed = settings.model_copy(update=own)
+        changed = settings.model_copy(update={"stop_grace": Settings().stop_grace})
         with running_fleet(changed) as fleet:
+            fleet.extra["ARKLINE_STORAGE_SERVICE_URL"] = silent.url.rpartition("/")[0]
             worker = fleet.worker(concurrency=1)
             fleet.beat()
             bid = submit(session, changed, source.put("/a.txt", body_of("a")), SubmissionType.FILE)

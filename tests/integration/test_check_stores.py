@@ -41,8 +41,9 @@ def store(
     session: Session,
     settings: Settings,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Store:
-    return in_record(repository, session, settings, request, tmp_path)
+    return in_record(repository, session, settings, request, tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -56,11 +57,12 @@ def in_record(
     settings: Settings,
     request: pytest.FixtureRequest,
     tmp_path: Path,
+    patch: pytest.MonkeyPatch,
 ) -> Store:
     bucket = None
     if request.param == "bucket":
         bucket = request.getfixturevalue("s3_server").bucket(tmp_path)
-    return prepared(with_record(repository, session, settings, bucket), session)
+    return prepared(with_record(repository, session, settings, bucket, patch), session)
 
 
 def prepared(store: Store, session: Session) -> Store:

@@ -19,7 +19,7 @@ from pipeline.settings import Settings
 from tasks import fixity
 from tasks.app import make_context
 from tasks.worker_context import WorkerContext
-from tests.support.fleet import environment
+from tests.support.fleet import set_variables
 from tests.support.operators import ANN
 from tests.support.repository import Repository
 from tests.support.stores import STORES, Store, flip, with_record
@@ -43,9 +43,8 @@ def store(
     bucket = None
     if request.param == "bucket":
         bucket = request.getfixturevalue("s3_server").bucket(tmp_path)
-    store = with_record(repository, session, settings, bucket)
-    for name, value in environment(repository.settings).items():
-        monkeypatch.setenv(name, value)
+    store = with_record(repository, session, settings, bucket, monkeypatch)
+    set_variables(monkeypatch, repository.settings)
     return store
 
 

@@ -239,9 +239,14 @@ def test_a_batch_that_is_split_hands_back_the_version_after_its_last_jobs(
 
 @pytest.mark.parametrize("endpoint", ["", "http://127.0.0.1:4318/v1/traces"])
 def test_the_log_lines_of_a_job_have_the_id_of_its_trace_where_traces_are_sent(
-    session: Session, settings: Settings, worker_log: list[EventDict], endpoint: str
+    session: Session,
+    settings: Settings,
+    worker_log: list[EventDict],
+    endpoint: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    context = make_context(settings.model_copy(update={"otlp_endpoint": endpoint}))
+    monkeypatch.setenv("ARKLINE_OTLP_ENDPOINT", endpoint)
+    context = make_context(settings)
     job = planting.one_job(session)
 
     def do(attempt: Attempt[Job]) -> Job | None:

@@ -8,12 +8,15 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
+from pydantic import SecretStr
 
+from plugins.oidc.settings import OidcSettings
 from tests.servers.base import Handler, serving
 
 CLIENT, SECRET = "arkline", "a secret of the client"
@@ -52,6 +55,17 @@ class Provider:
             "token_endpoint": f"{self.issuer}/token",
             "jwks_uri": f"{self.issuer}/keys",
         }
+
+    def settings(self, folder: Path, groups: str) -> OidcSettings:
+        """What an operator sets for a login here; `groups`: the text of the file of the groups."""
+        file = folder / "groups.yaml"
+        file.write_text(groups)
+        return OidcSettings(
+            oidc_issuer=self.issuer,
+            oidc_client_id=CLIENT,
+            oidc_client_secret=SecretStr(SECRET),
+            oidc_groups=file,
+        )
 
     def authorize(self, query: str) -> str:
         """Log the person in; the address to which the browser is sent back."""

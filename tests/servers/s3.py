@@ -16,6 +16,7 @@ from entrypoints.stack.child import HOST, Command, Process, ask, free_ports
 from pipeline.settings import Settings
 from pipeline.storage.ocfl import objects
 from plugins.s3.bucket import S3Bucket, open_bucket
+from plugins.s3.settings import S3Settings
 from plugins.s3.storage import S3Storage
 from tests.support.ocfl_fixture import ARK, StorageFixture
 from tests.support.processes import await_ready
@@ -52,11 +53,14 @@ class Server:
         question = b"GET /moto-api/ HTTP/1.0\r\n\r\n"
         await_ready(self.process, lambda: ask(self.port, question, b"200 OK", seconds=2))
 
-    def settings(self, url: str | None = None, **given: Any) -> Settings:
-        """Settings with a new bucket; `url` leads to the server."""
+    def settings(self) -> S3Settings:
+        """Settings with a new bucket."""
         name = f"t{uuid.uuid4().hex}"
         self.client.create_bucket(Bucket=name)
-        return Settings(**{"s3_root": f"s3://{name}/some/root", "s3_endpoint": url or self.url, **given})
+        return S3Settings(s3_root=f"s3://{name}/some/root", s3_endpoint=self.url)
+
+    def storage(self, settings: S3Settings) -> S3Storage:
+        return S3Storage(lambda: open_bucket(Settings(), settings))
 
     def bucket(self, home: Path) -> "S3Fixture":
         """A storage root in a new bucket."""
@@ -64,7 +68,7 @@ class Server:
 
     @cached_property
     def client(self) -> Any:
-        return open_bucket(Settings(s3_root="s3://none", s3_endpoint=self.url)).client
+        return open_bucket(Settings(), S3Settings(s3_root="s3://none", s3_endpoint=self.url)).client
 
 
 @contextmanager
@@ -102,7 +106,7 @@ class Watched:
 class S3Fixture(StorageFixture[S3Storage]):
     """A storage root in a bucket. `folder` is a copy of its content, so a test can read it like a disk."""
 
-    def __init__(self, settings: Settings, client: Any, home: Path) -> None:
+    def __init__(self, settings: S3Settings, client: Any, home: Path) -> None:
         self.home = home
         self.settings = settings
         self.sources = home / "working"

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from pydantic import SecretStr
 
 from entrypoints.stack.child import Command, Process
 from pipeline.records import Batch, BatchStatus, Job
-from pipeline.settings import Settings
+from pipeline.settings import EnvironmentSettings, Settings
 from pipeline.states import BATCH, BatchState, JobState
 from tests.support.processes import await_ready
 from zkstate import codec, paths
@@ -26,7 +27,7 @@ LIMIT = 120.0
 """Seconds that a busy machine may take to reach an expected state."""
 
 
-def environment(settings: Settings) -> dict[str, str]:
+def environment(settings: EnvironmentSettings) -> dict[str, str]:
     """The variables that give another process these settings."""
     variables = {}
     for name in settings.model_fields_set:
@@ -36,6 +37,12 @@ def environment(settings: Settings) -> dict[str, str]:
         text = ",".join(str(part) for part in value) if isinstance(value, tuple) else str(value)
         variables[f"ARKLINE_{name.upper()}"] = text
     return variables
+
+
+def set_variables(patch: pytest.MonkeyPatch, settings: EnvironmentSettings) -> None:
+    """Give this process and its children the settings, as an operator does; a plugin reads them there."""
+    for name, value in environment(settings).items():
+        patch.setenv(name, value)
 
 
 @dataclass

@@ -8,11 +8,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from operations.checks.deployment import initialize
 from operations.site import Site
 from pipeline.preservation.fixity import Schedule
 from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
+from tests.support.fleet import set_variables
 from tests.support.repository import Repository
 from zkstate.connection.session import Session
 from zkstate.fleet import counters
@@ -67,13 +70,19 @@ class Store:
 
 
 def with_record(
-    repository: Repository, session: Session, settings: Settings, bucket: S3Fixture | None = None
+    repository: Repository,
+    session: Session,
+    settings: Settings,
+    bucket: S3Fixture | None = None,
+    patch: pytest.MonkeyPatch | None = None,
 ) -> Store:
-    """The repository, with ZooKeeper and Redis in its settings, and one deployment id in all stores."""
+    """The repository, with ZooKeeper and Redis in its settings, and one deployment id in all stores.
+
+    `patch`: sets the variables that choose the bucket.
+    """
     own: dict[str, object] = {"home": repository.settings.home, "profiles": repository.settings.profiles}
-    if bucket is not None:
-        located = bucket.settings
-        own |= {"s3_root": located.s3_root, "s3_endpoint": located.s3_endpoint}
+    if bucket is not None and patch is not None:
+        set_variables(patch, bucket.settings)
         repository.storage = bucket.storage
     repository.settings = settings.model_copy(update=own)
     initialize(Site(repository.settings, session))

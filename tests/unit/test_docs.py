@@ -17,9 +17,10 @@ from typer.main import get_group
 
 from pipeline import records
 from pipeline.profiles import template
-from pipeline.settings import GONE, Settings
+from pipeline.settings import GONE, EnvironmentSettings
 from pipeline.states import JOB
 from tests.golden import promises
+from tests.support import all_settings
 from tests.support.spelled_commands import Spelled, problem
 from tools import states_page
 from tools.dev import app as dev
@@ -50,10 +51,10 @@ QUEUES = [paths.queue(state) for state in JOB.where(lambda facts: facts.queued)]
 """The page has one path for all of them, `/jobs/states/STATE`."""
 
 
-def settings_table() -> str:
+def settings_table(kind: type[EnvironmentSettings]) -> str:
     """Every setting, its default and what it is for."""
     rows = ["| variable | default | meaning |", "|---|---|---|"]
-    for name, field in Settings.model_fields.items():
+    for name, field in kind.model_fields.items():
         default = _shown(None if field.default_factory else field.get_default())
         rows.append(f"| `ARKLINE_{name.upper()}` | {default} | {field.description} |")
     return "\n".join(rows)
@@ -91,10 +92,19 @@ def test_the_state_diagram_is_that_of_the_tables() -> None:
     assert page.read_text() == states_page.markdown(), "run: python -m tools.states_page"
 
 
-def test_every_setting_is_in_the_settings_page_as_its_field_describes_it() -> None:
+@pytest.mark.parametrize("kind", all_settings.KINDS)
+def test_every_setting_is_in_the_settings_page_as_its_field_describes_it(
+    kind: type[EnvironmentSettings],
+) -> None:
     page = (DOCS / "operators" / "settings.md").read_text()
 
-    assert settings_table() in page, "paste what `python -m tests.unit.test_docs` writes"
+    assert settings_table(kind) in page, "paste what `python -m tests.unit.test_docs` writes"
+
+
+def test_the_tables_have_the_settings_of_every_plugin() -> None:
+    with_settings = {path.parent.name for path in (PROJECT / "plugins").glob("*/settings.py")}
+
+    assert {kind.__module__.split(".")[1] for kind in all_settings.KINDS[1:]} == with_settings
 
 
 def test_every_field_of_a_profile_is_in_its_page_as_the_field_describes_it() -> None:
@@ -161,7 +171,7 @@ def test_every_setting_that_a_text_names_exists() -> None:
     modules = [path for folder in product for path in (PROJECT / folder).rglob("*.py")]
     read = {name for path in modules for name in re.findall(r'"(ARKLINE_\w+)"', path.read_text())}
     compose = set(re.findall(r"\$\{(ARKLINE_\w+)", (PROJECT / "docker-compose.yml").read_text()))
-    known = {f"ARKLINE_{name.upper()}" for name in Settings.model_fields} | read | compose
+    known = {f"ARKLINE_{name.upper()}" for name in all_settings.FIELDS} | read | compose
     known.add("ARKLINE_NAME")  # of any setting: `ARKLINE_NAME=value`
     pages = [page for page in PAGES if page.name != "CHANGELOG.md" and "decisions" not in page.parts]
     deployed = [path for path in (PROJECT / "deploy").rglob("*") if path.is_file()]
@@ -211,7 +221,8 @@ def test_every_decision_is_in_the_list_of_decisions() -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{settings_table()}\n\n{template.table()}\n")
+    tables = (*map(settings_table, all_settings.KINDS), template.table())
+    sys.stdout.write("\n\n".join(tables) + "\n")
 
 
 def test_the_sum_of_the_chaos_runs_is_that_of_the_tables_and_of_the_readme() -> None:

@@ -39,26 +39,50 @@ TWO = """class Two:
 """
 
 
+CORE = """from pydantic_settings import BaseSettings
+
+
+class Base(BaseSettings):
+    pass
+
+
+class Settings(Base):
+    home: str = ""
+    port: int = 1
+"""
+PLUGIN = """from pipeline.three import Base
+
+
+class TapeSettings(Base):
+    drives: int = 2
+"""
+
+
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     root: Path = tmp_path_factory.mktemp("checkout")
     (root / "pipeline").mkdir()
     (root / "pipeline" / "one.py").write_text(ONE)
     (root / "pipeline" / "two.py").write_text(TWO)
+    (root / "pipeline" / "three.py").write_text(CORE)
+    (root / "plugins").mkdir()
+    (root / "plugins" / "tape.py").write_text(PLUGIN)
     return size.counts(size.read(root))
 
 
 @pytest.mark.parametrize(
     ("figure", "value"),
     [
-        ("files", 2),
-        ("lines", 29),
-        ("code", 14),
+        ("files", 4),
+        ("lines", 44),
+        ("code", 23),
         ("functions", 2),
         ("errors", 2),
         ("lazy imports", 2),
         ("renaming imports", 1),
         ("private names", 3),
+        ("settings", 2),
+        ("settings of plugins", 1),
         ("circles of files", ["pipeline/one.py pipeline/two.py"]),
     ],
 )

@@ -213,9 +213,7 @@ def exporter(
 
     settings = context.settings()
     configure(settings.log_level)
-    export = None
-    if settings.otlp_endpoint:
-        export = plugins.load(plugins.EXPORTER, "otel", "ARKLINE_OTLP_ENDPOINT")
+    export = plugins.chosen(plugins.EXPORTER)
     with following(settings) as (site, board):
         if site.session.connected:
             board.wait_filled(FIRST_READ)

@@ -11,6 +11,7 @@ from pipeline.outcome import StepFailed
 from pipeline.records import Job, SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.steps import process
+from plugins.merritt.settings import MerrittSettings
 from plugins.merritt.storage import MerrittStorage
 from tests.servers.merritt import Merritt
 from tests.support.records import jid
@@ -27,9 +28,10 @@ class MerrittRepository(Repository):
 
     def keep(self, service: Merritt, **settings: Any) -> None:
         self.service = service
-        given = {"storage_service_url": service.url, "storage_service_node": 7777, "read_timeout": 5}
-        self.settings = self.settings.model_copy(update={**given, **settings})
-        self.kept = MerrittStorage(self.settings, pause=0.01)
+        self.settings = self.settings.model_copy(update={"read_timeout": 5})
+        given = {"storage_service_url": service.url, "storage_service_node": 7777}
+        self.own = MerrittSettings(**{**given, **settings})
+        self.kept = MerrittStorage(self.settings, self.own, pause=0.01)
 
     def process(self, job: Job, attempt: Attempt = UNATTENDED) -> str | None:
         return process.work(job, dataclasses.replace(self.services(attempt), storage=self.kept)).message

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pipeline.settings import Settings
 from plugins.merritt.http import MerrittHttp
 from plugins.merritt.inventory import MerrittInventory
+from plugins.merritt.settings import MerrittSettings
 from plugins.merritt.storage import MerrittStorage
 from tests.fuzz.test_answers import ARK, MANY, OWNER, VALUES, answers, finite
 from tests.servers.raw_answer import RawAnswer
@@ -56,19 +57,16 @@ def server() -> Iterator[RawAnswer]:
 
 
 @pytest.fixture(scope="module")
-def chosen(server: RawAnswer, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    return Settings(
-        home=tmp_path_factory.mktemp("home"),
-        read_timeout=5,
-        storage_service_url=server.url,
-        storage_service_node=1,
-        inventory_service_url=server.url,
+def chosen(server: RawAnswer, tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, MerrittSettings]:
+    own = MerrittSettings(
+        storage_service_url=server.url, storage_service_node=1, inventory_service_url=server.url
     )
+    return Settings(home=tmp_path_factory.mktemp("home"), read_timeout=5), own
 
 
 @pytest.fixture(scope="module")
-def inventory(chosen: Settings) -> Iterator[MerrittInventory]:
-    opened = MerrittInventory(chosen, pause=0)
+def inventory(chosen: tuple[Settings, MerrittSettings]) -> Iterator[MerrittInventory]:
+    opened = MerrittInventory(*chosen, pause=0)
     yield opened
     opened.database.close()
 
@@ -86,13 +84,13 @@ def test_the_answer_of_merritts_inventory_is_understood_or_refused(
 @MANY
 @given(answer=answers(JSON, XML, XML, DEEP))
 def test_the_answer_of_merritts_storage_is_understood_or_refused(
-    answer: bytes, server: RawAnswer, chosen: Settings
+    answer: bytes, server: RawAnswer, chosen: tuple[Settings, MerrittSettings]
 ) -> None:
     server.answer = answer
     asks: tuple[Callable[[], object], ...] = (
-        lambda: MerrittStorage(chosen, pause=0).versions_of(ARK),
-        lambda: MerrittStorage(chosen, pause=0).version_of(ARK, "jid0000000001"),
-        lambda: MerrittHttp(chosen, pause=0).post("jid0000000001", {}, "add"),
+        lambda: MerrittStorage(*chosen, pause=0).versions_of(ARK),
+        lambda: MerrittStorage(*chosen, pause=0).version_of(ARK, "jid0000000001"),
+        lambda: MerrittHttp(*chosen, pause=0).post("jid0000000001", {}, "add"),
     )
     for ask in asks:
         finite(result_or_refusal(ask))

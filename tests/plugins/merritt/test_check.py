@@ -15,6 +15,7 @@ from plugins.merritt.inventory import MerrittInventory
 from tests.plugins.merritt.repository import ARK, MerrittRepository
 from tests.servers.merritt_inventory import InventoryService, inventory_service
 from tests.support import cli, planting
+from tests.support.fleet import set_variables
 from tests.support.stores import with_record
 from zkstate import paths
 from zkstate.connection.session import Session
@@ -22,17 +23,21 @@ from zkstate.record import jobs
 
 
 @pytest.fixture
-def repository(kept: MerrittRepository, session: Session, settings: Settings) -> MerrittRepository:
+def repository(
+    kept: MerrittRepository, session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> MerrittRepository:
     """A repository in Merritt's storage service, with a record."""
+    set_variables(monkeypatch, kept.own)
     with_record(kept, session, settings)
     kept.keep(kept.service)
     return kept
 
 
 @pytest.fixture
-def service(repository: MerrittRepository) -> Iterator[InventoryService]:
+def service(repository: MerrittRepository, monkeypatch: pytest.MonkeyPatch) -> Iterator[InventoryService]:
     with inventory_service() as running:
-        repository.settings = repository.settings.model_copy(update={"inventory_service_url": running.url})
+        repository.keep(repository.service, inventory_service_url=running.url)
+        set_variables(monkeypatch, repository.own)
         yield running
 
 
@@ -41,8 +46,9 @@ def completed(session: Session, repository: MerrittRepository) -> str:
     job = planting.job_in(session, JobState.COMPLETED)
     number = int(job.jid.removeprefix("jid"))
     made = repository.job(number, {"a.txt": "alpha"}, key=job.configuration.key, primary_id=ARK)
-    url = repository.settings.inventory_service_url
-    entered = MerrittInventory(repository.settings, pause=0.01) if url else repository.inventory
+    own = repository.own
+    asked = MerrittInventory(repository.settings, own, pause=0.01) if own.inventory_service_url else None
+    entered = asked or repository.inventory
     context = dataclasses.replace(repository.services(), storage=repository.kept, inventory=entered)
     process.work(made, context)
     record.work(made.model_copy(update={"identifiers": repository.identifiers(made)}), context)
@@ -129,9 +135,8 @@ def test_a_storage_service_that_does_not_answer_is_no_lost_object(
     session: Session, repository: MerrittRepository
 ) -> None:
     completed(session, repository)
-    away = repository.settings.model_copy(update={"storage_service_url": "http://127.0.0.1:1/store"})
 
-    done = cli.run(away, "check")
+    done = cli.run(repository.settings, "check", ARKLINE_STORAGE_SERVICE_URL="http://127.0.0.1:1/store")
 
     assert done.code == 3, done
     assert "agree" not in done.out

@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Iterator
 
 import pytest
-from pydantic import ValidationError
 
+from pipeline import plugins
+from pipeline.errors import UsageRefused
 from pipeline.outcome import Service, ServiceDown, StepFailed
 from pipeline.records import Job, SubmissionMode
 from pipeline.settings import Settings
@@ -13,8 +14,11 @@ from pipeline.states import FailureKind
 from pipeline.steps import process, record
 from pipeline.steps.context import StepContext, open_clients
 from plugins.merritt.inventory import MerrittInventory
+from plugins.merritt.settings import MerrittSettings
+from plugins.merritt.storage import MerrittStorage
 from tests.plugins.merritt.repository import ARK, MerrittRepository
 from tests.servers.merritt_inventory import InventoryService, inventory_service
+from tests.support.fleet import set_variables
 from tests.support.repository import OWNER
 
 OTHER = "ark:/99999/other"
@@ -28,9 +32,8 @@ def service() -> Iterator[InventoryService]:
 
 @pytest.fixture
 def inventory(kept: MerrittRepository, service: InventoryService) -> Iterator[MerrittInventory]:
-    settings = kept.settings.model_copy(update={"inventory_service_url": service.url, "read_timeout": 5})
-    kept.settings = settings
-    made = MerrittInventory(settings, pause=0.01)
+    kept.keep(kept.service, inventory_service_url=service.url)
+    made = MerrittInventory(kept.settings, kept.own, pause=0.01)
     yield made
     made.database.close()
 
@@ -145,17 +148,35 @@ def test_a_wrong_address_is_a_system_failure_that_names_the_setting(
     assert failed.value.kind is FailureKind.SYSTEM
 
 
-def test_the_settings_choose_the_service(kept: MerrittRepository, inventory: MerrittInventory) -> None:
+def test_the_settings_choose_the_services(
+    kept: MerrittRepository, inventory: MerrittInventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_variables(monkeypatch, kept.own)
     clients = open_clients(kept.settings)
 
     assert isinstance(clients.inventory, MerrittInventory)
-    assert not isinstance(
-        open_clients(kept.settings.model_copy(update={"inventory_service_url": ""})).inventory,
-        MerrittInventory,
-    )
+    assert isinstance(clients.storage, MerrittStorage)
     assert inventory.name == clients.inventory.name
 
+    monkeypatch.setenv("ARKLINE_INVENTORY_SERVICE_URL", "")
+    clients = open_clients(kept.settings)
+    assert not isinstance(clients.inventory, MerrittInventory)
+    assert isinstance(clients.storage, MerrittStorage)
 
-def test_the_service_needs_the_storage_service_because_it_reads_versions_from_there() -> None:
-    with pytest.raises(ValidationError, match="storage_service_url"):
-        Settings(inventory_service_url="http://inventory.example/mrtinv")
+
+def test_the_service_needs_the_storage_service_because_it_reads_versions_from_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ARKLINE_INVENTORY_SERVICE_URL", "http://inventory.example/mrtinv")
+
+    for group in (plugins.STORAGE, plugins.INVENTORY):
+        with pytest.raises(UsageRefused, match="needs ARKLINE_STORAGE_SERVICE_URL"):
+            plugins.chosen(group)(Settings(), None)
+
+
+def test_a_setting_is_read_under_its_earlier_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARKLINE_STORAGE_SERVICE_LOOK_AGAIN", "7")
+    assert MerrittSettings().storage_service_recheck_after == 7
+
+    monkeypatch.setenv("ARKLINE_STORAGE_SERVICE_RECHECK_AFTER", "8")
+    assert MerrittSettings().storage_service_recheck_after == 8

@@ -10,6 +10,7 @@ import pytest
 from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.states import FailureKind
 from plugins.merritt.http import MerrittHttp
+from plugins.merritt.settings import MerrittSettings
 from tests.servers.http_source import HttpSource
 from tests.support.step_context import local_settings
 
@@ -44,15 +45,10 @@ def nobody() -> str:
 
 
 def told(url: str, ask: Ask, home: Path) -> StepFailed:
-    settings = local_settings(
-        home,
-        storage_service_url=url,
-        storage_service_timeout=0.2,
-        read_timeout=0.2,
-        connect_timeout=0.2,
-    )
+    settings = local_settings(home, read_timeout=0.2, connect_timeout=0.2)
+    own = MerrittSettings(storage_service_url=url, storage_service_timeout=0.2)
     with pytest.raises(StepFailed) as failed:
-        ask(MerrittHttp(settings, pause=0.01))
+        ask(MerrittHttp(settings, own, pause=0.01))
     return failed.value
 
 

@@ -3,10 +3,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.records import SubmissionMode
-from pipeline.settings import Settings
 from pipeline.states import FailureKind
-from pipeline.steps.context import open_clients
-from plugins.merritt.storage import MerrittStorage
 from tests.plugins.merritt.repository import ARK, HERE, MerrittRepository, refused
 from tests.servers.http_source import HttpSource
 from tests.servers.merritt import Fault, Held
@@ -164,10 +161,3 @@ def test_the_service_refuses_a_number_that_another_job_had(repository: MerrittRe
 
     again = repository.job(1, key="b" * 32, primary_id=ark)
     refused(repository, again, FailureKind.SYSTEM, "another job")
-
-
-def test_the_service_is_used_if_the_settings_name_it(repository: MerrittRepository) -> None:
-    clients = open_clients(Settings(**repository.settings.model_dump(exclude={"allow_networks"})))
-
-    assert isinstance(clients.storage, MerrittStorage)
-    clients.inventory.database.close()

@@ -2,30 +2,22 @@
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import expect
-from pydantic import SecretStr
 
 from pipeline.settings import Settings
-from tests.servers.oidc import CLIENT, SECRET, providing
+from tests.servers.oidc import providing
 from tests.support.browser import chromium, visitor
+from tests.support.fleet import set_variables
 from tests.support.web import serving
-
-GROUPS = "archivists: {role: operator}\n"
 
 
 def test_a_person_logs_in_at_the_provider_with_a_browser_and_comes_to_the_page_that_was_asked_for(
-    settings: Settings, tmp_path: Path
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups = tmp_path / "groups.yaml"
-    groups.write_text(GROUPS)
     with providing() as provider:
-        oidc = {
-            "oidc_issuer": provider.issuer,
-            "oidc_client_id": CLIENT,
-            "oidc_client_secret": SecretStr(SECRET),
-            "oidc_groups": groups,
-        }
-        with serving(settings.model_copy(update=oidc)) as web, chromium() as browser:
+        set_variables(monkeypatch, provider.settings(tmp_path, "archivists: {role: operator}"))
+        with serving(settings) as web, chromium() as browser:
             # another site than the provider's for a browser, so that its cookies are held back on the way
             site = web.url.replace("127.0.0.1", "localhost")
             with visitor(browser, site) as ann:

@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 import requests
-from pydantic import SecretStr, ValidationError
 
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.settings import Settings
 from plugins.oidc import login as oidc_login
 from plugins.oidc import provider as oidc_provider
 from plugins.oidc.groups import read_groups
+from plugins.oidc.settings import OidcSettings
 from plugins.oidc.values import LoginRefused
 from tests.servers.oidc import CLIENT, SECRET, Provider, new_key, providing
+from tests.support.fleet import set_variables
 from tests.support.web import Web, serving
 
 GROUPS = """
@@ -33,16 +34,9 @@ SECONDS = 30
 def site(
     module_settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Web, Provider]]:
-    groups = tmp_path_factory.mktemp("oidc") / "groups.yaml"
-    groups.write_text(GROUPS)
-    with providing() as provider:
-        oidc = {
-            "oidc_issuer": provider.issuer,
-            "oidc_client_id": CLIENT,
-            "oidc_client_secret": SecretStr(SECRET),
-            "oidc_groups": groups,
-        }
-        with serving(module_settings.model_copy(update=oidc)) as web:
+    with providing() as provider, pytest.MonkeyPatch.context() as patch:
+        set_variables(patch, provider.settings(tmp_path_factory.mktemp("oidc"), GROUPS))
+        with serving(module_settings) as web:
             yield web, provider
 
 
@@ -124,7 +118,7 @@ def test_a_changed_file_of_groups_changes_the_rights_of_who_is_logged_in(
     web: Web, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(oidc_login, "GROUPS_SECONDS", 0.0)
-    file = web.context.settings.oidc_groups
+    file = OidcSettings().oidc_groups
     assert file is not None
     browser = Browser(web)
     browser.log_in()
@@ -142,11 +136,13 @@ def test_a_changed_file_of_groups_changes_the_rights_of_who_is_logged_in(
     assert (broken.status_code, str(file) in broken.text, gone) == (503, False, 401)
 
 
-def test_a_new_secret_of_the_client_ends_the_logins(web: Web, provider: Provider) -> None:
+def test_a_new_secret_of_the_client_ends_the_logins(
+    web: Web, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
     browser = Browser(web)
     browser.log_in()
-    secret = {"oidc_client_secret": SecretStr("another secret of the client")}
-    with serving(web.context.settings.model_copy(update=secret)) as restarted:
+    monkeypatch.setenv("ARKLINE_OIDC_CLIENT_SECRET", "another secret of the client")
+    with serving(web.context.settings) as restarted:
         cookie = {"arkline": browser.cookies["arkline"]}
         assert requests.get(f"{restarted.url}/v1", cookies=cookie, timeout=SECONDS).status_code == 401
 
@@ -293,11 +289,19 @@ def test_the_login_leads_to_no_other_site(web: Web, provider: Provider, target: 
     assert 'content="0; url=/"' in answer.text
 
 
-def test_incomplete_settings_are_refused() -> None:
-    with pytest.raises(ValidationError, match="ARKLINE_OIDC_GROUPS"):
-        Settings(oidc_issuer="https://login.example.org", oidc_client_id="arkline")
-    with pytest.raises(ValidationError, match="https://"):
-        Settings(oidc_issuer="http://login.example.org")
+@pytest.mark.parametrize(
+    ("issuer", "says"),
+    [("https://login.example.org", "ARKLINE_OIDC_GROUPS"), ("http://login.example.org", "https://")],
+)
+def test_incomplete_settings_end_the_start(
+    settings: Settings, issuer: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARKLINE_OIDC_ISSUER", issuer)
+    monkeypatch.setenv("ARKLINE_OIDC_CLIENT_ID", "arkline")
+    monkeypatch.delenv("ARKLINE_OIDC_GROUPS", raising=False)
+
+    with pytest.raises(UsageRefused, match=says), serving(settings):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from pipeline.storage.factory import open_storage
 from pipeline.working_storage.workspace import Workspace, read_stored
 from plugins.s3.storage import S3Storage
 from tests.servers.s3 import S3Fixture, Server
+from tests.support.fleet import set_variables
 from tests.support.ocfl_fixture import ARK, OcflFixture, assert_valid, memory
 from tests.support.repository import Repository, empty_inventory
 
@@ -219,19 +220,19 @@ def test_damage_of_the_inventory_is_not_taken_for_a_writer_that_stopped(depot: S
         depot.store("jid3", {"producer/c.txt": "c"})
 
 
-def test_a_job_is_processed_and_recorded_from_a_bucket(s3_server: Server, tmp_path: Path) -> None:
+def test_a_job_is_processed_and_recorded_from_a_bucket(
+    s3_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with memory(tmp_path) as home:
         repository = Repository(home, empty_inventory(tmp_path))
         given = s3_server.settings()
         depot = S3Fixture(given, s3_server.client, home)
-        chosen = repository.settings.model_copy(
-            update={"s3_root": given.s3_root, "s3_endpoint": given.s3_endpoint}
-        )
-        services = dataclasses.replace(repository.services(), settings=chosen, storage=open_storage(chosen))
+        set_variables(monkeypatch, given)
+        services = dataclasses.replace(repository.services(), storage=open_storage(repository.settings))
         job = repository.job(1, {"a name.txt": "a"}, erc_who="Tracy")
 
         process.work(job, services)
-        stored, _ = read_stored(Workspace.of(job, chosen.working))
+        stored, _ = read_stored(Workspace.of(job, repository.settings.working))
         assert stored is not None
         known = job.model_copy(update={"identifiers": repository.identifiers(job)})
         record.work(known, services)

@@ -1,5 +1,6 @@
 """A bucket whose server is away, loses answers or refuses; what of it is tried again, and who has to act."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -14,11 +15,14 @@ import pytest
 import requests
 
 from pipeline.attempt import CheckedAttempt
+from pipeline.errors import UsageRefused
 from pipeline.fixity import ContentFile
 from pipeline.outcome import AttemptOver, StepFailed
-from pipeline.settings import Settings
+from pipeline.settings import Settings, read_settings
 from pipeline.states import FailureKind
+from pipeline.storage.factory import open_storage
 from plugins.s3.bucket import PART_BYTES, S3Bucket, open_bucket
+from plugins.s3.settings import S3Settings
 from plugins.s3.storage import S3Storage
 from tests.servers.proxy import Proxy
 from tests.servers.s3 import S3Fixture, Server
@@ -33,10 +37,10 @@ def depot(s3_server: Server, tmp_path: Path) -> Iterator[S3Fixture]:
         yield S3Fixture(s3_server.settings(), s3_server.client, folder)
 
 
-def behind(depot: S3Fixture, url: str, tries: int = 1, **given: Any) -> S3Storage:
+def behind(depot: S3Fixture, url: str, tries: int = 1, root: str = "", **given: Any) -> S3Storage:
     """The depot's storage as somebody has it who reaches it at this URL."""
-    settings = depot.settings.model_copy(update={"s3_endpoint": url, **given})
-    return S3Storage(lambda: open_bucket(settings, tries))
+    own = S3Settings(s3_root=root or depot.settings.s3_root, s3_endpoint=url)
+    return S3Storage(lambda: open_bucket(Settings(**given), own, tries))
 
 
 def refused(storage: S3Storage, depot: S3Fixture, kind: FailureKind, says: str) -> None:
@@ -84,7 +88,7 @@ def test_a_server_that_does_not_answer_keeps_nobody_for_long(depot: S3Fixture, s
 
 def test_a_missing_bucket_is_an_outage(depot: S3Fixture, s3_server: Server) -> None:
     depot.bucket = "nowhere"
-    storage = behind(depot, s3_server.url, s3_root="s3://nowhere")
+    storage = behind(depot, s3_server.url, root="s3://nowhere")
 
     refused(storage, depot, FailureKind.TRANSIENT, r"NoSuchBucket\): create it, or correct ARKLINE_S3_ROOT")
 
@@ -222,25 +226,32 @@ def test_a_worker_without_boto3_says_what_to_install() -> None:
         from pipeline.settings import Settings
         assert "boto3" not in sys.modules
         sys.modules["boto3"] = None
-        storage = open_storage(Settings(s3_root="s3://bucket"))
+        storage = open_storage(Settings())
         try:
             storage.version_of("ark:/99999/x", "jid1")
         except Exception as error:
             print(error)
     """
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    environment = {**os.environ, "ARKLINE_S3_ROOT": "s3://bucket"}
+    said = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    ).stdout
 
     assert "pip install 'arkline[s3]'" in said
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("variable", "value", "says"),
     [
-        ({"s3_root": "bucket/prefix"}, "is not s3://BUCKET or s3://BUCKET/PREFIX"),
-        ({"s3_root": "s3://"}, "is not s3://BUCKET"),
-        ({"storage_root": "s3://bucket/prefix"}, "use ARKLINE_S3_ROOT"),
+        ("ARKLINE_S3_ROOT", "bucket/prefix", "ARKLINE_S3_ROOT: .* is not s3://BUCKET or s3://BUCKET/PREFIX"),
+        ("ARKLINE_S3_ROOT", "s3://", "is not s3://BUCKET"),
+        ("ARKLINE_STORAGE_ROOT", "s3://bucket/prefix", "use ARKLINE_S3_ROOT"),
     ],
 )
-def test_a_root_that_is_no_bucket_is_refused_at_once(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        Settings(**given)
+def test_a_root_that_is_no_bucket_is_refused_at_once(
+    variable: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+
+    with pytest.raises(UsageRefused, match=says):
+        open_storage(read_settings(Settings))
