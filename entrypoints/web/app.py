@@ -9,14 +9,7 @@ from starlette.types import ASGIApp
 from entrypoints.web import problems
 from entrypoints.web.context import WebContext
 from entrypoints.web.document import with_examples, with_links, with_problems
-from entrypoints.web.middleware import (
-    AllowedHosts,
-    BodyLimit,
-    RequestIds,
-    RequestsInProgress,
-    SecurityHeaders,
-    read_hosts,
-)
+from entrypoints.web.middleware import Requests, read_hosts
 from entrypoints.web.routes import about, batches, board, deposits, fleet, jobs, objects, tokens, verbs
 from pipeline import plugins
 
@@ -60,9 +53,7 @@ class Api(FastAPI):
 
     def build_middleware_stack(self) -> ASGIApp:
         """The framework answers an unexpected error outside of all that `add_middleware` adds."""
-        context: WebContext | None = self.state.context
-        answering = SecurityHeaders(super().build_middleware_stack())
-        return RequestIds(answering, metrics=context.requests if context else None)
+        return Requests(super().build_middleware_stack(), self.state.context, self.state.hosts)
 
     @cached_property
     def document(self) -> dict[str, Any]:
@@ -96,14 +87,10 @@ def create_app(
         lifespan=lifespan,
         responses={"default": {"model": problems.Problem, "description": "A problem, as RFC 9457 has it."}},
     )
-    app.state.context = context
+    app.state.context, app.state.hosts = context, read_hosts(hosts)
     problems.install(app)
     for router in routers():
         app.include_router(router)
     if context is not None and pages:
         install.install(app, context, flower)
-    app.add_middleware(BodyLimit)
-    if context is not None:
-        app.add_middleware(RequestsInProgress, in_progress=context.in_progress)
-    app.add_middleware(AllowedHosts, hosts=read_hosts(hosts))
     return app

@@ -1,4 +1,4 @@
-"""Middleware: allowed names of the server, limits on bodies and requests, security headers, request ids.
+"""What holds for every request: names of the server, limits, security headers, an id, a line in the log.
 
 Requests for `/health/` are not limited: uvicorn's `limit_concurrency` counts idle connections too, and
 would answer 503 to `/health/live`.
@@ -14,42 +14,17 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from entrypoints.web.authentication import authenticate
-from entrypoints.web.limits import InProgress
-from entrypoints.web.metrics import RequestMetrics
+from entrypoints.web.context import WebContext
 from entrypoints.web.problems import answer, http_problem, problem_of, status_of
 from pipeline.errors import ArklineError
 from tasks.logs import log
 
 _PROBES = "/health/"
 """A supervisor asks by an address, and its answer has no link."""
-
-
-class AllowedHosts:
-    """Redirects and the address to which a login returns are made of `Host`, which a client may choose."""
-
-    def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
-        """`hosts`: names in lower case, without a port; none: every name is believed."""
-        self.app = app
-        self.hosts = frozenset(hosts)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self.hosts and not scope["path"].startswith(_PROBES):
-            given = Headers(scope=scope).get("host", "").lower()
-            name = given if given.endswith("]") else given.rpartition(":")[0] or given
-            if name not in self.hosts:
-                refusal = "this server has another name: see ARKLINE_WEB_HOSTS"
-                await answer(http_problem(Request(scope), 421, refusal))(scope, receive, send)
-                return
-        await self.app(scope, receive, send)
-
-
-def read_hosts(text: str) -> tuple[str, ...]:
-    """The names in a list with commas."""
-    return tuple(name.strip().lower() for name in text.split(",") if name.strip())
-
 
 LIMIT = 1 << 20
 """Bytes of a body: a deposit or a verb with all its fields is far below that."""
@@ -59,81 +34,6 @@ OF_STRANGERS = 1 << 14
 
 _RECEIVING = re.compile(r"/v1/uploads(/|$)|/poster/|/deposits$|/batches/[^/]+/again$")
 """Paths that receive files: their routes look at the token first, and count the bytes themselves."""
-
-
-class BodyLimit:
-    """Counts what arrives; what the client states can only refuse its request sooner."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        headers = Headers(scope=scope)
-        if "content-length" in headers and "transfer-encoding" in headers:
-            # Servers and proxies disagree where such a body ends (RFC 9112, 6.1).
-            await _refused(scope, receive, send)
-            return
-        if _RECEIVING.match(scope["path"]):
-            await self.app(scope, receive, send)
-            return
-        length = headers.get("content-length", "")
-        stated = int(length) if length.isdecimal() and len(length) < 19 else 0
-        arrived, known = 0, False
-
-        async def receive_within_limit() -> Message:
-            nonlocal arrived, known
-            if max(arrived, stated) > LIMIT:
-                raise HTTPException(
-                    413, f"the body has more than {LIMIT:,} bytes; upload files by /v1/uploads"
-                )
-            if not known and max(arrived, stated) > OF_STRANGERS:
-                await run_in_threadpool(_check_known, scope)
-                known = True
-            message = await receive()
-            arrived += len(message.get("body", b""))
-            return message
-
-        await self.app(scope, receive_within_limit, send)
-
-
-def _check_known(scope: Scope) -> None:
-    """HTTPException, whose cause is the answer, unless the request has a valid token."""
-    try:
-        authenticate(Request(scope))
-    except ArklineError as error:
-        raise HTTPException(status_of(error)) from error
-
-
-async def _refused(scope: Scope, receive: Receive, send: Send) -> None:
-    """400, and the end of the connection."""
-    request = Request(scope)
-    detail = "the request has both Content-Length and Transfer-Encoding: send one of them"
-    answered = answer(http_problem(request, 400, detail), {"Connection": "close"})
-    await answered(scope, receive, send)
-
-
-class RequestsInProgress:
-    def __init__(self, app: ASGIApp, in_progress: InProgress) -> None:
-        self.app = app
-        self._in_progress = in_progress
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"].startswith(_PROBES):
-            await self.app(scope, receive, send)
-            return
-        try:
-            self._in_progress.enter()
-        except ArklineError as error:
-            await answer(problem_of(error, Request(scope)))(scope, receive, send)
-            return
-        try:
-            await self.app(scope, receive, send)
-        finally:
-            self._in_progress.leave(scope["state"].get("counted_for"))
-
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -156,35 +56,19 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _QUIET = (_PROBES, "/static/", "/metrics")
 
 
-class SecurityHeaders:
-    def __init__(self, app: ASGIApp) -> None:
+class Requests:
+    """Around the whole application: the answer to an unexpected error has the headers and the id too."""
+
+    def __init__(self, app: ASGIApp, context: WebContext | None, hosts: Iterable[str] = ()) -> None:
+        """`hosts`: the names of this server in lower case, without a port; none: every name is believed.
+        Redirects and the address to which a login returns are made of `Host`, which a client may choose.
+        """
         self.app = app
+        self._context = context
+        self._hosts = frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-                if message["status"] >= 400 or not scope["path"].startswith(CACHED):
-                    headers.setdefault("Cache-Control", "no-store")
-            await send(message)
-
-        await self.app(scope, receive, send_with_headers)
-
-
-class RequestIds:
-    """A request's id is that of its X-Request-ID, if the header is sane, or a new one."""
-
-    def __init__(self, app: ASGIApp, metrics: RequestMetrics | None = None) -> None:
-        self.app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request's id is that of its X-Request-ID, if the header is sane, or a new one."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -194,19 +78,24 @@ class RequestIds:
         state["request_id"] = request_id
         status, started, answered = 500, time.monotonic(), 0.0
 
-        async def send_with_id(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status, answered
             if message["type"] == "http.response.start":
                 status, answered = message["status"], time.monotonic() - started
-                MutableHeaders(scope=message)["X-Request-ID"] = request_id
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-ID"] = request_id
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+                if status >= 400 or not scope["path"].startswith(CACHED):
+                    headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
-                await self.app(scope, receive, send_with_id)
+                await self._admit(scope, receive, send_with_headers)
             finally:
-                if self._metrics is not None:
-                    self._metrics.count(scope, status, answered)
+                if self._context is not None:
+                    self._context.requests.count(scope, status, answered)
                 if not scope["path"].startswith(_QUIET):
                     principal = state.get("principal")
                     log().info(
@@ -217,3 +106,74 @@ class RequestIds:
                         seconds=round(time.monotonic() - started, 4),
                         principal=principal.name if principal else "",
                     )
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        counted = self._context.in_progress if self._context else None
+        if scope["path"].startswith(_PROBES):
+            counted = None
+        elif self._hosts and _name_of(headers.get("host", "").lower()) not in self._hosts:
+            problem = http_problem(Request(scope), 421, "this server has another name: see ARKLINE_WEB_HOSTS")
+            await answer(problem)(scope, receive, send)
+            return
+        try:
+            if counted:
+                counted.enter()
+        except ArklineError as error:
+            await answer(problem_of(error, Request(scope)))(scope, receive, send)
+            return
+        try:
+            refused = _of_two_lengths(scope, headers)
+            await (refused or self.app)(scope, _within_limit(scope, headers, receive), send)
+        finally:
+            if counted:
+                counted.leave(scope["state"].get("counted_for"))
+
+
+def read_hosts(text: str) -> tuple[str, ...]:
+    """The names in a list with commas."""
+    return tuple(name.strip().lower() for name in text.split(",") if name.strip())
+
+
+def _name_of(host: str) -> str:
+    """Without the port."""
+    return host if host.endswith("]") else host.rpartition(":")[0] or host
+
+
+def _of_two_lengths(scope: Scope, headers: Headers) -> Response | None:
+    """Servers and proxies disagree where a body with both headers ends (RFC 9112, 6.1): 400, and the end of
+    the connection."""
+    if "content-length" not in headers or "transfer-encoding" not in headers:
+        return None
+    detail = "the request has both Content-Length and Transfer-Encoding: send one of them"
+    return answer(http_problem(Request(scope), 400, detail), {"Connection": "close"})
+
+
+def _within_limit(scope: Scope, headers: Headers, receive: Receive) -> Receive:
+    """Counts what arrives; what the client states can only refuse its request sooner."""
+    if _RECEIVING.match(scope["path"]):
+        return receive
+    length = headers.get("content-length", "")
+    stated = int(length) if length.isdecimal() and len(length) < 19 else 0
+    arrived, known = 0, False
+
+    async def receive_within_limit() -> Message:
+        nonlocal arrived, known
+        if max(arrived, stated) > LIMIT:
+            raise HTTPException(413, f"the body has more than {LIMIT:,} bytes; upload files by /v1/uploads")
+        if not known and max(arrived, stated) > OF_STRANGERS:
+            await run_in_threadpool(_check_known, scope)
+            known = True
+        message = await receive()
+        arrived += len(message.get("body", b""))
+        return message
+
+    return receive_within_limit
+
+
+def _check_known(scope: Scope) -> None:
+    """HTTPException, whose cause is the answer, unless the request has a valid token."""
+    try:
+        authenticate(Request(scope))
+    except ArklineError as error:
+        raise HTTPException(status_of(error)) from error
