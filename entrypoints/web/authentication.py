@@ -18,7 +18,9 @@ from starlette.responses import Response
 
 from entrypoints.web.context import context_of
 from entrypoints.web.limits import LOCAL
+from entrypoints.web.parameters import Collection
 from operations.tokens import LOGIN_SECONDS, InvalidToken
+from operations.visibility import require_fleet
 from pipeline import codes
 from pipeline.errors import ArklineError
 from pipeline.principal import Forbidden, Interface, Principal, Role
@@ -183,3 +185,24 @@ Caller = Annotated[Principal, Depends(needs(Role.VIEWER))]
 DepositorCaller = Annotated[Principal, Depends(needs(Role.DEPOSITOR))]
 OperatorCaller = Annotated[Principal, Depends(needs(Role.OPERATOR))]
 AdminCaller = Annotated[Principal, Depends(needs(Role.ADMIN))]
+
+
+def _of_fleet(caller: Caller) -> Principal:
+    require_fleet(caller, "see the whole fleet")
+    return caller
+
+
+def _operating_fleet(caller: OperatorCaller) -> Principal:
+    require_fleet(caller, "operate the whole fleet")
+    return caller
+
+
+def _operating_collection(caller: OperatorCaller, name: Collection) -> Principal:
+    caller.require(Role.OPERATOR, f"operate collection {name}", name)
+    return caller
+
+
+FleetCaller = Annotated[Principal, Depends(_of_fleet)]
+FleetOperator = Annotated[Principal, Depends(_operating_fleet)]
+CollectionOperator = Annotated[Principal, Depends(_operating_collection)]
+"""Of the collection `name` in the path."""

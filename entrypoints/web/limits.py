@@ -340,26 +340,32 @@ class SlowWork:
 def slow(pool: str, seconds: float | None = None) -> Callable[[Callable[..., Any]], Route]:
     """A route whose function runs as slow work, in the pool of this name in the context of the process.
 
-    The function may take the `attempt`. A value that it returns is written there too: how long it is, is not
-    known.
+    The function may take the `attempt`, or the `run` that ends with it. A value that it returns is written
+    there too: how long it is, is not known. What judges the caller's rights without any work is a dependency:
+    dependencies come before the place.
     """
 
     def declare(function: Callable[..., Any]) -> Route:
         declared = inspect.signature(function, eval_str=True)
-        given = [one for one in declared.parameters.values() if one.name != "attempt"]
-        attended = len(given) < len(declared.parameters)
+        given = [one for one in declared.parameters.values() if one.name not in ("attempt", "run")]
+        of_attempt = declared.parameters.keys() - {one.name for one in given}
+
+        def perform(values: dict[str, Any], attempt: Attempt) -> Any:
+            context = values["request"].app.state.context
+            known = {"attempt": attempt, "run": context.run_of(attempt)}
+            return function(**values, **{name: known[name] for name in of_attempt})
 
         async def route(**values: Any) -> Any:
             request, caller = values["request"], values["caller"]
 
-            def perform(attempt: Attempt) -> Any:
-                result = function(**values, attempt=attempt) if attended else function(**values)
+            def work(attempt: Attempt) -> Any:
+                result = perform(values, attempt)
                 if isinstance(result, BaseModel) and "response" not in values:
                     return Response(result.model_dump_json(by_alias=True), media_type="application/json")
                 return result
 
-            work: SlowWork = getattr(request.app.state.context, pool)
-            return await work.run(request, caller.name, perform, route.seconds)  # type: ignore[attr-defined]
+            threads: SlowWork = getattr(request.app.state.context, pool)
+            return await threads.run(request, caller.name, work, route.seconds)  # type: ignore[attr-defined]
 
         route.__name__, route.__doc__, route.__module__ = (
             function.__name__,
@@ -367,7 +373,7 @@ def slow(pool: str, seconds: float | None = None) -> Callable[[Callable[..., Any
             function.__module__,
         )
         route.__signature__ = declared.replace(parameters=given)  # type: ignore[attr-defined]
-        route.pool, route.seconds, route.function = pool, seconds, function  # type: ignore[attr-defined]
+        route.pool, route.seconds, route.perform = pool, seconds, perform  # type: ignore[attr-defined]
         return route
 
     return declare

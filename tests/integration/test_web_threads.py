@@ -120,6 +120,28 @@ ROUTES = {
 }
 SLOW = {name: route for name, route in ROUTES.items() if hasattr(route.endpoint, "pool")}
 
+OF_ALL_COLLECTIONS = (
+    "GET /metrics",
+    "GET /v1/queue",
+    "GET /v1/workers",
+    "GET /v1/space",
+    "GET /v1/check",
+    "POST /v1/check",
+    "GET /v1/audit",
+    "GET /v1/fixity",
+    "POST /v1/space/clean-up",
+    "POST /v1/jobs/{jid}/repair",
+    "POST /v1/batches/{bid}/repair",
+    "POST /v1/workers/{worker}/drain",
+    "POST /v1/workers/{worker}/undrain",
+    "GET /space",
+)
+OF_ONE_COLLECTION = (
+    "POST /v1/collections/{name}/release",
+    "POST /v1/collections/{name}/release/dry-run",
+    "POST /v1/collections/{name}/test-callback",
+)
+
 VALUES = {
     "bid": "bid0000000001",
     "jid": "jid0000000001",
@@ -167,6 +189,11 @@ def operator(full: Web) -> Caller:
     return full.caller(Role.ADMIN, name="operator")
 
 
+@pytest.fixture(scope="module")
+def of_others(full: Web) -> Caller:
+    return full.caller(Role.OPERATOR, ["other"], name="of-others")
+
+
 def _sent(operator: Caller, name: str) -> requests.Response:
     method, _, path = name.partition(" ")
     for part, value in VALUES.items():
@@ -199,6 +226,11 @@ def test_a_route_of_slow_work_needs_a_place_in_its_threads(operator: Caller, nam
     answer = _sent(operator, name)
 
     assert _has_no_place(answer), answer.text
+
+
+@pytest.mark.parametrize("name", [*OF_ALL_COLLECTIONS, *OF_ONE_COLLECTION])
+def test_who_has_no_right_to_slow_work_is_not_told_to_come_again(of_others: Caller, name: str) -> None:
+    assert _sent(of_others, name).status_code == 403
 
 
 @pytest.mark.parametrize("name", sorted(set(BOUNDED) - {"POST /logout"}))

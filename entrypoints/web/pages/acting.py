@@ -12,7 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from entrypoints.web.authentication import OperatorCaller
-from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.context import WebContext, context_of, site_of
 from entrypoints.web.limits import LONG, slow
 from entrypoints.web.pages import acts
 from entrypoints.web.pages.login import PageCaller, page_router
@@ -23,8 +23,8 @@ from entrypoints.web.routes.verbs import WITH_REASON
 from operations.board.board import Board
 from operations.board.values import JobSearch, scope_of
 from operations.objects.objects import check_visible
+from operations.run import Run
 from operations.verbs.bulk import carry_out, make_plan, read_plan
-from pipeline.attempt import Attempt
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.principal import Forbidden, Principal
 from pipeline.states import Event
@@ -113,12 +113,12 @@ VERBS = {Event.RESUME, Event.DELETE, Event.FAIL, Event.RELEASE}
 @router.get("/bulk")
 @slow("slow_work", LONG)
 def show_preview(
-    request: Request, caller: OperatorCaller, attempt: Attempt, cause: str, verb: str = "resume"
+    request: Request, caller: OperatorCaller, run: Run, cause: str, verb: str = "resume"
 ) -> HTMLResponse:
     web = context_of(request)
     rows = web.board.jobs(scope_of(caller), JobSearch(cause=cause), MOST).rows
     names = [row.jid for row in rows]
-    plan = make_plan(web.site, caller, _event(verb), names, run=web.run_of(attempt))
+    plan = make_plan(web.site, caller, _event(verb), names, run=run)
     return page(
         request,
         "bulk.html",
@@ -137,16 +137,15 @@ def show_preview(
 def act_on_all(
     request: Request,
     caller: OperatorCaller,
-    attempt: Attempt,
+    run: Run,
     verb: Annotated[str, Form()],
     token: Annotated[str, Form()],
     reason: Annotated[str, Form()] = "",
 ) -> HTMLResponse:
-    web = context_of(request)
     if _event(verb) in WITH_REASON and not reason.strip():
         raise UsageRefused(f"{verb} cannot be undone: give a reason, and make the preview again")
     plan = read_plan(caller, _event(verb), token)
-    receipt = carry_out(web.site, caller, plan, reason=reason, run=web.run_of(attempt))
+    receipt = carry_out(site_of(request), caller, plan, reason=reason, run=run)
     return page(
         request,
         "bulk.html",

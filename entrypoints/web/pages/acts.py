@@ -9,7 +9,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import get_type_hints
+from functools import partial
+from inspect import signature
+from typing import Any, get_args
 
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
@@ -27,7 +29,6 @@ from operations.fleet.fleet import Drained
 from operations.verbs.bulk import Outcome
 from operations.verbs.holds import HoldResult
 from operations.verbs.verbs import VerbResult
-from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.humanize import counted
 from pipeline.principal import Principal
@@ -133,27 +134,24 @@ async def perform(
     if act.needs_reason and not reason:
         raise UsageRefused(f"'{act.label.format(target)}' needs a reason: it is kept in the history")
     path = f"/v1/{act.path_of(target)}"
-    matches = ((route.endpoint, route.path_regex.match(path)) for route in _ROUTES)
-    endpoint, match = next(((endpoint, match) for endpoint, match in matches if match), (None, None))
-    if endpoint is None or match is None:
+    found = ((route.endpoint, match) for route in _ROUTES if (match := route.path_regex.match(path)))
+    endpoint: Any
+    endpoint, match = next(found, (None, None))
+    if match is None:
         raise UsageRefused(f"'{act.label.format(target)}' cannot be done to '{target}'")
-    function = getattr(endpoint, "function", endpoint)
-    takes = get_type_hints(function)
+    takes = signature(endpoint).parameters
     values = {"request": request, "caller": caller, **match.groupdict()}
     if "body" in takes:
-        values["body"] = takes["body"](reason=reason)
+        values["body"] = get_args(takes["body"].annotation)[0](reason=reason)
     if "version" in takes:
         values["version"] = version
 
-    def work(attempt: Attempt) -> str:
-        result = function(**values, **({"attempt": attempt} if "attempt" in takes else {}))
-        return _sentence(act, target, result)
-
-    pool = getattr(endpoint, "pool", "")
-    if not pool:
-        return await run_in_threadpool(work, UNATTENDED)
-    slow_work: SlowWork = getattr(context_of(request), pool)
-    return await slow_work.run(request, caller.name, work, getattr(endpoint, "seconds", None))
+    perform = getattr(endpoint, "perform", None)
+    if perform is None:
+        return _sentence(act, target, await run_in_threadpool(partial(endpoint, **values)))
+    threads: SlowWork = getattr(context_of(request), endpoint.pool)
+    result = await threads.run(request, caller.name, partial(perform, values), endpoint.seconds)
+    return _sentence(act, target, result)
 
 
 def _sentence(act: Act, target: str, result: object) -> str:

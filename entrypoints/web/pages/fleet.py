@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
+from entrypoints.web.authentication import FleetCaller
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.limits import slow
 from entrypoints.web.pages import acts
 from entrypoints.web.pages.board import banner_of
 from entrypoints.web.pages.drawings import picture
-from entrypoints.web.pages.login import OperationsCaller, PageCaller, page_router
+from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page
 from entrypoints.web.pages.whole import whole_of
 from operations.board.values import Stop, scope_of
@@ -107,7 +108,7 @@ def _acts(web: WebContext, caller: Principal, collections: Iterable[str]) -> lis
 
 
 @router.get("/fleet")
-def fleet(request: Request, caller: OperationsCaller) -> HTMLResponse:
+def fleet(request: Request, caller: FleetCaller) -> HTMLResponse:
     web = context_of(request)
     whole = whole_of(request).get()
     if whole is None and not web.session.connected:
@@ -138,7 +139,7 @@ def fleet(request: Request, caller: OperationsCaller) -> HTMLResponse:
 
 @router.get("/space")
 @slow("record_work")
-def space(request: Request, caller: OperationsCaller) -> HTMLResponse:
+def space(request: Request, caller: FleetCaller) -> HTMLResponse:
     web = context_of(request)
     view = space_view(web.site, caller, web.board.usual())
     return page(request, "space.html", space=view, picture=picture(view))

@@ -26,7 +26,6 @@ from entrypoints.web.pages import acts
 from entrypoints.web.pages.templating import is_local, page
 from entrypoints.web.problems import retry_after, status_of
 from operations.tokens import InvalidToken, hash_of
-from operations.visibility import require_fleet
 from pipeline.errors import ArklineError, ServiceUnreachable
 from pipeline.principal import Interface, Principal, Role
 
@@ -79,13 +78,7 @@ def page_router() -> APIRouter:
 router = page_router()
 
 
-def _operations_caller(caller: Annotated[Principal, Depends(counted)]) -> Principal:
-    require_fleet(caller, "see the whole fleet")
-    return caller
-
-
 PageCaller = Annotated[Principal, Depends(counted)]
-OperationsCaller = Annotated[Principal, Depends(_operations_caller)]
 
 
 def login_page(request: Request, next: str, problem: str = "", status: int = 200) -> HTMLResponse:

@@ -10,11 +10,10 @@ from typing import Literal
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
-from entrypoints.web.authentication import Caller
+from entrypoints.web.authentication import Caller, FleetCaller
 from entrypoints.web.context import context_of
 from entrypoints.web.limits import slow
 from entrypoints.web.metrics import CONTENT_TYPE, exposition
-from operations.visibility import require_fleet
 from pipeline.codes import CODES
 from pipeline.principal import Interface, Role
 from pipeline.records import Record
@@ -127,8 +126,7 @@ class Exposition(Response):
     responses={200: {"content": {CONTENT_TYPE: {"schema": {"type": "string"}}}}},
 )
 @slow("fleet_work")
-def metrics(request: Request, caller: Caller) -> Response:
+def metrics(request: Request, caller: FleetCaller) -> Response:
     """For those who see every collection; not for depositors."""
-    require_fleet(caller, "read the metrics")
     context = context_of(request)
     return Exposition(exposition(context.metrics) + context.requests.exposition())

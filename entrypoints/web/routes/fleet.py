@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query, Request
 from pydantic import Field
 
-from entrypoints.web.authentication import Caller, OperatorCaller
+from entrypoints.web.authentication import Caller, CollectionOperator, FleetCaller, FleetOperator
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import LONG, slow
 from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Collection, Given, Jid
@@ -18,12 +18,11 @@ from operations.fleet.hosts import HostView, known_hosts
 from operations.fleet.working_storage import CleanUp, SpaceView
 from operations.objects import fixity
 from operations.objects.fixity import FixityReport
+from operations.run import Run
 from operations.verbs import holds
 from operations.verbs.collection_profiles import ProfileLines, ProfileView, listed, shown
 from operations.verbs.holds import ActionHistory
 from operations.verbs.verbs import VerbResult, repair
-from operations.visibility import require_fleet
-from pipeline.attempt import Attempt
 from pipeline.profiles.profile import UnknownProfile
 from pipeline.records import Record
 from zkstate.errors import Missing
@@ -42,19 +41,19 @@ class Hosts(Record):
 
 @router.get("/queue", summary="The health of the fleet, the queue, and what stops it")
 @slow("fleet_work")
-def queue(request: Request, caller: Caller) -> Overview:
+def queue(request: Request, caller: FleetCaller) -> Overview:
     return overview(site_of(request), caller)
 
 
 @router.get("/workers", summary="The workers that answer, with their queues, and those that were drained")
 @slow("slow_work")
-def workers(request: Request, caller: Caller) -> Workers:
+def workers(request: Request, caller: FleetCaller) -> Workers:
     return fleet.listed(site_of(request), caller)
 
 
 @router.get("/space", summary="Working storage, and the jobs that reserve it")
 @slow("record_work")
-def space(request: Request, caller: Caller) -> SpaceView:
+def space(request: Request, caller: FleetCaller) -> SpaceView:
     context = context_of(request)
     return working_storage.space_view(context.site, caller, context.board.usual())
 
@@ -68,52 +67,44 @@ def hosts(request: Request, caller: Caller) -> Hosts:
 @slow("slow_work", LONG)
 def run_check(
     request: Request,
-    caller: OperatorCaller,
-    attempt: Attempt,
+    caller: FleetOperator,
+    run: Run,
     scope: Annotated[Scope, Query(description="Everything, the jobs of the record, or the record alone.")] = (
         Scope.ALL
     ),
     content: Annotated[bool, Query(description="Read every byte of the versions.")] = False,
 ) -> CheckView:
     """Reads every node of the record and, with `all`, every version, and so takes its time."""
-    require_fleet(caller, "check the stores")
-    web = context_of(request)
-    return check(web.site, caller, scope, content=content, run=web.run_of(attempt))
+    return check(site_of(request), caller, scope, content=content, run=run)
 
 
 @router.post("/check", summary="Check everything, and repair what can be repaired")
 @slow("slow_work", LONG)
 def run_repair(
     request: Request,
-    caller: OperatorCaller,
-    attempt: Attempt,
+    caller: FleetOperator,
+    run: Run,
     body: Annotated[RepairRequest, Body()] = RepairRequest(reason="", content=False),  # noqa: B008 - frozen
 ) -> CheckView:
     """Enters, reserves and raises; deletes nothing. A check that takes too long is continued by the next."""
-    require_fleet(caller, "repair the stores")
-    web = context_of(request)
-    run = web.run_of(attempt)
-    return check(web.site, caller, reason=body.reason, content=body.content, repair=True, run=run)
+    site = site_of(request)
+    return check(site, caller, reason=body.reason, content=body.content, repair=True, run=run)
 
 
 @router.get("/audit", summary="The older name of a check of the jobs")
 @slow("slow_work", LONG)
-def run_audit(request: Request, caller: OperatorCaller, attempt: Attempt) -> AuditView:
+def run_audit(request: Request, caller: FleetOperator, run: Run) -> AuditView:
     """Reads every node of the record, and so takes its time."""
-    require_fleet(caller, "audit the record")
-    web = context_of(request)
-    return audit_view(check(web.site, caller, Scope.JOBS, run=web.run_of(attempt)))
+    return audit_view(check(site_of(request), caller, Scope.JOBS, run=run))
 
 
 @router.get("/actions", summary="Who paused the queue, drained workers, cleaned up")
-def actions(request: Request, caller: Caller) -> ActionHistory:
-    require_fleet(caller, "see the history of the fleet")
+def actions(request: Request, caller: FleetCaller) -> ActionHistory:
     return holds.history(site_of(request), caller)
 
 
 @router.get("/collections/{name}/actions", summary="Who put the collection on hold, and released it")
-def collection_actions(request: Request, caller: OperatorCaller, name: Collection) -> ActionHistory:
-    caller.require(caller.role, f"see the history of collection {name}", name)
+def collection_actions(request: Request, caller: CollectionOperator, name: Collection) -> ActionHistory:
     _check_known(request, name)
     return holds.history(site_of(request), caller, name)
 
@@ -124,8 +115,7 @@ def profiles(request: Request, caller: Caller) -> ProfileLines:
 
 
 @router.get("/collections/{name}/profile", summary="The profile of the collection; no secret is shown")
-def profile(request: Request, caller: OperatorCaller, name: Collection) -> ProfileView:
-    caller.require(caller.role, f"see the profile of {name}", name)
+def profile(request: Request, caller: CollectionOperator, name: Collection) -> ProfileView:
     _check_known(request, name)
     return shown(site_of(request).profiles, name)
 
@@ -156,14 +146,14 @@ class CleanUpRequest(Record):
     "/jobs/{jid}/repair", summary="Replace znodes of the job that cannot be read, and end it"
 )
 @slow("record_work")
-def repair_job(request: Request, caller: OperatorCaller, jid: Jid, body: Given = NO_REASON) -> VerbResult:
+def repair_job(request: Request, caller: FleetOperator, jid: Jid, body: Given = NO_REASON) -> VerbResult:
     """For operators of all collections, as the collection may be unreadable. 422 if nothing is damaged."""
     return repair(site_of(request), caller, jid, reason=body.reason)
 
 
 @maintenance_router.post("/batches/{bid}/repair", summary="Replace znodes of the batch that cannot be read")
 @slow("record_work")
-def repair_batch(request: Request, caller: OperatorCaller, bid: Bid, body: Given = NO_REASON) -> VerbResult:
+def repair_batch(request: Request, caller: FleetOperator, bid: Bid, body: Given = NO_REASON) -> VerbResult:
     """For operators of all collections. Damaged jobs of the batch are repaired one by one, or by `cancel`."""
     return repair(site_of(request), caller, bid, reason=body.reason)
 
@@ -174,26 +164,20 @@ def repair_batch(request: Request, caller: OperatorCaller, bid: Bid, body: Given
 @slow("slow_work", LONG)
 def clean_up(
     request: Request,
-    caller: OperatorCaller,
-    attempt: Attempt,
+    caller: FleetOperator,
+    run: Run,
     body: Annotated[CleanUpRequest, Body()] = CleanUpRequest(reason="", older_than=None, dry_run=True),  # noqa: B008 - frozen
 ) -> CleanUp:
     """A dry run unless `dry_run` is false. 422 if working storage is not on the server of the API."""
-    web = context_of(request)
+    site, age = site_of(request), body.older_than
     return working_storage.clean_up(
-        web.site,
-        caller,
-        reason=body.reason,
-        older_than=body.older_than,
-        dry_run=body.dry_run,
-        run=web.run_of(attempt),
+        site, caller, reason=body.reason, older_than=age, dry_run=body.dry_run, run=run
     )
 
 
 @maintenance_router.get("/fixity", summary="What was read again, what is overdue, and all damage in storage")
 @slow("slow_work")
-def fixity_report(request: Request, caller: Caller) -> FixityReport:
-    require_fleet(caller, "see the fixity of all collections")
+def fixity_report(request: Request, caller: FleetCaller) -> FixityReport:
     site = site_of(request)
     inventory = site.archive()
     if inventory is None:

@@ -12,7 +12,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 from pydantic import Field
 
-from entrypoints.web.authentication import Caller, OperatorCaller
+from entrypoints.web.authentication import Caller, CollectionOperator, FleetOperator, OperatorCaller
 from entrypoints.web.context import WebContext, context_of, site_of
 from entrypoints.web.limits import LONG, slow
 from entrypoints.web.parameters import (
@@ -34,7 +34,6 @@ from operations.board.values import JobSearch, scope_of
 from operations.fleet import fleet
 from operations.fleet.fleet import Drained
 from operations.run import Run
-from operations.site import Site
 from operations.verbs import bulk, callbacks, collection_profiles, holds
 from operations.verbs.bulk import (
     JOBS_OF_A_PLAN,
@@ -53,7 +52,7 @@ from operations.verbs.verbs import VerbResult, act
 from operations.visibility import visible_job
 from pipeline.attempt import Attempt
 from pipeline.errors import UsageRefused
-from pipeline.principal import Principal, Role
+from pipeline.principal import Principal
 from pipeline.records import Record
 from pipeline.states import BATCH, JOB, Event, JobState, Raiser
 from zkstate.errors import Missing
@@ -110,12 +109,10 @@ def _on_batch(event: Event) -> Callable[..., Awaitable[VerbResult]]:
         caller: OperatorCaller,
         bid: Bid,
         version: Version,
-        attempt: Attempt,
+        run: Run,
         body: Given = NO_REASON,
     ) -> VerbResult:
-        web = context_of(request)
-        run = web.run_of(attempt)
-        return act(web.site, caller, bid, event, reason=body.reason, version=version, run=run)
+        return act(site_of(request), caller, bid, event, reason=body.reason, version=version, run=run)
 
     return slow("slow_work", LONG)(_requiring_a_reason(verb) if event in WITH_REASON else verb)
 
@@ -170,12 +167,10 @@ def cancel(
     bid: Bid,
     version: Version,
     body: Required,
-    attempt: Attempt,
+    run: Run,
 ) -> Outcome:
     """Jobs that have not ended fail, held ones are deleted; the report follows."""
-    web = context_of(request)
-    run = web.run_of(attempt)
-    return bulk.cancel(web.site, caller, bid, reason=body.reason, version=version, run=run)
+    return bulk.cancel(site_of(request), caller, bid, reason=body.reason, version=version, run=run)
 
 
 @router.post("/batches/{bid}/resume", summary="Resume the failed jobs of the batch")
@@ -185,12 +180,11 @@ def resume_batch(
     caller: OperatorCaller,
     bid: Bid,
     version: Version,
-    attempt: Attempt,
+    run: Run,
     body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
 ) -> Outcome:
-    web = context_of(request)
-    run, reason = web.run_of(attempt), body.reason
-    return bulk.resume_batch(web.site, caller, bid, reason=reason, version=version, to=body.to, run=run)
+    site, reason = site_of(request), body.reason
+    return bulk.resume_batch(site, caller, bid, reason=reason, version=version, to=body.to, run=run)
 
 
 @router.post("/jobs/{jid}/{verb}/dry-run", summary="What the verb would do to the job")
@@ -223,12 +217,11 @@ def dry_run_of_batch(  # noqa: PLR0913 - the conditions of one verb
     bid: Bid,
     verb: BatchVerb,
     version: Version,
-    attempt: Attempt,
+    run: Run,
     body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
 ) -> Outcome:
     """Nothing is changed; what would be refused is refused."""
-    web = context_of(request)
-    site, run = web.site, web.run_of(attempt)
+    site = site_of(request)
     if verb.value == CANCEL:
         return bulk.cancel(site, caller, bid, version=version, dry_run=True, run=run)
     event = Event(verb.value)
@@ -272,13 +265,14 @@ def dry_run_of_hold(request: Request, caller: OperatorCaller, name: Collection) 
 @slow("slow_work", LONG)
 def release_collection(
     request: Request,
-    caller: OperatorCaller,
+    caller: CollectionOperator,
     name: Collection,
-    attempt: Attempt,
+    run: Run,
     keep_held: KeepHeld = False,
     body: Given = NO_REASON,
 ) -> HoldResult:
-    site, run = _releasing(request, caller, name, attempt)
+    site = site_of(request)
+    site.profiles.get(name)
     return holds.release_collection(site, caller, name, reason=body.reason, keep_held=keep_held, run=run)
 
 
@@ -286,32 +280,25 @@ def release_collection(
 @slow("slow_work", LONG)
 def dry_run_of_release(
     request: Request,
-    caller: OperatorCaller,
+    caller: CollectionOperator,
     name: Collection,
-    attempt: Attempt,
+    run: Run,
     keep_held: KeepHeld = False,
 ) -> HoldResult:
-    site, run = _releasing(request, caller, name, attempt)
+    site = site_of(request)
+    site.profiles.get(name)
     return holds.release_collection(site, caller, name, keep_held=keep_held, dry_run=True, run=run)
-
-
-def _releasing(request: Request, caller: Principal, name: str, attempt: Attempt) -> tuple[Site, Run]:
-    """Refuse a collection that is not the caller's, or that there is not."""
-    context = context_of(request)
-    caller.require(caller.role, f"release collection {name}", name)
-    context.site.profiles.get(name)
-    return context.site, context.run_of(attempt)
 
 
 @router.post("/workers/{worker}/drain", summary="Have a worker take no further jobs, also after a restart")
 @slow("slow_work")
-def drain(request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON) -> Drained:
+def drain(request: Request, caller: FleetOperator, worker: WorkerName, body: Given = NO_REASON) -> Drained:
     return fleet.drain(site_of(request), caller, worker, reason=body.reason)
 
 
 @router.post("/workers/{worker}/undrain", summary="Let a worker take jobs again")
 @slow("slow_work")
-def undrain(request: Request, caller: OperatorCaller, worker: WorkerName, body: Given = NO_REASON) -> Drained:
+def undrain(request: Request, caller: FleetOperator, worker: WorkerName, body: Given = NO_REASON) -> Drained:
     return fleet.drain(site_of(request), caller, worker, reason=body.reason, undo=True)
 
 
@@ -347,30 +334,25 @@ def plan(
     verb: Verb,
     body: Annotated[PlanRequest, Body()],
     attempt: Attempt,
+    run: Run,
 ) -> BulkPlan:
     """The token carries it out, within a quarter of an hour."""
     context = context_of(request)
     names = _selected(context, caller, body.select, attempt)
-    run = context.run_of(attempt)
     return make_plan(context.site, caller, Event(verb.value), names, body.to, run)
 
 
 @router.post("/bulk/{verb}", summary="Do exactly what the dry run showed")
 @slow("slow_work", LONG)
 def do(
-    request: Request,
-    caller: OperatorCaller,
-    verb: Verb,
-    body: Annotated[PlanToken, Body()],
-    attempt: Attempt,
+    request: Request, caller: OperatorCaller, verb: Verb, body: Annotated[PlanToken, Body()], run: Run
 ) -> Receipt:
     """Jobs that moved after the dry run are not touched; the receipt names them."""
-    context, event = context_of(request), Event(verb.value)
+    event = Event(verb.value)
     if event in WITH_REASON and not body.reason:
         raise UsageRefused(f"{event} cannot be undone: give a reason")
     planned = read_plan(caller, event, body.token)
-    run = context.run_of(attempt)
-    return carry_out(context.site, caller, planned, reason=body.reason, run=run)
+    return carry_out(site_of(request), caller, planned, reason=body.reason, run=run)
 
 
 def _selected(context: WebContext, caller: Principal, selection: Selection, attempt: Attempt) -> list[str]:
@@ -419,10 +401,9 @@ def deliver(request: Request, caller: OperatorCaller, jid: Jid, body: Given = NO
     "/collections/{name}/test-callback", summary="Send a test callback to the collection's receiver"
 )
 @slow("slow_work")
-def send_test(request: Request, caller: OperatorCaller, name: Collection) -> CallbackAnswer:
+def send_test(request: Request, caller: CollectionOperator, name: Collection) -> CallbackAnswer:
     """Signed as every callback is; its `jobStatus` is `TEST`. The receiver's answer is in `message`."""
     site = site_of(request)
-    caller.require(Role.OPERATOR, f"send a test callback of {name}", name)
     if name not in site.profiles.names():
         raise Missing(f"there is no collection {name}")
     return callbacks.send_test(site, caller, name)
