@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
 from fastapi import APIRouter
 from starlette.requests import HTTPConnection
 
-from entrypoints.web.limits import LONG, InProgress, RateLimit, SlowWork, WrongTokens
+from entrypoints.web.limits import (
+    LONG,
+    REQUESTS_PER_MINUTE,
+    WRONG_TOKENS_PER_MINUTE,
+    InProgress,
+    RateLimit,
+    SlowWork,
+    WrongTokens,
+)
 from entrypoints.web.metrics import ArklineCollector, RequestMetrics
 from entrypoints.web.streams import Streams
 from operations.board.board import Board
@@ -53,6 +61,19 @@ class WebContext:
     board: Board
     run: Run = UNWATCHED
     """How a verb reports its progress, and learns that it should stop, to whom is in this process."""
+    streams: Streams = field(default_factory=Streams)
+    in_progress: InProgress = field(default_factory=InProgress)
+    rate_limit: RateLimit = field(default_factory=lambda: RateLimit(REQUESTS_PER_MINUTE))
+    wrong_tokens: WrongTokens = field(default_factory=lambda: WrongTokens(WRONG_TOKENS_PER_MINUTE))
+    slow_work: SlowWork = field(default_factory=SlowWork)
+    fleet_work: SlowWork = field(default_factory=lambda: SlowWork(threads=8, of_one=4))
+    """Requests that ask the workers and Redis; a client repeats them, and has several at a time."""
+    record_work: SlowWork = field(default_factory=lambda: SlowWork(threads=8, seconds=LONG, wait=FOR_A_PLACE))
+    """Requests that read all jobs of a batch or all files of an object; programs repeat them."""
+    form_work: SlowWork = field(default_factory=lambda: SlowWork(threads=8, seconds=A_DAY, wait=A_DAY))
+    """Forms that have arrived whole: their files, of any size, are copied into uploads."""
+    provider_work: SlowWork = field(default_factory=lambda: SlowWork(of_one=2))
+    """Requests to the provider of a login; a proxy is one address of many people."""
 
     @property
     def settings(self) -> Settings:
@@ -89,48 +110,8 @@ class WebContext:
         return opener(self.settings) if opener else None
 
     @cached_property
-    def streams(self) -> Streams:
-        return Streams()
-
-    @cached_property
     def requests(self) -> RequestMetrics:
         return RequestMetrics(lambda: self.streams.number)
-
-    @cached_property
-    def in_progress(self) -> InProgress:
-        return InProgress()
-
-    @cached_property
-    def rate_limit(self) -> RateLimit:
-        return RateLimit()
-
-    @cached_property
-    def wrong_tokens(self) -> WrongTokens:
-        return WrongTokens()
-
-    @cached_property
-    def slow_work(self) -> SlowWork:
-        return SlowWork()
-
-    @cached_property
-    def fleet_work(self) -> SlowWork:
-        """Requests that ask the workers and Redis; a client repeats them, and has several at a time."""
-        return SlowWork(threads=8, of_one=4)
-
-    @cached_property
-    def record_work(self) -> SlowWork:
-        """Requests that read all jobs of a batch or all files of an object; programs repeat them."""
-        return SlowWork(threads=8, seconds=LONG, wait=FOR_A_PLACE)
-
-    @cached_property
-    def form_work(self) -> SlowWork:
-        """Forms that have arrived whole: their files, of any size, are copied into uploads."""
-        return SlowWork(threads=8, seconds=A_DAY, wait=A_DAY)
-
-    @cached_property
-    def provider_work(self) -> SlowWork:
-        """Requests to the provider of a login; a proxy is one address of many people."""
-        return SlowWork(of_one=2)
 
     @cached_property
     def metrics(self) -> ArklineCollector:

@@ -68,38 +68,26 @@ class _Window:
     """A number of events in a minute, for every key."""
 
     def __init__(self, per_minute: int) -> None:
+        self._most = per_minute
         self._item = RateLimitItemPerMinute(per_minute)
         self._limiter = FixedWindowRateLimiter(MemoryStorage())
 
-    @property
-    def limit(self) -> int:
-        return self._item.amount
-
-    def count(self, key: str) -> bool:
-        """False if this event exceeds the limit."""
-        return self._limiter.hit(self._item, key)
-
-    def has_room(self, key: str) -> bool:
-        return self._limiter.test(self._item, key)
-
-    def seconds_left(self, key: str) -> int:
-        """Until the key may continue."""
+    def _wait(self, key: str, *, counts: bool = True) -> int:
+        """Seconds until the key may continue; 0 if there is room for one event, which `counts`."""
+        if (self._limiter.hit if counts else self._limiter.test)(self._item, key):
+            return 0
         end = self._limiter.get_window_stats(self._item, key).reset_time
         return max(1, math.ceil(end - time.time()))
 
 
-class RateLimit:
+class RateLimit(_Window):
     """Requests of a token."""
-
-    def __init__(self, per_minute: int = REQUESTS_PER_MINUTE) -> None:
-        self._window = _Window(per_minute)
 
     def count(self, token_name: str) -> None:
         """`too-many-requests` if this request exceeds the limit."""
-        if not self._window.count(token_name):
+        if wait := self._wait(token_name):
             raise TooMany(
-                f"the token {token_name} has sent more than {self._window.limit} requests in a minute: wait",
-                self._window.seconds_left(token_name),
+                f"the token {token_name} has sent more than {self._most} requests in a minute: wait", wait
             )
 
 
@@ -143,27 +131,23 @@ class InProgress:
                     del self._of_token[token_name]
 
 
-class WrongTokens:
+class WrongTokens(_Window):
     """Wrong tokens from one client address."""
-
-    def __init__(self, per_minute: int = WRONG_TOKENS_PER_MINUTE) -> None:
-        self._window = _Window(per_minute)
 
     def check(self, address: str) -> None:
         """`too-many-wrong-tokens` if the address has reached the limit."""
         client = client_of(address)
-        if not self._window.has_room(client):
+        if wait := self._wait(client, counts=False):
             raise TooMany(
-                f"{client} has sent {self._window.limit} wrong tokens in a minute: wait, then send the right "
-                "one",
-                self._window.seconds_left(client),
+                f"{client} has sent {self._most} wrong tokens in a minute: wait, then send the right one",
+                wait,
                 code=codes.TOO_MANY_WRONG_TOKENS,
             )
 
     def count(self, address: str) -> None:
         """Count a wrong token, and log where it came from."""
         client = client_of(address)
-        self._window.count(client)
+        self._wait(client)
         log().warning("wrong token", client=client)
 
 

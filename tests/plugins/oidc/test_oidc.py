@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import requests
 
+from entrypoints.web.limits import WRONG_TOKENS_PER_MINUTE, WrongTokens
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.settings import Settings
 from plugins.oidc import login as oidc_login
@@ -42,7 +43,8 @@ def site(
 
 @pytest.fixture
 def web(site: tuple[Web, Provider]) -> Web:
-    site[0].context.__dict__.pop("wrong_tokens", None)  # refusals of one test count in no other one
+    # refusals of one test count in no other one
+    vars(site[0].context)["wrong_tokens"] = WrongTokens(WRONG_TOKENS_PER_MINUTE)
     return site[0]
 
 
