@@ -1,14 +1,14 @@
-"""The health of the fleet, its workers and its working storage, for people.
+"""The health of the fleet, its workers and its working storage, and the board, for people.
 
-`arkline status` is one page of 80 columns.
+`arkline status` is one page of 80 columns; `arkline top` shows the board as tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-import rich.text
+from rich.text import Text
 
 from entrypoints.render import screen
 from entrypoints.render.remedies import hints
@@ -16,14 +16,14 @@ from entrypoints.render.screen import Column
 from operations.fleet import working_storage
 from operations.fleet.health import Health
 from operations.reasons import Reason
-from pipeline.humanize import age, ago, brief, by_whom, counted, duration, in_time, listed
+from pipeline.humanize import age, ago, brief, by_whom, counted, duration, in_time, kept_back, listed
 from pipeline.outcome import REMEDIES, Service
 from pipeline.working_storage.capacity import in_units
 
 if TYPE_CHECKING:
     from rich.table import Table
-    from rich.text import Text
 
+    from operations.board.values import BoardSummary, LiveView, Stop
     from operations.fleet.fleet import Drained, Workers
     from operations.fleet.health import FleetHealth, HealthProblem, OutageView, Overview, RecordMemory, Space
     from operations.fleet.hosts import HostView
@@ -48,20 +48,24 @@ def show(view: Overview) -> None:
 def tables(view: Overview) -> Iterable[Table]:
     yield screen.facts_grid(_facts(view))
     if view.batches:
-        yield screen.table_grid(
-            view.batches,
-            Column("batch", lambda row: row.bid),
-            Column("state", lambda row: screen.state(row.status)),
-            Column("for", lambda row: brief(age(row.since)), right=True),
-            Column("jobs", lambda row: "" if row.total is None else str(row.total), right=True),
-            Column("collection", lambda row: row.profile, wide=True),
-            Column("file", lambda row: row.name, long=True),
-        )
+        yield _batches(view.batches, lambda row: row.profile)
+
+
+def _batches(rows: Sequence[Any], collection: Callable[[Any], str]) -> Table:
+    return screen.table_grid(
+        rows,
+        Column("batch", lambda row: row.bid),
+        Column("state", lambda row: screen.state(row.status)),
+        Column("for", lambda row: brief(age(row.since)), right=True),
+        Column("jobs", lambda row: "" if row.total is None else str(row.total), right=True),
+        Column("collection", collection, wide=True),
+        Column("file", lambda row: row.name, long=True),
+    )
 
 
 def _facts(view: Overview) -> Iterator[tuple[str, str | Text | None]]:
     health = view.health
-    yield "health", rich.text.Text(health.status, _STYLES[health.status])
+    yield "health", Text(health.status, _STYLES[health.status])
     yield from _problems(health)
     for queue in health.queues:
         busy = f"{queue.busy} of {queue.processes} processes busy"
@@ -91,14 +95,14 @@ def _facts(view: Overview) -> Iterator[tuple[str, str | Text | None]]:
     yield "space", space_text(view.space)
     yield "fixity", _fixity(view.fixity)
     if view.paused:
-        yield "paused", rich.text.Text(_stopped(view.paused), "yellow")
+        yield "paused", Text(_stopped(view.paused), "yellow")
     for name, hold in view.held_collections.items():
-        yield "on hold", rich.text.Text(f"{name} {_stopped(hold)}", "yellow")
+        yield "on hold", Text(f"{name} {_stopped(hold)}", "yellow")
 
 
 def _problems(health: FleetHealth) -> Iterator[tuple[str, str | Text | None]]:
     for problem in health.problems:
-        yield "problem", rich.text.Text(problem_text(problem), "red" if problem.stops_all else "yellow")
+        yield "problem", Text(problem_text(problem), "red" if problem.stops_all else "yellow")
     if wrong := health.record_fault:
         since = f"for {duration(age(wrong.since))}: " if wrong.since else ""
         yield "record", f"{since}{wrong.message}"
@@ -189,7 +193,7 @@ def _fixity(stored: FixityStatus) -> str:
     return f"{counted(stored.objects, 'object')}{oldest}{problem}"
 
 
-def _stopped(hold: Hold) -> str:
+def _stopped(hold: Hold | Stop) -> str:
     return by_whom(hold.by, hold.reason, hold.at).strip()
 
 
@@ -287,3 +291,63 @@ def cleaned(result: CleanUp) -> None:
         screen.say(f"  {folder}")
     if result.busy:
         screen.note("beat is removing old batches now, so this command removed none")
+
+
+_OWNERS = {"depositor": "the depositor", "operator": "an operator", "wait": "nobody yet: resume later"}
+
+
+def board_tables(live: LiveView) -> Iterable[Table]:
+    """Counts, stops and failures by cause."""
+    view = live.summary
+    yield screen.facts_grid(_board_facts(live))
+    yield from _states(view)
+    if view.failures:
+        yield screen.table_grid(
+            view.failures,
+            Column("failed", lambda group: str(group.count + group.batches), right=True),
+            Column("kind", lambda group: screen.state(group.kind)),
+            Column("to act", lambda group: _OWNERS[group.owner]),
+            Column("last", lambda group: brief(age(group.last)), right=True),
+            Column("id", lambda group: group.id),
+            Column("cause", lambda group: f"{group.template} {group.host}".strip(), long=True),
+        )
+
+
+def queue_tables(live: LiveView) -> Iterable[Table]:
+    """Counts, stops and the latest batches."""
+    yield screen.facts_grid(_board_facts(live))
+    yield from _states(live.summary)
+    if live.batches.rows:
+        yield _batches(live.batches.rows, lambda row: row.collection)
+
+
+def _states(view: BoardSummary) -> Iterable[Table]:
+    states = [state for state, number in view.jobs.items() if number]
+    if states:
+        yield screen.table_grid(
+            states,
+            Column("state", lambda state: screen.state(state)),
+            Column("jobs", lambda state: f"{view.jobs[state]:,}", right=True),
+            Column("oldest", lambda state: brief(age(view.oldest[state])), right=True),
+        )
+
+
+def _board_facts(live: LiveView) -> Iterator[tuple[str, str | Text | None]]:
+    view = live.summary
+    freshness = view.freshness
+    if live.problem:
+        yield "board", Text(f"stale: as of {brief(age(freshness.as_of))} ago; {live.problem}", "bold red")
+    elif freshness.stale:
+        yield "board", Text(f"stale: ZooKeeper is away; as of {brief(age(freshness.as_of))} ago", "bold red")
+    else:
+        yield "board", Text("live" if freshness.following else "listed every 2 s", "green")
+    if view.stops.pause is not None:
+        yield "paused", Text(_kept_back(view.stops.pause), "yellow")
+    for stop in view.stops.collections:
+        yield "on hold", Text(f"{stop.collection} {_kept_back(stop)}", "yellow")
+    if view.causes > len(view.failures):
+        yield "causes", f"{view.causes} in all"
+
+
+def _kept_back(stop: Stop) -> str:
+    return f"{_stopped(stop)}; keeps back {kept_back(stop.jobs, stop.sized, stop.bytes, stop.batches)}"

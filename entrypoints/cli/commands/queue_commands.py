@@ -9,7 +9,7 @@ import typer
 import operations.fleet.fleet
 from entrypoints.cli import api, completion, exit_codes
 from entrypoints.cli.options import ID, Bid, Json, SharedOptions, command, read_duration, read_jid
-from entrypoints.render import actions, fleet_status, screen
+from entrypoints.render import fleet_status, screen, views
 from entrypoints.render.screen import Column
 from operations.fleet import working_storage
 from operations.verbs import callbacks, holds
@@ -57,7 +57,7 @@ def pause(options: SharedOptions) -> None:
     """
     with api.site(options.by) as site:
         result = site.post("/v1/queue/pause", holds.HoldResult, {"reason": options.reason})
-    screen.emit(result) if options.json else actions.held(result)
+    screen.emit(result) if options.json else views.held(result)
 
 
 @command("arkline unpause", "reason", "by", "json")
@@ -65,7 +65,7 @@ def unpause(options: SharedOptions) -> None:
     """Start new jobs again."""
     with api.site(options.by) as site:
         result = site.post("/v1/queue/unpause", holds.HoldResult, {"reason": options.reason})
-    screen.emit(result) if options.json else actions.held(result)
+    screen.emit(result) if options.json else views.held(result)
 
 
 @command("arkline history demo")
@@ -84,11 +84,11 @@ def history(
     with api.site() as site:
         if subject is not None and ID["bid"].fullmatch(subject):
             batch = site.get(f"/v1/batches/{subject}/history", holds.BatchHistory)
-            screen.emit(batch) if json else actions.batch_history(batch)
+            screen.emit(batch) if json else views.batch_history(batch)
             return
         path = "/v1/actions" if subject is None else f"/v1/collections/{api.quoted(subject)}/actions"
         view = site.get(path, holds.ActionHistory)
-    screen.emit(view) if json else actions.history(view)
+    screen.emit(view) if json else views.action_history(view)
 
 
 @command("arkline drain worker1@host", "reason", "by", "json")

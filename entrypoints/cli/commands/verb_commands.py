@@ -8,7 +8,7 @@ import typer
 
 from entrypoints.cli import acting, api, completion, selection
 from entrypoints.cli.options import Bid, SharedOptions, command
-from entrypoints.render import actions, screen
+from entrypoints.render import screen, views
 from operations.verbs import bulk, holds, verbs
 from pipeline import humanize
 from pipeline.errors import ArklineError, ServiceUnreachable, UsageRefused
@@ -213,7 +213,7 @@ def hold(
             screen.say(f"collection {collection} would be put on hold")
             return
         result = site.post(path, holds.HoldResult, body)
-    screen.emit(result) if options.json else actions.held(result)
+    screen.emit(result) if options.json else views.held(result)
 
 
 def _check_alone(options: SharedOptions) -> None:
@@ -266,7 +266,7 @@ def _show_released(result: HoldResult, *, as_json: bool) -> None:
     if as_json:
         screen.emit(result)
         return
-    actions.held(result)
+    views.held(result)
     if result.released is not None:
         acting.show(result.released, as_json=False, single=False)
 

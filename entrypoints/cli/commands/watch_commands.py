@@ -15,7 +15,7 @@ from rich import markup
 
 from entrypoints.cli import api, completion, exit_codes, following
 from entrypoints.cli.options import Json, command, read_bid
-from entrypoints.render import board_tables, screen, views
+from entrypoints.render import fleet_status, screen, views
 from operations.board import values
 from operations.jobs import batch_view, job_view
 from pipeline import attempt, humanize
@@ -59,7 +59,7 @@ def _show_once(view: LiveView, *, as_json: bool) -> None:
     if as_json:
         screen.emit(view.summary)
         return
-    for grid in board_tables.tables(view):
+    for grid in fleet_status.board_tables(view):
         screen.show(grid)
 
 
@@ -67,7 +67,7 @@ def _follow(board: LiveBoard) -> None:
     """Redrawn in place on a terminal; elsewhere once for each change."""
     with rich.live.Live(console=screen.out(), auto_refresh=False) as area:
         while True:
-            area.update(rich.console.Group(*board_tables.tables(board.read())), refresh=True)
+            area.update(rich.console.Group(*fleet_status.board_tables(board.read())), refresh=True)
             board.wait_change(REDRAW)
 
 
@@ -230,7 +230,7 @@ def _queue() -> Iterator[Callable[[LiveView], None]]:
     console = screen.out()
     if console.is_terminal:
         with rich.live.Live(console=console, auto_refresh=False, screen=False) as area:
-            yield lambda live: area.update(rich.console.Group(*board_tables.queue_tables(live)), refresh=True)
+            yield lambda live: area.update(rich.console.Group(*fleet_status.queue_tables(live)), refresh=True)
         return
     show, away = _on_change(_log), False
 
