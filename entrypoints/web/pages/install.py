@@ -9,12 +9,12 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from entrypoints.web.context import WebContext
-from entrypoints.web.pages import acting, board, deposits, fleet, lists, login, objects, one
+from entrypoints.web.pages import acting, board, deposits, fleet, lists, login, one
 from entrypoints.web.pages.streaming import LivePages
 from entrypoints.web.pages.templating import STATIC
 from entrypoints.web.pages.whole import WholeFleet
 
-PAGES = (board, lists, one, deposits, fleet, objects, acting, login)
+PAGES = (board, lists, one, deposits, fleet, acting, login)
 
 
 def install(app: FastAPI, web: WebContext, flower: str = "") -> None:

@@ -1,18 +1,22 @@
-"""The pages of one job and of one batch: why it is there, what helps, and the report.
+"""The pages of one job, one batch and one stored object.
 
-They read ZooKeeper themselves, because their buttons act on what they show.
+Those of a job and a batch say why it is there and what helps; they read ZooKeeper themselves, because their
+buttons act on what they show. That of an object has its versions, its files and the proof of custody, which a
+worker makes again on demand: of any version and any size, and the page follows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
+from urllib.parse import quote
 
-from fastapi import Request
+from fastapi import Form, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from entrypoints.render.explanation import paragraph
 from entrypoints.web.context import WebContext, context_of, site_of
@@ -22,19 +26,23 @@ from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.streaming import View, streaming
 from entrypoints.web.pages.templating import page, render, rights
 from entrypoints.web.pages.whole import WholeFleet, whole_of
-from operations.board.values import EVERYTHING, JobSearch, scope_of
+from operations.board.values import EVERYTHING, Change, JobSearch, scope_of
 from operations.explanation import Explanation
 from operations.fleet.fleet import Answers, Fleet
 from operations.jobs.allowed_verbs import allowed_verbs
 from operations.jobs.batch_view import BatchView, batch_view_of, report
 from operations.jobs.job_view import job_view_of, steps_of
+from operations.objects import fixity, objects
+from operations.objects.fixity import CustodyProof, ProofState
 from operations.reasons import Reason
 from operations.visibility import sees_fleet, visible_batch, visible_job
 from operations.why.why import why_loaded
 from pipeline.errors import Action
 from pipeline.humanize import counted
 from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
+from pipeline.inventory.base import InventoryObject
 from pipeline.notify import report_mail
+from pipeline.preservation.custody import Custody, size_of
 from pipeline.principal import Principal, Role
 from pipeline.records import Batch, Job, age
 from pipeline.states import JOB, Event, FailureKind, JobState
@@ -250,46 +258,131 @@ def _verbs(record: Batch | ArchivedBatch, view: BatchView) -> tuple[acts.Button,
 
 @router.get("/live/jobs/{jid}")
 async def live_job(request: Request, caller: PageCaller, jid: str) -> Response:
-    web, whole = context_of(request), whole_of(request)
+    web = context_of(request)
     await run_in_threadpool(visible_job, web.site, caller, jid)
-
-    def part() -> str:
-        return render(
-            "job_live.html",
-            **job_values(web, whole, caller, jid),
-            **_of(caller, f"/jobs/{jid}"),
-        )
-
-    return streaming(
-        request,
-        caller,
-        View(
-            ("job", jid, str(caller.role), str(sees_fleet(caller))),
-            part,
-            lambda change: change.subject == jid,
-        ),
-    )
+    values = partial(job_values, web, whole_of(request), caller, jid)
+    return _followed(request, caller, "job_live.html", values, lambda change: change.subject == jid)
 
 
 @router.get("/live/batches/{bid}")
 async def live_batch(request: Request, caller: PageCaller, bid: str) -> Response:
-    web, whole = context_of(request), whole_of(request)
+    web = context_of(request)
     await run_in_threadpool(visible_batch, web.site, caller, bid)
+    values = partial(batch_values, web, whole_of(request), caller, bid)
+
+    def concerns(change: Change) -> bool:
+        return bid in (change.subject, change.bid)
+
+    return _followed(request, caller, "batch_live.html", values, concerns)
+
+
+def _followed(
+    request: Request,
+    caller: Principal,
+    template: str,
+    values: Callable[[], dict[str, Any]],
+    concerns: Callable[[Change], bool],
+) -> Response:
+    """The same bytes for all callers with this role and sight of the fleet."""
+    path = request.url.path.removeprefix("/live")
+    shared = {**rights(caller), "here_url": path}
 
     def part() -> str:
-        return render(
-            "batch_live.html",
-            **batch_values(web, whole, caller, bid),
-            **_of(caller, f"/batches/{bid}"),
-        )
+        return render(template, **values(), **shared)
 
-    view = View(
-        ("batch", bid, str(caller.role), str(sees_fleet(caller))),
-        part,
-        lambda change: bid in (change.subject, change.bid),
-    )
+    view = View((path, str(caller.role), str(sees_fleet(caller))), part, concerns)
     return streaming(request, caller, view)
 
 
-def _of(caller: Principal, path: str) -> dict[str, object]:
-    return {**rights(caller), "here_url": path}
+FOLLOWED = 1.0
+"""Seconds from one look at a proof to the next."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    sentence: str
+    tone: str
+
+
+@router.get("/objects")
+def find_object(request: Request, caller: PageCaller, ark: str = "") -> Response:
+    if ark:
+        return RedirectResponse(f"/objects/{quote(ark.strip())}", status_code=303)
+    return page(request, "objects.html")
+
+
+@router.get("/objects/{ark:path}")
+@slow("record_work")
+def stored_object(request: Request, caller: PageCaller, ark: str, version: int | None = None) -> HTMLResponse:
+    web = context_of(request)
+    known = objects.visible_object(web.site, caller, ark)
+    return page(
+        request,
+        "object.html",
+        timeline=objects.timeline(web.site.inventory(), objects.as_seen_by(caller, known)),
+        **_object_values(web, known, version),
+    )
+
+
+@router.post("/objects/{ark:path}")
+@slow("record_work")
+def prove(
+    request: Request, caller: PageCaller, ark: str, version: Annotated[int | None, Form()] = None
+) -> Response:
+    """Start a proof, and show the page that follows it."""
+    web = context_of(request)
+    known = objects.visible_object(web.site, caller, ark)
+    proof = fixity.start_proof(web.site, known, version, caller.identity)
+    return RedirectResponse(f"/objects/{quote(known.ark)}?version={proof.version}", status_code=303)
+
+
+@router.get("/live/objects/{ark:path}")
+async def live_proof(request: Request, caller: PageCaller, ark: str, version: int | None = None) -> Response:
+    web = context_of(request)
+    known = await web.record_work.run(
+        request, caller.name, lambda _: objects.visible_object(web.site, caller, ark)
+    )
+
+    def part() -> str:
+        return render("object_live.html", **_object_values(web, known, version))
+
+    view = View(("object", known.ark, str(version)), part, lambda _: False, FOLLOWED)
+    return streaming(request, caller, view)
+
+
+def _object_values(web: WebContext, known: InventoryObject, version: int | None) -> dict[str, Any]:
+    """What `object_live.html` shows: the latest proof of this version, or else what is recorded."""
+    (number,) = objects.versions_to_prove(known, version, every=False)
+    proof = fixity.latest_proof(web.site.inventory(), known, number)
+    recorded = objects.object_view(known, (), (number,)).custody
+    custody = proof.custody if proof and proof.custody else recorded
+    return {
+        "object": known,
+        "number": number,
+        "size": size_of(known, (number,)),
+        "proof": proof,
+        "busy": proof is not None and proof.ended is None,
+        "custody": custody,
+        "verdict": _unproved(proof) if proof and proof.custody is None else _verdict(custody),
+    }
+
+
+def _unproved(proof: CustodyProof) -> Verdict:
+    if proof.state is ProofState.FAILED:
+        return Verdict(f"The proof could not be made: {proof.message}.", "bad")
+    if proof.state is ProofState.WAITING:
+        return Verdict(f"The proof begins when {proof.ahead} others that wait have begun.", "")
+    return Verdict(f"{in_units(proof.bytes_read)} of {in_units(proof.bytes_total)} are read.", "")
+
+
+def _verdict(custody: Custody) -> Verdict:
+    if not custody.read:
+        if custody.agrees:
+            return Verdict(
+                "The records of download and storage agree. The stored bytes were not read now.", ""
+            )
+        return Verdict("The records of download and storage differ: see the files below.", "bad")
+    done = f"{in_units(custody.bytes_read)} were read from storage at {custody.ended:%Y-%m-%d %H:%M:%S} UTC"
+    if custody.agrees:
+        return Verdict(f"Every file is as it was deposited: {done}, and every digest agrees.", "good")
+    return Verdict(f"Storage does not have the bytes that were stored: {done}. See the files below.", "bad")
