@@ -150,7 +150,7 @@ def respond(request: Request, record: Record, version: int | None) -> Response:
     return Response(body, headers=headers, media_type="application/json")
 
 
-def _version(
+def expected_version(
     if_match: Annotated[
         str | None,
         Header(description="Act only if the job or batch still has this ETag; else the answer is 412."),
@@ -163,6 +163,3 @@ def _version(
     if tag is None:
         raise UsageRefused("If-Match must be the ETag of the job or batch, as its GET gave it")
     return int(tag[1])
-
-
-expected_version = _version

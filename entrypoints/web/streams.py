@@ -76,31 +76,19 @@ class Streams:
     def entered(self, wake: Callable[[], object], token: str) -> Iterator[None]:
         """Count a stream of the token while it is open; `too-many-streams`."""
         with self._guard:
-            self._check(token)
+            own, refused = list(self._wakes.values()).count(token), ""
+            if self.closed or self.number >= self._limit:
+                refused = f"{self.number} streams are open, and {self._limit} are served at a time"
+            elif own >= self._limit_of_token:
+                refused = f"the token {token} has {own} streams open, as many as a token may have"
+            if refused:
+                raise ArklineError(refused, code=codes.TOO_MANY_STREAMS)
             self._wakes[wake] = token
         try:
             yield
         finally:
             with self._guard:
                 self._wakes.pop(wake, None)
-
-    def check_room(self, token: str) -> None:
-        """`too-many-streams` if another stream of the token is one too many; `entered` decides."""
-        with self._guard:
-            self._check(token)
-
-    def _check(self, token: str) -> None:
-        if self.closed or self.number >= self._limit:
-            raise ArklineError(
-                f"{self.number} streams are open, and {self._limit} are served at a time",
-                code=codes.TOO_MANY_STREAMS,
-            )
-        own = list(self._wakes.values()).count(token)
-        if own >= self._limit_of_token:
-            raise ArklineError(
-                f"the token {token} has {own} streams open, as many as a token may have",
-                code=codes.TOO_MANY_STREAMS,
-            )
 
 
 @dataclass(frozen=True)
@@ -157,10 +145,9 @@ def stream(
     caller: Principal,
     check: Callable[[], object],
     last_event_id: str | None,
-    admits: Callable[[Change], bool] = lambda change: True,
-) -> StreamingResponse:
-    """The changes that the caller may see and `admits` lets through, as they happen; `too-many-streams`."""
-    streams.check_room(caller.name)
+    admits: Callable[[Change], bool],
+) -> EventStream:
+    """The changes that the caller may see and `admits` lets through, as they happen."""
 
     def begin() -> Opening:
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
@@ -168,45 +155,29 @@ def stream(
         def wake() -> None:
             loop.call_soon_threadsafe(changed.set)
 
-        following = _Following(streams, board, caller, wake, changed)
-        return Opening(wake, _events(following, last_event_id, admits))
+        return Opening(wake, events(wake, changed))
+
+    async def events(wake: Callable[[], None], changed: asyncio.Event) -> AsyncGenerator[bytes]:
+        scope, unsubscribe = scope_of(caller), board.subscribe(wake)
+        try:
+            news = board.changes_since(last_event_id, scope)
+            yield f"retry: {RETRY_MS}\nid: {news.last}\nevent: {'reset' if news.reset else 'open'}\n".encode()
+            yield b"data: {}\n\n"
+            while not streams.closed:
+                for change in news.changes:
+                    if admits(change):
+                        yield rendered(change)
+                await asyncio.sleep(FLUSH)
+                if not await woken(changed, HEARTBEAT):
+                    yield b": still here\n\n"
+                changed.clear()
+                news = board.changes_since(news.last, scope)
+                if news.reset:
+                    yield f"id: {news.last}\nevent: reset\ndata: {{}}\n\n".encode()
+        finally:
+            unsubscribe()
 
     return EventStream(streams, caller.name, check, begin)
-
-
-@dataclass(frozen=True)
-class _Following:
-    """What a stream follows; `wake` sets `changed` from any thread."""
-
-    streams: Streams
-    board: Board
-    caller: Principal
-    wake: Callable[[], None]
-    changed: asyncio.Event
-
-
-async def _events(
-    following: _Following, last: str | None, admits: Callable[[Change], bool]
-) -> AsyncGenerator[bytes]:
-    board, changed, scope = following.board, following.changed, scope_of(following.caller)
-    unsubscribe = board.subscribe(following.wake)
-    try:
-        news = board.changes_since(last, scope)
-        yield f"retry: {RETRY_MS}\nid: {news.last}\nevent: {'reset' if news.reset else 'open'}\n".encode()
-        yield b"data: {}\n\n"
-        while not following.streams.closed:
-            for change in news.changes:
-                if admits(change):
-                    yield rendered(change)
-            await asyncio.sleep(FLUSH)
-            if not await woken(changed, HEARTBEAT):
-                yield b": still here\n\n"
-            changed.clear()
-            news = board.changes_since(news.last, scope)
-            if news.reset:
-                yield f"id: {news.last}\nevent: reset\ndata: {{}}\n\n".encode()
-    finally:
-        unsubscribe()
 
 
 async def woken(changed: asyncio.Event, seconds: float) -> bool:

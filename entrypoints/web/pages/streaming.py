@@ -192,7 +192,5 @@ def _event(view: View) -> bytes:
 
 def streaming(request: Request, caller: Principal, view: View) -> Response:
     pages: LivePages = request.app.state.live
-    streams = context_of(request).streams
-    streams.check_room(caller.name)
     check = partial(check_again, request, caller)
-    return EventStream(streams, caller.name, check, partial(pages.opening, view))
+    return EventStream(context_of(request).streams, caller.name, check, partial(pages.opening, view))

@@ -1,6 +1,5 @@
 """Lists and counts of what the caller may see, and server-sent events of their changes."""
 
-from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
@@ -129,56 +128,37 @@ EVENTS: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/event-stream": {}}, "description": "Events until the caller leaves."}
 }
 GENERAL = ("stops", "freshness")
+_streamed = partial(events_router.get, response_class=StreamingResponse, responses=EVENTS)
 
 
-def _stream(
-    request: Request, caller: Principal, last: str | None, admits: Callable[[Change], bool] = lambda _: True
-) -> StreamingResponse:
+def _stream(request: Request, caller: Principal, last: str | None, subject: str = "") -> StreamingResponse:
+    """All changes; or those of the subject, which is a job, or a batch with its jobs, and GENERAL ones."""
     context, check = context_of(request), partial(check_again, request, caller)
+
+    def admits(change: Change) -> bool:
+        return not subject or change.kind in GENERAL or subject in (change.bid, change.subject)
+
     return stream(context.streams, context.board, caller, check, last, admits)
 
 
-@events_router.get(
-    "/events",
-    summary="Changes of what the caller may see",
-    response_class=StreamingResponse,
-    responses=EVENTS,
-)
+@_streamed("/events", summary="Changes of what the caller may see")
 def events(request: Request, caller: Caller, last_event_id: LastEventId = None) -> StreamingResponse:
     """Events `job`, `batch`, `stops` and `freshness`; `reset`: read the lists again; `unauthorized`: the
     token, the login or its rights have ended, and the stream with them."""
     return _stream(request, caller, last_event_id)
 
 
-@events_router.get(
-    "/batches/{bid}/events",
-    summary="Changes of one batch and its jobs",
-    response_class=StreamingResponse,
-    responses=EVENTS,
-)
+@_streamed("/batches/{bid}/events", summary="Changes of one batch and its jobs")
 def events_of_batch(
     request: Request, caller: Caller, bid: Bid, last_event_id: LastEventId = None
 ) -> StreamingResponse:
     visible_batch(site_of(request), caller, bid)
-
-    def admits(change: Change) -> bool:
-        return change.kind in GENERAL or bid in (change.bid, change.subject)
-
-    return _stream(request, caller, last_event_id, admits)
+    return _stream(request, caller, last_event_id, bid)
 
 
-@events_router.get(
-    "/jobs/{jid}/events",
-    summary="Changes of one job",
-    response_class=StreamingResponse,
-    responses=EVENTS,
-)
+@_streamed("/jobs/{jid}/events", summary="Changes of one job")
 def events_of_job(
     request: Request, caller: Caller, jid: Jid, last_event_id: LastEventId = None
 ) -> StreamingResponse:
     visible_job(site_of(request), caller, jid)
-
-    def admits(change: Change) -> bool:
-        return change.kind in GENERAL or change.subject == jid
-
-    return _stream(request, caller, last_event_id, admits)
+    return _stream(request, caller, last_event_id, jid)

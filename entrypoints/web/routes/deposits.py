@@ -162,51 +162,33 @@ def dry_run_of_files(
     idempotency_key: IdempotencyKey = None,
 ) -> DryRunResult:
     """Which of its objects are here already, and what would be refused; no file is sent."""
-    requested = submission.checked(
-        {
-            "profile_name": deposit.profile,
-            "payload_url": deposit.source,
-            "payload_filename": "",
-            "type": deposit.type,
-            "submitter": caller.name,
-            "submission_mode": deposit.mode,
-            "new_version": deposit.new_version,
-            "priority": deposit.priority,
-            "idempotency_key": idempotency_key,
-            "owner": caller.identity,
-        }
-    )
-    return dry_run_local(context_of(request).site, caller, requested, deposit.plan)
+    facts = {name: getattr(deposit, name) for name in ("profile", "type", "mode", "new_version", "priority")}
+    facts |= {"payload_url": deposit.source, "payload_filename": "", "submitter": caller.name}
+    return dry_run_local(site_of(request), caller, _submission(caller, facts, idempotency_key), deposit.plan)
 
 
 def submission_of(deposit: Deposit, caller: Principal, idempotency_key: str | None) -> Submission:
     """The submission, as the caller's; UsageRefused names what is wrong."""
-    return submission.checked(
-        {
-            "profile_name": deposit.profile,
-            "payload_url": deposit.payload_url,
-            "payload_filename": submission.given_name(deposit.payload_url, deposit.name),
-            "type": submission.submission_type(deposit.payload_url, deposit.type, deposit.name),
-            "submitter": deposit.submitter or caller.name,
-            "submission_mode": deposit.mode,
-            "new_version": deposit.new_version,
-            "erc_who": deposit.who,
-            "erc_what": deposit.what,
-            "erc_when": deposit.when,
-            "erc_where": deposit.where,
-            "dublin_core": deposit.dublin_core,
-            "local_id": deposit.local_id,
-            "primary_id": deposit.primary_id,
-            "digest": deposit.digest,
-            "size": deposit.size,
-            "notification": deposit.notification,
-            "response_type": deposit.response_type,
-            "priority": deposit.priority,
-            "note": deposit.note,
-            "idempotency_key": idempotency_key,
-            "owner": caller.identity,
-        }
-    )
+    facts = dict(deposit) | {
+        "payload_filename": submission.given_name(deposit.payload_url, deposit.name),
+        "type": submission.submission_type(deposit.payload_url, deposit.type, deposit.name),
+        "submitter": deposit.submitter or caller.name,
+    }
+    del facts["name"]
+    return _submission(caller, facts, idempotency_key)
+
+
+_RECORDED_AS = {
+    "profile": "profile_name",
+    "mode": "submission_mode",
+    **{field: f"erc_{field}" for field in ("who", "what", "when", "where")},
+}
+"""Fields of a deposit that have another name in the record."""
+
+
+def _submission(caller: Principal, facts: dict[str, Any], idempotency_key: str | None) -> Submission:
+    recorded = {_RECORDED_AS.get(field, field): value for field, value in facts.items()}
+    return submission.checked({**recorded, "idempotency_key": idempotency_key, "owner": caller.identity})
 
 
 UploadId = Annotated[str, Path(pattern=f"^{ID_PATTERN}$", description="The id of an upload.")]
