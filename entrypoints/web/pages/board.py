@@ -128,7 +128,6 @@ class BoardValues:
     """When the workers were asked, if the answer may be outdated."""
     waiting: tuple[Waiting, ...] = ()
     hosts: tuple[HostView, ...] = ()
-    space: bool = False
     space_picture: Markup | None = None
 
 
@@ -149,21 +148,18 @@ def front(request: Request, caller: PageCaller) -> Response:
     )
 
 
-def live(web: WebContext, scope: Scope, whole: Whole | None, *, sees_whole: bool, acting: bool) -> Markup:
-    """The part of the front page that follows the fleet."""
-    return render("board_live.html", board=board_values(web, scope, whole, sees_whole), may_act=acting)
-
-
 @router.get("/live/board")
 async def live_board(request: Request, caller: PageCaller) -> Response:
-    web, scope, whole = context_of(request), scope_of(caller), sees_fleet(caller)
+    """The part of the front page that follows the fleet."""
+    web, scope, sees_whole = context_of(request), scope_of(caller), sees_fleet(caller)
     acting, fleet = rights(caller)["may_act"], whole_of(request)
 
     def part() -> str:
-        return live(web, scope, fleet.get() if whole else None, sees_whole=whole, acting=acting)
+        board = board_values(web, scope, fleet.get() if sees_whole else None, sees_whole)
+        return render("board_live.html", board=board, may_act=acting)
 
-    key = ("board", scope.model_dump_json(), str(acting), str(whole))
-    return streaming(request, caller, View(key, part, lambda _: True, of_fleet=whole))
+    key = ("board", scope.model_dump_json(), str(acting), str(sees_whole))
+    return streaming(request, caller, View(key, part, lambda _: True, of_fleet=sees_whole))
 
 
 def board_values(web: WebContext, scope: Scope, whole: Whole | None, sees_whole: bool) -> BoardValues:
@@ -187,7 +183,6 @@ def board_values(web: WebContext, scope: Scope, whole: Whole | None, sees_whole:
         late=whole.late,
         waiting=tuple(_waiting(web, whole)),
         hosts=whole.health.hosts,
-        space=True,
         space_picture=drawings.picture(whole.space),
     )
 

@@ -149,39 +149,22 @@ def _widths(amounts: Sequence[float]) -> list[float]:
     ]
 
 
-@dataclass(frozen=True)
-class SpaceDrawing:
-    """Bytes, and widths in units of the drawing; `total` None on a machine without working storage."""
-
-    total: int | None
-    used: int
-    reserved: int
-    limit: int
-    left: int
-    threshold: int
-    used_width: float
-    reserved_width: float
-    limit_x: float
-
-
-def drawing(space: Space) -> SpaceDrawing:
+def picture(space: Space) -> Markup:
+    """Working storage as a bar; without a total on a machine that has none."""
     total, used = space.total or 0, space.used or 0
     limit = total * space.threshold // 100
     scale = WIDTH / total if total else 0.0
-    # reserved bytes that are on the disk already are drawn as used
-    reserved_width = min(space.reserved * scale, WIDTH - min(used * scale, WIDTH))
-    return SpaceDrawing(
+    used_width = min(used * scale, WIDTH)
+    return render(
+        "space_picture.html",
         total=space.total,
         used=used,
         reserved=space.reserved,
         limit=limit,
         left=max(0, limit - used - space.reserved),
         threshold=space.threshold,
-        used_width=round(min(used * scale, WIDTH), 1),
-        reserved_width=round(reserved_width, 1),
+        used_width=round(used_width, 1),
+        # reserved bytes that are on the disk already are drawn as used
+        reserved_width=round(min(space.reserved * scale, WIDTH - used_width), 1),
         limit_x=round(limit * scale, 1),
     )
-
-
-def picture(space: Space) -> Markup:
-    return render("space_picture.html", view=drawing(space))
