@@ -134,9 +134,9 @@ async def perform(
     if act.needs_reason and not reason:
         raise UsageRefused(f"'{act.label.format(target)}' needs a reason: it is kept in the history")
     path = f"/v1/{act.path_of(target)}"
-    found = ((route.endpoint, match) for route in _ROUTES if (match := route.path_regex.match(path)))
+    matches = ((route.endpoint, match) for route in _ROUTES if (match := route.path_regex.match(path)))
     endpoint: Any
-    endpoint, match = next(found, (None, None))
+    endpoint, match = next(matches, (None, None))
     if match is None:
         raise UsageRefused(f"'{act.label.format(target)}' cannot be done to '{target}'")
     takes = signature(endpoint).parameters
