@@ -127,6 +127,9 @@ def test_a_download_is_a_started_task_for_as_long_as_it_lasts(
 
         flower.await_states(jid, *succeeded(*BEFORE_THE_DOWNLOAD), ("job.downloading", STARTED))
         assert flower.of(jid)[-1].args == f"{jid} {bid} demo downloading"
+        with configured(settings) as app:
+            ((message,),) = (app.control.inspect(timeout=30, limit=1).active() or {}).values()
+        assert (message["name"], message["id"]) == ("job.pending", flower.of(jid)[0].uuid)
         arrives.set()
         flower.await_states(jid, *succeeded(*BEFORE_THE_DOWNLOAD, "job.downloading", *AFTER_IT))
 
@@ -148,7 +151,7 @@ def test_tries_failures_and_resumes_are_tasks_with_the_outcomes_of_the_history(
         fleet.worker()
         fleet.beat()
         enable_events(settings, workers=1)
-        broken = source.put("/a.txt", b"a", status=500, status_times=2, head=False)
+        broken = source.put("/a.txt", b"a", status=500, status_times=5, head=False)
         bid = submit(session, settings, broken, SubmissionType.FILE)
         wait_for_split(session, bid)
         (jid,) = batches.all_jobs(session, bid)

@@ -9,16 +9,21 @@ from celery.app.trace import build_tracer, trace_ok_t
 from celery.signals import task_failure, task_postrun, task_prerun, task_retry, task_success
 
 from celeryconfig import QUEUES
-from pipeline.records import Ticket
+from pipeline.outcome import Done, content
+from pipeline.records import Job, Ticket
 from pipeline.settings import Settings
-from pipeline.states import JOB, JobState
+from pipeline.states import JOB, Event, JobState
+from pipeline.steps.context import StepContext
 from tasks.app import make_context
 from tasks.broker import task_id
+from tasks.run import STEPS
 from tasks.worker_context import WorkerContext
 from tests.servers.http_source import HttpSource
 from tests.support import planting
 from zkstate import paths
 from zkstate.connection.session import Session
+from zkstate.fleet import holds
+from zkstate.fleet.holds import Hold
 from zkstate.queue import queue
 from zkstate.record import jobs
 
@@ -118,6 +123,43 @@ def test_a_step_that_fails_is_a_failed_task_with_its_reason(
     assert failed.status.status is JobState.FAILED
     name = JOB.task(JobState(failed.history[-2].state)).name
     assert signals[-2:] == [("failure", name, failed.status.message), ("postrun", name, "FAILURE")]
+
+
+@pytest.mark.parametrize("state", [state for state in JOB.working() if Event.FAIL in JOB.events(state)])
+def test_a_failure_in_any_state_is_the_failure_of_that_states_task(
+    session: Session,
+    context: WorkerContext,
+    source: HttpSource,
+    monkeypatch: pytest.MonkeyPatch,
+    state: JobState,
+) -> None:
+    def fail(job: Job, context: StepContext) -> Done:
+        raise content("the depositor has to act")
+
+    monkeypatch.setitem(STEPS, state, fail)
+    ticket = fed(session, source.put("/a.txt", b"content"))
+
+    with heard(context) as signals:
+        receive(context, ticket)
+
+    history = jobs.load(session, ticket.id).history
+    assert [entry.state for entry in history] == [*JOB.working()[: len(history) - 1], JobState.FAILED]
+    ends = [(name, said) for signal, name, said in signals if signal == "postrun"]
+    done = TASKS[: len(history) - 2]
+    assert ends == [*((name, "SUCCESS") for name in done), (JOB.task(state).name, "FAILURE")]
+
+
+def test_a_job_that_is_held_is_a_task_whose_result_says_so(
+    session: Session, context: WorkerContext, source: HttpSource
+) -> None:
+    ticket = fed(session, source.put("/a.txt", b"content"))
+    holds.place(session, Hold(by="ann"), "demo")
+
+    with heard(context) as signals:
+        outcome = receive(context, ticket)
+
+    assert "'state': 'held'" in outcome.retstr
+    assert [name for _, name, _ in signals] == ["job.pending"] * 3
 
 
 def test_a_job_that_is_handed_back_is_a_task_to_be_retried_with_the_cause(
