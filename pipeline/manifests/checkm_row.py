@@ -216,7 +216,7 @@ def has_escapes(profile: ManifestProfile, row: Row) -> bool:
 
 
 def write(profile: ManifestProfile, row: Row, *, percent: bool = False) -> str:
-    return " | ".join([row.url, *(_encoded(value, percent) for value in _cells(profile, row))])
+    return " | ".join([row.url, *(encoded(value, percent) for value in _cells(profile, row))])
 
 
 def _cells(profile: ManifestProfile, row: Row) -> list[str]:
@@ -236,7 +236,7 @@ def _cells(profile: ManifestProfile, row: Row) -> list[str]:
     return [cell.get(column, "") for column in profile.columns[1:]]
 
 
-def _encoded(text: str, percent: bool) -> str:
+def encoded(text: str, percent: bool = False) -> str:
     """Spaces at the ends are written as %20, since a reader strips them."""
     if percent:
         text = text.replace("%", "%25")

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from pipeline.description import premis, storage_manifest
+from pipeline.description import premis
 from pipeline.fixity import OF_RECORD, OnRead, ReadBackFile, ignore
 from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion, Provenance
+from pipeline.manifests import storage_manifest
 from pipeline.names import PRODUCER
 from pipeline.records import now
 from pipeline.storage.base import Storage

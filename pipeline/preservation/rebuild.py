@@ -9,9 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from pipeline import names
-from pipeline.description import anvl, metadata, storage_manifest
+from pipeline.description import anvl, metadata
 from pipeline.fixity import StoredVersion
 from pipeline.inventory.base import Recording
+from pipeline.manifests import storage_manifest
 from pipeline.names import quote_name
 from pipeline.outcome import StepFailed, system
 from pipeline.records import Job

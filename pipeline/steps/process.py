@@ -18,12 +18,12 @@ from functools import partial
 
 from pipeline import names
 from pipeline.decoding.calls import Statements, read_statements
-from pipeline.description import anvl, metadata, premis, storage_manifest
+from pipeline.description import anvl, metadata, premis
 from pipeline.fixity import ContentFile, StoredVersion
 from pipeline.identifiers import minter
 from pipeline.identifiers.minter import Assignment, Known, none_known
 from pipeline.inventory.recording import Placement
-from pipeline.manifests import lines
+from pipeline.manifests import lines, storage_manifest
 from pipeline.names import PRODUCER, NotAnArk, spellings
 from pipeline.outcome import Done, ServiceDown, StepFailed, content, system
 from pipeline.preservation.rebuild import require_as_sent

@@ -6,11 +6,11 @@ from hashlib import sha512
 
 from pipeline.description import anvl
 from pipeline.description.metadata import as_stored
-from pipeline.description.storage_manifest import mime_type
 from pipeline.fixity import StoredVersion
 from pipeline.http.urls import redact_url
 from pipeline.humanize import counted
 from pipeline.inventory.base import Provenance, Recording
+from pipeline.manifests.storage_manifest import mime_type
 from pipeline.names import PRODUCER
 from pipeline.outcome import Deposited, Done, system
 from pipeline.profiles.profile import Profile

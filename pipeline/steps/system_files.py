@@ -11,8 +11,9 @@ from hashlib import sha512
 from itertools import chain
 
 from pipeline.attempt import Attempt
-from pipeline.description import metadata, storage_manifest
+from pipeline.description import metadata
 from pipeline.fixity import READ_CHUNK, ContentFile
+from pipeline.manifests import storage_manifest
 from pipeline.manifests.lines import DELETION_LIST
 from pipeline.names import hide_secrets
 from pipeline.records import Job, SubmissionMode

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.deployment import Expected
-from pipeline.description import anvl, storage_manifest
+from pipeline.description import anvl
 from pipeline.errors import UsageRefused
 from pipeline.fixity import (
     ContentFile,
@@ -25,6 +25,7 @@ from pipeline.fixity import (
     size_and_sha512,
 )
 from pipeline.http.service import FIRST_PAUSE
+from pipeline.manifests import storage_manifest
 from pipeline.names import PRODUCER, quote_name
 from pipeline.outcome import StepFailed, damaged, system
 from pipeline.records import SubmissionMode, now, reused

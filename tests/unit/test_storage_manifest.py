@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.description import storage_manifest
 from pipeline.fixity import ContentFile
+from pipeline.manifests import storage_manifest
 
 SHA512 = hashlib.sha512(b"").hexdigest()
 

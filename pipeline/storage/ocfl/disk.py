@@ -71,7 +71,11 @@ def copy_and_read_back(source: Path, target: str, attempt: Attempt) -> tuple[int
     still syncs the copy and its folder, for their metadata.
     """
     size, sha512 = 0, hashlib.sha512()
-    with _copying(source, target) as (reader, writer), ThreadPoolExecutor(1) as thread:
+    with (
+        opened(source, os.O_RDONLY | os.O_NOFOLLOW) as reader,
+        opened(target, _NEW, READ_ONLY) as writer,
+        ThreadPoolExecutor(1) as thread,
+    ):
         reading: Future[None] | None = None
         while copied := _copy_chunk(reader, writer):
             _sync_bytes(writer)
@@ -132,20 +136,6 @@ def _request_from_disk(descriptor: int) -> None:
         os.posix_fadvise(descriptor, 0, REQUESTED_AHEAD, os.POSIX_FADV_WILLNEED)
 
 
-@contextmanager
-def _copying(source: Path, target: str) -> Iterator[tuple[int, int]]:
-    """The descriptors of a file and of its new copy.
-
-    The kernel copies, which is free where the file system can share blocks. Never a hard link: later changes
-    in the working directory must not change stored content.
-    """
-    with (
-        opened(source, os.O_RDONLY | os.O_NOFOLLOW) as reader,
-        opened(target, _NEW, READ_ONLY) as writer,
-    ):
-        yield reader, writer
-
-
 def _copy_chunk(reader: int, writer: int) -> int:
     """Copy COPY_CHUNK bytes, or the rest of the file: only whole pages of memory can be dropped."""
     copied = 0
@@ -155,6 +145,9 @@ def _copy_chunk(reader: int, writer: int) -> int:
 
 
 def _copy_some(reader: int, writer: int, most: int) -> int:
+    """The kernel copies, which is free where the file system can share blocks. Never a hard link: later
+    changes in the working directory must not change stored content.
+    """
     if hasattr(os, "copy_file_range"):
         try:
             return os.copy_file_range(reader, writer, most)

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import quote_from_bytes
 
 from pipeline.fixity import ContentFile, StoredFile
+from pipeline.manifests.checkm_row import encoded
 
 PROFILE = "http://uc3.cdlib.org/registry/store/manifest/mrt-add-manifest"
 NAME = "mrt-manifest.txt"
@@ -52,7 +53,7 @@ def _folder_url(folder: str) -> str:
 def write(files: Iterable[ContentFile], url: Callable[[Path], str] = _file_url) -> bytes:
     """The manifest of `files`, sorted by path; without the modification dates of our working copies."""
     rows = [
-        f"{url(file.source)} | sha512 | {file.sha512} | {file.size} |  | {_cell(file.path)}"
+        f"{url(file.source)} | sha512 | {file.sha512} | {file.size} |  | {encoded(file.path)}"
         f" | {file.mime_type or mime_type(file.path)}"
         for file in sorted(files, key=lambda file: file.path)
     ]
@@ -61,12 +62,6 @@ def write(files: Iterable[ContentFile], url: Callable[[Path], str] = _file_url) 
 
 def unlike(manifest: bytes, stored: Iterable[StoredFile]) -> str:
     """The first file of a manifest of `write` that is not stored as listed; "" if all are."""
-    there = {(file.sha512, str(file.size), _cell(file.path)) for file in stored}
+    there = {(file.sha512, str(file.size), encoded(file.path)) for file in stored}
     rows = (match.groups() for match in _ROW.finditer(manifest.decode()))
     return next((path for sha512, size, path in rows if (sha512, size, path) not in there), "")
-
-
-def _cell(text: str) -> str:
-    inner = text.strip(" ")
-    start = text.find(inner)
-    return "%20" * start + inner.replace("|", "%7c") + "%20" * (len(text) - start - len(inner))
