@@ -141,7 +141,8 @@ def work(job: Job, context: StepContext) -> Done | Wait:
         context.attempt.check()
         workspace.write_downloaded(downloaded)
         sync_tree(workspace.producer, (workspace.downloaded, workspace.folder))
-    resume.remove_attempts(step.workspace)
+    # an attempt that is over may still write there; what stays goes with the working directory
+    shutil.rmtree(workspace.attempt.parent, ignore_errors=True)
     size = sum(file.size for file in downloaded)
     undeclared = sum(file.digest is None for file in files)
     fetched_by_bag = sum(file.url != files[0].url for file in downloaded) if step.is_container else 0
@@ -332,7 +333,10 @@ class _Download:
         if (complete := resume.completed_download(self.workspace, attempt)) is not None:
             return complete
         (container,) = self.files
-        self._fetch_container(container, attempt)
+        journal = resume.read_journals(self.workspace, resume.attempts_of(self.workspace))
+        archived = self._beside(container, ARCHIVE, attempt, noted=journal.get(container.name, []))
+        with resume.journal_of(self.workspace) as note:
+            note(container, archived)
         unpacked = self.workspace.attempt / "unpacked"
         shutil.rmtree(unpacked, ignore_errors=True)
         limits = self._unpack_limits()
@@ -380,13 +384,6 @@ class _Download:
             )
 
         return self._gather(tuple(specs), one_file, places.__getitem__, size)
-
-    def _fetch_container(self, container: Row, attempt: Attempt) -> None:
-        """The container in the attempt's folder, from an earlier attempt or from its source."""
-        journal = resume.read_journals(self.workspace, resume.attempts_of(self.workspace))
-        fetched = self._beside(container, ARCHIVE, attempt, noted=journal.get(container.name, []))
-        with resume.journal_of(self.workspace) as note:
-            note(container, fetched)
 
     def _beside(
         self,

@@ -74,7 +74,8 @@ def identify(job: Job, profile: Profile, context: StepContext, local_id: tuple[s
         changes = {"primary_id": ark, "local_id": local_id, "assigned": assigned}
         identifiers = known.model_copy(update=changes)
         _write(job, context, known, identifiers)
-        _reserve(profile, context, local_id, ark)
+        context.attempt.check()
+        context.inventory.reserve_local_ids(profile.owner, ark, local_id)
         return Identity(ark, identifiers, new=False)
 
 
@@ -90,11 +91,6 @@ def recall(job: Job, context: StepContext) -> bool:
         changes = {"primary_id": ark, "assigned": True, "local_id": local_id}
         _write(job, context, known, known.model_copy(update=changes))
     return ark is not None
-
-
-def _reserve(profile: Profile, context: StepContext, local_id: tuple[str, ...], ark: str) -> None:
-    context.attempt.check()
-    context.inventory.reserve_local_ids(profile.owner, ark, local_id)
 
 
 def check_consent(job: Job, ark: str, context: StepContext, *, recorded: bool = False) -> None:
@@ -381,6 +377,7 @@ def _previous(job: Job, profile: Profile, context: StepContext, ark: str) -> met
 def _producer_files(
     job: Job, workspace: Workspace, downloaded: tuple[DownloadedFile, ...]
 ) -> tuple[ContentFile, ...]:
+    is_update = job.configuration.submission_mode is SubmissionMode.UPDATE
     return tuple(
         ContentFile(
             path=f"{PRODUCER}{file.path}",
@@ -390,12 +387,8 @@ def _producer_files(
             mime_type=storage_manifest.mime_type(file.path),
         )
         for file in downloaded
-        if not _is_deletion_list(job, file.path)
+        if not (is_update and file.path == lines.DELETION_LIST)
     )
-
-
-def _is_deletion_list(job: Job, path: str) -> bool:
-    return job.configuration.submission_mode is SubmissionMode.UPDATE and path == lines.DELETION_LIST
 
 
 def _fence(job: Job, context: StepContext) -> None:

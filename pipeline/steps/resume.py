@@ -6,7 +6,6 @@ attempt may still be running without knowing that it is over: its files are copi
 """
 
 import os
-import shutil
 import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -164,12 +163,6 @@ def remove_unlisted(workspace: Workspace, files: tuple[DownloadedFile, ...]) -> 
         for name in folders:
             with suppress(OSError):  # not empty: it holds files that stay
                 Path(folder, name).rmdir()
-
-
-def remove_attempts(workspace: Workspace) -> None:
-    """Remove what all attempts left; an attempt that is over can publish nothing more."""
-    # Such an attempt may still be writing into its folder. What stays goes with the working directory.
-    shutil.rmtree(workspace.attempt.parent, ignore_errors=True)
 
 
 def attempts_of(workspace: Workspace) -> list[Path]:
