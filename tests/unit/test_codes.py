@@ -1,6 +1,7 @@
 """A code has one row in `pipeline.codes`, and is given where an error is raised."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,17 @@ from pipeline.errors import ArklineError, ServiceUnreachable, UsageRefused
 
 PROJECT = Path(__file__).parents[2]
 PACKAGES = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins")
-TREES = [
-    ast.parse(path.read_text())
-    for package in PACKAGES
-    for path in (PROJECT / package).rglob("*.py")
-    if path != PROJECT / "pipeline" / "codes.py"
-]
-"""The programs that give codes."""
+
+
+@cache
+def trees() -> list[ast.Module]:
+    """The programs that give codes."""
+    return [
+        ast.parse(path.read_text())
+        for package in PACKAGES
+        for path in (PROJECT / package).rglob("*.py")
+        if path != PROJECT / "pipeline" / "codes.py"
+    ]
 
 
 def test_a_row_has_its_code_for_a_name_and_no_code_has_two_rows() -> None:
@@ -29,7 +34,7 @@ def test_a_row_has_its_code_for_a_name_and_no_code_has_two_rows() -> None:
 def test_every_code_is_given_somewhere() -> None:
     given = {
         node.attr
-        for tree in TREES
+        for tree in trees()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "codes"
     }
@@ -40,7 +45,7 @@ def test_every_code_is_given_somewhere() -> None:
 def codes_given_to(error: type[ArklineError]) -> set[Code]:
     return {
         getattr(codes, keyword.value.attr)
-        for tree in TREES
+        for tree in trees()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == error.__name__
         for keyword in node.keywords
