@@ -6,7 +6,6 @@ A delivery or a test sends one request from this process, checked and signed as 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 
 from operations.site import Site
@@ -80,10 +79,10 @@ def owed_page(site: Site, principal: Principal, limit: int, after: str | None = 
     rows: list[OwedView] = []
     owners: dict[str, str] = {}
     read = 0
-    for owed in _with_jobs(session, later[:SCANNED]):
+    for view in _owed_views(session, later[:SCANNED]):
         read += 1
-        if owed is not None and _seen(session, principal, owed.row, owners):
-            rows.append(owed.view)
+        if view is not None and _seen(session, principal, view, owners):
+            rows.append(view)
         if len(rows) == limit:
             break
     return OwedPage(
@@ -202,27 +201,7 @@ def _only_one(session: Session, name: str, busy: str) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class _OwedOf:
-    """A callback with its job."""
-
-    owed: Owed
-    row: JobRow
-
-    @property
-    def view(self) -> OwedView:
-        return OwedView(
-            jid=self.row.jid,
-            bid=self.row.bid,
-            collection=self.row.profile,
-            since=self.owed.since,
-            tries=self.owed.record.tries,
-            next_try=self.owed.next_try,
-            message=self.owed.record.message,
-        )
-
-
-def _with_jobs(session: Session, names: list[str]) -> Iterator[_OwedOf | None]:
+def _owed_views(session: Session, names: list[str]) -> Iterator[OwedView | None]:
     """For every name its callback; None if it or its job is gone, or cannot be read."""
     for start in range(0, len(names), listings.READ_PAGE):
         part = names[start : start + listings.READ_PAGE]
@@ -232,13 +211,18 @@ def _with_jobs(session: Session, names: list[str]) -> Iterator[_OwedOf | None]:
         for name in part:
             one = owed.get(name)
             row = rows.get(one.jid) if one else None
-            yield _OwedOf(one, row) if one and row else None
+            yield _view(one, row) if one and row else None
 
 
-def _seen(session: Session, principal: Principal, row: JobRow, owners: dict[str, str]) -> bool:
-    if principal.role is Role.DEPOSITOR and row.bid not in owners:
+def _view(owed: Owed, row: JobRow) -> OwedView:
+    facts = {**dict(owed.record), "since": owed.since, "next_try": owed.next_try}
+    return OwedView(**facts, jid=row.jid, bid=row.bid, collection=row.profile)
+
+
+def _seen(session: Session, principal: Principal, view: OwedView, owners: dict[str, str]) -> bool:
+    if principal.role is Role.DEPOSITOR and view.bid not in owners:
         try:
-            owners[row.bid] = batches.load(session, row.bid).submission.owner
+            owners[view.bid] = batches.load(session, view.bid).submission.owner
         except Missing:
-            owners[row.bid] = ""  # then nobody owns it
-    return in_sight(principal, row.profile, owners.get(row.bid, ""))
+            owners[view.bid] = ""  # then nobody owns it
+    return in_sight(principal, view.collection, owners.get(view.bid, ""))

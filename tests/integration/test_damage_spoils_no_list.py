@@ -221,9 +221,9 @@ def test_an_unreadable_pause_of_a_host_is_over_and_replaced(session: Session, da
     hosts.begin_pause(session, HOST, 60)
     damage(paths.host(HOST))
 
-    assert hosts.seconds_left(session, HOST, later(session, 0)) == 0
+    assert hosts.read_pause(session, HOST, later(session, 0)).left == 0
     hosts.begin_pause(session, HOST, 60)
-    assert hosts.seconds_left(session, HOST, later(session, 0)) > 30
+    assert hosts.read_pause(session, HOST, later(session, 0)).left > 30
     session.zk.delete(paths.host(HOST))
 
 

@@ -144,7 +144,7 @@ def test_a_pause_that_was_noted_before_the_servers_clock_was_set_back_ends_no_la
     written = session.get(paths.host(HOST))[1].mtime
     set_back = ServerClock(written - 30 * 60_000, time.monotonic())
 
-    assert hosts.seconds_left(session, HOST, set_back) == 0
+    assert hosts.read_pause(session, HOST, set_back).left == 0
 
 
 def test_a_peace_that_begins_between_two_files_is_kept(session: Session, other: Session) -> None:
@@ -199,7 +199,7 @@ def test_a_collection_with_a_lower_limit_counts_the_connections_of_all(session: 
 
     assert hosts.acquire_connection(session, HOST, 3, "", changed) is None
     for connection in filter(None, taken):
-        hosts.release_connection(connection)
+        connection.release()
     assert changed.wait(10)
 
 

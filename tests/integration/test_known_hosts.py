@@ -28,7 +28,7 @@ def test_hosts_that_asked_to_wait_come_first_with_the_moment_of_the_next_request
     assert (slow.cause, slow.jobs) == ("503 Service Unavailable, Retry-After 60 s", None)
     assert 50 < (slow.waits_until - datetime.now(UTC)).total_seconds() <= 61
     assert (busy.host, busy.waits_until, busy.connections) == ("busy.example", None, 1)
-    hosts.release_connection(connection)
+    connection.release()
 
 
 def test_the_status_names_the_port_the_answer_and_the_jobs_of_a_host_that_asked_to_wait(

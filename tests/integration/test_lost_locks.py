@@ -44,7 +44,7 @@ def test_a_connection_whose_place_vanished_is_in_doubt(session: Session) -> None
     session.ask(session.zk.delete_async, connection.path)
 
     with raises_code(codes.LOCK_LOST):
-        hosts.release_connection(connection)
+        connection.release()
 
 
 def test_scheduled_work_whose_lock_vanished_drops_its_session_so_that_no_lock_stays(

@@ -81,17 +81,9 @@ def begin_pause(session: Session, host: str, seconds: float, cause: str = "") ->
     asked = min(seconds, LONGEST_RETRY_AFTER)
     with locks.single_flight(session, f"back-off-{host}") as clock:
         # another worker that writes just now was asked by the host at the same moment
-        if clock is not None and seconds_left(session, host, clock) < asked:
+        if clock is not None and read_pause(session, host, clock).left < asked:
             _node(host).publish(session, BackOff(seconds=asked, cause=cause))
             remembered.forget(session, path)
-
-
-def note_no_answer(session: Session, host: str, clock: ServerClock, cause: str) -> None:
-    """The host did not answer: no request is sent to it until the next probe, unless that is so already."""
-    session.ensure_node(paths.host(host))
-    pause = read_pause(session, host, lambda: clock)
-    if pause.left <= 0 or pause.unanswered:
-        take_probe(session, host, replace(pause, cause=cause), clock, is_due=pause.left <= 0)
 
 
 def take_probe(session: Session, host: str, pause: Pause, clock: ServerClock, *, is_due: bool = True) -> bool:
@@ -108,13 +100,6 @@ def take_probe(session: Session, host: str, pause: Pause, clock: ServerClock, *,
     return _put(session, host, pause, back_off)
 
 
-def note_answer(session: Session, host: str, clock: ServerClock) -> None:
-    """A probe got an answer: requests may be sent again."""
-    pause = read_pause(session, host, lambda: clock)
-    if pause.unanswered:
-        _put(session, host, pause, BackOff())
-
-
 def _put(session: Session, host: str, pause: Pause, back_off: BackOff) -> bool:
     """False if the node changed since it was read."""
     try:
@@ -123,16 +108,15 @@ def _put(session: Session, host: str, pause: Pause, back_off: BackOff) -> bool:
         remembered.forget(session, paths.host(host))
 
 
-def read_pause(session: Session, host: str, clock: Callable[[], ServerClock]) -> Pause:
-    """The pause of the host; `clock` is asked during a back-off."""
+def read_pause(session: Session, host: str, clock: ServerClock) -> Pause:
     stored = _node(host).find(session)
-    return Pause() if stored is None else _pause(stored.content, stored.stat, clock)
+    return Pause() if stored is None else _pause(stored.content, stored.stat, lambda: clock)
 
 
 def watched_pause(
     session: Session, host: str, clock: Callable[[], ServerClock]
 ) -> tuple[Pause, threading.Event]:
-    """The same, remembered until the node is written, which sets the event."""
+    """The same, remembered until a write, which sets the event; `clock` is asked in a back-off."""
     node = _node(host)
     known = remembered.read(session, node.path, node.decode)
     if known.value is None or known.stat is None:
@@ -186,13 +170,9 @@ def known_pauses(session: Session) -> list[str]:
     return sorted(map(unquote, session.children(paths.HOSTS)))
 
 
-def seconds_left(session: Session, host: str, clock: ServerClock) -> float:
-    return read_pause(session, host, lambda: clock).left
-
-
 def pause_by_own_clock(session: Session, host: str) -> Pause:
     """The pause by this machine's clock, which is good enough to be shown to a person."""
-    return read_pause(session, host, lambda: ServerClock(int(time.time() * 1000), time.monotonic()))
+    return read_pause(session, host, ServerClock(int(time.time() * 1000), time.monotonic()))
 
 
 UNLIMITED = 1 << 20
@@ -214,6 +194,9 @@ class Connection:
         """The server's clock, as the node shows it: read if it is needed, while the node is there."""
         return server_clock(self.session, self.path, self.opened)
 
+    def release(self) -> None:
+        locks.drop(self.session, self.path, self.token)
+
 
 def acquire_connection(
     session: Session, host: str, limit: int, owner: str, changed: threading.Event
@@ -227,10 +210,6 @@ def acquire_connection(
         if locks.take(session, path, holder):
             return Connection(session, path, holder, time.monotonic())
     return None
-
-
-def release_connection(connection: Connection) -> None:
-    locks.drop(connection.session, connection.path, connection.token)
 
 
 def connection_holders(session: Session, host: str) -> tuple[str, ...]:
@@ -324,20 +303,28 @@ class FleetHostLimiter(HostLimiter):
         begin_pause(self._session, host, seconds, cause)
 
     def no_answer(self, host: str, cause: str) -> None:
+        """No request is sent to the host until the next probe, unless that is so already."""
         self._probing.discard(host)
-        note_no_answer(self._session, host, self._opened[host].clock, cause)
+        self._session.ensure_node(paths.host(host))
+        clock = self._opened[host].clock
+        pause = read_pause(self._session, host, clock)
+        if pause.left <= 0 or pause.unanswered:
+            take_probe(self._session, host, replace(pause, cause=cause), clock, is_due=pause.left <= 0)
 
     def answered(self, host: str) -> None:
+        """If this was a probe, requests may be sent again."""
         if host in self._probing:
             self._probing.discard(host)
-            note_answer(self._session, host, self._opened[host].clock)
+            pause = read_pause(self._session, host, self._opened[host].clock)
+            if pause.unanswered:
+                _put(self._session, host, pause, BackOff())
 
     def close(self) -> None:
         with self._mutex:
             idle = [connection for connections in self._idle.values() for connection in connections]
             self._idle.clear()
         for connection in idle:
-            release_connection(connection)
+            connection.release()
 
     @cached_property
     def _limit(self) -> int:
@@ -370,7 +357,7 @@ class FleetHostLimiter(HostLimiter):
     def _return(self, host: str, connection: Connection) -> None:
         if time.monotonic() - connection.opened > LEASE:
             _ = connection.clock  # read while its node is there: a back-off may have to be noted yet
-            release_connection(connection)
+            connection.release()
             return
         with self._mutex:
             self._idle[host].append(connection)
