@@ -17,7 +17,7 @@ from operations.board.writer import Writer
 from pipeline.errors import ArklineError
 from pipeline.records import now
 from zkstate.connection.session import Session
-from zkstate.feed.watch import BatchChange, BucketChange, Feed, FeedChange, QueueChange
+from zkstate.feed import BatchChange, BucketChange, Feed, FeedChange, QueueChange
 from zkstate.fleet import notes
 from zkstate.fleet.notes import Correction
 

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from operations.board.values import Change, cause_of
 from pipeline.states import JOB, Bucket, FailureKind, JobState
-from zkstate.feed.tree import BatchRead, JobDetail
-from zkstate.feed.watch import BucketChange, QueueChange
+from zkstate.feed import BatchRead, BucketChange, JobDetail, QueueChange
 
 _STATE_OF_BUCKET = {JOB.facts[state].bucket: state for state in JOB.where(lambda facts: facts.ended)}
 """The state of a job that has left the queue: a completed job leaves it when it is cleaned up."""

@@ -11,10 +11,17 @@ from operations.board.tally import Tally
 from operations.board.values import Change
 from pipeline.outcome import Deposited, WaitKind
 from pipeline.states import BATCH, QUEUED, BatchState, Bucket, JobState
+from zkstate import feed
 from zkstate.connection.session import Session
-from zkstate.feed import tree
-from zkstate.feed.tree import BucketMark
-from zkstate.feed.watch import BatchChange, BucketChange, FeedChange, QueueChange, StopsChange, WaitingChange
+from zkstate.feed import (
+    BatchChange,
+    BucketChange,
+    BucketMark,
+    FeedChange,
+    QueueChange,
+    StopsChange,
+    WaitingChange,
+)
 from zkstate.fleet import holds
 from zkstate.queue import listings
 
@@ -104,7 +111,7 @@ class Writer:
         """List the folders of all jobs, and pause after each."""
         before, on_board = self._marks, self._table.bucket_sizes()
         self._marks = marks = {
-            (bid, bucket): mark for bid, bucket, mark in tree.bucket_marks(self._session, bids)
+            (bid, bucket): mark for bid, bucket, mark in feed.bucket_marks(self._session, bids)
         }
         unchanged = {
             key
@@ -114,12 +121,12 @@ class Writer:
         yield
         self._table.begin_listing(unchanged)
         changed = [key for key, mark in marks.items() if mark.jobs and key not in unchanged]
-        for bid, bucket, jids in tree.bucket_jids(self._session, changed):
+        for bid, bucket, jids in feed.bucket_jids(self._session, changed):
             self._table.list_bucket(bid, bucket, jids)
             yield
         # states in the order of the work: a job that moves during the listings is listed twice, not never
         for state in QUEUED:
-            for priority, jids in tree.queued_jids(self._session, state).items():
+            for priority, jids in feed.queued_jids(self._session, state).items():
                 self._table.list_queue(state, priority, jids)
             yield
 
@@ -183,7 +190,7 @@ class Writer:
         jids = self._table.unread(READ_LIMIT, READ_EARLY, time.time() - SETTLED)
         if not jids:
             return []
-        read = list(tree.read_details(self._session, jids))
+        read = list(feed.read_details(self._session, jids))
         with self._table.writing():
             self._table.write_details(jids, read)
         if not self._filled:
@@ -205,7 +212,7 @@ class Writer:
 
     def _write_batches(self, bids: Sequence[str]) -> list[Change]:
         before = self._table.batch_facts(bids)
-        read = list(tree.read_batches(self._session, bids))
+        read = list(feed.read_batches(self._session, bids))
         missing = set(bids) - {batch.bid for batch in read}
         with self._table.writing():
             self._table.write_batches(read)

@@ -25,11 +25,10 @@ from tests.support import cli as arkline
 from tests.support import planting
 from tests.support.boards import until
 from tests.support.operators import ANN
-from zkstate import paths
+from zkstate import feed, paths
 from zkstate.connection.client import MAX_RECONNECT_DELAY
 from zkstate.connection.session import Session, connect
-from zkstate.feed import watch
-from zkstate.feed.watch import FOLLOWED, Feed
+from zkstate.feed import FOLLOWED, Feed
 from zkstate.fleet import holds
 from zkstate.fleet.holds import Hold
 from zkstate.queue import queue
@@ -372,7 +371,7 @@ class RemoveWatches:
 def test_a_board_whose_watch_has_gone_silent_notices_and_follows_again(
     session: Session, settings: Settings, silent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "PROOF_INTERVAL", 0.2)
+    monkeypatch.setattr(feed, "PROOF_INTERVAL", 0.2)
     with connect(settings) as own:
         board = Board.open(own)
         try:
@@ -392,8 +391,8 @@ def test_a_board_whose_watch_has_gone_silent_notices_and_follows_again(
 def test_a_server_that_has_stopped_to_answer_makes_the_board_stale_before_the_connection_is_lost(
     session: Session, settings: Settings, zookeeper_proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "PROOF_INTERVAL", 0.2)
-    monkeypatch.setattr(watch, "PROOF_TIMEOUT", 1.0)
+    monkeypatch.setattr(feed, "PROOF_INTERVAL", 0.2)
+    monkeypatch.setattr(feed, "PROOF_TIMEOUT", 1.0)
     patient = {"zk_hosts": zookeeper_proxy.hosts, "zk_session_timeout": 60}
     with connect(settings.model_copy(update=patient), answer_timeout=2.0) as own:
         board = Board.open(own)
@@ -411,7 +410,7 @@ def test_a_server_that_has_stopped_to_answer_makes_the_board_stale_before_the_co
 def test_boards_share_the_writes_that_prove_their_feeds(
     session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "PROOF_INTERVAL", 2.0)
+    monkeypatch.setattr(feed, "PROOF_INTERVAL", 2.0)
     with ExitStack() as opened:
         boards = [Board.open(opened.enter_context(connect(settings))) for _ in range(4)]
         for board in boards:

@@ -12,10 +12,9 @@ from operations.board.writer import Writer
 from pipeline.settings import Settings
 from pipeline.states import QUEUED, Bucket, Event, JobState
 from tests.support import planting
-from zkstate import paths
+from zkstate import feed, paths
 from zkstate.connection.session import Session, connect
-from zkstate.feed import tree
-from zkstate.feed.watch import BucketChange, QueueChange
+from zkstate.feed import BucketChange, QueueChange
 from zkstate.record import jobs
 
 
@@ -58,12 +57,12 @@ def places_in(session: Session) -> dict[str, Place]:
     """The places of all jobs, as if each of their entries were created now."""
     places: dict[str, Place] = {}
     bids = session.children(paths.BATCHES)
-    buckets = [(bid, bucket) for bid, bucket, _ in tree.bucket_marks(session, bids)]
-    for bid, bucket, jids in tree.bucket_jids(session, buckets):
+    buckets = [(bid, bucket) for bid, bucket, _ in feed.bucket_marks(session, bids)]
+    for bid, bucket, jids in feed.bucket_jids(session, buckets):
         for jid in jids:
             places[jid] = places.get(jid, Place()).after(BucketChange(jid, bid, bucket, True))
     for state in QUEUED:
-        for priority, jids in tree.queued_jids(session, state).items():
+        for priority, jids in feed.queued_jids(session, state).items():
             for jid in jids:
                 places[jid] = places.get(jid, Place()).after(QueueChange(jid, state, priority, True))
     return places

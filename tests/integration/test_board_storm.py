@@ -18,9 +18,8 @@ from tests.servers import zookeeper
 from tests.servers.proxy import Proxy
 from tests.support import planting
 from tests.support.boards import until
-from zkstate import paths
+from zkstate import feed, paths
 from zkstate.connection.session import Session, connect
-from zkstate.feed import tree
 
 WAY = (JobState.PENDING, JobState.ESTIMATING, JobState.PROVISIONING, JobState.DOWNLOADING)
 JIDS = [f"jid{number:010d}" for number in range(1_000_001, 1_001_001)]
@@ -65,7 +64,7 @@ def move_all(session: Session, source: JobState, target: JobState, after_half: C
 
 
 def shows_record(board: Board, session: Session) -> bool:
-    in_record = {state: sum(map(len, tree.queued_jids(session, state).values())) for state in QUEUED}
+    in_record = {state: sum(map(len, feed.queued_jids(session, state).values())) for state in QUEUED}
     return {state: n for state, n in board.counts(EVERYTHING).items() if n} == {
         state: n for state, n in in_record.items() if n
     }

@@ -10,7 +10,7 @@ from pipeline.states import BatchState, Bucket, Event, JobState
 from tests.servers.proxy import Proxy
 from tests.support import planting
 from zkstate.connection.session import Session
-from zkstate.feed.watch import BatchChange, BucketChange, Feed, FeedChange, QueueChange, StopsChange
+from zkstate.feed import BatchChange, BucketChange, Feed, FeedChange, QueueChange, StopsChange
 from zkstate.fleet import holds
 from zkstate.fleet.holds import Hold
 from zkstate.record import jobs

@@ -9,10 +9,9 @@ from pipeline.states import Bucket, JobState
 from tests.integration.test_damage_spoils_no_list import Readers, faults, readers, whole
 from tests.support import planting
 from tests.support.boards import job_page
-from zkstate import paths
+from zkstate import feed, paths
 from zkstate.care import audit
 from zkstate.connection.session import Session
-from zkstate.feed import tree
 from zkstate.queue import listings, queue
 from zkstate.record import callbacks
 
@@ -72,7 +71,7 @@ def test_a_list_by_priority_has_jobs_only(session: Session, strays: list[str]) -
 def test_the_board_gets_jobs_only(session: Session, strays: list[str]) -> None:
     buckets = [(bid, Bucket.PROCESSING) for bid in listings.all_batches(session)]
 
-    jids = {jid for _, _, jids in tree.bucket_jids(session, buckets) for jid in jids}
+    jids = {jid for _, _, jids in feed.bucket_jids(session, buckets) for jid in jids}
 
     assert jids
     assert jids <= set(listings.all_jobs(session))

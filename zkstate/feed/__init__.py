@@ -1,1 +1,0 @@
-"""What changes in the record, as it is pushed."""
