@@ -88,9 +88,10 @@ def read(session: Session) -> Tree:
         queues[state] = {jid: pp for pp, jid in entries}
         own = {paths.queue_entry(state, pp, jid) for pp, jid in entries}
         broken += _strays(sorted({f"{paths.queue(state)}/{name}" for name in names} - own))
-    (callbacks,) = session.children_of_many([paths.CALLBACKS])
-    foreign = sorted({*callbacks} - {*paths.owned(paths.CALLBACKS, callbacks)})
-    broken += _strays(f"{paths.CALLBACKS}/{name}" for name in foreign)
+    folders = (paths.OPEN_BATCHES, paths.WAITING, paths.CALLBACKS)
+    for folder, names in zip(folders, session.children_of_many(folders), strict=True):
+        foreign = sorted({*names} - {*paths.owned(folder, names)})
+        broken += _strays(f"{folder}/{name}" for name in foreign)
     all_batches: dict[str, Batch] = {}
     buckets = {}
     for bid in session.children(paths.BATCHES):
