@@ -1,9 +1,7 @@
 """A batch's path: split its payload into jobs; when the last job has ended, report to the depositor."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
-from email.message import EmailMessage
 from functools import partial
 
 from pipeline.decoding.calls import manifest_reader
@@ -182,20 +180,12 @@ def _report(attempt: Attempt[Batch]) -> Batch:
         due = BatchReport.model_validate(earlier.report)
     mail = report_mail(due, profile, batch.submission, context.settings.mail_from)
     attempt.guard.check()
-    keep_report(inventory, batch.bid, _as_sent(due, mail))
+    sent = SentReport(number=due.number, at=due.reported_at, report=due, text=report_text(mail))
+    keep_report(inventory, batch.bid, sent)
     attempt.guard.check()
     if profile.sends_report:
         context.clients().mailer.send(mail)
     return _end(attempt, due, due.message, known_after(due, since), deposited)
-
-
-def _as_sent(report: BatchReport, mail: EmailMessage) -> SentReport:
-    return SentReport(
-        number=report.number,
-        at=report.reported_at,
-        report=report,
-        text=report_text(mail),
-    )
 
 
 def _fail_report(attempt: Attempt[Batch], failure: StepFailed) -> Batch:
@@ -215,25 +205,20 @@ def _fail_report(attempt: Attempt[Batch], failure: StepFailed) -> Batch:
     return _end(attempt, report, f"the report could not be sent: {failure.message}", unsent, deposited)
 
 
-@dataclass
-class _Deposits:
-    """What the completed jobs that were read so far have added to storage."""
+def _compose(attempt: Attempt[Batch]) -> tuple[BatchReport, Deposited]:
+    """The report, and what the completed jobs have added to storage."""
+    session, batch = attempt.session, attempt.record
+    deposited = Deposited()
 
-    total: Deposited = field(default_factory=Deposited)
-
-    def adding(self, jobs: Iterable[JobOutcome]) -> Iterator[JobOutcome]:
-        for job in jobs:
+    def members() -> Iterator[JobOutcome]:
+        nonlocal deposited
+        for job in listings.outcomes_of_batch(session, batch.bid):
             if job.status.status is JobState.COMPLETED and job.status.deposited is not None:
-                self.total += job.status.deposited
+                deposited += job.status.deposited
             yield job
 
-
-def _compose(attempt: Attempt[Batch]) -> tuple[BatchReport, Deposited]:
-    session, batch = attempt.session, attempt.record
-    deposits = _Deposits()
-    members = deposits.adding(listings.outcomes_of_batch(session, batch.bid))
-    report = compose(session, batch, members, attempt.context.clients().inventory)
-    return report, deposits.total
+    report = compose(session, batch, members(), attempt.context.clients().inventory)
+    return report, deposited
 
 
 def _end(

@@ -172,17 +172,6 @@ class Fleet:
         """(id, epoch) of the messages that wait in Redis; None if they are not known."""
         return None if self.queued is None else self.queued.tickets
 
-    def messages(self, queues: Iterable[str]) -> dict[str, int]:
-        """How many messages wait in each queue; empty if Redis does not answer."""
-        from redis import RedisError
-
-        from tasks.broker import waiting_messages
-
-        try:
-            return {queue: waiting_messages(self.settings, (queue,)) for queue in queues}
-        except RedisError:
-            return {}
-
     @property
     def foreign_messages(self) -> int:
         return 0 if self.queued is None else self.queued.foreign
@@ -321,17 +310,15 @@ def listed(site: Site, principal: Principal) -> Workers:
     return Workers(workers=workers(site.settings), drained=holds.drained(site.session))
 
 
-def taking(settings: Settings) -> dict[str, tuple[str, ...]]:
-    """Worker -> the queues that it consumes; only the workers that answer in time."""
-    (queues,) = _ask(settings, lambda inspect: inspect.active_queues())
+def taking(settings: Settings, worker: str = "", wait: float = ANSWER_WAIT) -> dict[str, tuple[str, ...]]:
+    """Worker -> the queues that it consumes; only the workers that answer in time, or this one."""
+    (queues,) = _ask(settings, lambda inspect: inspect.active_queues(), wait=wait, worker=worker)
     return {name: _names(consumed) for name, consumed in _known(queues, _QUEUES).items()}
 
 
 def _taken_by(settings: Settings, worker: str) -> tuple[str, ...] | None:
     """The queues that this worker consumes; None if it does not answer."""
-    (queues,) = _ask(settings, lambda inspect: inspect.active_queues(), wait=ONE_WAIT, worker=worker)
-    known = _known(queues, _QUEUES)
-    return _names(known[worker]) if worker in known else None
+    return taking(settings, worker, ONE_WAIT).get(worker)
 
 
 def _known(answers: Mapping[str, Any], form: TypeAdapter[T]) -> dict[str, T]:

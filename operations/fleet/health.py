@@ -153,10 +153,7 @@ def fleet_health(
             for outage in down
             if outage.name != Service.RECORD
         ),
-        *(
-            HealthProblem(reason=Reason.BETWEEN_TRIES, waits_for=service)
-            for service in dict.fromkeys(fault.service for fault in faults)
-        ),
+        *((HealthProblem(reason=Reason.BETWEEN_TRIES, waits_for=faults[0].service),) if faults else ()),
         *_of_fixity(stored),
         *_of_jobs(for_space, counts[JobState.FAILED]),
     )
@@ -310,13 +307,13 @@ def _outages(session: Session) -> tuple[OutageView, ...]:
 
 def _faults(active: Iterable[Active]) -> tuple[Fault, ...]:
     """The most frequent faults first."""
-    by_fault: dict[tuple[str, str], list[datetime]] = {}
+    by_fault: dict[str, list[datetime]] = {}
     for job in active:
         if job.retry_at is not None and _reason(job) is Reason.BETWEEN_TRIES:
-            by_fault.setdefault(("source", job.message), []).append(job.retry_at)
+            by_fault.setdefault(job.message, []).append(job.retry_at)
     faults = [
-        Fault(service=service, message=message, jobs=len(moments), next_try=min(moments))
-        for (service, message), moments in by_fault.items()
+        Fault(service="source", message=message, jobs=len(moments), next_try=min(moments))
+        for message, moments in by_fault.items()
     ]
     return tuple(sorted(faults, key=lambda fault: -fault.jobs)[:FAULTS])
 

@@ -19,6 +19,7 @@ from pipeline.records import Record
 from pipeline.settings import Settings
 from pipeline.working_storage.capacity import usage_now
 from tasks import redis_keys
+from tasks.broker import waiting_messages
 from zkstate.connection.session import Session
 from zkstate.fleet import notes, outages, scheduled
 from zkstate.fleet.notes import FixityStatus, LastAudit
@@ -108,11 +109,12 @@ def _broker(fleet: Fleet, settings: Settings) -> BrokerMeasures | None:
         return None
     try:
         delivered = redis_keys.delivered(settings)
+        messages = {queue: waiting_messages(settings, (queue,)) for queue in Queue}
     except redis.RedisError:
-        delivered = {}
+        delivered, messages = {}, {}
     return BrokerMeasures(
         foreign_messages=fleet.foreign_messages,
-        messages=fleet.messages(Queue),
+        messages=dict(messages),
         workers={name: len(fleet.consumers(name)) for name in Queue},
         processes={name: sum(worker.processes for worker in fleet.consumers(name)) for name in Queue},
         busy={name: sum(worker.busy for worker in fleet.consumers(name)) for name in Queue},

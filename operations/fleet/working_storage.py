@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 
 from operations.fleet.health import Space, space_now, waiting_for_space
 from operations.run import UNWATCHED, Run
@@ -101,23 +102,11 @@ def _reservations(
     rows = {row.jid: row for row in listings.readable(listings.job_rows(session, list(held)))}
     for jid in held:
         row, size = rows.get(jid), reserved.get(jid, 0)
-        on_disk = disk.on_disk.get(jid, 0) if disk else None
+        part = partial(Reservation, bytes=size, on_disk=disk.on_disk.get(jid, 0) if disk else None)
         if row is None:
-            gives_back = GivesBack.NEVER if size else GivesBack.CLEAN_UP
-            yield Reservation(jid=jid, bytes=size, on_disk=on_disk, gives_back=gives_back)
+            yield part(jid=jid, gives_back=GivesBack.NEVER if size else GivesBack.CLEAN_UP)
         else:
-            yield Reservation(
-                jid=jid,
-                bid=row.bid,
-                profile=row.profile,
-                state=row.state,
-                kind=row.kind if row.state is JobState.FAILED else None,
-                bytes=size,
-                on_disk=on_disk,
-                since=row.since,
-                gives_back=_gives_back(row.state),
-                usual=usual.get(row.state),
-            )
+            yield part(**dict(row), gives_back=_gives_back(row.state), usual=usual.get(row.state))
 
 
 def _gives_back(state: JobState) -> GivesBack:
