@@ -1,6 +1,7 @@
 """One deployment as a process has it open: every operation is a function of it, of a principal, and of more.
 
-SQLAlchemy, Celery and requests take most of a second to load: they are imported where a store is opened.
+SQLAlchemy, Celery and requests take most of a second to load: their modules are imported as modules, which
+the command line loads when it uses them.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.inventory import sql
 from pipeline.outcome import Service
+from pipeline.profiles import profile
+from pipeline.storage import factory
+from pipeline.uploads import quota
+from tasks import after_move, broker, stores
 from zkstate.connection import session
 
 if TYPE_CHECKING:
-    from pipeline.inventory.sql import SqlInventory
-    from pipeline.profiles.profile import Profiles
     from pipeline.records import Batch, Job
     from pipeline.settings import Settings
     from pipeline.storage.base import Storage
-    from pipeline.uploads.quota import Quotas
     from zkstate.connection.session import Session
 
 
@@ -35,28 +38,21 @@ class Site:
     """False for what is answered without ZooKeeper: the stores are opened without asking the record."""
 
     @cached_property
-    def profiles(self) -> Profiles:
-        from pipeline.profiles.profile import Profiles
-
-        return Profiles(self.settings.profiles)
+    def profiles(self) -> profile.Profiles:
+        return profile.Profiles(self.settings.profiles)
 
     @cached_property
-    def quotas(self) -> Quotas:
+    def quotas(self) -> quota.Quotas:
         """What the owners of uploads have, as this process knows it."""
-        from pipeline.uploads.quota import Quotas
+        return quota.Quotas(self.settings)
 
-        return Quotas(self.settings)
-
-    def inventory(self) -> SqlInventory:
+    def inventory(self) -> sql.SqlInventory:
         """ServiceDown if it is another deployment's. The connections are those of the process."""
-        from pipeline.inventory.sql import open_inventory
-        from tasks import stores
-
         # asked each time: a record that is put back from a backup may have another id
         expected = stores.expected_of(self.session) if self.record else None
-        return open_inventory(self.settings.inventory, expected and partial(expected, Service.INVENTORY))
+        return sql.open_inventory(self.settings.inventory, expected and partial(expected, Service.INVENTORY))
 
-    def archive(self) -> SqlInventory | None:
+    def archive(self) -> sql.SqlInventory | None:
         """The inventory, which has what left ZooKeeper; None if its file does not exist yet."""
         return self.inventory() if inventory_exists(self.settings) else None
 
@@ -66,17 +62,11 @@ class Site:
 
     def feed(self) -> None:
         """Dispatch pending jobs until the limit of active jobs is reached."""
-        from tasks import after_move
-        from tasks.broker import publisher
-
-        after_move.feed(publisher(self.settings), self.session, self.settings)
+        after_move.feed(broker.publisher(self.settings), self.session, self.settings)
 
     def follow(self, moved: Job | Batch) -> bool:
         """Do what follows a move, without feeding; False if Redis did not take a message."""
-        from tasks import after_move
-        from tasks.broker import publisher
-
-        return after_move.follow(publisher(self.settings), self.session, self.settings, moved)
+        return after_move.follow(broker.publisher(self.settings), self.session, self.settings, moved)
 
 
 @contextmanager
@@ -96,9 +86,7 @@ def inventory_exists(settings: Settings) -> bool:
     return bool(settings.inventory_url) or inventory_file(settings).exists()
 
 
-def storage_of(settings: Settings, inventory: SqlInventory) -> Storage:
+def storage_of(settings: Settings, inventory: sql.SqlInventory) -> Storage:
     """The storage of this inventory: a root of another deployment is refused with ServiceDown."""
-    from pipeline.storage.factory import open_storage
-
     marker = inventory.read_deployment()
-    return open_storage(settings, (lambda: marker.id) if marker else None)
+    return factory.open_storage(settings, (lambda: marker.id) if marker else None)

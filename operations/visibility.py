@@ -1,8 +1,8 @@
 """Jobs and batches wherever they are, for who may see them.
 
-A job or a batch is in ZooKeeper or, once it has left, in the SQL archive, which is opened only then: to load
-SQLAlchemy and open a database takes long. What a principal may not see is Missing, in the words for what does
-not exist. An operation loads a job or a batch here, once, and passes it on.
+A job or a batch is in ZooKeeper or, once it has left, in the SQL archive, which is opened only then: to open
+a database takes long. What a principal may not see is Missing, in the words for what does not exist. An
+operation loads a job or a batch here, once, and passes it on.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pipeline.errors import UsageRefused
+from pipeline.inventory import archive
 from pipeline.notify.batch_report import BatchReport
 from pipeline.principal import Forbidden, Principal, Role
 from pipeline.records import Batch, Job, Record
@@ -41,11 +42,9 @@ def load_job(site: Site, jid: str) -> Job | ArchivedJob:
     try:
         return jobs.load(site.session, jid)
     except Missing:
-        if (inventory := site.archive()) is not None:
-            from pipeline.inventory.archive import find_job
-
-            if archived := find_job(inventory, jid):
-                return archived
+        inventory = site.archive()
+        if inventory is not None and (archived := archive.find_job(inventory, jid)):
+            return archived
         raise
 
 
@@ -54,29 +53,23 @@ def load_batch(site: Site, bid: str) -> Batch | ArchivedBatch:
     try:
         return batches.load(site.session, bid)
     except Missing:
-        if (inventory := site.archive()) is not None:
-            from pipeline.inventory.archive import find_batch
-
-            if archived := find_batch(inventory, bid):
-                return archived
+        inventory = site.archive()
+        if inventory is not None and (archived := archive.find_batch(inventory, bid)):
+            return archived
         raise
 
 
 def archived_jobs(site: Site, bid: str) -> Iterator[ArchivedJob]:
     """The archived jobs of a batch, which may itself still be in ZooKeeper; none without an archive."""
     if (inventory := site.archive()) is not None:
-        from pipeline.inventory.archive import jobs_of
-
-        yield from jobs_of(inventory, bid)
+        yield from archive.jobs_of(inventory, bid)
 
 
 def archived_report(site: Site, bid: str) -> BatchReport | None:
     """The last report of an archived batch; a report may have many megabytes."""
     if (inventory := site.archive()) is None:
         return None
-    from pipeline.inventory.archive import find_report
-
-    text = find_report(inventory, bid)
+    text = archive.find_report(inventory, bid)
     return None if text is None else BatchReport.model_validate_json(text)
 
 

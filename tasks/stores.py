@@ -24,8 +24,10 @@ import redis
 from pipeline.attempt import UNATTENDED
 from pipeline.deployment import Deployment, ExpectedOf, OutdatedStore, outdated
 from pipeline.errors import ArklineError, UsageRefused
+from pipeline.inventory import sql
 from pipeline.outcome import Service, ServiceDown
 from pipeline.settings import Settings
+from pipeline.storage import factory
 from pipeline.working_storage import mount
 from tasks.logs import log
 from tasks.redis_keys import client
@@ -45,13 +47,10 @@ RECHECK = 5.0
 
 def stores_of(session: Session, settings: Settings) -> Stores:
     """The three stores that the settings name; nothing is opened or created yet."""
-    from pipeline.inventory.sql import open_inventory
-    from pipeline.storage.factory import open_storage
-
     return Stores(
         RecordDeployment(session),
-        open_storage(settings).deployment_store(),
-        open_inventory(settings.inventory),
+        factory.open_storage(settings).deployment_store(),
+        sql.open_inventory(settings.inventory),
     )
 
 

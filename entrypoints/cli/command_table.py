@@ -24,16 +24,21 @@ from typer.main import get_group
 
 from entrypoints.cli import reach
 
-_DEFERRED = ("entrypoints", "kombu", "operations", "pipeline", "rich", "tasks", "zkstate")
+_PACKAGES = ("entrypoints", "kombu", "operations", "pipeline", "rich", "tasks", "zkstate")
+"""Packages whose modules are deferred."""
+
+_LIBRARIES = ("prometheus_client", "redis")
+"""Packages that are deferred as a whole."""
 
 
 class _DeferringFinder(MetaPathFinder):
-    """Finds the modules of these packages as usual, and lets them load when one of their names is used."""
+    """Finds these modules as usual, and lets them load when one of their names is used."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if path is None or fullname.partition(".")[0] not in _DEFERRED:
+        deferred = fullname in _LIBRARIES if path is None else fullname.partition(".")[0] in _PACKAGES
+        if not deferred:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
@@ -151,8 +156,8 @@ ENTRIES = (
         "Tokens of the REST API and the pages.",
         ("create", "list", "revoke"),
     ),
-    Entry("exporter", "program_commands", _MACHINE, "Serve the metrics for Prometheus."),
-    Entry("web", "program_commands", _MACHINE, "Serve the REST API and the pages."),
+    Entry("exporter", "serving_commands", _MACHINE, "Serve the metrics for Prometheus."),
+    Entry("web", "serving_commands", _MACHINE, "Serve the REST API and the pages."),
     Entry("reconcile", "store_commands", _MACHINE, "The older name of `check`."),
     Entry("worker", "program_commands", _MACHINE, "Run a worker until SIGTERM."),
     Entry("beat", "program_commands", _MACHINE, "Run a scheduler until SIGTERM."),
@@ -184,21 +189,19 @@ def load(name: str) -> Any:
         for command in entry.commands or (name,):
             function = getattr(module, f"{prefix}{command}".replace("-", "_"))
             path = f"{name} {command}" if entry.commands else name
-            app.command(command, epilog=f"Example: {function.example}")(_started(path, function))
+            app.command(command, epilog=f"Example: {function.example}")(_for_host(path, function))
     group = get_group(app)
     return group if entry.commands else group.commands[name]
 
 
-def _started(name: str, function: Callable[..., None]) -> Callable[..., None]:
-    """The command; one that asks no site has its modules loaded before it starts threads."""
-    if name not in reach.HOST_ONLY | reach.FILES:
+def _for_host(name: str, function: Callable[..., None]) -> Callable[..., None]:
+    """The command; one that only a host can do refuses where ARKLINE_URL names another site."""
+    if name not in reach.HOST_ONLY:
         return function
 
     @functools.wraps(function)
     def run(*values: Any, **options: Any) -> None:
-        if name in reach.HOST_ONLY:
-            reach.refuse_over_api(f"`arkline {name}`")
-        load_all()
+        reach.refuse_over_api(f"`arkline {name}`")
         function(*values, **options)
 
     return run

@@ -8,6 +8,7 @@ import socket
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from entrypoints.cli.command_table import load_all
 from entrypoints.render import screen
 from operations.site import Site, inventory_exists, inventory_file, opened
 from pipeline.deployment import check_marker
@@ -34,6 +35,7 @@ def settings() -> Settings:
 
 def site() -> AbstractContextManager[Site]:
     """The site of the environment, until the block ends."""
+    load_all()  # a session has threads
     return opened(settings(), CONNECT_TIMEOUT)
 
 
@@ -59,6 +61,7 @@ def own_inventory(settings: Settings) -> SqlInventory:
 
     An object must be readable without ZooKeeper: a record that does not answer is a remark.
     """
+    load_all()  # a session has threads
     inventory = existing_inventory(settings)
     try:
         recorded = read_if_reachable(settings)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import rich.progress
+
 import operations.deposits.submission
 from entrypoints.cli.api import Client
 from entrypoints.render import screen
@@ -32,8 +34,6 @@ HIDDEN_NAMED = 3
 def upload(deposit: LocalDeposit, uploader: Uploader, key: str) -> Payload:
     if not sys.stderr.isatty():
         return local_deposit.upload_deposit(deposit, uploader, key)
-    import rich.progress
-
     columns = (
         rich.progress.TextColumn("{task.description}"),
         rich.progress.BarColumn(),

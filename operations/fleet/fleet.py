@@ -1,7 +1,7 @@
 """The fleet as one answer sees it: Redis, the beat, the workers with their queues; and the drain of a worker.
 
-Redis and the workers are asked once, and only if their answer is needed. Celery takes a quarter of a second
-to load: it is imported where the fleet is asked.
+Redis and the workers are asked once, and only if their answer is needed. The clients of Redis and Celery are
+imported as modules, which the command line loads when it uses them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+import kombu.exceptions
+import redis
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from operations.explanation import Obstacle
@@ -26,6 +28,7 @@ from pipeline.errors import Action, Remedy, ServiceUnreachable, UsageRefused
 from pipeline.principal import Principal, Role
 from pipeline.records import Record
 from pipeline.settings import Settings
+from tasks import broker, stores
 from zkstate.care import deployment
 from zkstate.fleet import holds, scheduled
 from zkstate.fleet.holds import Hold
@@ -89,11 +92,6 @@ class Answers:
 
 def ask_broker(site: Site) -> Broker:
     """Redis has to answer, to accept a write, and to have this deployment's messages under the prefix."""
-    import redis
-    from kombu.exceptions import OperationalError
-
-    from tasks import broker, stores
-
     session, settings, at = site.session, site.settings, datetime.now(UTC)
     address = broker_address(settings)
     try:
@@ -109,7 +107,7 @@ def ask_broker(site: Site) -> Broker:
         queued = broker.read_queues(settings)
     except redis.ResponseError as error:  # its own words: a replica, no memory, a wrong password
         return Broker(None, Obstacle(reason=Reason.BROKER_REFUSES, waits_for=address, message=str(error)), at)
-    except (redis.RedisError, OperationalError):
+    except (redis.RedisError, kombu.exceptions.OperationalError):
         return Broker(None, Obstacle(reason=Reason.BROKER_UNREACHABLE, waits_for=address), at)
     return Broker(queued, None, at)
 
@@ -338,18 +336,13 @@ def _ask(
     settings: Settings, *questions: Callable[[Inspect], Any], wait: float = ANSWER_WAIT, worker: str = ""
 ) -> list[dict[str, Any]]:
     """The answers by worker; asked at the same time, since every question waits as long."""
-    import redis
-    from kombu.exceptions import OperationalError
-
-    from tasks.broker import publisher
-
-    control = publisher(settings).control
+    control = broker.publisher(settings).control
     inspect = partial(control.inspect, [worker] if worker else None, timeout=wait)
     try:
         with ThreadPoolExecutor(len(questions)) as threads:
             answers = [threads.submit(question, inspect()) for question in questions]
             return [answer.result() or {} for answer in answers]
-    except (OperationalError, redis.RedisError) as error:
+    except (kombu.exceptions.OperationalError, redis.RedisError) as error:
         raise ServiceUnreachable(
             f"Redis at {broker_address(settings)} does not answer: is it running? (ARKLINE_BROKER_URL)"
         ) from error

@@ -11,6 +11,7 @@ from operations.site import Site
 from operations.visibility import Gone, archived_jobs, archived_report, visible_batch
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.http.urls import redact_url
+from pipeline.inventory import archive
 from pipeline.notify.batch_report import (
     BatchReport,
     ReportedJob,
@@ -199,9 +200,7 @@ def sent_texts(site: Site, principal: Principal, bid: str) -> tuple[str, ...]:
     """The reports exactly as they were mailed, once the batch has left ZooKeeper; none before that."""
     if isinstance(visible_batch(site, principal, bid), Batch) or (inventory := site.archive()) is None:
         return ()
-    from pipeline.inventory.archive import sent_reports
-
-    return tuple(sent.text for sent in sent_reports(inventory, bid))
+    return tuple(sent.text for sent in archive.sent_reports(inventory, bid))
 
 
 def load_jobs(site: Site, bid: str) -> Iterator[Job]:
@@ -228,7 +227,5 @@ def compose(
 def _tombstones(site: Site, gone: Sequence[str]) -> dict[str, ArchivedJob | None]:
     tombstones: dict[str, ArchivedJob | None] = dict.fromkeys(gone)
     if gone and (inventory := site.archive()) is not None:
-        from pipeline.inventory.archive import find_jobs  # loads SQLAlchemy
-
-        tombstones |= {job.jid: job for job in find_jobs(inventory, gone)}
+        tombstones |= {job.jid: job for job in archive.find_jobs(inventory, gone)}
     return tombstones

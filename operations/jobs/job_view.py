@@ -2,8 +2,7 @@
 
 A list has the jobs that the board finds; the record says what they are, for the rows that are shown.
 
-Workers report the progress to Redis, and nothing is decided by it. The client of Redis is imported where it
-is used: a command that does not need it should start fast.
+Workers report the progress to Redis, and nothing is decided by it.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from pipeline.principal import Principal, Role
 from pipeline.records import HistoryEntry, Job, PayloadType, Record
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
+from tasks import redis_keys
 from zkstate.connection.session import Session
 from zkstate.queue import listings
 from zkstate.queue.listings import JobRow, Unreadable
@@ -172,9 +172,7 @@ def progress_of(settings: Settings, jid: str, state: JobState) -> Progress | Non
     """None unless the job's worker reported progress a moment ago."""
     if state is not JobState.DOWNLOADING:
         return None
-    from tasks.redis_keys import read_progress
-
-    return read_progress(settings, jid)
+    return redis_keys.read_progress(settings, jid)
 
 
 class JobFiles(Record):

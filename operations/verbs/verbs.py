@@ -14,6 +14,7 @@ from operations.run import UNWATCHED, Run
 from operations.site import Site
 from operations.visibility import recorded
 from pipeline.errors import Action, Remedy, UsageRefused
+from pipeline.inventory import archive
 from pipeline.notify.batch_report import deleted_with_batch
 from pipeline.principal import Principal, Role
 from pipeline.records import Batch, Job, Record
@@ -210,9 +211,7 @@ def _result(site: Site, before: Job | Batch, after: Job | Batch) -> VerbResult:
 
 def _delete_job(site: Site, stamp: Stamp, job: Job) -> VerbResult:
     """The tombstone first, the folder last: a crash leaves at most a folder, which the clean-up finds."""
-    from pipeline.inventory.archive import tombstone  # loads SQLAlchemy
-
-    tombstone(site.inventory(), job, by=stamp.by, reason=stamp.reason)
+    archive.tombstone(site.inventory(), job, by=stamp.by, reason=stamp.reason)
     deleted = deletion.delete_job(site.session, job, stamp.by)
     left = ""
     if mount.is_marked(site.settings.working):
@@ -251,7 +250,6 @@ def _delete_batch(site: Site, stamp: Stamp, batch: Batch, run: Run) -> VerbResul
 
 def _write_tombstones(site: Site, stamp: Stamp, batch: Batch, jids: Sequence[str], run: Run) -> None:
     """Of the jobs, then of their batch, with its report; a page of jobs at a time is in memory."""
-    from pipeline.inventory.archive import archive_jobs, tombstone  # loads SQLAlchemy
 
     def members() -> Iterator[Job]:
         for number, job in enumerate(jobs.load_present(site.session, jids), 1):
@@ -260,9 +258,9 @@ def _write_tombstones(site: Site, stamp: Stamp, batch: Batch, jids: Sequence[str
             yield job
 
     inventory, by, reason = site.inventory(), stamp.by, stamp.reason
-    buried = archive_jobs(inventory, members(), by=by, reason=reason, deleted=True)
+    buried = archive.archive_jobs(inventory, members(), by=by, reason=reason, deleted=True)
     report = compose(site, batch, buried, partial(deleted_with_batch, reason=reason))
-    tombstone(inventory, batch, by=by, reason=reason, report=report)
+    archive.tombstone(inventory, batch, by=by, reason=reason, report=report)
 
 
 def repair(

@@ -16,6 +16,7 @@ from pipeline.machine import Queue
 from pipeline.outcome import StepFailed, WaitKind, WaitsFor
 from pipeline.records import Batch, BatchStatus, Job, JobStatus, now
 from pipeline.states import BATCH, JOB
+from pipeline.steps import expected_files
 from pipeline.working_storage import capacity
 from pipeline.working_storage.workspace import Workspace
 from zkstate.connection.session import Session
@@ -311,7 +312,5 @@ def _hosts(record: Job | Batch, working: Path) -> list[str]:
     urls = [record.configuration.payload_url]
     with suppress(OSError, StepFailed):
         if Workspace.of(record, working).manifest.stat().st_size <= MANIFEST_LIMIT:
-            from pipeline.steps.expected_files import expected_files  # loads SQLAlchemy and requests
-
-            urls += [file.url for file in expected_files(record, working)]
+            urls += [file.url for file in expected_files.expected_files(record, working)]
     return list(dict.fromkeys(place_of(url) for url in urls))[:HOSTS]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 from operations.explanation import Cause, Explanation, Obstacle
 from operations.fleet.fleet import Fleet
@@ -18,6 +17,7 @@ from operations.site import Site
 from operations.visibility import kind_of, sees_fleet, visible
 from operations.why import waiting
 from pipeline.errors import Action, Remedy
+from pipeline.inventory import archive
 from pipeline.outcome import Service, ServiceDown
 from pipeline.principal import Principal
 from pipeline.profiles.profile import ProfileError
@@ -32,9 +32,6 @@ from zkstate.fleet import holds
 from zkstate.queue import listings
 from zkstate.queue.listings import Unreadable
 from zkstate.record import batches, jobs
-
-if TYPE_CHECKING:
-    from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
 
 FAILURES = {
     FailureKind.CONTENT: Reason.FAILED_CONTENT,
@@ -348,7 +345,7 @@ def why(site: Site, principal: Principal, name: str) -> Explanation:
 
 
 def why_loaded(
-    fleet: Fleet, principal: Principal, record: Job | Batch | ArchivedJob | ArchivedBatch
+    fleet: Fleet, principal: Principal, record: Job | Batch | archive.ArchivedJob | archive.ArchivedBatch
 ) -> Explanation:
     """Why this record, which the principal may see, is where it is.
 
@@ -357,15 +354,15 @@ def why_loaded(
     return _seen_by(principal, _explanation(fleet, record), record_fault(fleet.site))
 
 
-def _explanation(fleet: Fleet, record: Job | Batch | ArchivedJob | ArchivedBatch) -> Explanation:
+def _explanation(
+    fleet: Fleet, record: Job | Batch | archive.ArchivedJob | archive.ArchivedBatch
+) -> Explanation:
     if isinstance(record, Job | Batch):
         try:
             return why_job(fleet, record) if isinstance(record, Job) else why_batch(fleet, record)
         except Corrupt as damage:
             return _damaged(record.id, damage)
-    from pipeline.inventory.archive import ArchivedJob  # the archive has loaded SQLAlchemy before
-
-    if isinstance(record, ArchivedJob):
+    if isinstance(record, archive.ArchivedJob):
         name, since = record.jid, record.since
     else:
         name, since = record.bid, archived_since(fleet.site, record)

@@ -1,27 +1,23 @@
-"""`arkline worker`, `beat`, `flower`, `exporter` and `web`: the programs of a fleet.
-
-For the first three this process becomes the program, and gets its signals.
-"""
+"""`arkline worker`, `beat` and `flower`: this process becomes the program, and gets its signals."""
 
 from __future__ import annotations
 
 import os
-import signal
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
+import redis
 import typer
 
 from entrypoints import programs
 from entrypoints.cli import completion, context
-from entrypoints.cli.options import Json, command
-from entrypoints.render import screen
-from pipeline import plugins
+from entrypoints.cli.options import command
+from operations.fleet import fleet
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.states import Queue
+from tasks import redis_keys
 
 if TYPE_CHECKING:
     from pipeline.settings import Settings
@@ -103,8 +99,7 @@ def worker(
     if check:
         become(programs.ping(node))
     if no_wait:
-        require_zookeeper(settings)
-        require_redis(settings)
+        require_servers(settings)
     become(programs.worker(processes, node, chosen if len(chosen) < len(Queue) else ()))
 
 
@@ -117,8 +112,7 @@ def beat(no_wait: NoWait = False) -> None:
     """
     settings = context.settings()
     if no_wait:
-        require_zookeeper(settings)
-        require_redis(settings)
+        require_servers(settings)
     become(programs.beat())
 
 
@@ -153,7 +147,7 @@ def flower(
             "basic_auth = ['user:password'] into a file and give it by --conf"
         )
     if no_wait:
-        require_redis(settings)
+        require_servers(settings, zookeeper=False)
     become(programs.flower(address, port, url_prefix=url_prefix.strip("/"), conf=conf and conf.absolute()))
 
 
@@ -162,139 +156,16 @@ def become(argv: tuple[str, ...], variables: Mapping[str, str] | None = None) ->
     os.execve(argv[0], argv, {**os.environ, **(variables or {})})  # noqa: S606 - our own programs, no shell
 
 
-def require_redis(settings: Settings) -> None:
-    import kombu.utils.url
-    import redis
-
-    from tasks.redis_keys import client
-
+def require_servers(settings: Settings, *, zookeeper: bool = True) -> None:
+    """ServiceUnreachable if ZooKeeper or Redis does not answer."""
+    if zookeeper:
+        with context.site():
+            """It answers."""
     try:
-        with client(settings) as connection:
+        with redis_keys.client(settings) as connection:
             connection.ping()
     except redis.RedisError as error:
-        address = kombu.utils.url.maybe_sanitize_url(settings.broker_url)
+        address = fleet.broker_address(settings)
         raise ServiceUnreachable(
             f"Redis at {address} does not answer ({error}); see ARKLINE_BROKER_URL"
         ) from error
-
-
-def require_zookeeper(settings: Settings) -> None:
-    from zkstate.connection.session import connect
-
-    with connect(settings, context.CONNECT_TIMEOUT):
-        return
-
-
-FIRST_READ = 10.0
-"""Seconds to wait for the first reading of the record before scrapes are answered."""
-
-
-@command("arkline exporter --port 9464")
-def exporter(
-    host: Annotated[
-        str, typer.Option(envvar="ARKLINE_EXPORTER_HOST", help="Address to listen on; 0.0.0.0: all.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(envvar="ARKLINE_EXPORTER_PORT", min=0, max=65535, help="Port; 0: a free one.")
-    ] = 9464,
-    json: Json = False,
-) -> None:
-    """Serve the metrics for Prometheus.
-
-    No token is needed: let only Prometheus reach the port. Starts while ZooKeeper is away, too, and serves
-    what is known then. Traces are sent if ARKLINE_OTLP_ENDPOINT names a
-    collector. Runs until SIGTERM.
-    """
-    from prometheus_client import CollectorRegistry, start_http_server
-
-    from entrypoints.web import metrics
-    from entrypoints.web.context import following
-    from tasks.logs import configure
-
-    settings = context.settings()
-    configure(settings.log_level)
-    export = plugins.chosen(plugins.EXPORTER)
-    with following(settings) as (site, board):
-        if site.session.connected:
-            board.wait_filled(FIRST_READ)
-        registry = CollectorRegistry()
-        registry.register(metrics.ArklineCollector(board, site))
-        traces = export(settings, board, site.session) if export else None
-        if traces:
-            registry.register(traces)
-        try:
-            served, thread = start_http_server(port, host, registry)
-        except OSError as error:
-            if traces:
-                traces.close()
-            raise UsageRefused(f"{host} port {port} cannot be listened on: {error.strerror}") from error
-        stopped = Event()
-        signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-        url = f"http://{f'[{host}]' if ':' in host else host}:{served.server_port}/metrics"
-        screen.emit({"url": url}) if json else screen.say(f"The metrics are at {url}; Ctrl-C stops it.")
-        screen.flush()
-        try:
-            stopped.wait()
-        finally:
-            served.shutdown()
-            thread.join()
-            served.server_close()
-            if traces:
-                traces.close()
-
-
-@command("arkline web --port 8080")
-def web(
-    host: Annotated[
-        str, typer.Option(envvar="ARKLINE_WEB_HOST", help="Address to listen on; 0.0.0.0: all.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(envvar="ARKLINE_WEB_PORT", min=0, max=65535, help="Port; 0: a free one.")
-    ] = 8080,
-    flower: Annotated[
-        str,
-        typer.Option(
-            "--flower-url", metavar="URL", envvar="ARKLINE_FLOWER_URL", help="Flower, for the link."
-        ),
-    ] = "",
-    proxies: Annotated[
-        str,
-        typer.Option(
-            envvar="ARKLINE_WEB_PROXIES",
-            metavar="NETWORKS",
-            help="Reverse proxies whose X-Forwarded-For names the client; default: none.",
-        ),
-    ] = "",
-    hosts: Annotated[
-        str,
-        typer.Option(
-            envvar="ARKLINE_WEB_HOSTS",
-            metavar="NAMES",
-            help="Names by which clients may address this server, with commas; default: any.",
-        ),
-    ] = "",
-    json: Json = False,
-) -> None:
-    """Serve the REST API and the pages.
-
-    Runs until it is stopped. For https, put a reverse proxy before it.
-    """
-    from entrypoints.web.context import following
-    from tasks.logs import configure
-
-    def announce(listening: int) -> None:
-        url = f"http://{f'[{host}]' if ':' in host else host}:{listening}"
-        screen.emit({"url": url}) if json else screen.say(f"arkline answers at {url}; Ctrl-C stops it.")
-        screen.flush()
-
-    settings = context.settings()
-    configure(settings.log_level)
-    with following(settings) as (site, board):
-        from entrypoints.web.app import create_app
-        from entrypoints.web.context import WebContext
-        from entrypoints.web.server import server
-
-        served = server(create_app(WebContext(site, board), flower, hosts), host, port, announce, proxies)
-        served.run()
-        if not served.started:
-            raise ServiceUnreachable(f"nothing is served: {host} port {port} cannot be listened on")
