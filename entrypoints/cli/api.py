@@ -81,9 +81,6 @@ class Client:
     def get(self, path: str, kind: type[R], **query: object) -> R:
         return kind.model_validate_json(self.request("GET", path, query=query))
 
-    def get_list(self, path: str, kind: type[R]) -> tuple[R, ...]:
-        return tuple(map(kind.model_validate, self.get_json(path)))
-
     def get_json(self, path: str) -> Any:
         return json.loads(self.request("GET", path))
 
@@ -105,25 +102,14 @@ class Client:
         """The body of the answer; the error that the site answered, or ServiceUnreachable."""
         given = {name: str(value) for name, value in (query or {}).items() if value is not None}
         target = f"{path}?{urlencode(given)}" if given else path
-        with self._answer(method, target, data, headers or {}, self.timeout) as answer:
+        with self._answer(method, target, data, headers or {}) as answer:
             return answer.data
 
-    def pieces(
-        self, path: str, headers: Mapping[str, str] | None = None, silence: float = ANSWER_TIMEOUT
-    ) -> Generator[bytes]:
-        """The body of an answer as it arrives; ServiceUnreachable if nothing comes for `silence` seconds."""
-        with self._answer("GET", path, None, headers or {}, silence) as answer:
+    def pieces(self, path: str) -> Generator[bytes]:
+        """The body of an answer as it arrives; ServiceUnreachable if nothing comes for `timeout` seconds."""
+        with self._answer("GET", path, None, {}) as answer:
             while part := answer.read1():
                 yield part
-
-    def open_stream(self, path: str, last: str, silence: float) -> Generator[str]:
-        """The lines of a stream of events after the event `last`, until the site ends it."""
-        rest = b""
-        headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
-        with closing(self.pieces(path, headers, silence)) as parts:
-            for part in parts:
-                *lines, rest = (rest + part).split(b"\n")
-                yield from (line.decode() for line in lines)
 
     @contextmanager
     def _answer(
@@ -132,7 +118,6 @@ class Client:
         target: str,
         data: Iterable[bytes] | bytes | None,
         headers: Mapping[str, str],
-        silence: float,
     ) -> Iterator[urllib3.BaseHTTPResponse]:
         """What the site answers, to be read within the block."""
         authorization = {"Authorization": f"Bearer {self.token}"} if self.token else {}
@@ -142,7 +127,7 @@ class Client:
                 f"{self.url}{target}",
                 body=data,
                 headers={**authorization, **headers},
-                timeout=urllib3.Timeout(connect=min(CONNECT_TIMEOUT, silence), read=silence),
+                timeout=urllib3.Timeout(connect=min(CONNECT_TIMEOUT, self.timeout), read=self.timeout),
                 redirect=False,
                 retries=False,
                 preload_content=False,

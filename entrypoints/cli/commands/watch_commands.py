@@ -1,11 +1,12 @@
-"""`arkline top` and `watch`: the board, a batch or the queue, redrawn as they change."""
+"""`arkline top` and `watch`: the board, a batch or the queue, asked for and redrawn until they have ended."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias
+from dataclasses import replace
+from typing import Annotated
 
 import rich.console
 import rich.live
@@ -13,7 +14,7 @@ import rich.progress
 import typer
 from rich import markup
 
-from entrypoints.cli import api, completion, exit_codes, following
+from entrypoints.cli import api, completion, exit_codes
 from entrypoints.cli.options import Json, command, read_bid
 from entrypoints.render import fleet_status, screen, views
 from operations.board import values
@@ -23,17 +24,14 @@ from pipeline.errors import ServiceUnreachable
 from pipeline.notify import batch_report
 from pipeline.states import Bucket, JobState
 
-if TYPE_CHECKING:
-    from entrypoints.cli.following import LiveBoard
-    from operations.board.values import LiveView
-if TYPE_CHECKING:
-    from entrypoints.cli.api import Client
-    from operations.board.values import LiveView
-    from operations.jobs.batch_view import BatchView
-    from pipeline.attempt import Progress
+INTERVAL = 1.0
+"""Seconds between two questions about a batch."""
 
-REDRAW = 1.0
-"""Seconds after which ages are drawn again, although nothing has changed."""
+BOARD_INTERVAL = 2.0
+"""Seconds between two questions about the board, which are four requests."""
+
+SILENCE = 45.0
+"""Seconds after which a site that takes a question and does not answer counts as away."""
 
 
 @command("arkline top --once")
@@ -48,31 +46,45 @@ def top(
     if json and not once:
         raise typer.BadParameter("--json needs --once: the board never ends", param_hint="--json")
     with api.site() as site:
-        if once:
-            _show_once(following.live_view(site), as_json=json)
-            return
-        with following.live_board(site) as board:
-            _follow(board)
-
-
-def _show_once(view: LiveView, *, as_json: bool) -> None:
-    if as_json:
+        if not once:
+            # redrawn in place on a terminal; elsewhere once, when it ends
+            with rich.live.Live(console=screen.out(), auto_refresh=False) as area:
+                for view in _boards(site):
+                    area.update(rich.console.Group(*fleet_status.board_tables(view)), refresh=True)
+        view = _board(site)
+    if json:
         screen.emit(view.summary)
         return
     for grid in fleet_status.board_tables(view):
         screen.show(grid)
 
 
-def _follow(board: LiveBoard) -> None:
-    """Redrawn in place on a terminal; elsewhere once for each change."""
-    with rich.live.Live(console=screen.out(), auto_refresh=False) as area:
-        while True:
-            area.update(rich.console.Group(*fleet_status.board_tables(board.read())), refresh=True)
-            board.wait_change(REDRAW)
+def _board(site: api.Client) -> values.LiveView:
+    """The board as it is now, and the latest batches."""
+    counts, failures = site.get_json("/v1/board"), site.get_json("/v1/failures")
+    summary = values.BoardSummary.model_validate(
+        {
+            **{name: counts[name] for name in ("freshness", "jobs", "oldest", "stops")},
+            "failures": failures[: values.CAUSES_SHOWN],
+            "causes": len(failures),
+            "collections": site.get_json("/v1/collections"),
+        }
+    )
+    batches = site.get("/v1/batches", values.BatchPage, limit=values.LATEST)
+    return values.LiveView(summary=summary, batches=batches)
 
 
-Downloads: TypeAlias = "Callable[[BatchView], Mapping[str, Progress]]"
-"""JID -> progress of the jobs of the batch that are downloading."""
+def _boards(site: api.Client) -> Iterator[values.LiveView]:
+    """The board, again and again; the last one, marked as stale, while the site does not answer."""
+    site = replace(site, timeout=SILENCE)
+    last = _board(site)
+    while True:
+        yield last
+        time.sleep(BOARD_INTERVAL)
+        try:
+            last = _board(site)
+        except ServiceUnreachable as error:
+            last = last.stale(str(error))
 
 
 @command("arkline watch bid0000000001")
@@ -95,44 +107,29 @@ def watch(
     if bid is None and json:
         raise typer.BadParameter("--json needs a BID: the whole queue never ends", param_hint="--json")
     with api.site() as site:
-        if bid is None:
-            _watch_all(site)
-        raise typer.Exit(wait_for(site, bid, as_json=json))
+        if bid is not None:
+            raise typer.Exit(wait_for(site, bid, as_json=json))
+        with _queue() as draw:
+            for view in _boards(site):
+                draw(view)
 
 
-def wait_for(site: Client, bid: str, *, as_json: bool) -> int:
+def wait_for(site: api.Client, bid: str, *, as_json: bool) -> int:
     """Show a batch's progress until it has ended; the exit code that says how.
 
     A site that does not answer for a while does not end it.
     """
-    views = following.follow(site, bid, _report_site, tick=_tick())
-    last = _show_until_ended(views, bid, _downloads(site))
-    if (last.total or 0) <= batch_view.LISTED:
-        last = batch_view.with_objects_of(
-            last, site.get(f"/v1/batches/{bid}/report", batch_report.BatchReport)
-        )
-    return _finished(last, as_json=as_json)
-
-
-def _tick() -> float | None:
-    return REDRAW if screen.err().is_terminal else None
-
-
-def _show_until_ended(views: Iterator[BatchView], bid: str, downloads: Downloads) -> BatchView:
-    """The last of the views."""
-    last: BatchView | None = None
     try:
-        with _meter(downloads, bid) as show:
-            for last in views:
-                show(last)
+        with _meter(site, bid) as show:
+            for view in _views(site, bid):
+                show(view)
     except KeyboardInterrupt:
         screen.note(f"{bid} continues without this command; to follow it again: arkline watch {bid}")
         raise
-    assert last is not None
-    return last
-
-
-def _finished(view: BatchView, *, as_json: bool) -> int:
+    if (view.total or 0) <= batch_view.LISTED:
+        view = batch_view.with_objects_of(
+            view, site.get(f"/v1/batches/{bid}/report", batch_report.BatchReport)
+        )
     if as_json:
         screen.emit(view)
     else:
@@ -141,26 +138,38 @@ def _finished(view: BatchView, *, as_json: bool) -> int:
     return exit_codes.of_state(view.status)
 
 
-def _downloads(site: Client) -> Downloads:
-    """The first downloads of a batch."""
-
-    def read(view: BatchView) -> Mapping[str, Progress]:
-        if not view.jobs.get(JobState.DOWNLOADING):
-            return {}
+def _views(site: api.Client, bid: str) -> Iterator[batch_view.BatchView]:
+    """The batch, again and again until it has ended; a remark when the site goes away and when it is back."""
+    site = replace(site, timeout=SILENCE)
+    view, away = site.get(f"/v1/batches/{bid}", batch_view.BatchView), False
+    yield view
+    while not view.ended:
+        time.sleep(INTERVAL)
         try:
-            page = site.get(
-                "/v1/jobs", values.JobPage, batch=view.bid, state=JobState.DOWNLOADING, limit=job_view.SHOWN
-            )
-            asked = {row.jid: site.get_json(f"/v1/jobs/{row.jid}/progress") for row in page.rows}
-        except ServiceUnreachable:
-            return {}
-        return {jid: attempt.Progress(**reported) for jid, reported in asked.items() if reported}
+            view = site.get(f"/v1/batches/{bid}", batch_view.BatchView)
+        except ServiceUnreachable as error:
+            if not away:
+                screen.note(f"{error}; still trying")
+            away = True
+            continue
+        if away:
+            screen.note("the site answers again")
+            away = False
+        yield view
 
-    return read
 
-
-def _report_site(error: ServiceUnreachable | None) -> None:
-    screen.note("the site answers again" if error is None else f"{error}; still trying")
+def _downloads(site: api.Client, view: batch_view.BatchView) -> Mapping[str, attempt.Progress]:
+    """JID -> progress of the first jobs of the batch that are downloading."""
+    if not view.jobs.get(JobState.DOWNLOADING):
+        return {}
+    try:
+        page = site.get(
+            "/v1/jobs", values.JobPage, batch=view.bid, state=JobState.DOWNLOADING, limit=job_view.SHOWN
+        )
+        asked = {row.jid: site.get_json(f"/v1/jobs/{row.jid}/progress") for row in page.rows}
+    except ServiceUnreachable:
+        return {}
+    return {jid: attempt.Progress(**reported) for jid, reported in asked.items() if reported}
 
 
 def _on_change(write: Callable[[str], None]) -> Callable[[str], None]:
@@ -177,7 +186,7 @@ def _on_change(write: Callable[[str], None]) -> Callable[[str], None]:
 
 
 @contextmanager
-def _meter(downloads: Downloads, bid: str) -> Iterator[Callable[[BatchView], None]]:
+def _meter(site: api.Client, bid: str) -> Iterator[Callable[[batch_view.BatchView], None]]:
     """A bar on a terminal, plain lines elsewhere; on standard error, because it is no part of the answer."""
     console = screen.err()
     if not console.is_terminal:
@@ -193,8 +202,8 @@ def _meter(downloads: Downloads, bid: str) -> Iterator[Callable[[BatchView], Non
     with rich.progress.Progress(*columns, console=console, transient=True) as meter:
         task = meter.add_task(bid, total=None, ended="")
 
-        def draw(view: BatchView) -> None:
-            shown = downloads(view).items()
+        def draw(view: batch_view.BatchView) -> None:
+            shown = _downloads(site, view).items()
             lines = "".join(f"\n{jid}: {humanize.progress(download)}" for jid, download in shown)
             meter.update(
                 task,
@@ -207,7 +216,7 @@ def _meter(downloads: Downloads, bid: str) -> Iterator[Callable[[BatchView], Non
         yield draw
 
 
-def ended(view: BatchView) -> str:
+def ended(view: batch_view.BatchView) -> str:
     """`3 of 10 jobs, 1 failed`."""
     if view.total is None:
         return "not split yet"
@@ -217,15 +226,8 @@ def ended(view: BatchView) -> str:
     )
 
 
-def _watch_all(site: Client) -> NoReturn:
-    with following.live_board(site) as board, _queue() as draw:
-        while True:
-            draw(board.read())
-            board.wait_change(REDRAW)
-
-
 @contextmanager
-def _queue() -> Iterator[Callable[[LiveView], None]]:
+def _queue() -> Iterator[Callable[[values.LiveView], None]]:
     """Redrawn in place on a terminal; elsewhere a line whenever something changed."""
     console = screen.out()
     if console.is_terminal:
@@ -234,7 +236,7 @@ def _queue() -> Iterator[Callable[[LiveView], None]]:
         return
     show, away = _on_change(_log), False
 
-    def line(live: LiveView) -> None:
+    def line(live: values.LiveView) -> None:
         nonlocal away
         stale = live.summary.freshness.stale
         if stale is not away:
