@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import rich.text
 import typer
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from operations.run import Run
     from operations.site import Site
     from operations.verbs.bulk import Outcome
+    from pipeline.records import Record
+
+R = TypeVar("R", bound="Record")
 
 QUEUED_LATER = (
     "Redis does not answer, so no worker was notified; nothing is lost: ZooKeeper has the change, and "
@@ -73,6 +76,12 @@ def attended(site: Client, words: Words = jobs_done) -> Iterator[None]:
             site.here.acting = run.UNWATCHED
 
 
+def post(site: Client, path: str, kind: type[R], body: Mapping[str, object], **headers: str) -> R:
+    """What the site answers, while the command shows how far it is."""
+    with attended(site):
+        return site.post(path, kind, body, **headers)
+
+
 def confirm(question: str, yes: bool) -> None:
     """Ask before an effect that cannot be undone; UsageRefused without a terminal and without --yes."""
     if yes:
@@ -84,9 +93,8 @@ def confirm(question: str, yes: bool) -> None:
 
 
 def show(outcome: Outcome, *, as_json: bool, single: bool) -> None:
-    """Print the results and exit: 1 if anything was refused or not tried, 3 if a service did not answer."""
-    complete = not (outcome.refused or outcome.untried) and all(result.complete for result in outcome.done)
-    code = exit_codes.UNREACHABLE if outcome.stopped else int(not complete)
+    """Print the results and exit."""
+    code = exit_codes.of_outcome(outcome)
     if as_json:
         screen.emit(outcome)
         raise typer.Exit(code)

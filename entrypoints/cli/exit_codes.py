@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from operations.checks.aliases import AuditView
     from operations.checks.check import CheckView
     from operations.objects.fixity import FixityRun
+    from operations.verbs.bulk import Outcome
     from pipeline.preservation.custody import Custody
 
 FAILED = 1
@@ -39,6 +40,12 @@ def of_error(error: ArklineError) -> int:
 
 def of_state(state: JobState | BatchState) -> int:
     return FAILED if state in _FAILED else 0
+
+
+def of_outcome(outcome: Outcome) -> int:
+    """Of a verb: 1 if anything was refused, not tried or not completed, 3 if a service did not answer."""
+    complete = not (outcome.refused or outcome.untried) and all(result.complete for result in outcome.done)
+    return UNREACHABLE if outcome.stopped else int(not complete)
 
 
 def of_custody(custody: Custody) -> int:

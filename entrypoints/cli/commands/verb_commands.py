@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from entrypoints.cli import acting, api, completion, selection
+from entrypoints.cli import acting, api, completion, exit_codes, selection
 from entrypoints.cli.options import Bid, SharedOptions, command
 from entrypoints.render import screen, views
 from operations.verbs import bulk, holds, verbs
@@ -21,79 +23,76 @@ if TYPE_CHECKING:
 
 _SELECT = ("ids", "profile", "batch", "older_than")
 _SELECT_BY_STATE = ("ids", "profile", "batch", "state", "older_than")
+CANCEL = "cancel"
 _ACT = ("reason", "by", "dry_run", "json")
 _REPEATABLE = tuple(dict.fromkeys(row.target for row in JOB.rows(JobState.FAILED, Event.RESUME) if row.named))
 
 
-def _act(options: SharedOptions, event: Event, question: str = "", to: JobState | None = None) -> None:
+class _Act(Protocol):
+    """A verb on its jobs and batches."""
+
+    def __call__(self, *, dry_run: bool) -> Outcome: ...
+
+
+def _act(
+    options: SharedOptions,
+    event: Event,
+    question: Callable[[Outcome], str] | None = None,
+    to: JobState | None = None,
+) -> None:
     """Raise the event on the named or selected jobs and batches, if the answer to `question` is yes.
 
     `to`: the state in which jobs are to be resumed.
     """
-    named = selection.are_named(options)
-    names = options.ids or []
-    single = named and len(names) == 1
+    single = selection.are_named(options) and len(options.ids or ()) == 1
     if options.version is not None and not single:
         raise UsageRefused("--if-version is for one job or batch: name it")
     with api.site(options.by) as site:
+        names = options.ids or _selected(site, options, event)
+        act: _Act
         if single:
-            outcome = _on_one(site, options, event, names[0], question, to)
+            act = partial(_raise, site, options, event, names[0], to)
+            single = not _is_whole(event, names[0])
         elif any(name.startswith("bid") for name in names):
-            outcome = _on_each(site, options, event, names, question, to)
+            act = partial(_on_each, site, options, event, names, to)
         else:
-            outcome = _on_many(site, options, event, names, question, to)
-    acting.show(outcome, as_json=options.json, single=single and not _resumes_a_batch(event, names[0]))
+            act = _planned(site, options, event, names, to)
+        outcome = _decided(options, act, question)
+    acting.show(outcome, as_json=options.json, single=single)
 
 
-def _on_one(
-    site: Client, options: SharedOptions, event: Event, name: str, question: str, to: JobState | None
-) -> Outcome:
-    """The outcome of the verb, or of its dry run; raises what refuses it."""
-    if options.dry_run:
-        return _raise(site, options, event, name, to, dry_run=True)
-    if question and not options.yes:
-        _raise(site, options, event, name, to, dry_run=True)
-        acting.confirm(question.format(name), options.yes)
-    return _raise(site, options, event, name, to)
+def _decided(options: SharedOptions, act: _Act, question: Callable[[Outcome], str] | None) -> Outcome:
+    """The dry run; else what was done, if the answer to `question` about the dry run is yes."""
+    if options.dry_run or (question is not None and not options.yes):
+        expected = act(dry_run=True)
+        if options.dry_run:
+            return expected
+        if question is not None and expected.done:
+            acting.confirm(question(expected), options.yes)
+    return act(dry_run=False)
 
 
 def _raise(
-    site: Client,
-    options: SharedOptions,
-    event: Event,
-    name: str,
-    to: JobState | None,
-    *,
-    dry_run: bool = False,
+    site: Client, options: SharedOptions, verb: str, name: str, to: JobState | None = None, *, dry_run: bool
 ) -> Outcome:
-    whole = _resumes_a_batch(event, name)
-    if not whole:
-        verbs.check_kind(name, event)
-    path = f"{api.path_of(name)}/{event}"
-    body: dict[str, object] = {"reason": options.reason}
-    if to is not None:
-        body["to"] = to
+    """The outcome of the verb, or of its dry run; raises what refuses it."""
+    if not _is_whole(verb, name):
+        verbs.check_kind(name, Event(verb))
+    path = f"{api.path_of(name)}/{verb}"
+    body: dict[str, object] = {"reason": options.reason, **({} if to is None else {"to": to})}
     condition = api.if_match(options.version)
-    with acting.attended(site):
-        if dry_run:
-            return site.post(f"{path}/dry-run", bulk.Outcome, body, **condition)
-        if whole:
-            return site.post(path, bulk.Outcome, body, **condition)
-        return bulk.Outcome(verb=event, done=(site.post(path, verbs.VerbResult, body, **condition),))
+    if dry_run or _is_whole(verb, name):
+        return acting.post(site, f"{path}/dry-run" if dry_run else path, bulk.Outcome, body, **condition)
+    result = acting.post(site, path, verbs.VerbResult, body, **condition)
+    return bulk.Outcome(verb=verb, done=(result,))
+
+
+def _is_whole(verb: str, name: str) -> bool:
+    """Whether a batch is named for the sake of its jobs: the result is a list."""
+    return verb in (Event.RESUME, CANCEL) and name.startswith("bid")
 
 
 def _on_each(
-    site: Client, options: SharedOptions, event: Event, names: list[str], question: str, to: JobState | None
-) -> Outcome:
-    """One after the other: a refusal of one job or batch does not stop the others."""
-    if question and not options.dry_run and not options.yes:
-        planned = _each(site, options, event, names, to, dry_run=True).done
-        if planned:
-            acting.confirm(question.format(_count_or_name([one.id for one in planned])), options.yes)
-    return _each(site, options, event, names, to, dry_run=options.dry_run)
-
-
-def _each(
     site: Client,
     options: SharedOptions,
     event: Event,
@@ -102,6 +101,7 @@ def _each(
     *,
     dry_run: bool,
 ) -> Outcome:
+    """One after the other: a refusal of one job or batch does not stop the others."""
     parts: list[Outcome] = []
     for number, name in enumerate(names):
         try:
@@ -111,37 +111,33 @@ def _each(
             break
         except ArklineError as error:
             parts.append(bulk.Outcome(verb=event, refused=(bulk.Refusal(id=name, message=str(error)),)))
-    return _whole(event, parts, dry_run=dry_run)
+    return _together(event, parts, dry_run=dry_run)
 
 
-def _on_many(
-    site: Client, options: SharedOptions, event: Event, names: list[str], question: str, to: JobState | None
-) -> Outcome:
+def _planned(
+    site: Client, options: SharedOptions, event: Event, names: list[str], to: JobState | None
+) -> _Act:
     """A dry run, and then exactly what it showed; of the jobs of a filter without a state, only those to
     which the event may happen."""
-    chosen = names or _selected(site, options, event)
-    size = bulk.JOBS_OF_A_PLAN
     plans = []
-    for start in range(0, len(chosen), size):
-        body = {"select": {"ids": chosen[start : start + size]}, "to": to}
-        with acting.attended(site):
-            plans.append(site.post(f"/v1/bulk/{event}/dry-run", bulk.BulkPlan, body))
-    if not names and options.state is None and not options.cause:
+    for start in range(0, len(names), bulk.JOBS_OF_A_PLAN):
+        body = {"select": {"ids": names[start : start + bulk.JOBS_OF_A_PLAN]}, "to": to}
+        plans.append(acting.post(site, f"/v1/bulk/{event}/dry-run", bulk.BulkPlan, body))
+    if not options.ids and options.state is None and not options.cause:
         plans = [plan.model_copy(update={"refused": ()}) for plan in plans]
-    expected = [result for plan in plans for result in plan.expected]
-    if options.dry_run:
-        parts = [bulk.Outcome(verb=event, done=plan.expected, refused=plan.refused) for plan in plans]
-        return _whole(event, parts, dry_run=True)
-    if question and expected:
-        acting.confirm(question.format(_count_or_name([result.id for result in expected])), options.yes)
-    parts = []
-    for number, plan in enumerate(plans):
-        parts.append(_carried_out(site, plan, options.reason))
-        if parts[-1].untried:
-            untried = sum(plan.jobs for plan in plans[number + 1 :])
-            parts.append(bulk.Outcome(verb=event, untried=untried, stopped=parts[-1].stopped))
-            break
-    return _whole(event, parts)
+
+    def act(*, dry_run: bool) -> Outcome:
+        parts: list[Outcome] = []
+        for plan in plans:
+            if dry_run:
+                parts.append(bulk.Outcome(verb=event, done=plan.expected, refused=plan.refused))
+            elif any(part.untried for part in parts):
+                parts.append(bulk.Outcome(verb=event, untried=plan.jobs))
+            else:
+                parts.append(_carried_out(site, plan, options.reason))
+        return _together(event, parts, dry_run=dry_run)
+
+    return act
 
 
 def _selected(site: Client, options: SharedOptions, event: Event) -> list[str]:
@@ -154,9 +150,9 @@ def _selected(site: Client, options: SharedOptions, event: Event) -> list[str]:
 def _carried_out(site: Client, plan: bulk.BulkPlan, reason: str) -> Outcome:
     if not plan.jobs:
         return bulk.Outcome(verb=plan.verb, refused=plan.refused)
-    with acting.attended(site):
-        body = {"token": plan.token, "reason": reason}
-        receipt = site.post(f"/v1/bulk/{plan.verb}", bulk.Receipt, body)
+    receipt = acting.post(
+        site, f"/v1/bulk/{plan.verb}", bulk.Receipt, {"token": plan.token, "reason": reason}
+    )
     return bulk.Outcome(
         verb=plan.verb,
         done=receipt.done,
@@ -166,7 +162,7 @@ def _carried_out(site: Client, plan: bulk.BulkPlan, reason: str) -> Outcome:
     )
 
 
-def _whole(event: Event, parts: list[Outcome], *, dry_run: bool = False) -> Outcome:
+def _together(event: Event, parts: list[Outcome], *, dry_run: bool) -> Outcome:
     return bulk.Outcome(
         verb=event,
         dry_run=dry_run,
@@ -177,13 +173,13 @@ def _whole(event: Event, parts: list[Outcome], *, dry_run: bool = False) -> Outc
     )
 
 
-def _resumes_a_batch(event: Event, name: str) -> bool:
-    """Whether a batch is named, whose failed jobs are resumed: the result is a list of jobs."""
-    return event is Event.RESUME and name.startswith("bid")
-
-
-def _count_or_name(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else humanize.counted(len(names), "job or batch", "jobs or batches")
+def _on_collection(options: SharedOptions, name: str, verb: str, query: str = "") -> HoldResult:
+    """The hold of the whole collection, or its end; in a dry run, what it would change."""
+    if options.ids or selection.is_filtered(options) or options.version is not None:
+        raise UsageRefused("--collection means the whole collection: leave out ids, filters and --if-version")
+    path = f"/v1/collections/{api.quoted(name)}/{verb}{'/dry-run' if options.dry_run else ''}{query}"
+    with api.site(options.by) as site:
+        return acting.post(site, path, holds.HoldResult, {"reason": options.reason})
 
 
 @command("arkline hold --collection demo --reason 'database maintenance'", *_SELECT, "version", *_ACT)
@@ -205,20 +201,13 @@ def hold(
     if collection is None:
         _act(options, Event.HOLD)
         return
-    _check_alone(options)
-    path, body = f"/v1/collections/{api.quoted(collection)}/hold", {"reason": options.reason}
-    with api.site(options.by) as site:
-        if options.dry_run:
-            site.post(f"{path}/dry-run", holds.HoldResult, {})
-            screen.say(f"collection {collection} would be put on hold")
-            return
-        result = site.post(path, holds.HoldResult, body)
-    screen.emit(result) if options.json else views.held(result)
-
-
-def _check_alone(options: SharedOptions) -> None:
-    if options.ids or selection.is_filtered(options) or options.version is not None:
-        raise UsageRefused("--collection means the whole collection: leave out ids, filters and --if-version")
+    result = _on_collection(options, collection, "hold")
+    if options.json:
+        screen.emit(result)
+    elif options.dry_run:
+        screen.say(f"collection {collection} would be put on hold")
+    else:
+        views.held(result)
 
 
 @command("arkline release --collection demo", *_SELECT, "version", *_ACT)
@@ -248,27 +237,19 @@ def release(
             raise UsageRefused("--keep-held is for --collection; without it, name or select jobs and batches")
         _act(options, Event.RELEASE)
         return
-    _check_alone(options)
-    path = f"/v1/collections/{api.quoted(collection)}/release"
-    query = "?keep_held=true" if keep_held else ""
-    with api.site(options.by) as site, acting.attended(site):
-        if options.dry_run:
-            planned = site.post(f"{path}/dry-run{query}", holds.HoldResult, {}).released
-            names = planned.done if planned else ()
-            held = humanize.counted(len(names), "held job or batch", "held jobs and batches")
-            screen.say(f"collection {collection} would be released, and {held} with it")
-            return
-        result = site.post(f"{path}{query}", holds.HoldResult, {"reason": options.reason})
-    _show_released(result, as_json=options.json)
-
-
-def _show_released(result: HoldResult, *, as_json: bool) -> None:
-    if as_json:
+    result = _on_collection(options, collection, "release", "?keep_held=true" if keep_held else "")
+    released = result.released
+    if options.json:
         screen.emit(result)
+        raise typer.Exit(exit_codes.of_outcome(released) if released else 0)
+    if options.dry_run:
+        held = len(released.done) if released else 0
+        with_it = humanize.counted(held, "held job or batch", "held jobs and batches")
+        screen.say(f"collection {collection} would be released, and {with_it} with it")
         return
     views.held(result)
-    if result.released is not None:
-        acting.show(result.released, as_json=False, single=False)
+    if released is not None:
+        acting.show(released, as_json=False, single=False)
 
 
 @command(
@@ -321,11 +302,13 @@ def delete(options: SharedOptions) -> None:
 
     The archive keeps who deleted them, when and why.
     """
-    _act(
-        options,
-        Event.DELETE,
-        "Delete {}? Reports to the depositor will list them as deleted, with your reason.",
-    )
+    _act(options, Event.DELETE, _deletion)
+
+
+def _deletion(expected: Outcome) -> str:
+    names = [one.id for one in expected.done]
+    what = names[0] if len(names) == 1 else humanize.counted(len(names), "job or batch", "jobs or batches")
+    return f"Delete {what}? Reports to the depositor will list them as deleted, with your reason."
 
 
 @command("arkline cancel bid0000000001 --reason 'submitted by mistake'", "yes", *_ACT)
@@ -335,18 +318,13 @@ def cancel(options: SharedOptions, bid: Bid) -> None:
     Its split or its report ends. Jobs that have not ended fail, held jobs are deleted, and the batch is
     reported.
     """
-    path, body = f"/v1/batches/{bid}/cancel", {"reason": options.reason}
+
+    def question(expected: Outcome) -> str:
+        jobs = sum(result.id != bid for result in expected.done)
+        return f"Stop {humanize.counted(jobs, 'job')} of {bid}?" if jobs else f"Stop {bid}?"
+
     with api.site(options.by) as site:
-        if options.dry_run or not options.yes:
-            plan = site.post(f"{path}/dry-run", bulk.Outcome, {})
-        if options.dry_run:
-            acting.show(plan, as_json=options.json, single=False)
-        if not options.yes:
-            jobs = sum(result.id != bid for result in plan.done)
-            named = f"{humanize.counted(jobs, 'job')} of {bid}" if jobs else bid
-            acting.confirm(f"Stop {named}?", options.yes)
-        with acting.attended(site):
-            outcome = site.post(path, bulk.Outcome, body)
+        outcome = _decided(options, partial(_raise, site, options, CANCEL, bid), question)
     acting.show(outcome, as_json=options.json, single=False)
 
 
@@ -357,5 +335,5 @@ def update_report(options: SharedOptions, bid: Bid) -> None:
     No mail is sent if nothing changed.
     """
     with api.site(options.by) as site:
-        outcome = _on_one(site, options, Event.UPDATE_REPORT, bid, "", None)
+        outcome = _raise(site, options, Event.UPDATE_REPORT, bid, dry_run=options.dry_run)
     acting.show(outcome, as_json=options.json, single=True)
