@@ -1,4 +1,4 @@
-"""One child process: in its own session, with a log file; it dies with this process. Free ports on loopback.
+"""A child process: in its own session, with a log file; it dies with this process. Free ports on loopback.
 
 Its own session, so that Ctrl-C in the terminal reaches only this process and the stack can stop in order.
 Start it from the main thread: the kernel ties the child's life to the thread that started it.
@@ -12,7 +12,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,9 +74,19 @@ LOG_TAIL_LINES = 20
 """Lines of the log that are shown when a process has died."""
 
 
+RESTARTS, WITHIN = 8, 300.0
+"""Restarts of one process within so many seconds, after which its next death ends the stack."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
+"""Seconds before a dead process is restarted; doubled with every recent restart."""
+
+ANSWER_INTERVAL = 5.0
+"""Seconds between two questions to a process that has to answer."""
+
+
 @dataclass(frozen=True)
 class Command:
-    """A program to run. `clean` are the return codes that mean an orderly end."""
+    """A program to run, and how to learn that it is ready: a function, a file that it creates, or both."""
 
     name: str
     argv: tuple[str, ...]
@@ -83,16 +94,37 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict)
     folder: Path | None = None
     clean: frozenset[int] = frozenset({0})
+    """The return codes that mean an orderly end."""
     stop_seconds: float = 10
     """Seconds between SIGTERM and SIGKILL."""
     lock: Path | None = None
     """A file beside its data that the process keeps locked: never two work on them, whoever started them."""
+    ready: Callable[[], bool] = lambda: True
+    ready_file: Path | None = None
+    ready_seconds: float = 90
+    answers: Callable[[], bool] | None = None
+    """Whether the program answers now; None: a running process is enough."""
+    silent_seconds: float = 60
+    """Seconds without an answer after which the process is killed and started again. A pause of a garbage
+    collector, or of a suspended machine, is shorter."""
+
+    def is_ready(self) -> bool:
+        return (self.ready_file is None or self.ready_file.exists()) and self.ready()
 
 
 class Process:
+    """The process of a command, and its restarts; moments are those of the monotonic clock."""
+
     def __init__(self, command: Command) -> None:
         self.command = command
         self._child: subprocess.Popen[bytes] | None = None
+        self.restarts: list[float] = []
+        self.restart_at: float | None = None
+        """When to restart the process."""
+        self.starting_since: float | None = None
+        """When the process was started; None once it is ready."""
+        self.answered = self._asked = 0.0
+        """When the process answered last, and when it was asked last."""
 
     @property
     def name(self) -> str:
@@ -115,6 +147,9 @@ class Process:
             raise ArklineError(f"{self.name} already runs", code=codes.PROCESS_DIED)
         command = self.command
         command.log.parent.mkdir(parents=True, exist_ok=True)
+        if command.ready_file is not None:
+            command.ready_file.parent.mkdir(parents=True, exist_ok=True)
+            command.ready_file.unlink(missing_ok=True)
         with command.log.open("ab") as log, self._lock() as descriptors:
             self._child = subprocess.Popen(
                 [*_die_with_parent(), *command.argv],
@@ -126,6 +161,7 @@ class Process:
                 start_new_session=True,
                 pass_fds=descriptors,
             )
+        self.starting_since = time.monotonic()
 
     @contextmanager
     def _lock(self) -> Iterator[tuple[int, ...]]:
@@ -141,6 +177,25 @@ class Process:
             )
         with lock:
             yield (lock.fileno(),)
+
+    def is_silent(self, now: float) -> bool:
+        """Ask the process now and then; True once it has not answered for too long."""
+        answers, longest = self.command.answers, self.command.silent_seconds
+        if answers is None or now - self._asked < min(ANSWER_INTERVAL, longest):
+            return False
+        # a supervisor that was suspended itself has no reason to doubt the process
+        paused = now - self._asked > 2 * ANSWER_INTERVAL
+        self._asked = now
+        if paused or answers():
+            self.answered = now
+        return now - self.answered > longest
+
+    def plan_restart(self, now: float) -> bool:
+        """Set the time of the next restart; False if the process has died too often."""
+        recent = [moment for moment in self.restarts if now - moment < WITHIN]
+        self.restarts = [*recent, now]
+        self.restart_at = now + min(FIRST_PAUSE * 2 ** len(recent), LONGEST_PAUSE)
+        return len(recent) < RESTARTS
 
     def terminate(self) -> None:
         """Ask the process to end; a suspended process is resumed, so that it handles the signal."""

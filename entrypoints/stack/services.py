@@ -4,14 +4,13 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from entrypoints import programs
 from entrypoints.stack import java
 from entrypoints.stack.child import HOST, Command, ask, free_ports
-from entrypoints.stack.supervisor import Service
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.machine import Queue
 
@@ -66,7 +65,7 @@ class Servers:
 
     zk_hosts: str
     broker_url: str
-    services: tuple[Service, ...]
+    services: tuple[Command, ...]
 
 
 def servers(config: StackConfig) -> Servers:
@@ -74,7 +73,7 @@ def servers(config: StackConfig) -> Servers:
     environment = {**os.environ, **config.environment}
     if environment.get(STACK_VARIABLE) == str(config.home):
         environment = {**environment, "ARKLINE_ZK_HOSTS": "", "ARKLINE_BROKER_URL": ""}
-    services: list[Service] = []
+    services: list[Command] = []
     zk_hosts = environment.get("ARKLINE_ZK_HOSTS", "")
     if not zk_hosts:
         (zk_port,) = free_ports(1)
@@ -84,13 +83,13 @@ def servers(config: StackConfig) -> Servers:
         )
         zk_hosts = f"{HOST}:{zk_port}"
         answers = partial(zookeeper_serves, zk_port)
-        services.append(Service(command, ready=answers, answers=answers))
+        services.append(replace(command, ready=answers, answers=answers))
     broker_url = environment.get("ARKLINE_BROKER_URL", "")
     if not broker_url:
         (port,) = free_ports(1)
         command = prepare_redis(config.home / "redis", port, log_folder=config.home / "log")
         broker_url = redis_url(port)
-        services.append(Service(command, ready=lambda: redis_serves(port)))
+        services.append(replace(command, ready=partial(redis_serves, port)))
     return Servers(zk_hosts, broker_url, tuple(services))
 
 
@@ -127,75 +126,64 @@ def child_environment(config: StackConfig, servers: Servers) -> dict[str, str]:
     }
 
 
-def worker(config: StackConfig, number: int, environment: Mapping[str, str]) -> Service:
+def worker(config: StackConfig, number: int, environment: Mapping[str, str]) -> Command:
     name = f"worker{number}"
     argv = programs.worker(config.concurrency, f"{name}@%h")
-    return _service(config, name, argv, environment, WORKER_STOP_SECONDS)
+    return _of_celery(config, name, argv, environment, WORKER_STOP_SECONDS)
 
 
-def reserved_workers(config: StackConfig, environment: Mapping[str, str]) -> list[Service]:
+def reserved_workers(config: StackConfig, environment: Mapping[str, str]) -> list[Command]:
     """Workers that no download can occupy: one reports, feeds and sweeps, one splits."""
-    return [_reserved_worker(config, queue, environment) for queue in (Queue.CONTROL, Queue.SPLIT)]
+    return [
+        _of_celery(
+            config,
+            queue.value,
+            programs.worker(RESERVED_PROCESSES, f"{queue}@%h", (queue,)),
+            environment,
+            WORKER_STOP_SECONDS,
+        )
+        for queue in (Queue.CONTROL, Queue.SPLIT)
+    ]
 
 
-def _reserved_worker(config: StackConfig, queue: Queue, environment: Mapping[str, str]) -> Service:
-    argv = programs.worker(RESERVED_PROCESSES, f"{queue}@%h", (queue,))
-    return _service(config, queue.value, argv, environment, WORKER_STOP_SECONDS)
+def beat(config: StackConfig, number: int, environment: Mapping[str, str]) -> Command:
+    return _of_celery(config, f"beat{number}", programs.beat(), environment)
 
 
-def beat(config: StackConfig, number: int, environment: Mapping[str, str]) -> Service:
-    return _service(config, f"beat{number}", programs.beat(), environment, 10)
-
-
-def web(config: StackConfig, port: int, environment: Mapping[str, str]) -> Service:
+def web(config: StackConfig, port: int, environment: Mapping[str, str]) -> Command:
     """The pages and the REST API; restarted once it says that only this helps."""
-    command = Command(
-        name="web",
-        argv=programs.web(HOST, port),
-        log=config.home / "log" / "web.log",
-        environment=environment,
-        folder=config.home,
-        clean=TERMINATED,
-        stop_seconds=10,
-    )
 
     def says(path: str) -> bool:
         question = f"GET /health/{path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n"
         return ask(port, question.encode(), b" 200 OK", seconds=1)
 
-    return Service(command, ready=partial(says, "ready"), answers=partial(says, "live"))
+    command = _program(config, "web", programs.web(HOST, port), environment)
+    return replace(command, ready=partial(says, "ready"), answers=partial(says, "live"))
 
 
-def flower(config: StackConfig, port: int, password: str, environment: Mapping[str, str]) -> Service:
+def flower(config: StackConfig, port: int, password: str, environment: Mapping[str, str]) -> Command:
     """Flower, read-only behind a password: operators act through arkline, and tasks name deposits."""
-    command = Command(
-        name="flower",
-        argv=programs.flower(HOST, port),
-        log=config.home / "log" / "flower.log",
-        # in the environment, because every user of the machine can read a process's arguments
-        environment={**environment, "FLOWER_BASIC_AUTH": f"{FLOWER_USER}:{password}"},
-        folder=config.home,
-        clean=TERMINATED,
-    )
+    # in the environment, because every user of the machine can read a process's arguments
+    login = {"FLOWER_BASIC_AUTH": f"{FLOWER_USER}:{password}"}
+    command = _program(config, "flower", programs.flower(HOST, port), {**environment, **login})
     question = b"GET /healthcheck HTTP/1.0\r\n\r\n"
-    ready = partial(ask, port, question, b" 200 OK", seconds=1)
-    return Service(command, ready=ready)
+    return replace(command, ready=partial(ask, port, question, b" 200 OK", seconds=1))
 
 
-def _service(
-    config: StackConfig, name: str, argv: tuple[str, ...], environment: Mapping[str, str], stop: float
-) -> Service:
-    ready_file = config.home / "run" / f"{name}.ready"
-    command = Command(
-        name=name,
-        argv=argv,
-        log=config.home / "log" / f"{name}.log",
-        environment={**environment, "ARKLINE_READY_FILE": str(ready_file)},
-        folder=config.home,
-        clean=TERMINATED,
-        stop_seconds=stop,
-    )
-    return Service(command, ready_file=ready_file)
+def _of_celery(
+    config: StackConfig, name: str, argv: tuple[str, ...], environment: Mapping[str, str], stop: float = 10
+) -> Command:
+    """A program that says by a file that it is ready."""
+    file = config.home / "run" / f"{name}.ready"
+    command = _program(config, name, argv, {**environment, "ARKLINE_READY_FILE": str(file)})
+    return replace(command, ready_file=file, stop_seconds=stop)
+
+
+def _program(
+    config: StackConfig, name: str, argv: tuple[str, ...], environment: Mapping[str, str]
+) -> Command:
+    log = config.home / "log" / f"{name}.log"
+    return Command(name, argv, log, environment, folder=config.home, clean=TERMINATED)
 
 
 JAVA_TERMINATED = 143

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from entrypoints.stack.child import HOST, free_ports
+from entrypoints.stack.child import HOST, Command, free_ports
 from entrypoints.stack.home import (
     StackInfo,
     kept_token,
@@ -38,7 +38,7 @@ from entrypoints.stack.services import (
     web,
     worker,
 )
-from entrypoints.stack.supervisor import Service, StopSignals, Supervisor, stop_signals
+from entrypoints.stack.supervisor import StopSignals, Supervisor, stop_signals
 from operations.run import Stopped
 from pipeline import codes
 from pipeline.errors import ArklineError, ServiceUnreachable
@@ -102,7 +102,7 @@ def running(
             )
 
         tiers = (started.services, [*workers, *others])
-        _keep_previous_logs(service for tier in tiers for service in tier)
+        _keep_previous_logs(command for tier in tiers for command in tier)
         supervisor = Supervisor(tiers, signals, say, lambda: write_info(home, info()))
         try:
             supervisor.start()
@@ -114,10 +114,10 @@ def running(
             say(f"stopped after {time.monotonic() - began:.1f} s")
 
 
-def _keep_previous_logs(services: Iterable[Service]) -> None:
+def _keep_previous_logs(commands: Iterable[Command]) -> None:
     """Rename NAME.log to NAME.log.1, so that NAME.log belongs to this run."""
-    for service in services:
-        log = service.command.log
+    for command in commands:
+        log = command.log
         if log.exists():
             log.replace(log.with_suffix(".log.1"))
 

@@ -12,8 +12,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
 from entrypoints.stack.child import Command, Process
@@ -51,125 +49,53 @@ def stop_signals() -> Iterator[StopSignals]:
 TICK = 0.1
 """Seconds between two checks of a process."""
 
-RESTARTS, WITHIN = 8, 300.0
-"""Restarts of one process within so many seconds, after which its next death ends the stack."""
-
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
-"""Seconds before a dead process is restarted; doubled with every recent restart."""
-
-ANSWER_INTERVAL = 5.0
-"""Seconds between two questions to a service that has to answer."""
-
-
-@dataclass(frozen=True)
-class Service:
-    """A command and its readiness check: a function, a file that the process creates, or both."""
-
-    command: Command
-    ready: Callable[[], bool] = lambda: True
-    ready_file: Path | None = None
-    ready_seconds: float = 90
-    answers: Callable[[], bool] | None = None
-    """Whether the service answers now; None: a running process is enough."""
-    silent_seconds: float = 60
-    """Seconds without an answer after which the process is killed and started again. A pause of a garbage
-    collector, or of a suspended machine, is shorter."""
-
-    def is_ready(self) -> bool:
-        return (self.ready_file is None or self.ready_file.exists()) and self.ready()
-
-
-class Supervised:
-    """The process of one service, and its restarts."""
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.process = Process(service.command)
-        self.restarts: list[float] = []
-        self.restart_at: float | None = None
-        """When to restart the process, on the monotonic clock."""
-        self.starting_since: float | None = None
-        """When the process was started, on the monotonic clock; None once it is ready."""
-        self.answered = self.asked = 0.0
-        """When the service answered last, and when it was asked last, on the monotonic clock."""
-
-    @property
-    def name(self) -> str:
-        return self.process.name
-
-    def start(self) -> None:
-        if self.service.ready_file is not None:
-            self.service.ready_file.parent.mkdir(parents=True, exist_ok=True)
-            self.service.ready_file.unlink(missing_ok=True)
-        self.process.start()
-        self.starting_since = time.monotonic()
-
-    def is_silent(self, now: float) -> bool:
-        """Ask the service now and then; True once it has not answered for too long."""
-        answers = self.service.answers
-        if answers is None or now - self.asked < min(ANSWER_INTERVAL, self.service.silent_seconds):
-            return False
-        # a supervisor that was suspended itself has no reason to doubt the service
-        paused = now - self.asked > 2 * ANSWER_INTERVAL
-        self.asked = now
-        if paused or answers():
-            self.answered = now
-        return now - self.answered > self.service.silent_seconds
-
-    def plan_restart(self, now: float) -> bool:
-        """Set the time of the next restart; False if the process has died too often."""
-        recent = [moment for moment in self.restarts if now - moment < WITHIN]
-        self.restarts = [*recent, now]
-        self.restart_at = now + min(FIRST_PAUSE * 2 ** len(recent), LONGEST_PAUSE)
-        return len(recent) < RESTARTS
-
 
 class Supervisor:
     def __init__(
         self,
-        tiers: Sequence[Sequence[Service]],
+        tiers: Sequence[Sequence[Command]],
         signals: StopSignals,
         say: Callable[[str], None] = lambda _: None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        self.tiers = [[Supervised(service) for service in tier] for tier in tiers]
+        self.tiers = [[Process(command) for command in tier] for tier in tiers]
         self.signals = signals
         self.say = say
         self.on_change = on_change
 
     @property
     def processes(self) -> list[Process]:
-        return [supervised.process for tier in self.tiers for supervised in tier]
+        return [process for tier in self.tiers for process in tier]
 
     def start(self) -> None:
         for tier in self.tiers:
-            for supervised in tier:
-                supervised.start()
-            while waiting := [supervised for supervised in tier if not self._is_ready(supervised)]:
+            for process in tier:
+                process.start()
+            while waiting := [process for process in tier if not self._is_ready(process)]:
                 self._wait_for(waiting)
         self.on_change()
 
-    def _is_ready(self, supervised: Supervised) -> bool:
-        """Whether the service has become ready since its start; says so at the first time."""
-        if supervised.starting_since is None:
+    def _is_ready(self, process: Process) -> bool:
+        """Whether the process has become ready since its start; says so at the first time."""
+        if process.starting_since is None:
             return True
-        if not supervised.service.is_ready():
+        if not process.command.is_ready():
             return False
-        self.say(f"{supervised.name} is ready after {time.monotonic() - supervised.starting_since:.1f} s")
-        supervised.starting_since = None
+        self.say(f"{process.name} is ready after {time.monotonic() - process.starting_since:.1f} s")
+        process.starting_since = None
         return True
 
-    def _wait_for(self, waiting: Sequence[Supervised]) -> None:
+    def _wait_for(self, waiting: Sequence[Process]) -> None:
         if self.signals.received:
             raise Stopped("stopped on request while starting", code=codes.STOP_REQUESTED)
-        for supervised in waiting:
-            service, since = supervised.service, supervised.starting_since
-            if not supervised.process.running:
-                raise supervised.process.crash_error()
-            if since and time.monotonic() - since > service.ready_seconds:
+        for process in waiting:
+            command, since = process.command, process.starting_since
+            if not process.running:
+                raise process.crash_error()
+            if since and time.monotonic() - since > command.ready_seconds:
                 raise ServiceUnreachable(
-                    f"{supervised.name} is not ready after {service.ready_seconds:.0f} s; the end of "
-                    f"{service.command.log}:\n{supervised.process.log_tail()}"
+                    f"{process.name} is not ready after {command.ready_seconds:.0f} s; the end of "
+                    f"{command.log}:\n{process.log_tail()}"
                 )
         time.sleep(TICK)
 
@@ -178,25 +104,24 @@ class Supervisor:
         if self.signals.received:
             raise Stopped("stopped on request", code=codes.STOP_REQUESTED)
         now = time.monotonic()
-        for tier in self.tiers:
-            for supervised in tier:
-                self._poll(supervised, now)
+        for process in self.processes:
+            self._poll(process, now)
 
-    def _poll(self, supervised: Supervised, now: float) -> None:
-        self._limit_log(supervised.process)
-        if supervised.process.running:
-            if self._is_ready(supervised) and supervised.is_silent(now):
-                silent = now - supervised.answered
-                self.say(f"{supervised.name} has not answered for {silent:.0f} s: killed, to be restarted")
-                supervised.process.kill()
+    def _poll(self, process: Process, now: float) -> None:
+        self._limit_log(process)
+        if process.running:
+            if self._is_ready(process) and process.is_silent(now):
+                silent = now - process.answered
+                self.say(f"{process.name} has not answered for {silent:.0f} s: killed, to be restarted")
+                process.kill()
             return
-        if supervised.restart_at is None:
-            if not supervised.plan_restart(now):
-                raise supervised.process.crash_error()
-            self.say(f"{supervised.process.crash_error()}\n{supervised.name} will be restarted.")
-        elif now >= supervised.restart_at:
-            supervised.restart_at = None
-            supervised.start()
+        if process.restart_at is None:
+            if not process.plan_restart(now):
+                raise process.crash_error()
+            self.say(f"{process.crash_error()}\n{process.name} will be restarted.")
+        elif now >= process.restart_at:
+            process.restart_at = None
+            process.start()
             self.on_change()
 
     def _limit_log(self, process: Process) -> None:
@@ -214,10 +139,10 @@ class Supervisor:
             self.poll()
 
     def stop(self) -> None:
-        """Stop the tiers in reverse order; the services that a tier needs still run while it stops."""
+        """Stop the tiers in reverse order; what a tier needs still runs while it stops."""
         signals_before = self.signals.count
         for tier in reversed(self.tiers):
-            running = [supervised.process for supervised in tier if supervised.process.running]
+            running = [process for process in tier if process.running]
             self._stop_tier(running, signals_before)
 
     def _stop_tier(self, processes: list[Process], signals_before: int) -> None:

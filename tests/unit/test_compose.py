@@ -270,10 +270,10 @@ def test_a_worker_has_time_to_end_its_steps() -> None:
 
 @pytest.mark.parametrize("queue", ["control", "split"])
 def test_every_reserved_queue_has_a_worker_of_its_own(queue: str, tmp_path: Path) -> None:
-    started = {service.command.name: service for service in reserved_workers(StackConfig(home=tmp_path), {})}
+    started = {command.name: command for command in reserved_workers(StackConfig(home=tmp_path), {})}
 
     assert SERVICES[queue]["command"][-2:] == ["--queues", queue]
-    assert f"-Q {queue} " in " ".join(started[queue].command.argv)
+    assert f"-Q {queue} " in " ".join(started[queue].argv)
 
 
 def test_there_is_more_than_one_worker_and_a_stand_by_for_beat() -> None:

@@ -61,7 +61,7 @@ def test_a_shell_gets_the_address_and_the_token_and_the_stacks_processes_do_not(
     config = StackConfig(home=tmp_path)
     passed = child_environment(config, Servers("127.0.0.1:1", "redis://127.0.0.1:2/0", ()))
     assert not {"ARKLINE_TOKEN", "ARKLINE_URL"} & set(passed)
-    assert "ark_secret" not in " ".join(web(config, 1, passed).command.argv)
+    assert "ark_secret" not in " ".join(web(config, 1, passed).argv)
 
 
 def test_the_start_prints_the_boards_address_and_a_login_that_the_board_accepts(

@@ -14,18 +14,11 @@ from pathlib import Path
 import pytest
 
 from entrypoints.stack import child, home
-from entrypoints.stack.child import Command, Process
+from entrypoints.stack.child import RESTARTS, Command, Process
 from entrypoints.stack.home import StackInfo, lock_home, read_info, running_pid, write_info
 from entrypoints.stack.services import Servers, StackConfig, child_environment, servers
 from entrypoints.stack.stack import default_home, ensure_profiles
-from entrypoints.stack.supervisor import (
-    RESTARTS,
-    Service,
-    StopSignals,
-    Supervised,
-    Supervisor,
-    stop_signals,
-)
+from entrypoints.stack.supervisor import StopSignals, Supervisor, stop_signals
 from operations.run import Stopped
 from pipeline import codes
 from pipeline.errors import UsageRefused
@@ -43,19 +36,20 @@ def until(condition: Callable[[], bool], seconds: float = 10) -> None:
         time.sleep(0.01)
 
 
-def service(folder: Path, name: str, code: str = WAITS, stop_seconds: float = 5) -> Service:
+def service(folder: Path, name: str, code: str = WAITS, stop_seconds: float = 5) -> Command:
     ready = folder / f"{name}.ready"
-    command = Command(
+    return Command(
         name=name,
         argv=(sys.executable, "-S", "-c", code, str(ready)),
         log=folder / f"{name}.log",
         clean=frozenset({0, -signal.SIGTERM}),
         stop_seconds=stop_seconds,
+        ready_file=ready,
+        ready_seconds=10,
     )
-    return Service(command, ready_file=ready, ready_seconds=10)
 
 
-def supervisor(*tiers: tuple[Service, ...]) -> tuple[Supervisor, list[str]]:
+def supervisor(*tiers: tuple[Command, ...]) -> tuple[Supervisor, list[str]]:
     lines: list[str] = []
     return Supervisor(tiers, StopSignals(), lines.append), lines
 
@@ -164,17 +158,17 @@ def test_a_zookeeper_that_is_suspended_is_judged_by_its_answers(tmp_path: Path) 
 
 
 def test_a_process_that_dies_too_often_ends_the_stack(tmp_path: Path) -> None:
-    supervised = Supervised(service(tmp_path, "worker"))
+    process = Process(service(tmp_path, "worker"))
 
-    plans = [supervised.plan_restart(float(second)) for second in range(RESTARTS + 1)]
+    plans = [process.plan_restart(float(second)) for second in range(RESTARTS + 1)]
 
     assert plans == [True] * RESTARTS + [False]
 
 
 def test_old_restarts_do_not_count(tmp_path: Path) -> None:
-    supervised = Supervised(service(tmp_path, "worker"))
+    process = Process(service(tmp_path, "worker"))
 
-    assert all(supervised.plan_restart(hour * 3600.0) for hour in range(100))
+    assert all(process.plan_restart(hour * 3600.0) for hour in range(100))
 
 
 def test_a_start_that_fails_shows_the_end_of_the_log(tmp_path: Path) -> None:
@@ -218,7 +212,7 @@ def test_a_signal_requests_a_stop(tmp_path: Path) -> None:
 
 
 def test_a_suspended_process_stops_in_order(tmp_path: Path) -> None:
-    process = Process(service(tmp_path, "worker").command)
+    process = Process(service(tmp_path, "worker"))
     process.start()
     until((tmp_path / "worker.ready").exists)
     process.send_signal(signal.SIGSTOP)

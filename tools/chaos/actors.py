@@ -6,8 +6,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from entrypoints.stack.child import Process
-from entrypoints.stack.supervisor import Service
+from entrypoints.stack.child import Command, Process
 from tests.support.processes import await_ready
 
 PAUSE = 0.5
@@ -29,9 +28,8 @@ def send(pid: int, number: signal.Signals) -> None:
 class Actor:
     """One process of the repository; call `poll` several times a second from the main thread."""
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.process = Process(service.command)
+    def __init__(self, command: Command) -> None:
+        self.process = Process(command)
         self.starts = 0
         self._due: float | None = None
         self._until: float | None = None
@@ -57,18 +55,15 @@ class Actor:
         return self.pids[1:]
 
     def start(self) -> None:
-        if self.service.ready_file is not None:
-            self.service.ready_file.parent.mkdir(parents=True, exist_ok=True)
-            self.service.ready_file.unlink(missing_ok=True)
         self._due = self._until = None
         self.starts += 1
         self.process.start()
 
     def ready(self) -> bool:
-        return self.running and self.service.is_ready()
+        return self.running and self.process.command.is_ready()
 
     def await_ready(self) -> None:
-        await_ready(self.process, self.service.is_ready, self.service.ready_seconds)
+        await_ready(self.process, self.process.command.is_ready, self.process.command.ready_seconds)
 
     def kill(self, pause: float = PAUSE) -> None:
         """SIGKILL to the whole group; started again after `pause` seconds."""
@@ -84,7 +79,7 @@ class Actor:
     def restart(self) -> None:
         """Stop it in good order; `poll` starts it again."""
         self._before = self.starts
-        self.ask_to_stop(self.service.command.stop_seconds)
+        self.ask_to_stop(self.process.command.stop_seconds)
 
     def restarted(self) -> bool:
         return self.starts > self._before and self.ready()

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from entrypoints.stack import services
 from entrypoints.stack.child import HOST, free_ports
-from entrypoints.stack.supervisor import Service
 from pipeline.settings import Settings
 from tests.servers.ezid import PASSWORD, USER
 from tests.servers.proxy import Proxy
@@ -158,13 +158,13 @@ def run_cluster(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterato
         _write_profile(settings.profiles, fakes)
         proxies = [held.enter_context(Proxy(port)) for port in commands]
         servers = [
-            Actor(Service(command, ready=lambda port=port: services.zookeeper_serves(port)))  # type: ignore[misc]
+            Actor(replace(command, ready=partial(services.zookeeper_serves, port)))
             for port, command in commands.items()
         ]
         broker = Actor(
-            Service(
+            replace(
                 services.prepare_redis(folder / "redis", redis_port, log_folder=folder / "log"),
-                ready=lambda: services.redis_serves(redis_port),
+                ready=partial(services.redis_serves, redis_port),
             )
         )
         choice = services.StackConfig(home=folder, concurrency=concurrency)
@@ -174,7 +174,7 @@ def run_cluster(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterato
             Actor(services.worker(choice, number, proxied if number == 1 else direct))
             for number in range(1, workers + 1)
         ]
-        fleet += [Actor(service) for service in services.reserved_workers(choice, direct)]
+        fleet += [Actor(command) for command in services.reserved_workers(choice, direct)]
         beats = [Actor(services.beat(choice, number, direct)) for number in (1, 2)]
         cluster = Cluster(
             folder=folder,

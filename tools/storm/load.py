@@ -98,7 +98,7 @@ def _measure(stack: Stack, result: Result, say: Callable[[str], None]) -> None:
     tokens = tuple(run.new_token(stack.settings, f"honest-{number}", good) for number in range(CALLERS))
     quiet = result.seconds * QUIET
     longest = WARM_UP + 2 * (quiet + result.seconds) + 60
-    probe = _Probe(url, run.web_of(stack).process.pid)
+    probe = _Probe(url, run.web_of(stack).pid)
     thread = threading.Thread(target=probe.run, name="probe")
     honest = start(Order(url, good, tokens, longest, A_SECOND))
     started = time.monotonic()

@@ -16,9 +16,10 @@ from typing import Any
 import requests
 
 from entrypoints.cli.context import quiet_logs
+from entrypoints.stack.child import Process
 from entrypoints.stack.services import StackConfig
 from entrypoints.stack.stack import Stack, running
-from entrypoints.stack.supervisor import Supervised, stop_signals
+from entrypoints.stack.supervisor import stop_signals
 from operations.deposits.submission import submit
 from operations.site import Site
 from operations.tokens import create_token
@@ -182,8 +183,8 @@ def hostile_tokens(settings: Settings) -> tuple[str, str]:
     )
 
 
-def web_of(stack: Stack) -> Supervised:
-    return next(one for tier in stack.supervisor.tiers for one in tier if one.name == "web")
+def web_of(stack: Stack) -> Process:
+    return next(process for process in stack.supervisor.processes if process.name == "web")
 
 
 def output_of(generator: "subprocess.Popen[str]", stack: Stack, seconds: float) -> str:
