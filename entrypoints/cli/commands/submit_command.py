@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import pydantic_core
 import typer
 
-import operations.deposits.submission
 from entrypoints.cli import acting, api, completion, context, local_files
 from entrypoints.cli.commands import watch_commands
 from entrypoints.cli.options import Json, command
 from entrypoints.render import judgement, screen
-from operations.deposits import local_deposit
+from operations.deposits import local_deposit, submission
 from pipeline import names, records
 from pipeline.description import xml
 from pipeline.errors import UsageRefused
@@ -58,39 +57,20 @@ def read_elements(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return elements
 
 
-def submission_of(given: dict[str, Any], chosen: records.SubmissionType | None) -> records.Submission:
+def submission_of(context: typer.Context, given: dict[str, Any]) -> records.Submission:
     try:
-        return records.Submission(
-            **given,
-            type=operations.deposits.submission.submission_type(
-                given["payload_url"], chosen, given["payload_filename"]
-            ),
-        )
+        return records.Submission(**given)
     except pydantic_core.ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = _option(str(first["loc"][0]))
-        raise UsageRefused(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
-
-
-_OPTIONS = {
-    "profile_name": "--profile",
-    "payload_url": "URL",
-    "payload_filename": "--name",
-    "submission_mode": "--mode",
-    "dublin_core": "--dc",
-    "response_type": "--response",
-    "notification": "--notify",
-}
-"""Options whose names do not follow from the names of the fields."""
-
-
-def _option(field: str) -> str:
-    return _OPTIONS.get(field) or f"--{field.removeprefix('erc_').replace('_', '-')}"
+        (given_as,) = (each for each in context.command.params if each.name == first["loc"][0])
+        option = "URL" if given_as.name == "payload_url" else given_as.opts[0]
+        raise UsageRefused(f"{option}: {first['msg'].removeprefix('Value error, ')}") from error
 
 
 @command("arkline submit --profile demo --what 'Harbour views' --wait photos/")
 def submit(  # noqa: PLR0913 - a command's arguments are its options
-    source: Annotated[
+    context: typer.Context,
+    payload_url: Annotated[
         str,
         typer.Argument(
             metavar="PATH|URL",
@@ -98,13 +78,13 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
             "URL of the payload; http or https.",
         ),
     ],
-    profile: Annotated[
+    profile_name: Annotated[
         str,
         typer.Option(
             "--profile", "-p", autocompletion=completion.profiles, help="The profile of the collection."
         ),
     ],
-    payload_type: Annotated[
+    type: Annotated[
         str,
         typer.Option(
             "--type",
@@ -113,9 +93,10 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
             help=f"{TYPES}. Inferred from the file extension, except .checkm.",
         ),
     ] = "",
-    name: Annotated[
+    payload_filename: Annotated[
         str,
         typer.Option(
+            "--name",
             metavar="NAME",
             help="The file name of the payload at a URL; by default the one that its source states, else "
             "the last part of the URL.",
@@ -128,10 +109,12 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
         str, typer.Option(metavar="KEY", help="Repeating a submission with the same key has no effect.")
     ] = "",
     submitter: Annotated[str, typer.Option(help="The submitter; by default the user's name.")] = "",
-    who: Annotated[str, typer.Option(help="The object's creator.")] = "",
-    what: Annotated[str, typer.Option(help="The object's title.")] = "",
-    when: Annotated[str, typer.Option(help="The object's date.")] = "",
-    where: Annotated[str, typer.Option(help='ERC "where": another location of the object.')] = "",
+    erc_who: Annotated[str, typer.Option("--who", help="The object's creator.")] = "",
+    erc_what: Annotated[str, typer.Option("--what", help="The object's title.")] = "",
+    erc_when: Annotated[str, typer.Option("--when", help="The object's date.")] = "",
+    erc_where: Annotated[
+        str, typer.Option("--where", help='ERC "where": another location of the object.')
+    ] = "",
     dublin_core: Annotated[
         list[str] | None,
         typer.Option("--dc", metavar=ELEMENT, help="A Dublin Core element, as language=de; repeatable."),
@@ -149,14 +132,16 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
         dict[str, str] | None,
         typer.Option(metavar=DIGEST, parser=read_digest, help="The payload's digest, as sha256:9f86d0..."),
     ] = None,
-    notify: Annotated[
-        list[str] | None, typer.Option(metavar="MAIL", help="A further recipient of the report; repeatable.")
+    notification: Annotated[
+        list[str] | None,
+        typer.Option("--notify", metavar="MAIL", help="A further recipient of the report; repeatable."),
     ] = None,
-    mode: Annotated[
+    submission_mode: Annotated[
         str,
         typer.Option(
+            "--mode",
             help="add: exactly these files; update: these files and the previous version's others; reset: "
-            "exactly these files, for an object that exists."
+            "exactly these files, for an object that exists.",
         ),
     ] = "add",
     new_version: Annotated[
@@ -168,8 +153,8 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
             "refused. --mode update and reset allow it, too.",
         ),
     ] = False,
-    response: Annotated[
-        str, typer.Option(metavar="FORM", help="Format of the callback: json, xml or turtle.")
+    response_type: Annotated[
+        str, typer.Option("--response", metavar="FORM", help="Format of the callback: json, xml or turtle.")
     ] = "json",
     priority: Annotated[
         int | None, typer.Option(min=0, max=99, help="0 is the most urgent; by default the profile's.")
@@ -192,46 +177,39 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
 
     With --dry-run: exit 1 if any part of the submission would fail.
     """
-    given = {
-        "profile_name": profile,
-        "submitter": submitter or getpass.getuser(),
-        "payload_url": source,
-        "submission_mode": mode,
-        "new_version": new_version,
-        "erc_who": who,
-        "erc_what": what,
-        "erc_when": when,
-        "erc_where": where,
-        "dublin_core": read_elements(dublin_core or ()),
-        "response_type": response,
-        "local_id": names.merge_local_ids(*map(names.parse_local_ids, local_id or ())),
-        "primary_id": primary_id or None,
-        "digest": digest,
-        "notification": tuple(notify or ()),
-        "priority": priority,
-        "note": note,
-        "idempotency_key": idempotency_key or None,
-        "payload_filename": name,
-    }
-    chosen = read_type(payload_type)
+    given = {name: value for name, value in locals().items() if name in records.Submission.model_fields}
+    kind = read_type(type)
     deposit = None
-    if names.is_local(source):
-        if name:
+    if names.is_local(payload_url):
+        if payload_filename:
             raise typer.BadParameter(
                 "it is for a URL; a file of this machine keeps its name", param_hint="--name"
             )
-        deposit = _local(Path(source), chosen, digest, object_per_file=object_per_file)
-        chosen = deposit.type
-        given["payload_url"] = f"{deposit.source}"
+        deposit = _local(Path(payload_url), kind, digest, object_per_file=object_per_file)
+        kind, payload_url = deposit.type, str(deposit.source)
     elif object_per_file:
         raise typer.BadParameter("it is for a folder of this machine", param_hint="--object-per-file")
     else:
-        operations.deposits.submission.check_url(source)
-        given["payload_filename"] = operations.deposits.submission.given_name(source, name)
-    submission = submission_of(given, chosen)
+        submission.check_url(payload_url)
+        payload_filename = submission.given_name(payload_url, payload_filename)
+    submitted = submission_of(
+        context,
+        {
+            **given,
+            "submitter": submitter or getpass.getuser(),
+            "payload_url": payload_url,
+            "payload_filename": payload_filename,
+            "type": submission.submission_type(payload_url, kind, payload_filename),
+            "dublin_core": read_elements(dublin_core or ()),
+            "local_id": names.merge_local_ids(*map(names.parse_local_ids, local_id or ())),
+            "primary_id": primary_id or None,
+            "notification": tuple(notification or ()),
+            "idempotency_key": idempotency_key or None,
+        },
+    )
     if dry_run:
-        _dry_run(submission, deposit, ask, as_json=json)
-    _submit(submission, deposit, wait=wait, as_json=json)
+        _dry_run(submitted, deposit, ask, as_json=json)
+    _submit(submitted, deposit, wait=wait, as_json=json)
 
 
 def _local(
