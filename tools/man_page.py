@@ -4,14 +4,13 @@
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
-from itertools import groupby
 from typing import Any
 
 from typer.main import get_command
 
-from entrypoints.cli.command_table import ENTRIES, Entry, load
+from entrypoints.cli.command_table import GROUPS, Entry, load
 from entrypoints.cli.main import app
 
 WIDTH = 10_000
@@ -28,7 +27,7 @@ def page() -> str:
             ".SH SYNOPSIS",
             ".B arkline",
             "COMMAND [OPTIONS] [ARGUMENTS]",
-            *(line for group, entries in groupby(ENTRIES, _group) for line in _section(group, entries)),
+            *(line for group, entries in GROUPS.items() for line in _section(group, entries)),
             ".SH EXIT STATUS",
             _text(str(root.epilog)),
             "",
@@ -36,11 +35,7 @@ def page() -> str:
     )
 
 
-def _group(entry: Entry) -> str:
-    return entry.group
-
-
-def _section(group: str, entries: Iterator[Entry]) -> Iterator[str]:
+def _section(group: str, entries: Iterable[Entry]) -> Iterator[str]:
     yield f".SH {_text(group.upper())}"
     for entry in entries:
         loaded = load(entry.name)

@@ -14,7 +14,6 @@ from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
-from itertools import groupby
 from types import ModuleType
 from typing import Any
 
@@ -80,94 +79,77 @@ class Entry:
 
     name: str
     module: str
-    group: str
     help: str
     """The first line of the command's own help."""
     commands: tuple[str, ...] = ()
     """The commands of a group; `profile check` is the function `profile_check`."""
 
 
-_DEPOSIT = "Submit deposits"
-_INSPECT = "Inspect"
-_ACT = "Act on jobs and batches"
-_QUEUE = "Operate the queue"
-_MACHINE = "Run on this machine"
+GROUPS: dict[str, tuple[Entry, ...]] = {
+    "Submit deposits": (
+        Entry("submit", "submit_command", "Submit files of this machine or at a URL; prints the batch's id."),
+        Entry("watch", "watch_commands", "Show progress until a batch has ended."),
+        Entry("report", "queue_commands", "Print a batch's current report."),
+        Entry("manifest", "manifest_commands", "Checkm manifests.", ("check", "from-csv")),
+        Entry(
+            "profile",
+            "profile_commands",
+            "Collection profiles.",
+            ("list", "show", "template", "check", "renew"),
+        ),
+    ),
+    "Inspect": (
+        Entry("status", "inspect_commands", "Show a batch, a job, or the health of the whole fleet."),
+        Entry("top", "watch_commands", "Show jobs, stops and failures by cause as they change."),
+        Entry("jobs", "inspect_commands", "List jobs."),
+        Entry("timeline", "inspect_commands", "Show every step of a job, and how long it took."),
+        Entry("why", "inspect_commands", "Explain what a job or batch waits for."),
+        Entry("object", "object_commands", "Show an object and prove its custody."),
+        Entry("export", "object_commands", "Write an object as a BagIt bag."),
+        Entry("fixity", "object_commands", "Fixity of the stored files.", ("report", "check")),
+        Entry("space", "queue_commands", "Show working storage and the jobs that reserve it."),
+        Entry("check", "store_commands", "Check that record, storage and inventory agree."),
+        Entry("audit", "store_commands", "The older name of `check --jobs`."),
+    ),
+    "Act on jobs and batches": (
+        Entry("hold", "verb_commands", "Hold pending jobs or a whole collection."),
+        Entry("release", "verb_commands", "Release held jobs, batches or a collection."),
+        Entry(
+            "resume", "verb_commands", "Resume failed jobs at the step that failed; of a batch, all of them."
+        ),
+        Entry("fail", "verb_commands", "Stop jobs that have not ended."),
+        Entry("delete", "verb_commands", "Delete failed or held jobs and batches."),
+        Entry("cancel", "verb_commands", "Stop a batch."),
+        Entry("repair", "store_commands", "Replace znodes of a job or batch that cannot be read."),
+        Entry("update-report", "verb_commands", "Send the depositor the changes since the last report."),
+    ),
+    "Operate the queue": (
+        Entry("pause", "queue_commands", "Stop starting new jobs."),
+        Entry("unpause", "queue_commands", "Start new jobs again."),
+        Entry("history", "queue_commands", "Show who did what to a batch, a collection or the fleet."),
+        Entry("drain", "queue_commands", "Stop a worker from taking new jobs."),
+        Entry("callback", "queue_commands", "Callbacks to depositors' systems.", ("list", "deliver", "test")),
+        Entry("cleanup", "queue_commands", "Archive old batches and remove unused folders."),
+    ),
+    "Run on this machine": (
+        Entry("init", "store_commands", "Give record, storage root and inventory one deployment id."),
+        Entry("backup", "store_commands", "Copy the record and the inventory into a folder."),
+        Entry("restore", "store_commands", "Restore a lost record from a backup."),
+        Entry(
+            "token", "token_commands", "Tokens of the REST API and the pages.", ("create", "list", "revoke")
+        ),
+        Entry("exporter", "serving_commands", "Serve the metrics for Prometheus."),
+        Entry("web", "serving_commands", "Serve the REST API and the pages."),
+        Entry("reconcile", "store_commands", "The older name of `check`."),
+        Entry("worker", "program_commands", "Run a worker until SIGTERM."),
+        Entry("beat", "program_commands", "Run a scheduler until SIGTERM."),
+        Entry("flower", "program_commands", "Run Flower, which shows the workers' tasks, until SIGTERM."),
+        Entry("standalone", "standalone_command", "Run a whole stack on this machine.", ("start", "stop")),
+    ),
+}
+"""The commands under the heading that they have in the help."""
 
-ENTRIES = (
-    Entry(
-        "submit",
-        "submit_command",
-        _DEPOSIT,
-        "Submit files of this machine or at a URL; prints the batch's id.",
-    ),
-    Entry("watch", "watch_commands", _DEPOSIT, "Show progress until a batch has ended."),
-    Entry("report", "queue_commands", _DEPOSIT, "Print a batch's current report."),
-    Entry("manifest", "manifest_commands", _DEPOSIT, "Checkm manifests.", ("check", "from-csv")),
-    Entry(
-        "profile",
-        "profile_commands",
-        _DEPOSIT,
-        "Collection profiles.",
-        ("list", "show", "template", "check", "renew"),
-    ),
-    Entry("status", "inspect_commands", _INSPECT, "Show a batch, a job, or the health of the whole fleet."),
-    Entry("top", "watch_commands", _INSPECT, "Show jobs, stops and failures by cause as they change."),
-    Entry("jobs", "inspect_commands", _INSPECT, "List jobs."),
-    Entry("timeline", "inspect_commands", _INSPECT, "Show every step of a job, and how long it took."),
-    Entry("why", "inspect_commands", _INSPECT, "Explain what a job or batch waits for."),
-    Entry("object", "object_commands", _INSPECT, "Show an object and prove its custody."),
-    Entry("export", "object_commands", _INSPECT, "Write an object as a BagIt bag."),
-    Entry("fixity", "object_commands", _INSPECT, "Fixity of the stored files.", ("report", "check")),
-    Entry("space", "queue_commands", _INSPECT, "Show working storage and the jobs that reserve it."),
-    Entry("check", "store_commands", _INSPECT, "Check that record, storage and inventory agree."),
-    Entry("audit", "store_commands", _INSPECT, "The older name of `check --jobs`."),
-    Entry("hold", "verb_commands", _ACT, "Hold pending jobs or a whole collection."),
-    Entry("release", "verb_commands", _ACT, "Release held jobs, batches or a collection."),
-    Entry(
-        "resume",
-        "verb_commands",
-        _ACT,
-        "Resume failed jobs at the step that failed; of a batch, all of them.",
-    ),
-    Entry("fail", "verb_commands", _ACT, "Stop jobs that have not ended."),
-    Entry("delete", "verb_commands", _ACT, "Delete failed or held jobs and batches."),
-    Entry("cancel", "verb_commands", _ACT, "Stop a batch."),
-    Entry("repair", "store_commands", _ACT, "Replace znodes of a job or batch that cannot be read."),
-    Entry("update-report", "verb_commands", _ACT, "Send the depositor the changes since the last report."),
-    Entry("pause", "queue_commands", _QUEUE, "Stop starting new jobs."),
-    Entry("unpause", "queue_commands", _QUEUE, "Start new jobs again."),
-    Entry("history", "queue_commands", _QUEUE, "Show who did what to a batch, a collection or the fleet."),
-    Entry("drain", "queue_commands", _QUEUE, "Stop a worker from taking new jobs."),
-    Entry(
-        "callback",
-        "queue_commands",
-        _QUEUE,
-        "Callbacks to depositors' systems.",
-        ("list", "deliver", "test"),
-    ),
-    Entry("cleanup", "queue_commands", _QUEUE, "Archive old batches and remove unused folders."),
-    Entry("init", "store_commands", _MACHINE, "Give record, storage root and inventory one deployment id."),
-    Entry("backup", "store_commands", _MACHINE, "Copy the record and the inventory into a folder."),
-    Entry("restore", "store_commands", _MACHINE, "Restore a lost record from a backup."),
-    Entry(
-        "token",
-        "token_commands",
-        _MACHINE,
-        "Tokens of the REST API and the pages.",
-        ("create", "list", "revoke"),
-    ),
-    Entry("exporter", "serving_commands", _MACHINE, "Serve the metrics for Prometheus."),
-    Entry("web", "serving_commands", _MACHINE, "Serve the REST API and the pages."),
-    Entry("reconcile", "store_commands", _MACHINE, "The older name of `check`."),
-    Entry("worker", "program_commands", _MACHINE, "Run a worker until SIGTERM."),
-    Entry("beat", "program_commands", _MACHINE, "Run a scheduler until SIGTERM."),
-    Entry(
-        "flower", "program_commands", _MACHINE, "Run Flower, which shows the workers' tasks, until SIGTERM."
-    ),
-    Entry(
-        "standalone", "standalone_command", _MACHINE, "Run a whole stack on this machine.", ("start", "stop")
-    ),
-)
+ENTRIES = tuple(entry for entries in GROUPS.values() for entry in entries)
 _BY_NAME = {entry.name: entry for entry in ENTRIES}
 
 
@@ -222,7 +204,7 @@ class LazyGroup(TyperGroup):
         return load(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for group, entries in groupby(ENTRIES, lambda entry: entry.group):
+        for group, entries in GROUPS.items():
             with formatter.section(group):
                 formatter.write_dl([(entry.name, entry.help) for entry in entries])
 
