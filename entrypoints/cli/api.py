@@ -85,10 +85,14 @@ class Client:
         return json.loads(self.request("GET", path))
 
     def post(self, path: str, kind: type[R], body: Mapping[str, object], **headers: str) -> R:
+        return kind.model_validate_json(self._post(path, body, headers))
+
+    def post_json(self, path: str, body: Mapping[str, object], **headers: str) -> Any:
+        return json.loads(self._post(path, body, headers))
+
+    def _post(self, path: str, body: Mapping[str, object], headers: Mapping[str, str]) -> bytes:
         sent = {"Content-Type": "application/json", **headers}
-        return kind.model_validate_json(
-            self.request("POST", path, data=json.dumps(body).encode(), headers=sent)
-        )
+        return self.request("POST", path, data=json.dumps(body).encode(), headers=sent)
 
     def request(
         self,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.cli import local_files
+from entrypoints.cli.commands import submit_command
 from operations.deposits.local_deposit import (
     LocalDeposit,
     Payload,
@@ -125,7 +125,7 @@ def test_folders_without_files_are_named_before_a_folder_is_submitted(
     for name in ("c", "a/b", "d", "full/e"):
         (source / name).mkdir(parents=True)
 
-    local_files.describe(plan_deposit(source))
+    submit_command.describe(plan_deposit(source))
 
     said = " ".join(capsys.readouterr().err.split())
     assert "folders without files are not deposited: 'a/b', 'c', 'd' and 1 more" in said

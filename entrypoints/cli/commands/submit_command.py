@@ -1,28 +1,41 @@
-"""`arkline submit`, and its options as a submission."""
+"""`arkline submit`: its options as a submission, and a deposit of files of this machine over the API.
+
+A terminal shows a progress bar of the upload.
+"""
 
 from __future__ import annotations
 
 import getpass
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from urllib.parse import quote
 
 import pydantic_core
+import rich.progress
 import typer
 
-from entrypoints.cli import acting, api, completion, context, local_files
+from entrypoints.cli import acting, api, completion, context
 from entrypoints.cli.commands import watch_commands
 from entrypoints.cli.options import Json, command
 from entrypoints.render import judgement, screen
-from operations.deposits import local_deposit, submission
-from pipeline import names, records
+from operations.deposits import dry_run_result, local_deposit, submission
+from pipeline import humanize, names, records
 from pipeline.description import xml
 from pipeline.errors import UsageRefused
+from pipeline.uploads import stored
+from pipeline.working_storage import capacity
 
 if TYPE_CHECKING:
     from entrypoints.cli.api import Client
-    from operations.deposits.local_deposit import LocalDeposit
+    from operations.deposits.dry_run_result import DryRunResult
+    from operations.deposits.local_deposit import LocalDeposit, Payload, Uploader
+    from operations.deposits.submission import Submitted
     from pipeline.records import Submission
+    from pipeline.uploads.stored import UploadedFile
 
 DIGEST = "ALGORITHM:VALUE"
 ELEMENT = "ELEMENT=VALUE"
@@ -230,8 +243,8 @@ def _local(
 
 def _uploaded(site: Client, submission: Submission, deposit: LocalDeposit) -> Submission:
     """The submission of what was uploaded."""
-    local_files.describe(deposit)
-    payload = local_files.upload(deposit, local_files.ApiUploader(site), submission.idempotency_key or "")
+    describe(deposit)
+    payload = _upload(deposit, _Uploader(site), submission.idempotency_key or "")
     return submission.model_copy(
         update={
             "payload_url": payload.url,
@@ -244,12 +257,12 @@ def _uploaded(site: Client, submission: Submission, deposit: LocalDeposit) -> Su
 
 def _dry_run(submission: Submission, deposit: LocalDeposit | None, ask: int, *, as_json: bool) -> NoReturn:
     if deposit is not None:
-        local_files.remark(local_deposit.with_container_read(deposit, context.settings()))
+        _remark(local_deposit.with_container_read(deposit, context.settings()))
     with api.site() as site:
         result = (
-            local_files.dry_run(site, submission, ask)
+            _dry_run_of_url(site, submission, ask)
             if deposit is None
-            else local_files.dry_run_of_files(site, submission, deposit)
+            else _dry_run_of_files(site, submission, deposit)
         )
     screen.emit(result) if as_json else judgement.dry_run(result)
     raise typer.Exit(int(not result.good))
@@ -258,10 +271,10 @@ def _dry_run(submission: Submission, deposit: LocalDeposit | None, ask: int, *, 
 def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool, as_json: bool) -> None:
     with api.site() as site:
         if deposit is not None or submission.local_id or submission.primary_id:
-            local_files.known(local_files.dry_run_of_files(site, submission, deposit))
+            _note_known(_dry_run_of_files(site, submission, deposit))
         if deposit is not None:
             submission = _uploaded(site, submission, deposit)
-        done = local_files.submit(site, submission)
+        done = _send(site, submission)
         if done.again:
             screen.note(f"{done.bid} was submitted under this key before; no new batch was made")
         if not done.sent:
@@ -271,3 +284,131 @@ def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool,
         if wait:
             raise typer.Exit(watch_commands.wait_for(site, done.bid, as_json=as_json))
     screen.emit(done) if as_json else screen.say(done.bid)
+
+
+HIDDEN_NAMED = 3
+"""Hidden files that a remark names."""
+
+
+def describe(deposit: LocalDeposit) -> None:
+    """What is deposited, for the person at the terminal."""
+    files = humanize.counted(len(deposit.files), "file")
+    objects = humanize.counted(deposit.objects, "object")
+    screen.note(
+        f"{deposit.source}: {objects} of {files}, {capacity.in_units(deposit.bytes)}, submitted as "
+        f"{deposit.type.label}",
+        "",
+    )
+    _remark(deposit)
+
+
+def _remark(deposit: LocalDeposit) -> None:
+    """What the person may not mean to deposit, or to leave out."""
+    if deposit.hidden:
+        screen.note(f"hidden files are deposited, too: {_first(deposit.hidden)}")
+    if deposit.empty:
+        screen.note(f"folders without files are not deposited: {_first(deposit.empty)}")
+
+
+def _first(paths: Sequence[str]) -> str:
+    more = len(paths) - HIDDEN_NAMED
+    return ", ".join(map(names.quote_name, paths[:HIDDEN_NAMED])) + (f" and {more} more" if more > 0 else "")
+
+
+def _note_known(judged: DryRunResult) -> None:
+    """Say which objects are here already, and whether they get a version."""
+    for identifier, ark in judged.known.items():
+        consequence = "this deposit becomes its next version"
+        if any(ark in trouble.message for trouble in judged.failures):
+            consequence = "this deposit will be refused, because --new-version was not given"
+        screen.note(f"'{identifier}' is {ark} already: {consequence}")
+
+
+def _upload(deposit: LocalDeposit, uploader: Uploader, key: str) -> Payload:
+    if not sys.stderr.isatty():
+        return local_deposit.upload_deposit(deposit, uploader, key)
+    columns = (
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(),
+        rich.progress.DownloadColumn(),
+        rich.progress.TransferSpeedColumn(),
+        rich.progress.TimeRemainingColumn(),
+    )
+    with rich.progress.Progress(*columns, console=screen.err(), transient=True) as meter:
+        task = meter.add_task("uploading", total=deposit.bytes)
+        return local_deposit.upload_deposit(deposit, uploader, key, lambda size: meter.advance(task, size))
+
+
+def _body(submission: Submission) -> dict[str, object]:
+    """The submission as the body of `POST /v1/batches`."""
+    given = submission.model_dump(mode="json", exclude_none=True)
+    spelled = {
+        "profile_name": "profile",
+        "payload_filename": "name",
+        "submission_mode": "mode",
+        "erc_who": "who",
+        "erc_what": "what",
+        "erc_when": "when",
+        "erc_where": "where",
+    }
+    left_out = {"idempotency_key", "owner", "submitted_at"}
+    return {spelled.get(name, name): value for name, value in given.items() if name not in left_out}
+
+
+def _headers(submission: Submission) -> dict[str, str]:
+    key = submission.idempotency_key
+    return {"Idempotency-Key": key} if key else {}
+
+
+def _send(site: Client, given: Submission) -> Submitted:
+    answer = site.post_json("/v1/batches", _body(given), **_headers(given))
+    return submission.Submitted(
+        bid=answer["bid"], again=answer.get("replayed", False), sent=not answer.get("note")
+    )
+
+
+def _dry_run_of_url(site: Client, submission: Submission, ask: int) -> DryRunResult:
+    """`ask`: manifests and files that are asked for at most; a web process has a limit of its own."""
+    path = f"/v1/batches?dry_run=true&ask={ask}"
+    return site.post(path, dry_run_result.DryRunResult, _body(submission), **_headers(submission))
+
+
+def _dry_run_of_files(site: Client, submission: Submission, deposit: LocalDeposit | None) -> DryRunResult:
+    """What the deposit of these files would do; without them, only whether the object is here already."""
+    body = {
+        "profile": submission.profile_name,
+        "source": submission.payload_url,
+        "type": submission.type,
+        "mode": submission.submission_mode,
+        "new_version": bool(submission.new_version),
+        "priority": submission.priority,
+    }
+    bodies = (
+        {**body, "plan": plan.model_dump(mode="json")} for plan in dry_run_result.plans(submission, deposit)
+    )
+    path, headers = "/v1/batches/files/dry-run", _headers(submission)
+    return dry_run_result.together(
+        [site.post(path, dry_run_result.DryRunResult, one, **headers) for one in bodies]
+    )
+
+
+@dataclass(frozen=True)
+class _Uploader:
+    """An `operations.deposits.local_deposit.Uploader`."""
+
+    site: Client
+
+    def begin(self, key: str) -> str:
+        headers = {"Idempotency-Key": key} if key else {}
+        return str(loads(self.site.request("POST", "/v1/uploads", headers=headers))["id"])
+
+    def put(self, upload: str, name: str, chunks: Iterable[bytes], size: int) -> UploadedFile:
+        answer = self.site.request(
+            "PUT",
+            f"/v1/uploads/{upload}/{quote(name, safe='/')}",
+            data=chunks,
+            # with a length the site refuses before it reads
+            headers={"Content-Type": "application/octet-stream", "Content-Length": str(size)},
+        )
+        arrived = loads(answer)
+        return stored.UploadedFile(name=arrived["name"], size=arrived["size"], sha512=arrived["sha512"])
