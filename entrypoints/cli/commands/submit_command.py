@@ -1,12 +1,9 @@
-"""`arkline submit`: its options as a submission, and a deposit of files of this machine over the API.
-
-A terminal shows a progress bar of the upload.
-"""
+"""`arkline submit`: its options as a submission, and a deposit of files of this machine over the API."""
 
 from __future__ import annotations
 
 import getpass
-import sys
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from json import loads
@@ -15,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 from urllib.parse import quote
 
 import pydantic_core
-import rich.progress
 import typer
 
 from entrypoints.cli import acting, api, completion, context
@@ -325,18 +321,20 @@ def _note_known(judged: DryRunResult) -> None:
 
 
 def _upload(deposit: LocalDeposit, uploader: Uploader, key: str) -> Payload:
-    if not sys.stderr.isatty():
-        return local_deposit.upload_deposit(deposit, uploader, key)
-    columns = (
-        rich.progress.TextColumn("{task.description}"),
-        rich.progress.BarColumn(),
-        rich.progress.DownloadColumn(),
-        rich.progress.TransferSpeedColumn(),
-        rich.progress.TimeRemainingColumn(),
-    )
-    with rich.progress.Progress(*columns, console=screen.err(), transient=True) as meter:
-        task = meter.add_task("uploading", total=deposit.bytes)
-        return local_deposit.upload_deposit(deposit, uploader, key, lambda size: meter.advance(task, size))
+    sent, began = 0, time.monotonic()
+
+    def words(done: float, total: int) -> str:
+        speed = capacity.in_units(int(done / max(time.monotonic() - began, 0.1)))
+        return f"sent {capacity.in_units(int(done))} of {capacity.in_units(total)}, {speed}/s"
+
+    with screen.counting(words) as show:
+
+        def on_bytes(size: int) -> None:
+            nonlocal sent
+            sent += size
+            show(sent, deposit.bytes)
+
+        return local_deposit.upload_deposit(deposit, uploader, key, on_bytes)
 
 
 def _body(submission: Submission) -> dict[str, object]:
