@@ -141,8 +141,9 @@ class Client:
                     raise _error_of(answer, target)
                 yield answer
         except urllib3.exceptions.HTTPError as error:
+            why = getattr(error.__cause__, "strerror", None) or type(error).__name__
             raise ServiceUnreachable(
-                f"{self.url} does not answer ({type(error).__name__}): check {URL} and the network"
+                f"{self.url} does not answer ({why}): check {URL} and the network"
             ) from error
 
     @cached_property

@@ -40,7 +40,10 @@ class ArklineGroup(LazyGroup):
             for hint in hints(error.remedies):
                 typer.secho(f"try: {hint}", fg="yellow" if _coloured() else None, err=True)
             raise typer.Exit(exit_codes.of_error(error)) from error
-        except (typer.Exit, typer.Abort, TyperException, BrokenPipeError):
+        except TyperException as error:
+            error.message = error.message.removeprefix("Value error, ")  # pydantic's, before a wrong choice
+            raise
+        except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
         except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:

@@ -165,6 +165,12 @@ def test_an_invalid_submission_is_refused_before_a_connection_is_opened(
     assert "secret" not in result.stderr
 
 
+def test_a_wrong_choice_is_said_without_the_words_of_a_library() -> None:
+    said = runner.invoke(app, ["jobs", "--state", "nowhere"]).stderr
+
+    assert "Invalid value for '--state' / '-s': 'nowhere' is not one of 'pending'," in said
+
+
 def test_verbs_require_either_ids_or_a_filter() -> None:
     for arguments in ([], ["jid0000000001", "--state", "failed"]):
         result = runner.invoke(app, ["resume", *arguments])
