@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import rich.text
 import typer
 
-from entrypoints.cli import context, exit_codes
+from entrypoints.cli import exit_codes
 from entrypoints.render import screen
 from operations import run
 from pipeline.errors import UsageRefused
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from entrypoints.cli.api import Client
     from entrypoints.render.screen import Words
     from operations.run import Run
-    from operations.site import Site
     from operations.verbs.bulk import Outcome
     from pipeline.records import Record
 
@@ -43,14 +42,6 @@ def bytes_read(done: float, total: int) -> str:
 def counted(what: str) -> Words:
     """The number of things of which there is no total."""
     return lambda done, _: f"{done:,.0f} {what}"
-
-
-@contextmanager
-def quiet_site() -> Iterator[Site]:
-    """The site of the environment, for a command that reports itself what the task layer would log."""
-    context.quiet_logs()
-    with context.site() as site:
-        yield site
 
 
 @contextmanager

@@ -120,7 +120,7 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
         Entry("fail", "verb_commands", "Stop jobs that have not ended."),
         Entry("delete", "verb_commands", "Delete failed or held jobs and batches."),
         Entry("cancel", "verb_commands", "Stop a batch."),
-        Entry("repair", "store_commands", "Replace znodes of a job or batch that cannot be read."),
+        Entry("repair", "verb_commands", "Replace znodes of a job or batch that cannot be read."),
         Entry("update-report", "verb_commands", "Send the depositor the changes since the last report."),
     ),
     "Operate the queue": (

@@ -34,8 +34,9 @@ def settings() -> Settings:
 
 
 def site() -> AbstractContextManager[Site]:
-    """The site of the environment, until the block ends."""
+    """The site of the environment, until the block ends; the command reports what its logs would."""
     load_all()  # a session has threads
+    quiet_logs()
     return opened(settings(), CONNECT_TIMEOUT)
 
 

@@ -30,18 +30,6 @@ HOST_ONLY = frozenset(
     }
 )
 
-FILES = frozenset(
-    {
-        "manifest check",
-        "manifest from-csv",
-        "profile template",
-        "profile check",
-        "standalone start",
-        "standalone stop",
-    }
-)
-"""Commands on files of this machine, which ask no site."""
-
 
 def is_own_stack() -> bool:
     """Whether ARKLINE_URL names the stack whose settings the environment has too."""

@@ -16,6 +16,18 @@ PROJECT = Path(__file__).parents[2]
 
 BID, JID, ARK = "bid0000000001", "jid0000000001", "ark:/99999/fk4abc"
 
+FILES = frozenset(
+    {
+        "manifest check",
+        "manifest from-csv",
+        "profile template",
+        "profile check",
+        "standalone start",
+        "standalone stop",
+    }
+)
+"""Commands on files of this machine, which ask no site."""
+
 FILLED = {
     "BID": BID,
     "JID": JID,

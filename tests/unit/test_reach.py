@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 from entrypoints.cli import api
 from entrypoints.cli.command_table import ENTRIES, load
 from entrypoints.cli.main import app
-from entrypoints.cli.reach import FILES, HOST_ONLY, refuse_over_api
+from entrypoints.cli.reach import HOST_ONLY, refuse_over_api
 from pipeline.errors import UsageRefused
+from tests.support.spelled_commands import FILES
 
 runner = CliRunner()
 

@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from entrypoints.cli import exit_codes
 from entrypoints.cli.main import app
-from entrypoints.cli.reach import FILES, HOST_ONLY
+from entrypoints.cli.reach import HOST_ONLY
 from entrypoints.render import remedies
 from entrypoints.web.app import create_app
 from entrypoints.web.pages import acts
 from pipeline.errors import Action, Remedy
 from pipeline.states import Event
-from tests.support.spelled_commands import ARK, BID, JID, PROJECT, Spelled, in_text, of_python, problem
+from tests.support.spelled_commands import ARK, BID, FILES, JID, PROJECT, Spelled, in_text, of_python, problem
 
 PRODUCT = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins", "tools")
 BESIDE = "beside the stack"

@@ -166,7 +166,7 @@ def fixity_check(
     """
     if every and arks:
         raise UsageRefused("name objects or add --all, not both")
-    with acting.quiet_site() as site, acting.shown(acting.bytes_read) as run:
+    with context.site() as site, acting.shown(acting.bytes_read) as run:
         context.existing_inventory(site.settings)
         checked = operations.objects.fixity.check_fixity(
             site,

@@ -1,4 +1,4 @@
-"""Commands on record, storage and inventory: init, check (audit, reconcile), repair, backup, restore."""
+"""Commands on record, storage and inventory: init, check (audit, reconcile), backup, restore."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import operations.checks.check
-from entrypoints.cli import acting, api, completion, context, exit_codes
-from entrypoints.cli.options import Json, SharedOptions, command, read_id
+from entrypoints.cli import acting, api, context, exit_codes
+from entrypoints.cli.options import Json, SharedOptions, command
 from entrypoints.render import findings, screen
 from entrypoints.render.remedies import hints
 from operations.checks import aliases, deployment
-from operations.verbs import bulk, verbs
 from pipeline import humanize
-from pipeline.errors import Action, ArklineError, Remedy, ServiceUnreachable, UsageRefused
+from pipeline.errors import Action, Remedy, UsageRefused
 
 if TYPE_CHECKING:
     from operations.checks.check import CheckView, Scope
@@ -50,38 +49,6 @@ def init(
         screen.note(f"jobs wait: {view.outdated}")
         for hint in hints((Remedy(Action.RECONCILE),)):
             screen.note(f"try {hint}", "")
-
-
-@command("arkline repair jid0000000001 --reason 'disk error on zk2'", "reason", "by", "json")
-def repair(
-    options: SharedOptions,
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="ID...",
-            parser=read_id,
-            autocompletion=completion.ids,
-            help="Jobs or batches that cannot be read.",
-        ),
-    ],
-) -> None:
-    """Replace znodes of a job or batch that cannot be read.
-
-    A job that has not ended fails, and its place, lock and reserved space are freed. The history keeps the
-    damaged bytes. Restoring the znode from a backup loses less, if there is one.
-    """
-    done, refused = [], []
-    with api.site(options.by) as site:
-        for name in names:
-            path, body = f"{api.path_of(name)}/repair", {"reason": options.reason}
-            try:
-                done.append(site.post(path, verbs.VerbResult, body))
-            except ArklineError as error:
-                if len(names) == 1 or isinstance(error, ServiceUnreachable):
-                    raise
-                refused.append(bulk.Refusal(id=name, message=str(error)))
-    outcome = bulk.Outcome(verb="repair", done=tuple(done), refused=tuple(refused))
-    acting.show(outcome, as_json=options.json, single=len(names) == 1)
 
 
 Repair = Annotated[bool, typer.Option("--repair", help="Enter, reserve and raise what can be repaired.")]
@@ -167,7 +134,6 @@ def backup(
     The fleet may work meanwhile. Objects, profiles and working storage are not copied. An inventory in
     PostgreSQL is copied with pg_dump, if this machine has it.
     """
-    context.quiet_logs()
     with context.site() as site, screen.counting(acting.counted("batches and jobs")) as count:
         view = deployment.back_up(site, folder.absolute(), lambda number: count(number, 0))
     if json:
@@ -204,7 +170,6 @@ def restore(
     and beats first. Numbers of batches and jobs continue beyond all that inventory and storage know. If the
     inventory is lost too, restore it first, with --inventory; afterwards run `arkline check --repair`.
     """
-    context.quiet_logs()
     if inventory:
         _inventory(options, folder.absolute())
         return

@@ -1,4 +1,4 @@
-"""Commands on jobs and batches: hold, release, resume, fail, delete, cancel, update-report."""
+"""Commands on jobs and batches: hold, release, resume, fail, delete, cancel, repair, update-report."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 
 from entrypoints.cli import acting, api, completion, exit_codes, selection
-from entrypoints.cli.options import Bid, SharedOptions, command
-from entrypoints.render import screen, views
+from entrypoints.cli.options import Bid, SharedOptions, command, read_id
+from entrypoints.render import actions, screen
 from operations.verbs import bulk, holds, verbs
 from pipeline import humanize
 from pipeline.errors import ArklineError, ServiceUnreachable, UsageRefused
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 _SELECT = ("ids", "profile", "batch", "older_than")
 _SELECT_BY_STATE = ("ids", "profile", "batch", "state", "older_than")
-CANCEL = "cancel"
+CANCEL, REPAIR = "cancel", "repair"
+"""Verbs that are no events of a table."""
+
 _ACT = ("reason", "by", "dry_run", "json")
 _REPEATABLE = tuple(dict.fromkeys(row.target for row in JOB.rows(JobState.FAILED, Event.RESUME) if row.named))
 
@@ -76,7 +78,7 @@ def _raise(
     site: Client, options: SharedOptions, verb: str, name: str, to: JobState | None = None, *, dry_run: bool
 ) -> Outcome:
     """The outcome of the verb, or of its dry run; raises what refuses it."""
-    if not _is_whole(verb, name):
+    if verb != REPAIR and not _is_whole(verb, name):
         verbs.check_kind(name, Event(verb))
     path = f"{api.path_of(name)}/{verb}"
     body: dict[str, object] = {"reason": options.reason, **({} if to is None else {"to": to})}
@@ -95,9 +97,9 @@ def _is_whole(verb: str, name: str) -> bool:
 def _on_each(
     site: Client,
     options: SharedOptions,
-    event: Event,
+    verb: str,
     names: list[str],
-    to: JobState | None,
+    to: JobState | None = None,
     *,
     dry_run: bool,
 ) -> Outcome:
@@ -105,13 +107,13 @@ def _on_each(
     parts: list[Outcome] = []
     for number, name in enumerate(names):
         try:
-            parts.append(_raise(site, options, event, name, to, dry_run=dry_run))
+            parts.append(_raise(site, options, verb, name, to, dry_run=dry_run))
         except ServiceUnreachable as error:
-            parts.append(bulk.Outcome(verb=event, untried=len(names) - number, stopped=str(error)))
+            parts.append(bulk.Outcome(verb=verb, untried=len(names) - number, stopped=str(error)))
             break
         except ArklineError as error:
-            parts.append(bulk.Outcome(verb=event, refused=(bulk.Refusal(id=name, message=str(error)),)))
-    return _together(event, parts, dry_run=dry_run)
+            parts.append(bulk.Outcome(verb=verb, refused=(bulk.Refusal(id=name, message=str(error)),)))
+    return _together(verb, parts, dry_run=dry_run)
 
 
 def _planned(
@@ -162,9 +164,9 @@ def _carried_out(site: Client, plan: bulk.BulkPlan, reason: str) -> Outcome:
     )
 
 
-def _together(event: Event, parts: list[Outcome], *, dry_run: bool) -> Outcome:
+def _together(verb: str, parts: list[Outcome], *, dry_run: bool) -> Outcome:
     return bulk.Outcome(
-        verb=event,
+        verb=verb,
         dry_run=dry_run,
         done=tuple(result for part in parts for result in part.done),
         refused=tuple(refusal for part in parts for refusal in part.refused),
@@ -326,6 +328,33 @@ def cancel(options: SharedOptions, bid: Bid) -> None:
     with api.site(options.by) as site:
         outcome = _decided(options, partial(_raise, site, options, CANCEL, bid), question)
     acting.show(outcome, as_json=options.json, single=False)
+
+
+@command("arkline repair jid0000000001 --reason 'disk error on zk2'", "reason", "by", "json")
+def repair(
+    options: SharedOptions,
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ID...",
+            parser=read_id,
+            autocompletion=completion.ids,
+            help="Jobs or batches that cannot be read.",
+        ),
+    ],
+) -> None:
+    """Replace znodes of a job or batch that cannot be read.
+
+    A job that has not ended fails, and its place, lock and reserved space are freed. The history keeps the
+    damaged bytes. Restoring the znode from a backup loses less, if there is one.
+    """
+    single = len(names) == 1
+    with api.site(options.by) as site:
+        if single:
+            outcome = _raise(site, options, REPAIR, names[0], dry_run=False)
+        else:
+            outcome = _on_each(site, options, REPAIR, names, dry_run=False)
+    acting.show(outcome, as_json=options.json, single=single)
 
 
 @command("arkline update-report bid0000000001", "version", *_ACT)
