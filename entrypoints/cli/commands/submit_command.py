@@ -71,8 +71,9 @@ def submission_of(context: typer.Context, given: dict[str, Any]) -> records.Subm
         return records.Submission(**given)
     except pydantic_core.ValidationError as error:
         first = error.errors(include_url=False)[0]
-        (given_as,) = (each for each in context.command.params if each.name == first["loc"][0])
-        option = "URL" if given_as.name == "payload_url" else given_as.opts[0]
+        field = str(first["loc"][0])
+        spelled = {str(option.name): option.opts[0] for option in context.command.params}
+        option = "URL" if field == "payload_url" else spelled[field]
         raise UsageRefused(f"{option}: {first['msg'].removeprefix('Value error, ')}") from error
 
 
