@@ -10,7 +10,7 @@ import typer
 
 from entrypoints.cli import acting, api, completion, exit_codes, selection
 from entrypoints.cli.options import Bid, SharedOptions, command, read_id
-from entrypoints.render import actions, screen
+from entrypoints.render import screen, views
 from operations.verbs import bulk, holds, verbs
 from pipeline import humanize
 from pipeline.errors import ArklineError, ServiceUnreachable, UsageRefused
