@@ -13,6 +13,7 @@ import requests
 from playwright.sync_api import expect
 
 from entrypoints.stack.child import HOST, ask, free_ports
+from entrypoints.web.pages.one import last_task
 from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import JobState
@@ -89,6 +90,10 @@ def test_flower_shows_a_task_for_each_state_of_a_job_while_and_after_it_works(
         await_seen(lambda: "FAILURE" in states(url, lost).values(), expected=True)
         (fault,) = [task for task in shown(url, lost).values() if task["state"] == "FAILURE"]
         assert (fault["args"].split()[0], fault["exception"]) == (lost, failed.status.message)
+        assert (last_task(failed), last_task(jobs.load(session, jid))) == (
+            fault["uuid"],
+            shown(url, jid)["job.downloading"]["uuid"],
+        )
 
         with browser.window("light", 1280) as page:
             page.context.set_extra_http_headers(

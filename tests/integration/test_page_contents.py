@@ -16,6 +16,7 @@ from tests.support.operators import downloading_job
 from tests.support.web import Web, serving
 from zkstate.connection.session import Session
 from zkstate.record import jobs
+from zkstate.record.jobs import JobMove
 
 OWN = {"Sec-Fetch-Site": "same-origin"}
 FLOWER = "http://127.0.0.1:5555/flower/"
@@ -135,6 +136,17 @@ def test_the_page_of_working_storage_says_who_gives_it_back_when(
 
 def test_flower_is_linked_from_the_board(web: Web, olga: requests.Session) -> None:
     assert f'<a href="{FLOWER}">Flower</a>' in page(web, olga, "/")
+
+
+def test_a_jobs_page_leads_to_its_task_in_flower(web: Web, session: Session, olga: requests.Session) -> None:
+    job = downloading_job(session, web.context.settings)
+
+    link = f'<a href="{FLOWER}task/{job.jid}-{job.status.epoch}-downloading">its last task in Flower</a>'
+    assert link in page(web, olga, f"/jobs/{job.jid}")
+
+    jobs.move(session, planting.acquire(session, job), JobMove(Event.FAIL, "worker a:1", message="no"))
+
+    assert link in page(web, olga, f"/jobs/{job.jid}")
 
 
 REQUESTS_OF_A_ROW = 3

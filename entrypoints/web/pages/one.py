@@ -44,9 +44,10 @@ from pipeline.inventory.base import InventoryObject
 from pipeline.notify import report_mail
 from pipeline.preservation.custody import Custody, size_of
 from pipeline.principal import Principal, Role
-from pipeline.records import Batch, Job, age
+from pipeline.records import Batch, Job, Ticket, age
 from pipeline.states import JOB, Event, FailureKind, JobState
 from pipeline.working_storage.capacity import in_units
+from tasks.broker import task_id
 from zkstate.errors import Corrupt, Missing
 from zkstate.record import jobs
 
@@ -145,12 +146,12 @@ router = page_router()
 @router.get("/jobs/{jid}")
 @slow("record_work")
 def job(request: Request, caller: PageCaller, jid: str) -> HTMLResponse:
-    web = context_of(request)
-    return page(request, "job.html", **job_values(web, whole_of(request), caller, jid))
+    return page(request, "job.html", **job_values(request, caller, jid))
 
 
-def job_values(web: WebContext, whole: WholeFleet, caller: Principal, jid: str) -> dict[str, Any]:
+def job_values(request: Request, caller: Principal, jid: str) -> dict[str, Any]:
     """What `job_live.html` shows."""
+    web, whole, flower = context_of(request), whole_of(request), request.app.state.flower
     record = visible_job(web.site, caller, jid)
     view, steps = job_view_of(web.site, caller, record), steps_of(record)
     facts = explain(web, whole, caller, record)
@@ -165,8 +166,24 @@ def job_values(web: WebContext, whole: WholeFleet, caller: Principal, jid: str) 
         "ribbon": drawings.of_history(steps, JOB.facts[view.state].ended),
         "verbs": acts.without(acts.of_verbs(view.verbs, jid, view.version), answer["remedies"]),
         "holders": holders(web, caller, facts),
+        "task_url": f"{flower.rstrip('/')}/task/{task}" if flower and (task := last_task(record)) else "",
         **answer,
     }
+
+
+def last_task(job: Job | ArchivedJob) -> str:
+    """The id of the Celery task that works on the job, or did last; empty if that is not known."""
+    if not isinstance(job, Job):
+        return ""
+    status = job.status
+    if status.status in JOB.working():
+        epoch = status.epoch - status.handed_back  # a record is handed back with its next epoch
+        given = Ticket(id=job.jid, state=status.status, epoch=epoch)
+        return task_id(given) if status.dispatched_at else ""
+    moves = [entry for entry in job.history if entry.event]
+    if len(moves) < 2 or not moves[-1].by.startswith("worker"):
+        return ""
+    return task_id(Ticket(id=job.jid, state=moves[-2].state, epoch=status.epoch - 1))
 
 
 DRAWN = 20
@@ -260,7 +277,7 @@ def _verbs(record: Batch | ArchivedBatch, view: BatchView) -> tuple[acts.Button,
 async def live_job(request: Request, caller: PageCaller, jid: str) -> Response:
     web = context_of(request)
     await run_in_threadpool(visible_job, web.site, caller, jid)
-    values = partial(job_values, web, whole_of(request), caller, jid)
+    values = partial(job_values, request, caller, jid)
     return _followed(request, caller, "job_live.html", values, lambda change: change.subject == jid)
 
 
