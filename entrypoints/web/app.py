@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 from entrypoints.web import problems
 from entrypoints.web.context import WebContext
 from entrypoints.web.document import with_examples, with_links, with_problems
-from entrypoints.web.middleware import Requests, read_hosts
+from entrypoints.web.middleware import Requests, read_hosts, receiving
 from entrypoints.web.routes import about, batches, board, deposits, fleet, jobs, objects, tokens, verbs
 from pipeline import plugins
 
@@ -53,7 +53,8 @@ class Api(FastAPI):
 
     def build_middleware_stack(self) -> ASGIApp:
         """The framework answers an unexpected error outside of all that `add_middleware` adds."""
-        return Requests(super().build_middleware_stack(), self.state.context, self.state.hosts)
+        state = self.state
+        return Requests(super().build_middleware_stack(), state.context, state.hosts, state.receiving)
 
     @cached_property
     def document(self) -> dict[str, Any]:
@@ -89,8 +90,11 @@ def create_app(
     )
     app.state.context, app.state.hosts = context, read_hosts(hosts)
     problems.install(app)
-    for router in routers():
+    served = routers()
+    for router in served:
         app.include_router(router)
     if context is not None and pages:
         install.install(app, context, flower)
+        served += tuple(module.router for module in install.PAGES)
+    app.state.receiving = receiving(served)
     return app

@@ -7,14 +7,17 @@ would answer 503 to `/health/live`.
 import re
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import structlog
+from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from entrypoints.web.authentication import authenticate
@@ -32,8 +35,20 @@ LIMIT = 1 << 20
 OF_STRANGERS = 1 << 14
 """Bytes of a body that are read before the token is looked at: a login is far below that."""
 
-_RECEIVING = re.compile(r"/v1/uploads(/|$)|/poster/|/deposits$|/batches/[^/]+/again$")
-"""Paths that receive files: their routes look at the token first, and count the bytes themselves."""
+E = TypeVar("E", bound=Callable[..., Any])
+
+
+def receives_files(endpoint: E) -> E:
+    """Marks the endpoint of a route that looks at the token first, and counts the bytes itself."""
+    endpoint.receives_files = True  # type: ignore[attr-defined]
+    return endpoint
+
+
+def receiving(routers: Iterable[APIRouter]) -> tuple[Route, ...]:
+    """The routes that receive files."""
+    routes = (route for router in routers for route in router.routes if isinstance(route, Route))
+    return tuple(route for route in routes if hasattr(route.endpoint, "receives_files"))
+
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -59,13 +74,20 @@ _QUIET = (_PROBES, "/static/", "/metrics")
 class Requests:
     """Around the whole application: the answer to an unexpected error has the headers and the id too."""
 
-    def __init__(self, app: ASGIApp, context: WebContext | None, hosts: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        context: WebContext | None,
+        hosts: Iterable[str] = (),
+        receiving: Sequence[Route] = (),
+    ) -> None:
         """`hosts`: the names of this server in lower case, without a port; none: every name is believed.
         Redirects and the address to which a login returns are made of `Host`, which a client may choose.
         """
         self.app = app
         self._context = context
         self._hosts = frozenset(hosts)
+        self._receiving = receiving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A request's id is that of its X-Request-ID, if the header is sane, or a new one."""
@@ -124,7 +146,9 @@ class Requests:
             return
         try:
             refused = _of_two_lengths(scope, headers)
-            await (refused or self.app)(scope, _within_limit(scope, headers, receive), send)
+            if not any(route.matches(scope)[0] is Match.FULL for route in self._receiving):
+                receive = _within_limit(scope, headers, receive)
+            await (refused or self.app)(scope, receive, send)
         finally:
             if counted:
                 counted.leave(scope["state"].get("counted_for"))
@@ -151,8 +175,6 @@ def _of_two_lengths(scope: Scope, headers: Headers) -> Response | None:
 
 def _within_limit(scope: Scope, headers: Headers, receive: Receive) -> Receive:
     """Counts what arrives; what the client states can only refuse its request sooner."""
-    if _RECEIVING.match(scope["path"]):
-        return receive
     length = headers.get("content-length", "")
     stated = int(length) if length.isdecimal() and len(length) < 19 else 0
     arrived, known = 0, False

@@ -19,6 +19,7 @@ from starlette.datastructures import UploadFile
 from entrypoints.web import problems
 from entrypoints.web.authentication import authenticate, check_again, count, principal_of
 from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.middleware import receives_files
 from entrypoints.web.receiving import read_form
 from operations.deposits.submission import Submitted
 from pipeline.description.xml import clean
@@ -126,6 +127,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
     openapi_extra=_FORM,
     responses=_ANSWERS,
 )
+@receives_files
 async def post(
     request: Request,
     caller: PosterCaller,

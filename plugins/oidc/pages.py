@@ -8,6 +8,7 @@ asked for.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from fastapi import Request
@@ -16,7 +17,7 @@ from fastapi.responses import RedirectResponse, Response
 from entrypoints.web.authentication import set_login
 from entrypoints.web.context import context_of
 from entrypoints.web.pages.login import login_page, page_router
-from entrypoints.web.pages.templating import is_local, page
+from entrypoints.web.pages.templating import is_local, page, template_in
 from pipeline.settings import Settings, read_settings
 from plugins.oidc.login import OidcLogin
 from plugins.oidc.settings import OidcSettings
@@ -26,6 +27,7 @@ T = TypeVar("T")
 
 COOKIE = "arkline-login"
 PATH = "/login/oidc"
+LOGGED_IN = template_in(Path(__file__).with_name("logged_in.html"))
 
 router = page_router()
 
@@ -84,7 +86,7 @@ async def finish_oidc_login(request: Request, state: str = "", code: str = "", e
         limit.count(_address(request))
         answer: Response = login_page(request, "/", problem=str(refusal), status=403)
     else:
-        answer = page(request, "logged_in.html", next=finished.next)
+        answer = page(request, LOGGED_IN, next=finished.next)
         set_login(request, answer, finished.name, finished.session)
     answer.delete_cookie(COOKIE, path=PATH)
     return answer

@@ -10,7 +10,7 @@ from entrypoints.web import pages
 from pipeline.states import BATCH, JOB
 
 WEB = Path(pages.__file__).parents[1]
-TEMPLATES = sorted((WEB / "templates").glob("*.html"))
+TEMPLATES = sorted([*(WEB / "templates").glob("*.html"), *(WEB.parents[1] / "plugins").glob("*/*.html")])
 VENDORED = re.findall(r"`([\w.-]+\.js)`.*`([0-9a-f]{64})`", (WEB / "static" / "VENDORED.md").read_text())
 
 

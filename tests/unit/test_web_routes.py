@@ -8,7 +8,9 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from entrypoints.web.app import routers
+from entrypoints.web.middleware import receiving
 from entrypoints.web.openapi import document
+from entrypoints.web.pages import install
 from pipeline.principal import Role
 
 PUBLIC = {"/health/live", "/health/ready", "/v1/errors", "/v1/errors/{code}"}
@@ -65,3 +67,19 @@ def test_the_document_of_the_api_is_current() -> None:
     written = (Path(__file__).parents[2] / "docs" / "api" / "openapi.json").read_text()
 
     assert written == document(), "run: python -m entrypoints.web.openapi > docs/api/openapi.json"
+
+
+def test_a_body_is_not_limited_where_files_are_received_and_nowhere_else() -> None:
+    pages = (module.router for module in install.PAGES)
+    unlimited = {(*(route.methods or ()), route.path) for route in receiving((*routers(), *pages))}
+
+    assert unlimited == {
+        ("POST", "/v1/uploads"),
+        ("PUT", "/v1/uploads/{upload}/{name:path}"),
+        ("PATCH", "/v1/uploads/{upload}"),
+        ("PATCH", "/v1/uploads/{upload}/{name:path}"),
+        ("POST", "/poster/{verb}"),
+        ("POST", "/poster/{verb}/{scheme}/{shoulder}/{objectid}"),
+        ("POST", "/deposits"),
+        ("POST", "/batches/{bid}/again"),
+    }

@@ -18,6 +18,7 @@ from starlette.datastructures import FormData, UploadFile
 from entrypoints.web.authentication import NotAuthenticated, check_again, counted
 from entrypoints.web.context import WebContext, context_of, site_of
 from entrypoints.web.limits import TooMany, slow
+from entrypoints.web.middleware import receives_files
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import Notice, page, redirect
 from entrypoints.web.receiving import read_form
@@ -64,6 +65,7 @@ def new(request: Request, caller: PageCaller) -> HTMLResponse:
 
 
 @router.post("/deposits")
+@receives_files
 async def submit(request: Request, caller: PageCaller) -> Response:
     """A deposit by the form: of a file, which is uploaded, or of what is at an address."""
     web = context_of(request)
@@ -167,6 +169,7 @@ def again(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
 
 
 @router.post("/batches/{bid}/again")
+@receives_files
 async def preview_again(request: Request, caller: PageCaller, bid: str) -> Response:
     """What would be deposited; the corrected files are kept in an upload until then."""
     web = context_of(request)

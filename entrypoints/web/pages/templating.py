@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
 from pydantic import TypeAdapter
 
@@ -118,7 +118,12 @@ _ENVIRONMENT.filters.update(
 )
 
 
-def render(template: str, **values: Any) -> Markup:
+def template_in(file: Path) -> Template:
+    """A template of a plugin, which may extend those of the core."""
+    return _ENVIRONMENT.from_string(file.read_text())
+
+
+def render(template: str | Template, **values: Any) -> Markup:
     """A part of a page, already escaped."""
     return Markup(_ENVIRONMENT.get_template(template).render(**values))  # noqa: S704 - autoescape is on
 
@@ -139,7 +144,7 @@ def rights(caller: Principal | None) -> dict[str, bool]:
     }
 
 
-def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+def page(request: Request, template: str | Template, *, status: int = 200, **values: Any) -> HTMLResponse:
     """A whole page, for the caller of the request or for nobody."""
     caller: Principal | None = getattr(request.state, "principal", None)
     html = render(

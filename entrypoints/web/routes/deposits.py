@@ -15,6 +15,7 @@ from entrypoints.web import receiving
 from entrypoints.web.authentication import DepositorCaller
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import is_local, slow
+from entrypoints.web.middleware import receives_files
 from entrypoints.web.receiving import check_body, content_length, receive
 from operations.deposits import submission, uploads
 from operations.deposits.dry_run import dry_run_local, perform_dry_run
@@ -226,6 +227,7 @@ class Uploaded(Record):
 @router.post(
     "/uploads", status_code=201, summary="Upload a file, or begin an upload of several", openapi_extra=_BYTES
 )
+@receives_files
 async def begin(  # noqa: PLR0913 - the parts of a request
     request: Request,
     response: Response,
@@ -275,6 +277,7 @@ async def begin(  # noqa: PLR0913 - the parts of a request
     summary="Upload a file into an upload",
     openapi_extra=_BYTES,
 )
+@receives_files
 async def put_file(
     request: Request, response: Response, caller: DepositorCaller, upload: UploadId, name: FileName
 ) -> Uploaded:
@@ -306,6 +309,7 @@ def offset(request: Request, caller: DepositorCaller, upload: UploadId, name: st
 
 @router.patch("/uploads/{upload}", summary="Continue the only file", openapi_extra=_BYTES)
 @router.patch("/uploads/{upload}/{name:path}", summary="Continue or begin a file", openapi_extra=_BYTES)
+@receives_files
 async def append(  # noqa: PLR0913 - the parts of a request
     request: Request,
     response: Response,
