@@ -18,6 +18,7 @@
     /locks/hosts/HOST/N                 ephemeral: a connection to a source; the parent holds its back-off
     /space/working/JID                  bytes reserved for a job; the parent holds their sum
     /space/marked                       working storage was marked once; without its mark it is not mounted
+    /space/uploads-marked               the same of the folder of uploads
     /actions/queue                      what operators did to the fleet: pauses, drains, clean-ups
     /actions/collections/NAME           what operators did to a collection: holds and releases
     /fixity                             the sums of the fixity schedule
@@ -96,7 +97,7 @@ _OWN_NAMES = {
         CALLBACKS: f"{JID}-[0-9]+",
         "/locks": "queue|collections|drains|hosts|leader|single-flight|localid|storage",
         PAUSE: "ingest",
-        "/space": "working|marked",
+        "/space": "working|marked|uploads-marked",
         "/actions": "queue|collections",
         "/ids": r"batch|job|ark-\S+",
         "/submission-keys": "[0-9a-f]{64}",
