@@ -110,7 +110,7 @@ def _found(request: Request, known: bool, find: Callable[[], Principal]) -> Prin
         context.wrong_tokens.count(address)
         raise
     request.state.find_again = find
-    return principal
+    return principal.model_copy(update={"request_id": request.state.request_id})
 
 
 def check_again(request: Request, caller: Principal) -> None:
@@ -125,10 +125,6 @@ def check_again(request: Request, caller: Principal) -> None:
 
 def authenticate(request: Request) -> Principal:
     """The principal of the request; NotAuthenticated, `cross-site-request`, or as `principal_of` says."""
-    return _authenticated(request).model_copy(update={"request_id": request.state.request_id})
-
-
-def _authenticated(request: Request) -> Principal:
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     if scheme:
         if scheme.lower() != "bearer":
