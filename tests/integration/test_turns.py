@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from celery.exceptions import Retry
 
 from entrypoints.render.explanation import text
 from operations.reasons import Reason
@@ -93,7 +94,8 @@ def test_a_batch_that_waits_for_a_rate_limit_is_not_counted_as_tried(
     bid = batches.submit(session, given)
     ticket = record.ticket(batches.load(session, bid))
 
-    context.app.tasks["batch.split"](ticket.model_dump())
+    with pytest.raises(Retry, match="requested a pause"):
+        context.app.tasks["batch.split"](ticket.model_dump())
 
     status = batches.load(session, bid).status
     assert (status.status, status.tries) == (BatchState.PROCESSING, 0)
