@@ -116,7 +116,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
     mount.require(context.settings, context.job_record.working_storage)
     earlier = earlier_version.find(job, context)
     if earlier is not None:
-        return Done(message=earlier_version.message(earlier))
+        return earlier_version.pass_on(earlier)
     parse = manifest_reader(context.decoder, context.attempt)
     try:
         files = expected_files(job, context.settings.working, parse)

@@ -77,8 +77,13 @@ def message(version: StoredVersion) -> str:
     return f"nothing is fetched: the job has stored version {version.number} of {version.ark} before"
 
 
+def pass_on(version: StoredVersion) -> Done:
+    """The end of a step that has nothing to do for a version that is stored."""
+    return Done(message=message(version))
+
+
 def without_content(
-    job: Job, context: StepContext, gone: ContentGone, keep: Callable[[StoredVersion], Done]
+    job: Job, context: StepContext, gone: ContentGone, keep: Callable[[StoredVersion], Done] = pass_on
 ) -> Done:
     """The end of a step whose content is gone: `keep` the version that is stored, or download again."""
     mount.require(context.settings, context.job_record.working_storage)

@@ -40,6 +40,10 @@ NOT_RUN = {
 
 STORED = r"jobs +1 completed\n(.|\n)* ark:/99999/fk4\d+\w  completed"
 SAYS = {
+    "celery -A arkline status": "OK",
+    "celery -A arkline inspect active": "OK",
+    "celery -A arkline inspect registered": r"job\.downloading",
+    "celery -A arkline --config celeryconfig inspect active_queues": "download",
     'arkline submit photos/ --profile demo --what "South Mole light" --dry-run': (
         "nothing was submitted\n(.|\n)*objects +1, of which 0 would"
     ),

@@ -101,10 +101,11 @@ def write_folder(folder: Path, source: HttpSource) -> None:
     listed = (HARBOUR / "object.checkm").read_text().replace("{base}/lighthouse", source.url(""))
     source.put("/photos.checkm", listed.encode())
     (folder / ".curlrc").write_text("fail-with-body\nmax-time = 60\n")  # an error of HTTP is one of curl
-    program = folder / "bin" / "arkline"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m arkline "$@"\n')
-    program.chmod(0o755)
+    (folder / "bin").mkdir()
+    for name in ("arkline", "celery"):
+        program = folder / "bin" / name
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m {name} "$@"\n')
+        program.chmod(0o755)
 
 
 def dev(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
