@@ -18,13 +18,14 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 import celeryconfig
-from pipeline.records import Ticket
+from pipeline.records import Job, Ticket
 from pipeline.settings import Settings
-from pipeline.states import BATCH, JOB, BatchState, JobState, Queue
+from pipeline.states import BATCH, JOB, BatchState, JobState, Queue, Task
 from tasks import transport
 from tasks.logs import log
 from tasks.redis_keys import OWN_TURN, client, lists_of, step_of
 from tasks.transport import MAX_MESSAGE, Foreign, ticket_in
+from zkstate.queue import fairness
 
 _SHORT = {"max_retries": 2, "interval_start": 0.1}
 """Without a limit kombu tries forever to reach a Redis that is down, and the operator's command hangs."""
@@ -57,9 +58,8 @@ def dispatch_job(app: Celery, ticket: Ticket, priority: int = 0, *, in_turn: boo
 
     False if Redis does not answer. `in_turn`: before all jobs of others, who have more than their share.
     """
-    first = JOB.task(JobState(ticket.state)).name
     priority = OWN_TURN if in_turn else step_of(priority)
-    return _send(app, first, ticket, priority, chain=_tasks_after(ticket.state))
+    return _send(app, task_of(ticket).name, ticket, priority, chain=_tasks_after(ticket.state))
 
 
 def dispatch_jobs(app: Celery, tickets: Iterable[tuple[Ticket, int]]) -> bool:
@@ -86,7 +86,7 @@ def dispatch_batch(app: Celery, ticket: Ticket, *, in_turn: bool = False) -> boo
 
     A split is as urgent as the most urgent job, so that neither occupies all processes alone.
     """
-    task = BATCH.task(BatchState(ticket.state))
+    task = task_of(ticket)
     priority = step_of(0) if task.queue is Queue.SPLIT and not in_turn else OWN_TURN
     return _send(app, task.name, ticket, priority)
 
@@ -100,13 +100,33 @@ def dispatch_failure_callback(app: Celery, jid: str, epoch: int) -> bool:
     return _send(app, "callback.failed", ticket, step_of(0), args=(jid, epoch))
 
 
+def task_of(ticket: Ticket) -> Task:
+    """The task that does the work of this ticket."""
+    if fairness.is_job(ticket.id):
+        return JOB.task(JobState(ticket.state))
+    return BATCH.task(BatchState(ticket.state))
+
+
 def task_id(ticket: Ticket) -> str:
-    """Of the task that does the work of this ticket, known to whoever knows the record.
+    """The id of the Celery task for this ticket: whoever knows the record can tell the id.
 
     >>> task_id(Ticket(id="jid0000000012", state="downloading", epoch=5))
     'jid0000000012-5-downloading'
     """
     return f"{ticket.id}-{ticket.epoch}-{ticket.state}"
+
+
+def last_task(job: Job) -> str:
+    """The id of the task that works on the job, or did last; empty if that is not known."""
+    status = job.status
+    if status.status in JOB.working():
+        epoch = status.epoch - status.handed_back  # a record is handed back with its next epoch
+        given = Ticket(id=job.jid, state=status.status, epoch=epoch)
+        return task_id(given) if status.dispatched_at else ""
+    moves = [entry for entry in job.history if entry.event]
+    if len(moves) < 2 or not moves[-1].by.startswith("worker"):
+        return ""
+    return task_id(Ticket(id=job.jid, state=moves[-2].state, epoch=status.epoch - 1))
 
 
 def _send(app: Celery, task: str, ticket: Ticket, priority: int, **options: Any) -> bool:

@@ -7,41 +7,47 @@ that ended. Nothing is sent while nobody listens.
 
 import threading
 import time
+from collections import deque
+from functools import cached_property
 from typing import Any
 
+import redis
 from celery import Celery, states
 from celery.app.trace import trace_ok_t
 from kombu.exceptions import OperationalError
 
 from pipeline.records import Batch, Job, Ticket
-from pipeline.states import BATCH, JOB, BatchState, JobState
-from tasks.broker import task_id
+from tasks.broker import task_id, task_of
 from tasks.logs import log
 
 PAUSE = 0.25
 """Seconds from an event until it is sent, with those that follow: most states of a small job end sooner."""
 
-MOST = 200
-"""Events in one message."""
-
+MOST = 1000
+"""Events that wait to be sent; the oldest are forgotten while Redis does not answer."""
 
 Message = dict[str, Any]
 """What Celery's tracer gets of a message: its headers, arguments and chain."""
 
 
+def is_listened(dispatcher: Any) -> bool:
+    """Whether Flower or another listener has asked the worker of this dispatcher for the events of tasks."""
+    return bool(dispatcher and dispatcher.enabled and (not dispatcher.groups or "task" in dispatcher.groups))
+
+
 class TaskEvents:
-    """Of one process; a thread sends what has been noted. An event that Redis does not take is lost."""
+    """Of one process. A thread sends what the work has noted, which never waits for Redis.
+
+    Events that Redis does not take are lost.
+    """
 
     def __init__(self, app: Celery, worker: str) -> None:
         """`worker`: the name under which Celery knows the worker of this process."""
-        self._dispatcher: Any = app.events.Dispatcher(
-            app.connection_for_write(),
-            hostname=worker,
-            buffer_while_offline=False,
-            buffer_group={"task"},
-            buffer_limit=MOST,
-        )
+        self._app = app
+        self._worker = worker
+        self._events: deque[tuple[str, dict[str, Any]]] = deque(maxlen=MOST)
         self._noted = threading.Event()
+        self._sending = threading.Lock()
         threading.Thread(target=self._send, name="task events", daemon=True).start()
 
     def received(self, request: Message) -> None:
@@ -63,15 +69,11 @@ class TaskEvents:
 
     def lost(self, ticket: Ticket) -> None:
         """The worker of this ticket's task has vanished; nobody else says how the task ended."""
-        state = ticket.state
-        name = JOB.task(JobState(state)) if ticket.id.startswith("jid") else BATCH.task(BatchState(state))
-        self._note("task-failed", task_id(ticket), name=name.name, exception="the worker was lost")
+        name = task_of(ticket).name
+        self._note("task-failed", task_id(ticket), name=name, exception="the worker was lost")
 
     def _note(self, kind: str, uuid: str, **fields: Any) -> None:
-        try:
-            self._dispatcher.send(kind, uuid=uuid, **fields)
-        except OperationalError as error:  # so many events that they are sent at once
-            log().debug("events lost: Redis does not answer", error=str(error))
+        self._events.append((kind, {"uuid": uuid, "timestamp": time.time(), **fields}))
         self._noted.set()
 
     def _send(self) -> None:
@@ -82,10 +84,27 @@ class TaskEvents:
             self.flush()
 
     def flush(self) -> None:
-        try:
-            self._dispatcher.flush()
-        except OperationalError as error:
-            log().debug("events lost: Redis does not answer", error=str(error))
+        """Send what was noted so far, as one message."""
+        with self._sending:
+            try:
+                dispatcher = self._dispatcher
+                while self._events:
+                    kind, fields = self._events.popleft()
+                    dispatcher.send(kind, **fields)
+                dispatcher.flush()
+            except (OperationalError, redis.RedisError) as error:
+                log().debug("events lost: Redis does not answer", error=str(error))
+                del self._dispatcher  # with the events that it has
+
+    @cached_property
+    def _dispatcher(self) -> Any:
+        return self._app.events.Dispatcher(
+            self._app.connection_for_write(),
+            hostname=self._worker,
+            buffer_while_offline=False,
+            buffer_group={"task"},
+            buffer_limit=MOST,
+        )
 
 
 def _shown(record: Job | Batch) -> str:

@@ -62,7 +62,7 @@ from tasks.retry import (
     mistakes_as,
 )
 from tasks.state_task import StateFailed, StateTask, show
-from tasks.worker_context import Carried, WorkerContext
+from tasks.worker_context import WorkerContext
 from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.session import Session
 from zkstate.errors import Outdated, Stale, TooBig
@@ -165,11 +165,11 @@ def _task(
     """
     request: Any = current_task.request
     given = Ticket.model_validate(hint)
-    begun, context.carried = context.carried, None
-    attempt = begun.attempt if begun is not None and begun.ticket == given else None
+    begun: Attempt[R] | None = context.carried
+    context.carried = None
+    attempt = begun if begun is not None and ticket(begun.record) == given else None
     ended = run(context, given, works, carried=attempt, show=partial(show, context))
-    if ended.carried is not None and ended.following is not None:
-        context.carried = Carried(ended.following, ended.carried)
+    context.carried = ended.carried
     if ended.carried is not None or ended.following is None:
         request.chain = None  # nothing is sent
     elif request.chain:

@@ -12,9 +12,9 @@ import celery.worker.request
 from celery import Task, current_task
 
 from pipeline.records import Batch, Job
-from pipeline.states import JOB, JobState
-from tasks.broker import task_id
-from tasks.events import Message
+from tasks.broker import task_id, task_of
+from tasks.events import Message, is_listened
+from zkstate.record import record
 
 if TYPE_CHECKING:
     from tasks.worker_context import WorkerContext
@@ -24,21 +24,17 @@ class StateFailed(Exception):
     """The work failed, as the record says: Celery's outcome of the task."""
 
 
-def is_listened(dispatcher: Any) -> bool:
-    """Whether Flower or another listener has asked this worker for the events of tasks."""
-    return bool(dispatcher and dispatcher.enabled and (not dispatcher.groups or "task" in dispatcher.groups))
-
-
 class StateRequest(celery.worker.request.Request):
-    """A message in Celery's worker, which hears of the outcome when the process has done all that it does."""
+    """A message in Celery's worker, which learns the outcome only when the process ends its last state."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         task: Any = self.task
+        # the look of each second would come too late for the first task after somebody began to listen
         task.context.listen(is_listened(self.eventer))
 
     def send_event(self, type: str, **fields: Any) -> None:
-        """What the process of the pool does not know; it sends the others itself, at their time."""
+        """Only the events that the process of the pool does not send itself."""
         if type not in ("task-started", "task-succeeded", "task-retried", "task-failed"):
             super().send_event(type, **fields)
 
@@ -89,22 +85,23 @@ def _following(context: "WorkerContext", ended: Message) -> Message | None:
     """The task that this process runs next, in the form of a message; None if it has begun no attempt."""
     if context.carried is None:
         return None
-    ticket = context.carried.ticket
+    ticket = record.ticket(context.carried.record)
+    uuid = task_id(ticket)
     return {
         **ended,
-        "id": task_id(ticket),
-        "task": JOB.task(JobState(ticket.state)).name,
+        "id": uuid,
+        "task": task_of(ticket).name,
         "args": [ticket.model_dump()],
-        "argsrepr": repr((ticket.model_dump(),)),
+        "argsrepr": None,  # made by Celery where it logs the arguments
         "parent_id": ended["id"],
         "root_id": ended.get("root_id") or ended["id"],
-        "correlation_id": task_id(ticket),
+        "correlation_id": uuid,
         "chain": (ended.get("chain") or [])[:-1],
     }
 
 
-def show(context: "WorkerContext", record: Job | Batch) -> None:
+def show(context: "WorkerContext", shown: Job | Batch) -> None:
     """Name the record that the current task works on to those who look at tasks."""
-    request: Any = current_task.request
     if events := context.events():
-        events.started(request.id, record)
+        request: Any = current_task.request
+        events.started(request.id, shown)

@@ -36,8 +36,8 @@ from pipeline.errors import ArklineError, UsageRefused
 from pipeline.settings import Settings
 from tasks import interruption, logs, transport
 from tasks.broker import waiting_messages
+from tasks.events import is_listened
 from tasks.logs import log
-from tasks.state_task import is_listened
 from tasks.stores import await_claim, confirmed_id, keep_claim
 from tasks.worker_context import Stop, WorkerContext
 from zkstate.connection.session import Session, connect
@@ -137,9 +137,7 @@ def _read(session: Session, worker: str, own: OwnDrain, stopped: threading.Event
         stopped.wait(INTERVAL)
 
 
-def draining_step(
-    own: OwnDrain, listen: Callable[[bool], None] = lambda _: None
-) -> type[bootsteps.StartStopStep]:
+def draining_step(own: OwnDrain, listen: Callable[[bool], None]) -> type[bootsteps.StartStopStep]:
     """The part of Celery's consumer that keeps to `own`, and tells `listen` whether events are heard.
 
     It starts with every connection to Redis, before the first message.
@@ -229,6 +227,9 @@ def connect_signals(context: WorkerContext) -> None:
         follow_drains(settings, sender, own_drain, stopped)
         own_drain.known.wait()
 
+    def name_worker(sender: str, **_: Any) -> None:
+        context.worker = sender
+
     own_drain = OwnDrain(context.serve)
     context.app.steps["consumer"].add(draining_step(own_drain, context.listen))
     celeryd_init.connect(lambda **_: transport.restrict_remote_control(), weak=False)
@@ -238,7 +239,7 @@ def connect_signals(context: WorkerContext) -> None:
     end_if_hung = partial(interruption.start_hang_guard, settings.zk_session_timeout)
     worker_process_init.connect(lambda **_: end_if_hung(), weak=False)
     worker_process_init.connect(_collect_less_garbage, weak=False)
-    worker_process_init.connect(lambda sender, **_: setattr(context, "worker", sender), weak=False)
+    worker_process_init.connect(name_worker, weak=False)
     worker_process_shutdown.connect(lambda **_: context.close(), weak=False)
     worker_shutting_down.connect(partial(_limit_warm_stop, context), weak=False)
     worker_ready.connect(touch_ready_file, weak=False)

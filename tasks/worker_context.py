@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from pipeline.http.service import FIRST_PAUSE
 from pipeline.notify.callback import HttpCallback
 from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.profiles.profile import Profile
-from pipeline.records import Job, Ticket
+from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Queue
 from pipeline.steps.context import Clients, open_clients
@@ -49,14 +49,6 @@ class Stop(IntEnum):
     FETCHES = 2
     """Those that wait for the hosts of the content: what has arrived is kept for the next attempt."""
     ALL = 3
-
-
-@dataclass(frozen=True)
-class Carried:
-    """The attempt that this process has begun, and whose task comes next."""
-
-    ticket: Ticket
-    attempt: Any
 
 
 class CountedCallback(HttpCallback):
@@ -91,9 +83,11 @@ class WorkerContext:
         self._served = mmap.mmap(-1, len(Queue))
         """The same, with one byte for each queue: 1 if the worker consumes its messages."""
         self._listened = mmap.mmap(-1, 1)
+        """The same: 1 while somebody wants Celery's events of tasks."""
         self.worker = ""
         """The name under which Celery knows the worker of this process."""
-        self.carried: Carried | None = None
+        self.carried: Any = None
+        """The attempt that this process has begun, and whose task comes next."""
 
     @property
     def name(self) -> str:

@@ -44,10 +44,10 @@ from pipeline.inventory.base import InventoryObject
 from pipeline.notify import report_mail
 from pipeline.preservation.custody import Custody, size_of
 from pipeline.principal import Principal, Role
-from pipeline.records import Batch, Job, Ticket, age
+from pipeline.records import Batch, Job, age
 from pipeline.states import JOB, Event, FailureKind, JobState
 from pipeline.working_storage.capacity import in_units
-from tasks.broker import task_id
+from tasks.broker import last_task
 from zkstate.errors import Corrupt, Missing
 from zkstate.record import jobs
 
@@ -157,6 +157,7 @@ def job_values(request: Request, caller: Principal, jid: str) -> dict[str, Any]:
     facts = explain(web, whole, caller, record)
     answer = explained(facts, view.version)
     usual = web.board.usual().get(view.state)
+    task = last_task(record) if flower and isinstance(record, Job) else ""
     return {
         "job": view,
         "payload_url": view.payload_url,
@@ -166,24 +167,9 @@ def job_values(request: Request, caller: Principal, jid: str) -> dict[str, Any]:
         "ribbon": drawings.of_history(steps, JOB.facts[view.state].ended),
         "verbs": acts.without(acts.of_verbs(view.verbs, jid, view.version), answer["remedies"]),
         "holders": holders(web, caller, facts),
-        "task_url": f"{flower.rstrip('/')}/task/{task}" if flower and (task := last_task(record)) else "",
+        "task_url": f"{flower.rstrip('/')}/task/{task}" if task else "",
         **answer,
     }
-
-
-def last_task(job: Job | ArchivedJob) -> str:
-    """The id of the Celery task that works on the job, or did last; empty if that is not known."""
-    if not isinstance(job, Job):
-        return ""
-    status = job.status
-    if status.status in JOB.working():
-        epoch = status.epoch - status.handed_back  # a record is handed back with its next epoch
-        given = Ticket(id=job.jid, state=status.status, epoch=epoch)
-        return task_id(given) if status.dispatched_at else ""
-    moves = [entry for entry in job.history if entry.event]
-    if len(moves) < 2 or not moves[-1].by.startswith("worker"):
-        return ""
-    return task_id(Ticket(id=job.jid, state=moves[-2].state, epoch=status.epoch - 1))
 
 
 DRAWN = 20
@@ -395,9 +381,7 @@ def _unproved(proof: CustodyProof) -> Verdict:
 def _verdict(custody: Custody) -> Verdict:
     if not custody.read:
         if custody.agrees:
-            return Verdict(
-                "The records of download and storage agree. The stored bytes were not read now.", ""
-            )
+            return Verdict("The records of download and storage agree. The stored bytes were not read.", "")
         return Verdict("The records of download and storage differ: see the files below.", "bad")
     done = f"{in_units(custody.bytes_read)} were read from storage at {custody.ended:%Y-%m-%d %H:%M:%S} UTC"
     if custody.agrees:
