@@ -1,6 +1,4 @@
 """The verbs and views, once: what the command line, the API and the pages do, each in one function.
 
-A function here is given a `Site`, the principal who asks, and its own arguments. Modules that take long to
-load (Celery, SQLAlchemy) are imported inside the functions that need them, so that a command that only
-reads ZooKeeper starts fast.
+A function here is given a `Site`, the principal who asks, and its own arguments.
 """

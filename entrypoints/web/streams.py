@@ -74,7 +74,7 @@ class Streams:
 
     @contextmanager
     def entered(self, wake: Callable[[], object], token: str) -> Iterator[None]:
-        """Count a stream of the token while it is open; `too-many-streams`."""
+        """Count a stream of the token while the stream is open; `too-many-streams` if there is no room."""
         with self._guard:
             own, refused = list(self._wakes.values()).count(token), ""
             if self.closed or self.number >= self._limit:

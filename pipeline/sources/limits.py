@@ -109,7 +109,7 @@ class RequestClock:
     within: float
     """Seconds for the request and the whole answer."""
     answered: bool = False
-    """The headers of the last answer are there."""
+    """Whether the headers of the last answer have arrived."""
     began: float = field(default_factory=time.monotonic)
 
     def check(self) -> None:

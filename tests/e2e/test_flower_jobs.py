@@ -2,8 +2,7 @@
 
 import base64
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -13,23 +12,19 @@ import requests
 from playwright.sync_api import expect
 
 from entrypoints.stack.child import HOST, ask, free_ports
-from entrypoints.web.pages.one import last_task
-from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import JobState
-from tests.e2e.collection import submit
-from tests.e2e.test_task_events import enable_events
+from tasks.broker import last_task
+from tests.e2e.test_task_events import AFTER_IT, BEFORE_THE_DOWNLOAD, deposited, enable_events
 from tests.servers.http_source import HttpSource
 from tests.support.browser import Chromium, Visitor, chromium
-from tests.support.fleet import LIMIT, Fleet, job_reaches, wait_for_split
+from tests.support.fleet import LIMIT, Fleet, job_reaches
+from tests.support.polling import eventually
 from tests.support.processes import await_ready
 from zkstate.connection.session import Session
-from zkstate.record import batches, jobs
+from zkstate.record import jobs
 
 LOGIN = ("me", "secret")
-
-EARLIER = ("job.pending", "job.estimating", "job.provisioning")
-LATER = ("job.processing", "job.recording", "job.notify")
 
 
 @contextmanager
@@ -40,7 +35,7 @@ def running_flower(fleet: Fleet) -> Iterator[str]:
     flower = fleet.start("flower", "-m", "arkline", "flower", "--port", str(port), wait=False)
     await_ready(flower, partial(ask, port, b"GET /healthcheck HTTP/1.0\r\n\r\n", b" 200 OK", seconds=1))
     url = f"http://{HOST}:{port}"
-    await_seen(lambda: bool(requests.get(f"{url}/api/workers", auth=LOGIN, timeout=60).json()), expected=True)
+    eventually(lambda: requests.get(f"{url}/api/workers", auth=LOGIN, timeout=60).json(), LIMIT)
     yield url
 
 
@@ -48,14 +43,6 @@ def running_flower(fleet: Fleet) -> Iterator[str]:
 def browser() -> Iterator[Chromium]:
     with chromium() as running:
         yield running
-
-
-def await_seen(seen: Callable[[], object], expected: object) -> None:
-    """Flower offers nothing to wait for: it is asked again."""
-    end = time.monotonic() + LIMIT
-    while (now := seen()) != expected:
-        assert time.monotonic() < end, now
-        time.sleep(0.2)
 
 
 def shown(url: str, jid: str) -> dict[str, dict[str, Any]]:
@@ -76,18 +63,15 @@ def test_flower_shows_a_task_for_each_state_of_a_job_while_and_after_it_works(
     with running_flower(fleet) as url:
         enable_events(settings, workers=1)  # Flower does so too, sooner or later
         slow = source.put("/maps.tar", b"slow" * 1000, hold=arrives)
-        bid = submit(session, settings, slow, SubmissionType.FILE)
-        missing = submit(session, settings, source.url("/missing.txt"), SubmissionType.FILE)
-        for batch in (bid, missing):
-            wait_for_split(session, batch)
-        (jid,), (lost,) = batches.all_jobs(session, bid), batches.all_jobs(session, missing)
+        bid, jid = deposited(session, settings, slow)
+        _, lost = deposited(session, settings, source.url("/missing.txt"))
 
-        before = dict.fromkeys(EARLIER, "SUCCESS")
+        before = dict.fromkeys(BEFORE_THE_DOWNLOAD, "SUCCESS")
         downloading = before | {"job.downloading": "STARTED"}
-        await_seen(lambda: states(url, jid), downloading)
+        eventually(lambda: states(url, jid) == downloading, LIMIT)
         assert shown(url, jid)["job.downloading"]["args"] == f"{jid} {bid} demo downloading"
         failed = job_reaches(session, lost, JobState.FAILED)
-        await_seen(lambda: "FAILURE" in states(url, lost).values(), expected=True)
+        eventually(lambda: "FAILURE" in states(url, lost).values(), LIMIT)
         (fault,) = [task for task in shown(url, lost).values() if task["state"] == "FAILURE"]
         assert (fault["args"].split()[0], fault["exception"]) == (lost, failed.status.message)
         assert (last_task(failed), last_task(jobs.load(session, jid))) == (
@@ -106,8 +90,8 @@ def test_flower_shows_a_task_for_each_state_of_a_job_while_and_after_it_works(
 
         arrives.set()
         job_reaches(session, jid, JobState.COMPLETED)
-        done = dict.fromkeys((*EARLIER, "job.downloading", *LATER), "SUCCESS")
-        await_seen(lambda: states(url, jid), done)
+        done = dict.fromkeys((*BEFORE_THE_DOWNLOAD, "job.downloading", *AFTER_IT), "SUCCESS")
+        eventually(lambda: states(url, jid) == done, LIMIT)
         history = jobs.load(session, jid).history
         for task, left in zip(sorted(shown(url, jid).values(), key=started), history[1:], strict=True):
             assert abs(task["succeeded"] - left.at.timestamp()) < 1

@@ -75,6 +75,14 @@ def enable_events(settings: Settings, workers: int) -> None:
     assert len(answers or ()) == workers
 
 
+def deposited(session: Session, settings: Settings, url: str) -> tuple[str, str]:
+    """A deposit of one file: its batch, and its job."""
+    bid = submit(session, settings, url, SubmissionType.FILE)
+    wait_for_split(session, bid)
+    (jid,) = batches.all_jobs(session, bid)
+    return bid, jid
+
+
 def succeeded(*tasks: str) -> list[tuple[str, str]]:
     return [(task, SUCCESS) for task in tasks]
 
@@ -120,11 +128,7 @@ def test_a_download_is_a_started_task_for_as_long_as_it_lasts(
     with watched(settings) as flower:
         fleet.worker()
         enable_events(settings, workers=1)
-        slow = source.put("/slow.bin", b"slow" * 1000, hold=arrives)
-        bid = submit(session, settings, slow, SubmissionType.FILE)
-        wait_for_split(session, bid)
-        (jid,) = batches.all_jobs(session, bid)
-
+        bid, jid = deposited(session, settings, source.put("/slow.bin", b"slow" * 1000, hold=arrives))
         flower.await_states(jid, *succeeded(*BEFORE_THE_DOWNLOAD), ("job.downloading", STARTED))
         assert flower.of(jid)[-1].args == f"{jid} {bid} demo downloading"
         with configured(settings) as app:
@@ -152,13 +156,9 @@ def test_tries_failures_and_resumes_are_tasks_with_the_outcomes_of_the_history(
         fleet.beat()
         enable_events(settings, workers=1)
         broken = source.put("/a.txt", b"a", status=500, status_times=5, head=False)
-        bid = submit(session, settings, broken, SubmissionType.FILE)
-        wait_for_split(session, bid)
-        (jid,) = batches.all_jobs(session, bid)
+        _, jid = deposited(session, settings, broken)
         job_reaches(session, jid, JobState.COMPLETED)
-        missing = submit(session, settings, source.url("/b.txt"), SubmissionType.FILE)
-        wait_for_split(session, missing)
-        (other,) = batches.all_jobs(session, missing)
+        missing, other = deposited(session, settings, source.url("/b.txt"))
         failed = job_reaches(session, other, JobState.FAILED)
         flower.await_states(other, *said_of(failed.history))
         assert flower.of(other)[-1].exception == failed.status.message

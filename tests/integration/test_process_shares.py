@@ -1,9 +1,5 @@
 """While others wait, no submitter and no collection keeps more than its share of the processes."""
 
-import threading
-import time
-from collections.abc import Callable
-
 import pytest
 
 from pipeline.attempt import UNATTENDED
@@ -18,6 +14,7 @@ from tasks.broker import dispatch_batch, more_urgent, read_queues
 from tasks.retry import giving_up
 from tests.integration.test_sweep import later
 from tests.support import planting
+from tests.support.polling import eventually
 from zkstate import paths
 from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.session import Session
@@ -155,8 +152,8 @@ def test_the_youngest_download_starts_anew_if_one_that_was_asked_cannot_be_conti
     assert at_last == Turn((other.jid,), held[3].jid, anew=True)
     guard.check()
     fairness.ask_to_yield(session, held[3].jid, anew=True)
-    assert eventually(lambda: is_over(guard))
-    assert eventually(guard.yields)
+    assert eventually(lambda: is_over(guard), 20)
+    assert eventually(guard.yields, 20)
 
 
 def test_older_downloads_are_left_alone_when_a_party_has_no_more_than_its_share(session: Session) -> None:
@@ -187,7 +184,7 @@ def test_a_batch_of_another_submitter_is_split_before_the_youngest_split_ends(se
 
     assert turn == Turn((other.bid,), held[3].bid, anew=True)
     fairness.ask_to_yield(session, held[3].bid, anew=True)
-    assert eventually(lambda: is_over(guard))
+    assert eventually(lambda: is_over(guard), 20)
 
 
 def test_a_job_goes_before_the_longest_split_where_no_process_downloads(session: Session) -> None:
@@ -258,10 +255,10 @@ def test_the_ticket_goes_before_all_others_and_the_download_is_asked_to_yield(
     epoch = jobs.load(session, other.jid).status.epoch
     assert read_queues(settings).tickets == {(other.jid, epoch)}
     assert more_urgent(settings, ["io"], priority=0)
-    assert eventually(guard.yields)
+    assert eventually(guard.yields, 20)
     guard.check()  # the attempt is not over
     session.zk.delete(record.lock_path(held[0]))
-    assert eventually(lambda: is_over(guard))
+    assert eventually(lambda: is_over(guard), 20)
 
 
 def is_over(guard: AttemptGuard) -> bool:
@@ -270,14 +267,6 @@ def is_over(guard: AttemptGuard) -> bool:
     except AttemptOver:
         return True
     return False
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 20) -> bool:
-    """Watches of ZooKeeper arrive on a thread of their own."""
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        threading.Event().wait(0.02)
-    return condition()
 
 
 def test_an_attempt_that_was_asked_to_yield_may_still_carry_its_job_onward(session: Session) -> None:

@@ -10,7 +10,7 @@ import threading
 import time
 import tracemalloc
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,6 +43,7 @@ from tests.servers.http_source import HttpSource
 from tests.support import planting
 from tests.support.manifests import BATCH, FILES, manifest
 from tests.support.operators import ANN
+from tests.support.polling import eventually
 from tests.support.web import OWN_FORM, Caller, Web, serving
 from zkstate.record import jobs
 
@@ -87,14 +88,6 @@ def _answer(connection: socket.socket) -> bytes:
         while piece := connection.recv(1 << 16):
             received += piece
     return received
-
-
-def eventually(found: Callable[[], T | None], seconds: float = 60.0) -> T:
-    deadline = time.monotonic() + seconds
-    while not (value := found()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return value
 
 
 async def _nothing() -> Message:

@@ -20,7 +20,7 @@ from zkstate.connection.session import Session
 from zkstate.errors import Unreachable
 
 MACHINES = 16
-"""Machines whose readings are kept; one that is forgotten is a new one."""
+"""Machines whose readings are kept; a machine that was forgotten counts as a new one."""
 
 HORIZON_MS = 30 * 86_400_000
 """Age of the oldest mark that is kept; no delay is longer than hours."""
