@@ -1,0 +1,205 @@
+"""What a check is and what it reports: the contract between arkline and a guest.
+
+A check reads the files of a deposit in a process of its own, which has the limits that the check declares,
+and yields findings. It decides nothing: the profile says what a finding means. docs/developers/guests.md
+shows how to write one.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Protocol
+
+from pydantic import Field, StringConstraints
+
+from pipeline.records import Record
+
+CODE_LIMIT = 100
+MESSAGE_LIMIT = 500
+"""Characters of a finding; what exceeds them is cut."""
+
+FINDINGS_OF_A_FILE = 20
+"""Further findings of one file are dropped, and the last one says so."""
+
+
+class Verdict(StrEnum):
+    """What a check found in one file. Codes are stable: they stand in the inventory and in PREMIS."""
+
+    FINE = "fine"
+    """Checked, and nothing is wrong; `code` may say what the file is, such as `fmt/40`."""
+    FOUND = "found"
+    """Checked, and something is wrong; `code` names it, such as a virus."""
+    UNCHECKED = "unchecked"
+    """Not checked, or not completely; `code` is an `Obstacle` or the check's own."""
+
+
+class Obstacle(StrEnum):
+    """Why a file was not checked. Codes are stable."""
+
+    TOO_LARGE = "too-large"
+    ENCRYPTED = "encrypted"
+    TIMED_OUT = "timed-out"
+    OUT_OF_MEMORY = "out-of-memory"
+    CRASHED = "crashed"
+    """The check raised an error, or its process died."""
+    NO_ANSWER = "no-answer"
+    """The check ended without a finding for the file."""
+    INVALID_ANSWER = "invalid-answer"
+
+
+class Finding(Record):
+    """One finding about one file."""
+
+    path: str
+    """As in `CheckedFile`."""
+    verdict: Verdict
+    code: Annotated[str, StringConstraints(max_length=CODE_LIMIT)] = ""
+    """What a search asks for: the name of a virus, a format, an Obstacle."""
+    message: Annotated[str, StringConstraints(max_length=MESSAGE_LIMIT)] = ""
+    """For people: a depositor or an archivist."""
+
+
+@dataclass(frozen=True)
+class CheckedFile:
+    """A deposited file as a check gets it."""
+
+    path: str
+    """In the deposit, with '/' between folders."""
+    source: Path
+    """Where its bytes are; it may be read, and nothing may be written there."""
+    size: int
+    sha512: str
+
+
+class ServiceAway(Exception):
+    """Raised by a check whose service does not answer: the job waits until it does, and no try is counted."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """What the process of a check may do; everything else is refused where the kernel can refuse it."""
+
+    sockets: bool = False
+    """Connect to sockets of this host: Unix sockets in the file system."""
+    network: bool = False
+    """Connect to other hosts."""
+    programs: bool = False
+    """Start programs, which have the same limits."""
+    memory: int = 1 << 30
+    """Bytes of address space."""
+    open_files: int = 64
+    seconds: float = 60.0
+    """For one file, by the clock; a second more for each megabyte of the file."""
+    start_seconds: float = 60.0
+    """Until the check is ready, by the clock."""
+    reads: tuple[str, ...] = ()
+    """Files and folders that may be read besides the deposit, Python's modules and shared libraries."""
+
+
+class CheckContext(Protocol):
+    """What a running check is given besides its files."""
+
+    def alive(self) -> None:
+        """Stop here if the work was cancelled; call it at least once a second while one file is read."""
+
+
+class Check(Protocol):
+    """A check; registered under its name in the group of entry points `arkline.checks`.
+
+    The class is imported by every worker: it imports what is large or slow in `__init__`, which runs in the
+    check's own process only.
+    """
+
+    name: ClassVar[str]
+    access: ClassVar[Access]
+    settings: ClassVar[type[Record] | None]
+    """The settings that a profile may give; None if there are none."""
+
+    def __init__(self, settings: Any) -> None:
+        """`settings`: an instance of `settings`; ServiceAway if the check's service does not answer."""
+
+    @property
+    def version(self) -> str:
+        """Of the program and of its data, such as signatures; another version means a new result."""
+
+    def run(self, files: Iterable[CheckedFile], context: CheckContext) -> Iterator[Finding]:
+        """Findings, those of one file before the next file is taken from `files`."""
+
+
+class Stage(StrEnum):
+    """When a check runs."""
+
+    DOWNLOADED = "downloaded"
+    """Before the version is stored; only now can a finding stop the job."""
+    STORED = "stored"
+    """After the version is stored, before it is entered in the inventory."""
+    RECORDED = "recorded"
+    """After the version is entered in the inventory."""
+
+
+class Overrule(Record):
+    """An operator's decision that a finding does not stop the job."""
+
+    by: str
+    at: datetime
+    reason: str
+
+
+class CheckRun(Record):
+    """One check of the files of one version, complete."""
+
+    check: str
+    version: str
+    """Of the check, as it reported it."""
+    stage: Stage
+    at: datetime
+    """The end of the run."""
+    findings: tuple[Finding, ...] = ()
+    """At least one for each file."""
+    overruled: Overrule | None = None
+
+    def counts(self) -> dict[Verdict, int]:
+        """Files by their worst verdict; every verdict is a key."""
+        worst: dict[str, Verdict] = {}
+        for finding in self.findings:
+            worst[finding.path] = worse(worst.get(finding.path, Verdict.FINE), finding.verdict)
+        return {verdict: sum(value is verdict for value in worst.values()) for verdict in Verdict}
+
+
+_ORDER = (Verdict.FINE, Verdict.UNCHECKED, Verdict.FOUND)
+
+
+def worse(one: Verdict, other: Verdict) -> Verdict:
+    return max(one, other, key=_ORDER.index)
+
+
+class Action(StrEnum):
+    """What the profile makes of a verdict."""
+
+    STOP = "stop"
+    """The job fails, and the depositor is told why; only before the version is stored."""
+    WARN = "warn"
+    """The job goes on with a remark in the report; after storing, an operator is notified too."""
+    NOTE = "note"
+    """The finding is recorded, and nobody is told."""
+
+
+class CheckRule(Record):
+    """A check that a profile asks for, and what its verdicts mean."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
+    command: tuple[str, ...] = ()
+    """The program to run instead of an installed check, with its arguments; `{file}` is the file's path."""
+    after: Stage = Stage.DOWNLOADED
+    found: Action | None = None
+    unchecked: Action = Action.WARN
+    settings: Mapping[str, Any] = Field(default_factory=dict)
+
+    @property
+    def on_found(self) -> Action:
+        """By default a finding stops the job while that is possible."""
+        if self.found is not None:
+            return self.found
+        return Action.STOP if self.after is Stage.DOWNLOADED else Action.WARN
