@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol
 
@@ -20,11 +21,20 @@ CODE_LIMIT = 100
 MESSAGE_LIMIT = 500
 """Characters of a finding; what exceeds them is cut."""
 
+SHOWN_FINDINGS = 100
+"""Findings of a run in an event of PREMIS and in the description of an object; the inventory has all."""
+
 FINDINGS_OF_A_FILE = 20
 """Further findings of one file are dropped, and the last one says so."""
 
 
-class Verdict(StrEnum):
+VALIDATION = "validation"
+VIRUS_CHECK = "virus check"
+FORMAT_IDENTIFICATION = "format identification"
+"""Types of events in the Library of Congress's vocabulary; a check may name any other of that vocabulary."""
+
+
+class CheckVerdict(StrEnum):
     """What a check found in one file. Codes are stable: they stand in the inventory and in PREMIS."""
 
     FINE = "fine"
@@ -33,6 +43,10 @@ class Verdict(StrEnum):
     """Checked, and something is wrong; `code` names it, such as a virus."""
     UNCHECKED = "unchecked"
     """Not checked, or not completely; `code` is an `Obstacle` or the check's own."""
+
+
+Verdict = CheckVerdict
+"""The name in code; that of the class stands in schemas, which have the verdicts of custody, too."""
 
 
 class Obstacle(StrEnum):
@@ -114,6 +128,9 @@ class Check(Protocol):
 
     name: ClassVar[str]
     access: ClassVar[Access]
+    event: ClassVar[str] = VALIDATION
+    """The type of the event that a run is in PREMIS. Of a `format identification`, a code such as `fmt/40` is
+    the file's format in PRONOM's registry."""
     settings: ClassVar[type[Record] | None]
     """The settings that a profile may give; None if there are none."""
 
@@ -153,6 +170,8 @@ class CheckRun(Record):
     check: str
     version: str
     """Of the check, as it reported it."""
+    event: str = VALIDATION
+    """As in `Check`."""
     stage: Stage
     at: datetime
     """The end of the run."""
@@ -168,6 +187,53 @@ class CheckRun(Record):
         return {verdict: sum(value is verdict for value in worst.values()) for verdict in Verdict}
 
 
+@dataclass(frozen=True)
+class CheckSummary:
+    """A run without the findings of every file."""
+
+    check: str
+    version: str
+    """Of the check."""
+    event: str
+    """The type of its event in PREMIS."""
+    stage: Stage
+    """When it ran: before the version was stored (downloaded), or after it was stored or recorded."""
+    at: datetime
+    """The end of the run."""
+    fine: int
+    """Files by their worst verdict, as are `found` and `unchecked`."""
+    found: int
+    unchecked: int
+    """With the files of which the run says nothing."""
+    findings: tuple[Finding, ...]
+    """Those that are not fine; at most the first hundred."""
+    overruled: Overrule | None = None
+
+    @classmethod
+    def of(cls, run: CheckRun) -> "CheckSummary":
+        counts = run.counts()
+        not_fine = (finding for finding in run.findings if finding.verdict is not Verdict.FINE)
+        return cls(
+            check=run.check,
+            version=run.version,
+            event=run.event,
+            stage=run.stage,
+            at=run.at,
+            fine=counts[Verdict.FINE],
+            found=counts[Verdict.FOUND],
+            unchecked=counts[Verdict.UNCHECKED],
+            findings=tuple(islice(not_fine, SHOWN_FINDINGS)),
+            overruled=run.overruled,
+        )
+
+    @property
+    def worst(self) -> Verdict:
+        """A run without files is fine."""
+        if self.found:
+            return Verdict.FOUND
+        return Verdict.UNCHECKED if self.unchecked else Verdict.FINE
+
+
 _ORDER = (Verdict.FINE, Verdict.UNCHECKED, Verdict.FOUND)
 
 
@@ -179,11 +245,11 @@ class Action(StrEnum):
     """What the profile makes of a verdict."""
 
     STOP = "stop"
-    """The job fails, and the depositor is told why; only before the version is stored."""
+    """The job fails, and its message says why; only before the version is stored."""
     WARN = "warn"
     """The job goes on with a remark in the report; after storing, an operator is notified too."""
     NOTE = "note"
-    """The finding is recorded, and nobody is told."""
+    """The finding is recorded, and nobody is notified."""
 
 
 class CheckRule(Record):

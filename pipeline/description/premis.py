@@ -7,6 +7,7 @@ processing has the date of the move into it; so a repeated attempt writes the sa
 the inventory (`pipeline/preservation/premis_record.py`).
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,8 +15,18 @@ from functools import cache, lru_cache
 from importlib.metadata import version
 from xml.sax.saxutils import escape
 
+from pipeline.checks import (
+    FORMAT_IDENTIFICATION,
+    SHOWN_FINDINGS,
+    VALIDATION,
+    VIRUS_CHECK,
+    CheckRun,
+    CheckSummary,
+    Stage,
+)
 from pipeline.description.xml import clean
 from pipeline.fixity import OF_RECORD, ContentFile, Digest
+from pipeline.names import PRODUCER
 from pipeline.records import HistoryEntry, Job, PayloadType
 from pipeline.states import Event, JobState
 
@@ -23,14 +34,19 @@ NAMESPACE = "http://www.loc.gov/premis/v3"
 _VOCABULARY = "http://id.loc.gov/vocabulary/preservation/eventType"
 _CODES = {
     "accession": "acc",
+    "digital signature validation": "dig",
     "dissemination": "dis",
     "fixity check": "fix",
+    "forensic feature analysis": "ffa",
+    FORMAT_IDENTIFICATION: "for",
     "ingestion": "ing",
     "message digest calculation": "mes",
+    "metadata extraction": "mee",
     "metadata modification": "mem",
     "transfer": "tra",
     "unpacking": "unp",
-    "validation": "val",
+    VALIDATION: "val",
+    VIRUS_CHECK: "vir",
 }
 """Codes in the Library of Congress's vocabulary of event types, which lacks `identifier assignment` and
 `storage`."""
@@ -42,6 +58,9 @@ END = b"</premis:premis>\n"
 PROGRAM = "arkline"
 """The agent of every event that names no other."""
 
+CHECK = "check"
+"""The type of a check's identifier, as an agent; another version of a check is another agent."""
+
 
 @dataclass(frozen=True)
 class ObjectEvent:
@@ -50,12 +69,21 @@ class ObjectEvent:
     type: str
     at: datetime
     outcome: str
-    """`pass` or `fail`."""
+    """`pass` or `fail`; of a check, the worst verdict."""
     version: int | None
     """The version that the event concerns; None: all versions."""
     detail: str
     note: str = ""
     agent: str = PROGRAM
+    agent_version: str = ""
+    """Of a check, which is the agent then; else empty."""
+
+    @property
+    def agent_name(self) -> tuple[str, str]:
+        """The type and the value of the agent's identifier."""
+        if self.agent_version:
+            return CHECK, f"{self.agent} {self.agent_version}"
+        return PROGRAM, self.agent
 
 
 @dataclass(frozen=True)
@@ -69,6 +97,8 @@ class PremisFile:
     digest: Digest
     declared: Digest | None = None
     """The depositor's digest."""
+    formats: tuple[str, ...] = ()
+    """Codes of PRONOM, such as `fmt/40`, as checks identified them."""
 
 
 def object_element(ark: str, local_ids: Iterable[str], original_name: str) -> bytes:
@@ -111,6 +141,7 @@ def file_element(ark: str, of: PremisFile) -> bytes:
           {_line("formatName", of.mime_type)}
         </premis:formatDesignation>
       </premis:format>
+{"".join(map(_registered, of.formats))}\
     </premis:objectCharacteristics>
     {_line("originalName", of.name)}
     <premis:relationship>
@@ -123,6 +154,28 @@ def file_element(ark: str, of: PremisFile) -> bytes:
     </premis:relationship>
   </premis:object>
 """.encode()
+
+
+_PUID = re.compile(r"(x-)?fmt/[0-9]{1,6}")
+
+
+def formats(event: str, codes: Iterable[str]) -> tuple[str, ...]:
+    """Those of the codes that are of PRONOM, if the event identified formats."""
+    if event != FORMAT_IDENTIFICATION:
+        return ()
+    return tuple(dict.fromkeys(code for code in codes if _PUID.fullmatch(code)))
+
+
+@lru_cache(maxsize=256)
+def _registered(code: str) -> str:
+    return f"""\
+      <premis:format>
+        <premis:formatRegistry>
+          <premis:formatRegistryName>PRONOM</premis:formatRegistryName>
+          <premis:formatRegistryKey>{code}</premis:formatRegistryKey>
+        </premis:formatRegistry>
+      </premis:format>
+"""
 
 
 def _fixity(digest: Digest, originator: str) -> str:
@@ -150,6 +203,7 @@ def _escaped(text: str) -> str:
 
 
 def event_element(ark: str, of: ObjectEvent) -> bytes:
+    agent_type, agent = of.agent_name
     code = _CODES.get(of.type)
     authority = f' authority="eventType" authorityURI="{_VOCABULARY}" valueURI="{_VOCABULARY}/{code}"'
     detail = f"""\
@@ -170,8 +224,8 @@ def event_element(ark: str, of: ObjectEvent) -> bytes:
 {detail if of.note else ""}\
     </premis:eventOutcomeInformation>
     <premis:linkingAgentIdentifier>
-      <premis:linkingAgentIdentifierType>{PROGRAM}</premis:linkingAgentIdentifierType>
-      {_line("linkingAgentIdentifierValue", of.agent)}
+      <premis:linkingAgentIdentifierType>{agent_type}</premis:linkingAgentIdentifierType>
+      {_line("linkingAgentIdentifierValue", agent)}
       <premis:linkingAgentRole>executing program</premis:linkingAgentRole>
     </premis:linkingAgentIdentifier>
 {_identified("linkingObjectIdentifier", "ARK", ark)}\
@@ -179,22 +233,28 @@ def event_element(ark: str, of: ObjectEvent) -> bytes:
 """.encode()
 
 
-def program_element(name: str = PROGRAM) -> bytes:
-    """The agent of events: arkline, or its process or user by name."""
-    return _agent(PROGRAM, name, "software", _release() if name == PROGRAM else "")
+def program_element() -> bytes:
+    return _agent((PROGRAM, PROGRAM), PROGRAM, "software", _release())
+
+
+def agent_element(of: ObjectEvent) -> bytes:
+    """The agent of an event: arkline, its process or user by name, or a check."""
+    if of.agent_name == (PROGRAM, PROGRAM):
+        return program_element()
+    return _agent(of.agent_name, of.agent, "software", of.agent_version)
 
 
 def person_element(name: str) -> bytes:
     """The submitter."""
-    return _agent("submitter", name, "person")
+    return _agent(("submitter", name), name, "person")
 
 
 @lru_cache(maxsize=64)  # the same for all objects of a submitter
-def _agent(kind: str, name: str, agent_type: str, release: str = "") -> bytes:
+def _agent(identifier: tuple[str, str], name: str, agent_type: str, release: str = "") -> bytes:
     version = f"    {_line('agentVersion', release)}\n" if release else ""
     return f"""\
   <premis:agent>
-{_identified("agentIdentifier", kind, name)}\
+{_identified("agentIdentifier", *identifier)}\
     {_line("agentName", name)}
     {_line("agentType", agent_type)}
 {version}\
@@ -223,28 +283,82 @@ def pieces(  # noqa: PLR0913 - the facts of one object
     local_id: tuple[str, ...] | None = None,
     declared: Mapping[str, Digest] = NONE_DECLARED,
     names: str = "",
+    runs: Iterable[CheckRun] = (),
 ) -> Iterator[bytes]:
     """The document piece by piece: the object and its files, the events up to storage, and the agents.
 
     `job` has all its identifiers. `checks`: a sentence for every successful validation. `local_id`: the local
     ids of the object, if there are more than the job's. `declared`: the depositor's digests by path.
     `names`: the encodings as which names were read that a container does not mark, and their bytes.
+    `runs`: the checks of the deposit.
     """
+    runs = tuple(runs)
+    identified = _identified_formats(runs)
     given = job.configuration
     yield BEGIN
     local_ids = job.identifiers.local_id if local_id is None else local_id
     yield object_element(ark, local_ids, given.payload_name)
     for file in files:
-        yield file_element(ark, _file(file, declared.get(file.path)))
+        yield file_element(ark, _file(file, declared.get(file.path), identified.get(file.path, ())))
+    agents = {}
     for number, event in enumerate(_events(job, ark, checks, names), 1):
         yield event_element(ark, replace(event, identifier=f"{job.jid}-{number:02d}"))
+    for run in runs:
+        event = check_event(job.jid, None, CheckSummary.of(run))
+        agents[event.agent_name] = agent_element(event)
+        yield event_element(ark, event)
     yield program_element()
+    yield from agents.values()
     if given.submitter:
         yield person_element(given.submitter)
     yield END
 
 
-def _file(file: ContentFile, declared: Digest | None) -> PremisFile:
+def _identified_formats(runs: Iterable[CheckRun]) -> dict[str, tuple[str, ...]]:
+    """Path in the object -> formats, by the last run of each check."""
+    last = {run.check: run for run in sorted(runs, key=lambda run: run.at)}
+    by_path: dict[str, tuple[str, ...]] = {}
+    for run in last.values():
+        for finding in run.findings:
+            if codes := formats(run.event, (finding.code,)):
+                path = f"{PRODUCER}{finding.path}"
+                by_path[path] = tuple(dict.fromkeys((*by_path.get(path, ()), *codes)))
+    return by_path
+
+
+_WHEN = {
+    Stage.DOWNLOADED: "before the version was stored",
+    Stage.STORED: "after the version was stored",
+    Stage.RECORDED: "after the version was entered in the inventory",
+}
+
+
+def check_event(jid: str, version: int | None, of: CheckSummary) -> ObjectEvent:
+    """A run of a check over the files that the job deposited; the same in every document that has it."""
+    not_fine = of.found + of.unchecked
+    lines = [f"{of.fine:,} fine, {of.found:,} found, {of.unchecked:,} not checked"]
+    if of.overruled is not None:
+        by, at, reason = of.overruled.by, of.overruled.at, of.overruled.reason
+        lines.append(f"overruled by {by} at {at.isoformat(timespec='seconds')}: {reason}")
+    for finding in of.findings:
+        what = "; ".join(filter(None, (finding.code, finding.message)))
+        lines.append(f"{finding.path}: {finding.verdict}" + (f" ({what})" if what else ""))
+    if len(of.findings) == SHOWN_FINDINGS and not_fine > SHOWN_FINDINGS:
+        lines.append(f"and further findings: the first {SHOWN_FINDINGS} are listed")
+    return ObjectEvent(
+        identifier=f"{jid}-{of.check}-{of.stage}-{of.at.astimezone(UTC).isoformat()}",
+        type=of.event,
+        at=of.at,
+        outcome=of.worst,
+        version=version,
+        detail=f"the deposited files, checked by {of.check} {of.version} {_WHEN[of.stage]}",
+        note="\n".join(lines),
+        agent=of.check,
+        agent_version=of.version or "unknown",
+    )
+
+
+def _file(file: ContentFile, declared: Digest | None, identified: tuple[str, ...]) -> PremisFile:
     return PremisFile(
         identifier=file.path,
         name=file.path.partition("/")[2],
@@ -252,6 +366,7 @@ def _file(file: ContentFile, declared: Digest | None) -> PremisFile:
         mime_type=file.mime_type,
         digest=Digest(algorithm=OF_RECORD, value=file.sha512),
         declared=declared,
+        formats=identified,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from pipeline.checks import CheckRun, CheckSummary, Verdict
 from pipeline.fixity import StoredVersion
 
 
@@ -51,6 +52,20 @@ class Recording:
     """When all files were downloaded; None if that is not known, and then `provenance` is empty."""
     key: str = ""
     """The job's key; empty for a job of a release before 0.2.1."""
+    checks: tuple[CheckRun, ...] = ()
+    """The checks of the deposit so far."""
+
+
+@dataclass(frozen=True)
+class FileFinding:
+    """What the last run of a check found in a file."""
+
+    check: str
+    verdict: Verdict
+    """`fine`, `found` or `unchecked`."""
+    code: str
+    """The name of a virus, a format such as `fmt/40`, or why the file was not checked."""
+    message: str
 
 
 @dataclass(frozen=True)
@@ -64,6 +79,8 @@ class InventoryFile:
     """algorithm:value."""
     provenance: Provenance | None = None
     """None if the file was not downloaded for this version, or if that was not recorded."""
+    findings: tuple[FileFinding, ...] = ()
+    """By the last run of each check. A check that is not among them has said nothing of the file."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +102,8 @@ class InventoryVersion:
     recorded: datetime | None
     """When the version was entered in the inventory; None if a release before 0.2.1 entered it."""
     files: tuple[InventoryFile, ...]
+    checks: tuple[CheckSummary, ...] = ()
+    """In the order in which they were entered."""
 
 
 @dataclass(frozen=True)

@@ -167,8 +167,8 @@ def _primary_code(error: sqlite3.Error) -> int:
 
 T = TypeVar("T")
 
-SCHEMA = "0010"
-"""The schema of this release, and of 0.2.1; 0.2.0 had 0002 and 0.1.0 had 0001. A change of it counts up."""
+SCHEMA = "0011"
+"""The schema of this release; 0.2.1 had 0010, 0.2.0 had 0002 and 0.1.0 had 0001. A change of it counts up."""
 
 _REVISIONS = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 """The table with the schema's number: releases up to 0.2.1 wrote it by Alembic."""

@@ -4,14 +4,16 @@ Its events are fixity checks that changed the outcome, and exports.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, select
 
-from pipeline.inventory import recording
+from pipeline.inventory import findings, recording
 from pipeline.inventory.base import (
     DamagedFile,
+    FileFinding,
     FixityProof,
     InventoryFile,
     InventoryObject,
@@ -103,9 +105,11 @@ def _kernel(connection: Connection, object_id: int, number: int) -> tuple[tuple[
 
 
 def _versions(connection: Connection, object_id: int) -> tuple[InventoryVersion, ...]:
-    files_of = _files(connection, object_id)
+    checked = findings.checked(connection, object_id)
+    files_of = _files(connection, object_id, checked.in_files)
     rows = connection.execute(
         select(
+            versions.c.id,
             versions.c.number,
             versions.c.created,
             versions.c.note,
@@ -124,24 +128,42 @@ def _versions(connection: Connection, object_id: int) -> tuple[InventoryVersion,
         .where(versions.c.inv_object_id == object_id)
         .order_by(versions.c.number)
     ).mappings()
-    return tuple(InventoryVersion(**row, files=tuple(files_of[row["number"]])) for row in rows)
+    return tuple(
+        InventoryVersion(
+            **{name: value for name, value in row.items() if name != "id"},
+            files=tuple(files_of[row["number"]]),
+            checks=tuple(checked.runs[row["id"]]),
+        )
+        for row in rows
+    )
 
 
-def _files(connection: Connection, object_id: int) -> defaultdict[int, list[InventoryFile]]:
-    """Version number -> its files."""
+def _files(
+    connection: Connection, object_id: int, in_files: Mapping[int, Sequence[FileFinding]]
+) -> defaultdict[int, list[InventoryFile]]:
+    """Version number -> its files, with what was found in them."""
     files_of: defaultdict[int, list[InventoryFile]] = defaultdict(list)
     rows = connection.execute(
         select(files, versions.c.number)
         .join(versions, versions.c.id == files.c.inv_version_id)
         .where(versions.c.inv_object_id == object_id)
-        .order_by(files.c.id)
+        .order_by(versions.c.number, files.c.id)
     )
+    last: dict[tuple[str, str], tuple[FileFinding, ...]] = {}
     for row in rows:
-        files_of[row.number].append(inventory_file(row))
+        file = inventory_file(row, in_files.get(row.id, ()))
+        if in_files:
+            # the same file of an earlier version was checked with that version
+            same = file.path, file.digest
+            checked = {finding.check for finding in file.findings}
+            earlier = (finding for finding in last.get(same, ()) if finding.check not in checked)
+            last[same] = (*file.findings, *earlier)
+            file = replace(file, findings=last[same])
+        files_of[row.number].append(file)
     return files_of
 
 
-def inventory_file(row: Row[Any]) -> InventoryFile:
+def inventory_file(row: Row[Any], of_checks: Sequence[FileFinding] = ()) -> InventoryFile:
     """A row of `inv_files`."""
     return InventoryFile(
         path=row.pathname,
@@ -151,14 +173,16 @@ def inventory_file(row: Row[Any]) -> InventoryFile:
         mime_type=row.mime_type,
         digest=f"{row.digest_type.replace('-', '')}:{row.digest_value}",
         provenance=_provenance(row),
+        findings=tuple(of_checks),
     )
 
 
 def _provenance(row: Row[Any]) -> Provenance | None:
-    if row.landed_digest is None:
+    sha512 = row.landed_digest
+    if sha512 is None:
         return None
     return Provenance(
-        sha512=row.landed_digest,
+        sha512=sha512,
         digest=row.source_digest,
         declared_by=row.source_declared_by or "",
         container=row.source_container or "",
@@ -193,11 +217,12 @@ def files_of_job(connection: Connection, jid: str, limit: int, after: int = 0) -
     total = connection.scalar(select(func.count()).select_from(files).where(own))
     query = select(files).where(own, files.c.id > after).order_by(files.c.id).limit(limit + 1)
     rows = connection.execute(query).all()
+    in_files = findings.findings_between(connection, version.id, rows[0].id, rows[-1].id) if rows else {}
     return FilesPage(
         ark=version.ark,
         number=version.number,
         total=total or 0,
-        files=tuple(inventory_file(row) for row in rows[:limit]),
+        files=tuple(inventory_file(row, in_files.get(row.id, ())) for row in rows[:limit]),
         last=rows[limit - 1].id if len(rows) > limit else None,
     )
 

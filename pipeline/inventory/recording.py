@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Table, bindparam, exists, null, select, union, union_all, update
 
+from pipeline.inventory import findings
 from pipeline.inventory.base import PreservationEvent, Provenance, Recording
 from pipeline.inventory.tables import (
     LOCAL_ID_LENGTH,
@@ -280,6 +281,8 @@ def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") ->
     """
     object_id = _object(connection, recording)
     if object_id is None:
+        if recording.checks:  # of a worker that knew no checks, or of an earlier attempt
+            findings.add_checks(connection, recording.version.ark, recording.version.number, recording.checks)
         return
     _reserve(connection, recording.owner, recording.version.ark, recording.local_id)
     _collections(connection, recording, object_id)
@@ -290,6 +293,7 @@ def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") ->
     if kernel := list(_kernel(recording, own)):
         connection.execute(_KERNELS, kernel)
     connection.execute(_INGESTS, {**own, **_ingest(recording)})
+    findings.enter_runs(connection, object_id, version_id, recording.checks)
     if rebuilt_by:
         version, at = recording.version, now()
         rebuilt = PreservationEvent(

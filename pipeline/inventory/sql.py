@@ -7,7 +7,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Column, Connection, func, select
 
 from pipeline.deployment import Deployment, Expected
-from pipeline.inventory import description, recording
+from pipeline.inventory import description, findings, recording
 from pipeline.inventory.database import Database, read_deployment
 from pipeline.inventory.tables import (
     batches_archived,
@@ -123,6 +123,7 @@ class SqlInventory:
         self.database = database
 
     record = _writes(recording.enter)
+    add_checks = _writes(findings.add_checks)
     reserve_local_ids = _writes(recording.reserve_local_ids)
     claim_ark = _writes(recording.claim_ark)
     local_ids_of = _reads(recording.local_ids_of)

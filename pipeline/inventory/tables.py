@@ -29,6 +29,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.sql.dml import ReturningInsert
 from sqlalchemy.types import TypeDecorator
@@ -90,6 +91,9 @@ ARK_LENGTH = 255
 LOCAL_ID_LENGTH = 255
 """Characters; PostgreSQL refuses index rows over 2704 bytes, and a character may take four."""
 
+
+CHECK_VERSION_LENGTH = 255
+"""Characters; what exceeds them is cut."""
 
 metadata = MetaData(
     naming_convention={
@@ -311,6 +315,50 @@ events = Table(
     Column("note", Prose, nullable=False, server_default=""),
     # when the notice to the operator was sent; the time of the event if it needs no notice
     Column("reported", Utc, nullable=True, index=True),
+)
+
+
+# a run of a check over the files of a version; `unchecked` has also the files of which the run says nothing
+checks = Table(
+    "inv_checks",
+    metadata,
+    key_column(),
+    of_column("inv_objects", index=True),
+    of_column("inv_versions"),
+    Column("check_name", String(64), nullable=False),
+    Column("check_version", Prose, nullable=False),
+    Column("event", String(64), nullable=False),
+    Column("stage", String(16), nullable=False),
+    time_column("at"),
+    Column("fine", Integer, nullable=False),
+    Column("found", Integer, nullable=False),
+    Column("unchecked", Integer, nullable=False),
+    # NULL unless an operator overruled a finding
+    Column("overruled_by", Prose, nullable=True),
+    Column("overruled_at", Utc, nullable=True),
+    Column("overruled_reason", Prose, nullable=True),
+    UniqueConstraint("inv_version_id", "check_name", "check_version", "stage", "at"),
+    Index(None, "check_name", "inv_object_id"),
+)
+
+_HAS_CODE = text("code IS NOT NULL")
+
+# a file without a row of a run was not checked by it
+findings = Table(
+    "inv_findings",
+    metadata,
+    key_column(),
+    of_column("inv_objects"),
+    of_column("inv_checks"),
+    # one of the two: a file of the deposit may be no file of the version
+    Column("inv_file_id", ForeignKey("inv_files.id"), nullable=True),
+    Column("pathname", Prose, nullable=True),
+    Column("verdict", String(16), nullable=False),
+    Column("code", Prose, nullable=True),
+    Column("message", Prose, nullable=True),
+    Index(None, "inv_check_id", "inv_file_id"),
+    Index(None, "verdict", "inv_object_id"),
+    Index(None, "code", "inv_object_id", sqlite_where=_HAS_CODE, postgresql_where=_HAS_CODE),
 )
 
 

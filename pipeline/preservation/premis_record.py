@@ -6,7 +6,7 @@ record of work that was done, with the time of the work.
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import IO
 from xml.etree import ElementTree
@@ -47,8 +47,14 @@ def events_of(known: InventoryObject, entered: Iterable[PreservationEvent]) -> t
     """The events of all versions, oldest first; `entered` are those that the inventory has as rows."""
     entered = tuple(entered)
     of_versions = (event for version in known.versions for event in _of_version(version))
+    runs = (
+        premis.check_event(version.jid, version.number, run)
+        for version in known.versions
+        for run in version.checks
+    )
     last = _last_proof(known.ark, known.fixity, entered) if known.fixity else ()
-    return tuple(sorted((*of_versions, *map(_as_entered, entered), *last), key=lambda event: event.at))
+    all_events = (*runs, *of_versions, *map(_as_entered, entered), *last)
+    return tuple(sorted(all_events, key=lambda event: event.at))
 
 
 def _of_version(version: InventoryVersion) -> Iterator[ObjectEvent]:
@@ -127,18 +133,21 @@ def pieces(known: InventoryObject, events: Iterable[ObjectEvent], storage: Stora
     for file in _files(known):
         yield premis.file_element(known.ark, file)
     agents: dict[tuple[str, str], bytes] = {}
+    copied = set()
     for version in known.versions:
         try:
             for element in _stored_elements(known.ark, version, storage):
                 if element.tag == _EVENT:
+                    copied.add(_named(element, "event"))
                     yield _serialized(element)
                 else:
                     agents[_named(element)] = _serialized(element)
         except DamagedObject as damage:
             yield premis.event_element(known.ark, _lost_events(version, damage))
     for event in events:
-        agents[premis.PROGRAM, event.agent] = premis.program_element(event.agent)
-        yield premis.event_element(known.ark, event)
+        if (premis.PROGRAM, event.identifier) not in copied:  # a check before storing is in the version's own
+            agents[event.agent_name] = premis.agent_element(event)
+            yield premis.event_element(known.ark, event)
     agents[premis.PROGRAM, premis.PROGRAM] = premis.program_element()
     yield from agents.values()
     yield premis.END
@@ -147,6 +156,7 @@ def pieces(known: InventoryObject, events: Iterable[ObjectEvent], storage: Stora
 def _files(known: InventoryObject) -> Iterator[PremisFile]:
     """Each file once, with the number of the first version that has it."""
     described: set[tuple[str, str]] = set()
+    events = {run.check: run.event for version in known.versions for run in version.checks}
     for version in known.versions:
         for file in version.files:
             if (file.path, file.digest) not in described:
@@ -158,7 +168,19 @@ def _files(known: InventoryObject) -> Iterator[PremisFile]:
                     mime_type=file.mime_type,
                     digest=_digest(file.digest),
                     declared=_declared(file),
+                    formats=_formats(file, events),
                 )
+
+
+def _formats(file: InventoryFile, events: Mapping[str, str]) -> tuple[str, ...]:
+    """`events`: the types of the events of the object's checks, by name."""
+    return tuple(
+        dict.fromkeys(
+            code
+            for finding in file.findings
+            for code in premis.formats(events.get(finding.check, ""), (finding.code,))
+        )
+    )
 
 
 def _digest(text: str) -> Digest:
@@ -220,9 +242,10 @@ def _serialized(element: Element) -> bytes:
     return f"  {head.replace(_DECLARATION, '')}>{rest.rstrip()}\n".encode()
 
 
-def _named(agent: Element) -> tuple[str, str]:
+def _named(element: Element, what: str = "agent") -> tuple[str, str]:
+    """The type and the value of the identifier of an agent or an event."""
     kind, value = (
-        agent.findtext(f".//{{{premis.NAMESPACE}}}agentIdentifier{part}") for part in ("Type", "Value")
+        element.findtext(f".//{{{premis.NAMESPACE}}}{what}Identifier{part}") for part in ("Type", "Value")
     )
     return kind or "", value or ""
 

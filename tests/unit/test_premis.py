@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from pipeline.checks import Obstacle, Overrule, Verdict
 from pipeline.description import premis
 from pipeline.fixity import ContentFile, Digest
 from pipeline.records import HistoryEntry, Job, PayloadType
 from pipeline.states import Event, JobState
+from tests.support.checks import found_in, identified, run_of, scanned
 from tests.support.records import a_job
 from tests.support.schemas import assert_valid
 
@@ -198,3 +200,90 @@ def test_names_without_an_encoding_are_in_the_unpacking_event_with_their_bytes()
 
     assert_valid(document)
     assert "caf%82.txt, read as cp437: caf\u00e9.txt" in document.decode()
+
+
+VIRUS = scanned(
+    found_in("sub/a&b.txt", "Eicar", message="a test virus & nothing else"), "other.txt", at=START
+)
+
+
+def test_a_check_is_an_event_with_the_check_as_its_agent() -> None:
+    document = write(worked(), ARK, (FILE,), (), runs=(VIRUS,))
+
+    assert_valid(document)
+    root = ElementTree.fromstring(document)
+    (event,) = (
+        each
+        for each in root.findall("p:event", NAMES)
+        if each.findtext("p:eventType", "", NAMES) == "virus check"
+    )
+    assert str(event.find("p:eventType", NAMES).get("valueURI")).endswith("/eventType/vir")  # type: ignore[union-attr]
+    assert event.findtext(".//p:eventOutcome", "", NAMES) == "found"
+    assert event.findtext(".//p:eventDetail", "", NAMES) == (
+        "the deposited files, checked by clamav 1.4.1/27500 before the version was stored"
+    )
+    assert event.findtext(".//p:eventOutcomeDetailNote", "", NAMES).splitlines() == [
+        "1 fine, 1 found, 0 not checked",
+        "sub/a&b.txt: found (Eicar; a test virus & nothing else)",
+    ]
+    identifier = event.findtext("p:linkingAgentIdentifier/p:linkingAgentIdentifierValue", "", NAMES)
+    (agent,) = (
+        each
+        for each in root.findall("p:agent", NAMES)
+        if each.findtext(".//p:agentIdentifierValue", "", NAMES) == identifier
+    )
+    assert [
+        agent.findtext(f"p:{name}", "", NAMES) for name in ("agentName", "agentType", "agentVersion")
+    ] == [
+        "clamav",
+        "software",
+        "1.4.1/27500",
+    ]
+
+
+def test_an_overrule_is_in_the_event_with_its_reason() -> None:
+    overruled = VIRUS.model_copy(
+        update={"overruled": Overrule(by="Ann", at=START, reason="it is a test file")}
+    )
+
+    document = write(worked(), ARK, (FILE,), (), runs=(overruled,))
+
+    assert_valid(document)
+    assert b"overruled by Ann at 2026-09-01T12:00:00+00:00: it is a test file" in document
+
+
+def test_files_that_were_not_checked_are_not_fine() -> None:
+    large = found_in("large.iso", Obstacle.TOO_LARGE, Verdict.UNCHECKED)
+
+    document = write(worked(), ARK, (FILE,), (), runs=(scanned("a.txt", large),))
+
+    assert events(document)[-1][2] == "unchecked"
+    assert b"large.iso: unchecked (too-large)" in document
+    assert_valid(document)
+
+
+def test_an_identified_format_is_that_of_the_file_in_pronom() -> None:
+    runs = (
+        identified({"sub/a&b.txt": "x-fmt/111"}),
+        run_of("words", "validation", found_in("sub/a&b.txt", "fmt/1"), version="1"),
+    )
+
+    document = write(worked(), ARK, (FILE,), (), runs=runs)
+
+    assert_valid(document)
+    file = ElementTree.fromstring(document).findall("p:object", NAMES)[1]
+    registered = [
+        tuple(str(part.text) for part in registry) for registry in file.iterfind(".//p:formatRegistry", NAMES)
+    ]
+    assert registered == [("PRONOM", "x-fmt/111")]
+    assert file.findtext(".//p:formatName", "", NAMES) == "text/plain"
+
+
+def test_a_check_of_many_files_has_an_event_of_bounded_size() -> None:
+    many = scanned(*(found_in(f"{number}.exe", "Eicar") for number in range(5_000)))
+
+    document = write(worked(), ARK, (), (), runs=(many,))
+
+    assert b"and further findings: the first 100 are listed" in document
+    assert len(document) < 20_000
+    assert_valid(document)

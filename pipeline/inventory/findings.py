@@ -1,0 +1,240 @@
+"""Checks of deposits in the inventory: their runs, with what they found in every file.
+
+Rule: a file is fine only where a run says so. A file without a finding counts as not checked.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from pipeline.checks import SHOWN_FINDINGS, CheckRun, CheckSummary, Finding, Overrule, Stage, Verdict, worse
+from pipeline.inventory.base import FileFinding
+from pipeline.inventory.tables import (
+    CHECK_VERSION_LENGTH,
+    checks,
+    files,
+    findings,
+    insert_if_new,
+    objects,
+    portions,
+    versions,
+)
+from pipeline.names import PRODUCER
+from pipeline.outcome import system
+
+ROWS_PER_STATEMENT = 5_000
+
+
+@dataclass(frozen=True)
+class _Deposit:
+    """The depositor's files in a version, by their path in the deposit."""
+
+    object_id: int
+    version_id: int
+    file_ids: Mapping[str, int]
+    expected: frozenset[str]
+    """What a run has to say something of: without the files that came from an earlier version."""
+
+
+def add_checks(connection: Connection, ark: str, number: int, runs: Iterable[CheckRun]) -> None:
+    """Enter runs of a version that is recorded, except those that are entered already.
+
+    A run is known by its check, the check's version, its stage and its time. StepFailed(system) if the
+    inventory has no such version.
+    """
+    query = (
+        select(versions.c.inv_object_id, versions.c.id)
+        .join(objects, objects.c.id == versions.c.inv_object_id)
+        .where(objects.c.ark == ark, versions.c.number == number)
+    )
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise system(
+            f"the inventory has no version {number} of {ark}, which was checked: record the version first"
+        )
+    enter_runs(connection, row.inv_object_id, row.id, runs)
+
+
+def enter_runs(connection: Connection, object_id: int, version_id: int, runs: Iterable[CheckRun]) -> None:
+    """As `add_checks`, for a version whose files are entered."""
+    deposit: _Deposit | None = None
+    for run in runs:
+        deposit = deposit or _deposit(connection, object_id, version_id)
+        check_id = insert_if_new(connection, checks.c.id, _row(run, deposit))
+        if check_id is not None:
+            own = {"inv_object_id": object_id, "inv_check_id": check_id}
+            for portion in portions(_findings(run, deposit, own), ROWS_PER_STATEMENT):
+                connection.execute(findings.insert(), portion)
+
+
+def _deposit(connection: Connection, object_id: int, version_id: int) -> _Deposit:
+    rows = connection.execute(
+        select(
+            files.c.id,
+            files.c.pathname,
+            files.c.landed_digest.is_not(None).label("downloaded"),
+            (files.c.billable_size == files.c.full_size).label("added"),
+        ).where(files.c.inv_version_id == version_id, files.c.source == PRODUCER.rstrip("/"))
+    )
+    ids, downloaded, added = {}, set(), set()
+    for row in rows:
+        path = row.pathname.removeprefix(PRODUCER)
+        ids[path] = row.id
+        if row.downloaded:
+            downloaded.add(path)
+        if row.added:
+            added.add(path)
+    # where it is not recorded what was downloaded, the new files are those that are known to be deposited
+    return _Deposit(object_id, version_id, ids, frozenset(downloaded or added))
+
+
+def _row(run: CheckRun, deposit: _Deposit) -> dict[str, Any]:
+    worst: dict[str, Verdict] = {}
+    for finding in run.findings:
+        worst[finding.path] = worse(worst.get(finding.path, Verdict.FINE), finding.verdict)
+    silent = sum(path not in worst for path in deposit.expected)
+    counts = {verdict.value: sum(one is verdict for one in worst.values()) for verdict in Verdict}
+    overruled = run.overruled
+    return {
+        "inv_object_id": deposit.object_id,
+        "inv_version_id": deposit.version_id,
+        "check_name": run.check,
+        "check_version": run.version[:CHECK_VERSION_LENGTH],
+        "event": run.event,
+        "stage": run.stage.value,
+        "at": run.at,
+        **counts,
+        Verdict.UNCHECKED.value: counts[Verdict.UNCHECKED] + silent,
+        "overruled_by": overruled and overruled.by,
+        "overruled_at": overruled and overruled.at,
+        "overruled_reason": overruled and overruled.reason,
+    }
+
+
+def _findings(run: CheckRun, deposit: _Deposit, own: dict[str, int]) -> Iterator[dict[str, Any]]:
+    for finding in run.findings:
+        file_id = deposit.file_ids.get(finding.path)
+        yield {
+            **own,
+            "inv_file_id": file_id,
+            "pathname": finding.path if file_id is None else None,
+            "verdict": finding.verdict.value,
+            "code": finding.code or None,
+            "message": finding.message or None,
+        }
+
+
+@dataclass
+class Checked:
+    """What checks found in the versions of an object."""
+
+    runs: defaultdict[int, list[CheckSummary]] = field(default_factory=lambda: defaultdict(list))
+    """The key of a version -> its runs, in the order in which they were entered."""
+    in_files: defaultdict[int, list[FileFinding]] = field(default_factory=lambda: defaultdict(list))
+    """The key of a file -> the findings of the last run of each check."""
+
+
+def checked(connection: Connection, object_id: int) -> Checked:
+    result = Checked()
+    rows = connection.execute(
+        select(checks).where(checks.c.inv_object_id == object_id).order_by(checks.c.id)
+    ).all()
+    last = {row.id for row in _last_runs(rows)}
+    for row in rows:
+        shown = _read(connection, row, result.in_files) if row.id in last else _not_fine(connection, row.id)
+        result.runs[row.inv_version_id].append(_run(row, shown))
+    return result
+
+
+def findings_between(
+    connection: Connection, version_id: int, first: int, last: int
+) -> defaultdict[int, list[FileFinding]]:
+    """The key of a file -> its findings, for the files of the version with these keys."""
+    in_files: defaultdict[int, list[FileFinding]] = defaultdict(list)
+    rows = connection.execute(
+        select(checks).where(checks.c.inv_version_id == version_id).order_by(checks.c.id)
+    ).all()
+    for run in _last_runs(rows):
+        query = (
+            select(findings)
+            .where(findings.c.inv_check_id == run.id, findings.c.inv_file_id.between(first, last))
+            .order_by(findings.c.id)
+        )
+        for row in connection.execute(query):
+            in_files[row.inv_file_id].append(_finding(run.check_name, row))
+    return in_files
+
+
+def _last_runs(rows: Iterable[Row[Any]]) -> Iterable[Row[Any]]:
+    """The last run of each check of each version; `rows` are in the order of their keys."""
+    last: dict[tuple[int, str], Row[Any]] = {}
+    for row in rows:
+        key = row.inv_version_id, row.check_name
+        if key not in last or last[key].at <= row.at:
+            last[key] = row
+    return last.values()
+
+
+def _read(
+    connection: Connection, run: Row[Any], in_files: defaultdict[int, list[FileFinding]]
+) -> tuple[Finding, ...]:
+    """All findings of a run, into `in_files`; the first ones that are not fine.
+
+    Equal findings of many files are one value.
+    """
+    same: dict[FileFinding, FileFinding] = {}
+    shown: list[Finding] = []
+    query = (
+        select(findings, files.c.pathname.label("stored_as"))
+        .join(files, files.c.id == findings.c.inv_file_id, isouter=True)
+        .where(findings.c.inv_check_id == run.id)
+        .order_by(findings.c.id)
+    )
+    for row in connection.execute(query):
+        if row.inv_file_id is not None:
+            finding = _finding(run.check_name, row)
+            in_files[row.inv_file_id].append(same.setdefault(finding, finding))
+        if row.verdict != Verdict.FINE and len(shown) < SHOWN_FINDINGS:
+            shown.append(_shown(row))
+    return tuple(shown)
+
+
+def _not_fine(connection: Connection, check_id: int) -> tuple[Finding, ...]:
+    query = (
+        select(findings, files.c.pathname.label("stored_as"))
+        .join(files, files.c.id == findings.c.inv_file_id, isouter=True)
+        .where(findings.c.inv_check_id == check_id, findings.c.verdict != Verdict.FINE.value)
+        .order_by(findings.c.id)
+        .limit(SHOWN_FINDINGS)
+    )
+    return tuple(map(_shown, connection.execute(query)))
+
+
+def _shown(row: Row[Any]) -> Finding:
+    path = row.pathname if row.stored_as is None else row.stored_as.removeprefix(PRODUCER)
+    return Finding(path=path, verdict=Verdict(row.verdict), code=row.code or "", message=row.message or "")
+
+
+def _finding(check: str, row: Row[Any]) -> FileFinding:
+    return FileFinding(check, Verdict(row.verdict), row.code or "", row.message or "")
+
+
+def _run(row: Row[Any], shown: tuple[Finding, ...]) -> CheckSummary:
+    overruled = None
+    if row.overruled_at is not None:
+        overruled = Overrule(by=row.overruled_by, at=row.overruled_at, reason=row.overruled_reason)
+    return CheckSummary(
+        check=row.check_name,
+        version=row.check_version,
+        event=row.event,
+        stage=Stage(row.stage),
+        at=row.at,
+        fine=row.fine,
+        found=row.found,
+        unchecked=row.unchecked,
+        findings=shown,
+        overruled=overruled,
+    )

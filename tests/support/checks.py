@@ -1,0 +1,44 @@
+"""Runs of checks, as the pipeline hands them to the inventory."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from pipeline.checks import FORMAT_IDENTIFICATION, VIRUS_CHECK, CheckRun, Finding, Stage, Verdict
+from tests.support.recordings import FIRST_DAY
+
+
+def found_in(path: str, code: str, verdict: Verdict = Verdict.FOUND, message: str = "") -> Finding:
+    return Finding(path=path, verdict=verdict, code=code, message=message)
+
+
+def run_of(
+    check: str,
+    event: str,
+    *findings: Finding,
+    version: str,
+    stage: Stage = Stage.DOWNLOADED,
+    at: datetime = FIRST_DAY,
+) -> CheckRun:
+    return CheckRun(check=check, version=version, event=event, stage=stage, at=at, findings=findings)
+
+
+def scanned(
+    *files: str | Finding,
+    version: str = "1.4.1/27500",
+    stage: Stage = Stage.DOWNLOADED,
+    at: datetime = FIRST_DAY,
+) -> CheckRun:
+    """A virus check; a file that is given by its path is fine."""
+    findings = (Finding(path=each, verdict=Verdict.FINE) if isinstance(each, str) else each for each in files)
+    return run_of("clamav", VIRUS_CHECK, *findings, version=version, stage=stage, at=at)
+
+
+def identified(
+    formats: Mapping[str, str],
+    version: str = "v119",
+    stage: Stage = Stage.DOWNLOADED,
+    at: datetime = FIRST_DAY,
+) -> CheckRun:
+    """`formats`: path -> code of PRONOM."""
+    findings = (Finding(path=path, verdict=Verdict.FINE, code=code) for path, code in formats.items())
+    return run_of("pronom", FORMAT_IDENTIFICATION, *findings, version=version, stage=stage, at=at)
