@@ -1,1 +1,1 @@
-"""Each state's work as a Celery task, and the timed work that keeps the promise."""
+"""Celery tasks: the work of each state, and the scheduled work that completes what was interrupted."""

@@ -1,7 +1,6 @@
 """The consequences of a move of a job or a batch, made by a worker, the sweep or an operator.
 
-Nothing here is needed for the record to be right: the sweep and the other periodic work do what a crash
-leaves undone.
+The record is correct without them: the sweep and other scheduled work do what a crash leaves undone.
 """
 
 from pathlib import Path
@@ -30,7 +29,7 @@ from zkstate.record.jobs import is_done
 def after_move(app: Celery, session: Session, settings: Settings, moved: Job | Batch) -> bool:
     """Do what follows from the state that a job or batch has just reached, and have pending jobs fed.
 
-    False if Redis did not take a message; the sweep sends the message later.
+    False if Redis did not accept a message; the sweep sends it later.
     """
     sent = follow(app, session, settings, moved)
     if isinstance(moved, Job) and JOB.facts[moved.status.status].ended:
@@ -69,7 +68,7 @@ def _follow_batch(app: Celery, session: Session, batch: Batch) -> bool:
 
 
 def _actor(moved: Job | Batch) -> str:
-    """On whose behalf the record was moved last."""
+    """The principal of the last move."""
     return moved.history[-1].by if moved.history else ""
 
 
@@ -100,9 +99,9 @@ def remove_folder(folder: Path) -> None:
 
 
 def clean_up_completed(session: Session, working: Path, attempt: Attempt = UNATTENDED) -> int:
-    """Clean up the completed jobs that a worker of an earlier release left; the number of jobs cleaned up.
+    """Clean up the completed jobs that a worker of an earlier release left; returns their number.
 
-    The working directory goes first, then the reservation of its bytes and the queue entry.
+    The working directory is removed first, then the reservation and the queue entry.
     """
     done = 0
     for jid in queue.queued(session, JobState.COMPLETED):
@@ -118,10 +117,10 @@ def clean_up_completed(session: Session, working: Path, attempt: Attempt = UNATT
 
 
 ENOUGH = 8
-"""So many parts of the places, one of them filled with jobs that wait for a worker, need no further job."""
+"""No feed is needed while jobs that wait for a worker fill 1/ENOUGH of the places."""
 
 LIFETIME = 10
-"""Seconds after which a request whose message was lost no longer keeps others from being sent."""
+"""Seconds after which a request whose message was lost no longer blocks others."""
 
 COMPLETE = 1
 """Seconds to suppress feeds after one that dispatched every pending job. Code that adds pending jobs feeds
@@ -142,11 +141,11 @@ One command, because every job asks at its end.
 
 
 def request_feed(app: Celery, settings: Settings) -> bool:
-    """Have pending jobs fed soon, unless that would find nothing to do; False without Redis.
+    """Request a feed of pending jobs, unless it would have nothing to do; False if Redis does not answer.
 
-    Jobs that end ask for one feed, however many end before it begins: a feed reads the front of the queue of
-    pending jobs, whose length must not be part of the cost of another job. A request that is lost costs
-    seconds: beat feeds too.
+    Jobs that end request one feed, however many end before it begins: a feed reads the front of the queue of
+    pending jobs, whose length must not add to the cost of each job. A lost request costs a few seconds: beat
+    feeds too.
     """
     waiting = lists_of(settings.broker_prefix, [JOB.task(JobState.PENDING).queue])
     keys = (settings.broker_prefix + _COMPLETE, settings.broker_prefix + _REQUESTED, *waiting)

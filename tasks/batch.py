@@ -1,4 +1,4 @@
-"""A batch's path: split its payload into jobs; when the last job has ended, report to the depositor."""
+"""The work on a batch: split its payload into jobs; when the last job has ended, report to the depositor."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -31,11 +31,11 @@ from zkstate.record.batches import BatchMove
 from zkstate.record.record import Lock
 
 RECORD_WAIT = 60.0
-"""Seconds between two looks whether other batches have left."""
+"""Seconds between two checks whether other batches have left."""
 
 
 def check_room(session: Session, settings: Settings, profile: Profile, batch: Batch, jobs: int) -> None:
-    """Later or transient if jobs have to end or leave first; a content failure if the batch never fits.
+    """Raise Later or a transient failure if jobs have to end or leave first, a content failure if never.
 
     All jobs are kept in ZooKeeper's memory. Checked before the first job of a batch is created, and not
     between its jobs, so that no batch is admitted in part. Batches that are split at the same moment may
@@ -74,7 +74,7 @@ def _check_record(session: Session, settings: Settings, jobs: int) -> None:
 def _check_live(
     session: Session, belongs: Callable[[Party], bool], jobs: int, limit: int, whose: str, setting: str
 ) -> None:
-    """`setting`: that of the limit on the jobs of such parties, over all their batches."""
+    """`setting`: the name of the limit on the unended jobs of such parties, over all their batches."""
     if jobs > limit:
         raise content(
             f"the batch has {jobs:,} objects, but {whose} may have {limit:,} jobs that have not ended: "
@@ -167,7 +167,7 @@ def _confirm(attempt: Attempt[Batch]) -> None:
 
 
 def _report(attempt: Attempt[Batch]) -> Batch:
-    """Mail how every job ended; on an update, only what changed since the last report."""
+    """Mail the outcome of every job; on an update, only what changed since the last report."""
     context, batch, profile = attempt.context, attempt.record, _profile(attempt)
     inventory = context.clients().inventory
     report, deposited = _compose(attempt)
@@ -189,7 +189,7 @@ def _report(attempt: Attempt[Batch]) -> Batch:
 
 
 def _fail_report(attempt: Attempt[Batch], failure: StepFailed) -> Batch:
-    """The batch ends without a mail; update-report sends a whole report later."""
+    """End the batch without a mail; update-report sends a complete report later."""
     log().error("report not sent", message=failure.message)
     try:
         report, deposited = _compose(attempt)
@@ -224,14 +224,14 @@ def _compose(attempt: Attempt[Batch]) -> tuple[BatchReport, Deposited]:
 def _end(
     attempt: Attempt[Batch], report: BatchReport, message: str, known: StatusReport, deposited: Deposited
 ) -> Batch:
-    """`known`: the state of the jobs that the depositor knows now."""
+    """`known`: the states of the jobs that the depositor now knows."""
     event = Event.SUCCEED if report.status is BatchState.COMPLETED else Event.FAIL
     request = BatchMove(event, attempt.context.name, message=message, report=known, deposited=deposited)
     return batches.move(attempt.session, attempt.record, request)
 
 
 def counted(work: Callable[[Attempt[Batch]], Batch | None], attempt: Attempt[Batch]) -> Batch | None:
-    """A mistake in the code, or a damaged znode, counts as a try; the last one ends the split or report."""
+    """Count a mistake in the code or a damaged znode as a try; the last try ends the split or the report."""
     with mistakes_as(transient, damaged=transient):
         return work(attempt)
 

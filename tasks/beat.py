@@ -1,4 +1,4 @@
-"""Periodic work. It may run twice at once, or not at all for a while, without harm."""
+"""Scheduled work. It may run twice at once, or not at all for a while, without harm."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -41,9 +41,9 @@ SHARE = 75
 
 
 def give_turn(context: WorkerContext, session: Session, live: Live, clock: ServerClock) -> None:
-    """Send the tickets of those whose turn it is before all others; ask one attempt to yield to them.
+    """Send the tickets of the work whose turn it is ahead of all others; ask one attempt to yield to it.
 
-    One attempt in each sweep: the next sweep sees what that changed.
+    Only one attempt per sweep: the next sweep sees the effect.
     """
     turn = fairness.next_turn(session, live, clock, SHARE)
     if turn is None:
@@ -70,13 +70,13 @@ SWEEP = "sweep"
 
 
 PACE = 8
-"""At least one job for so many places may end its wait in one sweep, even if other jobs have every place."""
+"""In one sweep, at least one job per PACE places may end its wait, even if all places are taken."""
 
 
 def _feed(context: WorkerContext, session: Session, _: ServerClock) -> None:
     take_requests(context.settings)
     feed(context.app, session, context.settings)
-    # a request meanwhile met this run, and did not begin one of its own
+    # a request that came during this run did not start another one
     if take_requests(context.settings):
         request_feed(context.app, context.settings)
 
@@ -150,7 +150,7 @@ def _watch_outages(context: WorkerContext, session: Session, clock: ServerClock)
 
 
 def _sweep(context: WorkerContext, session: Session, clock: ServerClock) -> None:
-    """Send a new ticket for everything that has neither a worker nor a message."""
+    """Send a new ticket for every record that has neither a worker nor a message."""
     settings = context.settings
     queued = read_queues(settings)
     if queued.foreign:
@@ -188,7 +188,7 @@ def _sweep(context: WorkerContext, session: Session, clock: ServerClock) -> None
 
 
 def _note_lost(context: WorkerContext, lost: Sequence[Ticket]) -> None:
-    """Say how the tasks of vanished workers ended: Celery knows of the task of the message alone."""
+    """Report the end of the tasks of vanished workers: Celery only knows the task of the message."""
     if lost and (events := context.events()):
         for ticket in lost:
             events.lost(ticket)
@@ -237,10 +237,10 @@ def _clean_up_batches(context: WorkerContext, session: Session, clock: ServerClo
 
 
 def _check_stores(context: WorkerContext, session: Session, clock: ServerClock) -> None:
-    """Compare record, storage root and inventory, and count up their mark.
+    """Compare record, storage root and inventory, and increment their mark.
 
-    No job probes the record: this comparison ends its outage. The markers of the other stores show no more
-    than that they can be read: jobs end their outages.
+    No job probes the record: this comparison ends its outage. The markers of the other stores only show that
+    these can be read: jobs end their outages.
     """
     stores = context.stores()
     stores.doubt()
@@ -272,7 +272,7 @@ def register(context: WorkerContext) -> None:
 
 
 def _run_alone(name: str, context: WorkerContext) -> None:
-    """Run the work of this name, unless another process of the fleet is running it."""
+    """Run the work named `name`, unless another process of the fleet is running it."""
     with giving_up(context, work=name):
         session = context.session()
         with single_flight(session, name) as clock:

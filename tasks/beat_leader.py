@@ -28,12 +28,12 @@ def _stop(*_: object) -> NoReturn:
 
 
 class OnceLogged(Scheduler):
-    """Logs once why nothing can be sent, and once that it can again: all tasks are due every few seconds."""
+    """Logs once why sending fails, and once that it works again: all tasks are due every few seconds."""
 
     problem = ""
 
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
-        """As Celery's, which logs the stack of each try."""
+        """Replaces Celery's, which logs a stack trace for each try."""
         try:
             self.apply_async(entry, producer=producer, advance=False)
         except Exception as error:  # noqa: BLE001 - the caller raises the exception
@@ -48,7 +48,7 @@ class OnceLogged(Scheduler):
 
 
 def _tick(settings: Settings, session: Session) -> None:
-    """Nothing is scheduled before the first worker has confirmed the stores, and in nobody else's queues."""
+    """Tick once a worker has confirmed the stores and this deployment owns the prefix in Redis."""
     await_claim(settings, lambda: nullcontext(session), recorded_id)
     app = configured(settings)
     Service(app, max_interval=app.conf.beat_max_loop_interval, scheduler_cls=OnceLogged).start()

@@ -1,9 +1,9 @@
-"""What sends messages to the workers, and reads those that no worker has consumed yet.
+"""Sends messages to the workers, and reads those that no worker has consumed yet.
 
 `configured` makes the Celery application without its tasks, which `tasks.app` adds. Nothing here reads the
 environment: the caller passes the settings.
 
-A message that is not sent is no error: the sweep sends another one. The backlog stays in ZooKeeper and the
+A message that cannot be sent is no error: the sweep sends another one. The backlog stays in ZooKeeper and the
 queues in Redis are short, so the queues can be read completely. That shows exactly which jobs still have a
 message, instead of a guess from how long they wait.
 """
@@ -28,7 +28,7 @@ from tasks.transport import MAX_MESSAGE, Foreign, ticket_in
 from zkstate.queue import fairness
 
 _SHORT = {"max_retries": 2, "interval_start": 0.1}
-"""Without a limit kombu tries forever to reach a Redis that is down, and the operator's command hangs."""
+"""Without a limit, kombu retries for ever while Redis is down, and an operator's command would hang."""
 
 
 def configured(settings: Settings) -> Celery:
@@ -54,16 +54,16 @@ def publisher(settings: Settings) -> Celery:
 
 
 def dispatch_job(app: Celery, ticket: Ticket, priority: int = 0, *, in_turn: bool = False) -> bool:
-    """Send the first task of the ticket's state, with those of the states after it as Celery's chain.
+    """Send the task of the ticket's state, followed by those of the later states as Celery's chain.
 
-    False if Redis does not answer. `in_turn`: before all jobs of others, who have more than their share.
+    False if Redis does not answer. `in_turn`: ahead of all jobs of others, which have more than their share.
     """
     priority = OWN_TURN if in_turn else step_of(priority)
     return _send(app, task_of(ticket).name, ticket, priority, chain=_tasks_after(ticket.state))
 
 
 def dispatch_jobs(app: Celery, tickets: Iterable[tuple[Ticket, int]]) -> bool:
-    """Send the messages of many jobs with their priorities, up to the first that Redis does not take."""
+    """Send the messages of many jobs with their priorities, up to the first that Redis does not accept."""
     return all(dispatch_job(app, ticket, priority) for ticket, priority in tickets)
 
 
@@ -82,7 +82,7 @@ def _tasks_after(state: str) -> list[dict[str, object]]:
 
 
 def dispatch_batch(app: Celery, ticket: Ticket, *, in_turn: bool = False) -> bool:
-    """`in_turn`: before all splits of others.
+    """Send the task of the batch's state; `in_turn`: ahead of all splits of others.
 
     A split is as urgent as the most urgent job, so that neither occupies all processes alone.
     """
@@ -108,7 +108,7 @@ def task_of(ticket: Ticket) -> Task:
 
 
 def task_id(ticket: Ticket) -> str:
-    """The id of the Celery task for this ticket: whoever knows the record can tell the id.
+    """The id of the Celery task for this ticket, which can be derived from the record.
 
     >>> task_id(Ticket(id="jid0000000012", state="downloading", epoch=5))
     'jid0000000012-5-downloading'
@@ -117,7 +117,7 @@ def task_id(ticket: Ticket) -> str:
 
 
 def last_task(job: Job) -> str:
-    """The id of the task that works on the job, or did last; empty if that is not known."""
+    """The id of the task that works on the job, or last did; empty if unknown."""
     status = job.status
     if status.status in JOB.working():
         epoch = status.epoch - status.handed_back  # a record is handed back with its next epoch
@@ -142,7 +142,7 @@ def _send(app: Celery, task: str, ticket: Ticket, priority: int, **options: Any)
 
 
 WRITTEN_FOR = 1000
-"""Milliseconds that the key of a write that was only tried stays in Redis."""
+"""Milliseconds until the key of a test write expires."""
 
 _READ = """
 local items, foreign = {}, 0
@@ -158,7 +158,7 @@ for _, key in ipairs(KEYS) do
 end
 return {foreign, items}
 """
-"""The items of all lists, in one answer; what is too large, or no list, is counted and stays in Redis."""
+"""Returns the items of all lists; an item that is too large, or a key that is no list, is only counted."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def read_queues(settings: Settings) -> Queued:
 
 
 def try_write(settings: Settings) -> None:
-    """redis.ResponseError if Redis refuses writes: it answers reads as a replica, and without memory."""
+    """Test a write; redis.ResponseError if Redis only answers reads, as a replica or when out of memory."""
     client(settings).set(f"{settings.broker_prefix}written", 1, px=WRITTEN_FOR)
 
 
@@ -213,7 +213,7 @@ local function count_items(first)
   return items
 end
 """
-"""For scripts: the items of the lists KEYS[first] and after; a key of another type has none."""
+"""For scripts: counts the items of the lists from KEYS[first] to the last; a key of another type has none."""
 
 _COUNT = f"{COUNT_ITEMS}return count_items(1)"
 """One command for all lists: a job asks three times."""

@@ -41,7 +41,7 @@ def deliver(
     clock: ServerClock,
     attempt: Attempt = UNATTENDED,
 ) -> None:
-    """Make the callback, and settle it or put it off. A job that has moved on is not called back for.
+    """Deliver the callback, then settle it or put it off; drop it if the job has moved since.
 
     While its receiver is unavailable, the callback is put off and no try is counted, unless a probe is due.
     """

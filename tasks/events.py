@@ -1,8 +1,8 @@
-"""Celery's events of the tasks of jobs and batches, sent by the process that does their work.
+"""Celery's task events for jobs and batches, sent by the process that does their work.
 
-A process carries its job through several tasks while Celery's worker knows of the first one alone. So the
-worker sends that it received a message, and the process of the pool sends the rest: what it began, and how
-that ended. Nothing is sent while nobody listens.
+A process carries its job through several tasks, of which Celery's worker only knows the first. So the worker
+reports that it received a message, and the pool process reports the rest: the start and the outcome of each
+task. Nothing is sent while nobody listens.
 """
 
 import threading
@@ -21,10 +21,10 @@ from tasks.broker import task_id, task_of
 from tasks.logs import log
 
 PAUSE = 0.25
-"""Seconds from an event until it is sent, with those that follow: most states of a small job end sooner."""
+"""Seconds from an event until it is sent, together with later ones: most states of a small job end sooner."""
 
 MOST = 1000
-"""Events that wait to be sent; the oldest are forgotten while Redis does not answer."""
+"""Maximum events that wait to be sent; the oldest are dropped while Redis does not answer."""
 
 Message = dict[str, Any]
 """What Celery's tracer gets of a message: its headers, arguments and chain."""
@@ -36,9 +36,9 @@ def is_listened(dispatcher: Any) -> bool:
 
 
 class TaskEvents:
-    """Of one process. A thread sends what the work has noted, which never waits for Redis.
+    """The task events of one process. A thread sends them, so that the work never waits for Redis.
 
-    Events that Redis does not take are lost.
+    Events that Redis does not accept are lost.
     """
 
     def __init__(self, app: Celery, worker: str) -> None:
@@ -51,16 +51,16 @@ class TaskEvents:
         threading.Thread(target=self._send, name="task events", daemon=True).start()
 
     def received(self, request: Message) -> None:
-        """A task that no message asked for."""
+        """Note a task that starts without a message."""
         known = {key: request.get(key) for key in ("root_id", "parent_id", "retries", "eta", "expires")}
         self._note("task-received", request["id"], name=request["task"], args="", kwargs="{}", **known)
 
     def started(self, uuid: str, record: Job | Batch | None = None) -> None:
-        """Once more when the `record` is known, to show what the work is about."""
+        """Note the start of a task; again once the `record` is known, to show what the task works on."""
         self._note("task-started", uuid, **({"args": _shown(record)} if record else {}))
 
     def ended(self, uuid: str, name: str, outcome: trace_ok_t) -> None:
-        """`outcome`: as Celery's tracer returns it. The name is for those who did not hear the beginning."""
+        """`outcome`: as Celery's tracer returns it; `name`: for listeners that missed the start."""
         if outcome.info is None:
             self._note("task-succeeded", uuid, name=name, runtime=outcome.runtime, result=outcome.retstr)
             return
@@ -68,7 +68,7 @@ class TaskEvents:
         self._note(kind, uuid, name=name, exception=str(outcome.info.retval), traceback=None)
 
     def lost(self, ticket: Ticket) -> None:
-        """The worker of this ticket's task has vanished; nobody else says how the task ended."""
+        """Note that the worker of this ticket's task has vanished; nothing else reports the task's end."""
         name = task_of(ticket).name
         self._note("task-failed", task_id(ticket), name=name, exception="the worker was lost")
 
@@ -84,7 +84,7 @@ class TaskEvents:
             self.flush()
 
     def flush(self) -> None:
-        """Send what was noted so far, as one message."""
+        """Send the events noted so far, as one message."""
         with self._sending:
             try:
                 dispatcher = self._dispatcher
@@ -94,7 +94,7 @@ class TaskEvents:
                 dispatcher.flush()
             except (OperationalError, redis.RedisError) as error:
                 log().debug("events lost: Redis does not answer", error=str(error))
-                del self._dispatcher  # with the events that it has
+                del self._dispatcher  # with the events in its buffer
 
     @cached_property
     def _dispatcher(self) -> Any:
@@ -108,6 +108,6 @@ class TaskEvents:
 
 
 def _shown(record: Job | Batch) -> str:
-    """In the place of the arguments, for people who look at tasks."""
+    """Shown in place of the arguments, for people who look at tasks."""
     names = (record.jid, record.bid) if isinstance(record, Job) else (record.bid,)
     return " ".join((*names, record.profile_name, str(record.status.status)))

@@ -1,9 +1,9 @@
-"""Fixity checks: a run of the schedule, and a run of the proofs that somebody asked for, the oldest first.
+"""Fixity checks: a run of the schedule, and a run of the requested proofs, the oldest first.
 
-A run of the schedule lasts RUN_SECONDS at most. Both stop early, after at least SHARE_SECONDS, while jobs
-wait for a process of their queue: so the checks take little from the jobs, and are never starved by them.
-One process of the fleet reads for proofs at a time. The schedule's run publishes the sums and sends the
-notices of all damage.
+A run of the schedule lasts at most RUN_SECONDS. Both stop early, after at least SHARE_SECONDS, if jobs wait
+for a process of their queue: so the checks take little from the jobs, and are never starved by them. Only one
+process of the fleet reads for proofs at a time. The schedule's run publishes the sums and sends the notices
+of all damage.
 """
 
 import time
@@ -55,10 +55,10 @@ ASK_INTERVAL = 5.0
 """Seconds between two counts of the waiting messages."""
 
 NOTICES = 20
-"""Notices that one run sends; the rest are sent by the next runs."""
+"""Maximum notices that one run sends; the rest are sent by the next runs."""
 
 MESSAGE_LIMIT = 500
-"""Characters of a fault that the published state has."""
+"""Maximum characters of a fault in the published status."""
 
 
 def run(context: WorkerContext, session: Session, clock: ServerClock) -> None:
@@ -124,7 +124,7 @@ def conclude(
 
 
 def send_notices(clients: Clients) -> None:
-    """Send the notices of events; a crash after the mail and before the entry sends the same mail again."""
+    """Send the notices of events; after a crash between mail and entry, the mail is sent again."""
     for event in unreported(clients.inventory, NOTICES):
         try:
             clients.mailer.send(fixity_notice(event, clients.settings))
@@ -136,7 +136,7 @@ def send_notices(clients: Clients) -> None:
 
 @dataclass
 class Turn:
-    """Whether this run has to end."""
+    """Decides when a run has to end."""
 
     settings: Settings
     guard: AttemptGuard
@@ -150,7 +150,7 @@ class Turn:
         return self.must_yield() or self.clock() - self._began > RUN_SECONDS
 
     def must_yield(self) -> bool:
-        """Whether the worker stops, or jobs wait for its process and the run had its share."""
+        """Whether the worker stops, or jobs wait for its process and the run has had its share."""
         try:
             self.guard.check()
         except AttemptOver:
@@ -173,22 +173,22 @@ def _time(clock: ServerClock) -> datetime:
 
 
 WORK = "proofs"
-"""The name of the work, of which one process of the fleet does a run at a time."""
+"""The name of the work on proofs, which one process of the fleet runs at a time."""
 
 PROGRESS_INTERVAL = 1.0
-"""Seconds between two entries of the bytes that a proof has read."""
+"""Seconds between two updates of the bytes that a proof has read."""
 
 RESULT_LIMIT = 64_000_000
-"""Characters of the result of a proof."""
+"""Maximum characters of the result of a proof."""
 
 EXPIRY = 60
-"""Seconds after which a message that nobody consumed is not needed: beat has begun a run."""
+"""Seconds after which an unconsumed message is no longer needed: beat has started a run."""
 
 _CUSTODY = TypeAdapter(Custody)
 
 
 def request_proofs(settings: Settings) -> None:
-    """Have a worker begin a run now, and not within a minute; without Redis beat does it."""
+    """Have a worker start a run now instead of within a minute; without Redis, beat starts it."""
     try:
         publisher(settings).send_task(f"beat.{WORK}", expires=EXPIRY)
     except OperationalError as error:
@@ -233,7 +233,7 @@ def _result(check: FixityCheck, custody: Custody | None, asked: AskedProof) -> d
 
 
 class _Progress:
-    """Counts the bytes of a proof, and enters them every PROGRESS_INTERVAL."""
+    """Counts the bytes that a proof reads, and stores the number every PROGRESS_INTERVAL."""
 
     def __init__(self, inventory: SqlInventory, asked: AskedProof) -> None:
         self._inventory = inventory

@@ -1,9 +1,9 @@
 """Ends a process whose step continues although its attempt is over, or whose interpreter has stopped.
 
-Steps check their attempt between two pieces of work, and requests to sources ask it while they wait. The
-clients of EZID, S3, mail and SQL have timeouts of their own, of up to a minute; a mount that hangs has none.
-An exception of a signal's handler would end what they wait for, but might come between two lines that belong
-together. Every step is made for the end of its process: the next attempt finds what a crash leaves.
+Steps check their attempt between two pieces of work, and requests to sources check it while they wait. The
+clients of EZID, S3, mail and SQL have their own timeouts, of up to a minute; a mount that hangs has none. An
+exception raised by a signal handler would end such a wait, but might come between two lines that belong
+together. Every step tolerates the end of its process: the next attempt handles what a crash leaves.
 """
 
 import os
@@ -25,7 +25,7 @@ GRACE = 2.5
 """Seconds in which the step may notice by itself that the attempt is over."""
 
 RELEASE_TIME = 5.0
-"""Seconds in which the record may be handed back and the session closed, before the process ends."""
+"""Seconds for handing back the record and closing the session, before the process ends."""
 
 EXIT_OVERDUE = os.EX_TEMPFAIL
 """The pool starts another process."""
@@ -54,9 +54,9 @@ class _Watched:
 
 
 class Interruption:
-    """Of one process: one thread looks at whichever attempt the main thread works on.
+    """Watches the attempt that the main thread works on, with one thread per process.
 
-    A thread for every attempt would cost a job of one small file 7 threads.
+    A thread per attempt would cost a job of one small file 7 threads.
     """
 
     def __init__(self, _settings: Settings) -> None:
@@ -67,7 +67,7 @@ class Interruption:
     def when_over(self, attempt: Attempt, release: Release) -> Iterator[None]:
         """End the process if this block continues for GRACE seconds after `attempt.check` says it is over.
 
-        Only a block in the main thread: the process of a beat has further work.
+        Only for a block in the main thread: the process of a beat has other work.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -105,15 +105,15 @@ POSTPONE_INTERVAL = 1.0
 
 
 def start_hang_guard(seconds: float) -> None:
-    """End this process once it has used `seconds` of processor time without running a thread of Python.
+    """End this process once it has used `seconds` of CPU time without running a Python thread.
 
-    Processor time, because a process that was frozen, or that a busy machine does not run, is not to blame.
-    The processor time of every thread counts, and those that compute digests run without the lock: more
-    processors, more seconds.
+    CPU time, because a process that was frozen, or that a busy machine does not schedule, is not at fault.
+    The CPU time of every thread counts, and those that compute digests run without the GIL: the limit grows
+    with the number of processors.
 
-    A function of a library that keeps the interpreter's lock stops every thread: heartbeats, checks and
-    signal handlers. The session expires and the sweep gives the job to another process, which may hang like
-    the first. The kernel needs no interpreter: it ends the process unless a thread postpones that in time.
+    A library function that does not release the GIL stops every thread: heartbeats, checks and signal
+    handlers. The session expires and the sweep dispatches the job to another process, which may hang like the
+    first. The kernel needs no interpreter: its timer ends the process unless a thread postpones that in time.
     """
     limit = max(seconds, 2 * POSTPONE_INTERVAL * (os.cpu_count() or 1))
     threading.Thread(target=_postpone, args=(limit,), name="hang-guard", daemon=True).start()

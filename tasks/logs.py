@@ -1,6 +1,6 @@
-"""JSON logs on standard error: one object a line, with bid, jid, state and attempt where they are known.
+"""JSON logs on standard error: one object per line, with bid, jid, state and attempt where they are known.
 
-structlog takes a tenth of a second to load, and most commands log nothing: it is loaded by the first line.
+structlog takes a tenth of a second to load, and most commands log nothing: it is loaded with the first line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VERBOSE = ("kazoo", "celery.beat", "celery.worker.strategy", "celery.app.trace"
 """Loggers that report every tick and every message; tasks.run logs the moves."""
 
 _OF_COMMANDS = logging.getLogger("arkline.commands")
-"""Its level is that from which on a command shows log lines, until structlog is loaded and knows it."""
+"""Its level is the lowest that a command shows; kept here until structlog is loaded."""
 
 
 class _Lines:
@@ -48,7 +48,7 @@ def _structlog() -> Any:
 
 @cache
 def _warn_of_ignored_settings() -> None:
-    """Once in a process."""
+    """Warn once per process."""
     for sentence in ignored_settings():
         log().warning(sentence)
 
@@ -90,12 +90,12 @@ def _add_name(_logger: object, _method: str, event: EventDict) -> EventDict:
 
 
 def _in_order(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Time, level and message first: a person reads the beginnings of lines."""
+    """Put time, level and message first: people read the beginnings of lines."""
     return {**{name: event[name] for name in _FIRST if name in event}, **event}
 
 
 def show_from(level: int) -> None:
-    """In a command, which reports the result itself: log lines below `level` are hidden."""
+    """Hide log lines below `level` in a command, which reports the result itself."""
     _OF_COMMANDS.setLevel(level)
     if "structlog" in sys.modules:
         _print_from(level)

@@ -21,8 +21,8 @@ from zkstate.record import batches, record
 from zkstate.record.record import R
 
 HOST_PAUSE = 2.0
-"""Seconds that a process waits after a record that its host cannot work on: workers of hosts that can are to
-get the next message."""
+"""Seconds that a process waits after a record that its host cannot work on, so that a worker of another host
+gets the next message."""
 
 
 def this_host() -> str:
@@ -32,8 +32,7 @@ def this_host() -> str:
 def check_start(context: WorkerContext, session: Session, loaded: R) -> Collection[str] | None:
     """The outages that end if the work succeeds; None if the record was handed back to wait for one.
 
-    A probe starts whatever else is unavailable: two services could not be probed otherwise by jobs that need
-    both.
+    A probe starts even if another service is unavailable: otherwise jobs that need both could probe neither.
     """
     if not outages.known(session):
         return ()
@@ -61,7 +60,7 @@ def check_start(context: WorkerContext, session: Session, loaded: R) -> Collecti
 
 
 def is_own_fault(session: Session, faults: int, fault: ServiceDown) -> bool:
-    """Whether a record that met `faults` faults of shared services is alone in meeting one more."""
+    """Whether `fault`, which a record met after `faults` others, does not affect other records."""
     if fault.service is Service.WORKER_HOST:
         return False
     of_disk = fault.of_host or fault.service in (Service.STORAGE, Service.WORKING_STORAGE, Service.UPLOADS)
@@ -72,14 +71,14 @@ def is_own_fault(session: Session, faults: int, fault: ServiceDown) -> bool:
 
 
 def begin_outage(session: Session, fault: ServiceDown) -> None:
-    """Enter the fault; the operator is notified of the first one."""
+    """Report the fault; the operator is notified of the first one."""
     if outages.report(session, fault, this_host()):
         name = name_of(fault)
         log().error("outage: a shared service is unavailable", service=name, error=fault.message)
 
 
 def end_outage(session: Session, name: str) -> None:
-    """The service was used with success."""
+    """End the outage: the service was used successfully."""
     if outages.succeeded(session, name, this_host()):
         log().warning("outage over: a shared service works again", service=name)
 
@@ -105,9 +104,9 @@ JOB_NEEDS: dict[JobState, frozenset[Service]] = {
     JobState.PROCESSING: frozenset({Service.INVENTORY, Service.STORAGE}),
     JobState.RECORDING: frozenset({Service.INVENTORY}),
 }
-"""A state that is not listed needs none, or some only for some jobs: those wait once they met the fault.
+"""State -> the services that every job needs in it. A job that needs another one waits once it met its fault.
 
-Whatever reads content needs working storage besides.
+States that read content also need working storage.
 """
 
 REPORT_NEEDS = frozenset({Service.MAIL, Service.INVENTORY})

@@ -1,7 +1,7 @@
-"""What arkline keeps in Redis: queues as kombu fills them, progress of attempts, and counts of callbacks.
+"""arkline's data in Redis: queues as kombu fills them, progress of attempts, and counts of callbacks.
 
-A queue is a list for each priority step. Progress and counts are not in ZooKeeper, because nothing is decided
-by them, and a write per second and job would load the record: losing Redis loses nothing.
+A queue is a list for each priority step. Progress and counts are not in ZooKeeper: no decision depends on
+them, and one write per second and job would burden the record. Losing Redis loses nothing.
 """
 
 import time
@@ -22,7 +22,7 @@ from tasks.logs import log
 
 @lru_cache(maxsize=8)
 def client(settings: Settings, timeout: float = 5.0) -> redis.Redis:
-    """One for all commands of a process; `timeout`: seconds to wait for a connection or an answer."""
+    """One client for all commands of a process; `timeout`: seconds to wait for a connection or an answer."""
     return redis.Redis.from_url(settings.broker_url, socket_timeout=timeout, socket_connect_timeout=timeout)
 
 
@@ -37,7 +37,7 @@ _SEPARATOR = "\x06\x16"
 
 
 def step_of(priority: int) -> int:
-    """The priority step of the messages of a job; before them are those whose turn it is."""
+    """The priority step of a job's messages; those in OWN_TURN come before them."""
     return min(OWN_TURN + 1 + priority // 10, PRIORITY_STEPS[-1])
 
 
@@ -52,19 +52,19 @@ def lists_of(prefix: str, queues: Iterable[str], steps: Iterable[int] = PRIORITY
 
 
 TIMEOUT = 1.0
-"""Seconds to wait for Redis: a download must not wait for it."""
+"""Seconds to wait for Redis: short, so that it does not delay a download."""
 
 PROGRESS_LIFETIME = 15
 """Seconds that a report is shown; an attempt that is downloading replaces it every second."""
 
 RETRY_AFTER_FAULT = 30.0
-"""Seconds without reports after Redis did not answer."""
+"""Seconds to suspend reports after Redis did not answer."""
 
 _PROGRESS = TypeAdapter(Progress)
 
 
 class ProgressReports:
-    """Written by the attempts of one worker process."""
+    """The progress reports that the attempts of one worker process write."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -84,7 +84,7 @@ class ProgressReports:
 
 @dataclass(frozen=True)
 class ReportingAttempt:
-    """The attempt at a job, with its progress written where operators read it."""
+    """The attempt at a job, whose progress is written where operators can read it."""
 
     attempt: Attempt
     reports: ProgressReports
@@ -116,17 +116,17 @@ def _progress_key(settings: Settings, jid: str) -> str:
 class Delivery(StrEnum):
     DELIVERED = "delivered"
     FAILED = "failed"
-    """The receiver did not take it; a later try may succeed, and is counted too."""
+    """The receiver did not accept it; a later try may succeed, and is counted too."""
 
 
 def delivered(settings: Settings) -> dict[Delivery, int]:
-    """Deliveries since Redis lost its content last; redis.RedisError."""
+    """Numbers of deliveries since Redis last lost its content; redis.RedisError if it does not answer."""
     counted = client(settings).zrange(f"{settings.broker_prefix}callbacks", 0, -1, withscores=True)
     known = {name.decode(): int(number) for name, number in cast(list[tuple[bytes, float]], counted)}
     return {outcome: known.get(outcome, 0) for outcome in Delivery}
 
 
 def count_delivery(settings: Settings, outcome: Delivery) -> None:
-    """In a sorted set: the fleet's user in Redis has the right to no other command that adds to a number."""
+    """Count in a sorted set: the fleet's user in Redis may call no other command that increments a number."""
     with suppress(redis.RedisError):
         client(settings, TIMEOUT).zadd(f"{settings.broker_prefix}callbacks", {str(outcome): 1}, incr=True)

@@ -1,7 +1,7 @@
-"""What leaves the site when nobody needs it any more: completed batches, working directories, uploads.
+"""Removes what is no longer needed: completed batches, working directories, uploads.
 
-The archive keeps the records of the batches, each with its report. Failed jobs give up the room that a
-waiting job needs.
+The archive keeps the record and the report of each batch. Failed jobs give up working storage that a waiting
+job needs.
 """
 
 import os
@@ -171,7 +171,7 @@ def remove_unneeded_uploads(session: Session, settings: Settings) -> None:
 
 
 def _needed(session: Session) -> frozenset[str]:
-    """The ids of the uploads of which batches were made that have not ended well; Corrupt if not known."""
+    """The ids of the uploads of unfinished batches; Corrupt if a batch cannot be read."""
     needed = set()
     for bid in listings.all_batches(session):
         try:
@@ -200,7 +200,7 @@ BY = "provisioning"
 def make_room(
     context: WorkerContext, session: Session, reservations: Mapping[str, int], jid: str, needed: int
 ) -> bool:
-    """Have failed jobs give up as much as job `jid` lacks; False if they do not hold as much."""
+    """Have failed jobs give up the working storage that job `jid` lacks; False if they hold too little."""
     occupied = capacity.occupancy(context.settings)
     outstanding = occupied.outstanding(reservations, except_for=jid)
     lacking = max(0, needed - occupied.on_disk.get(jid, 0))
@@ -219,7 +219,7 @@ def make_room(
 
 
 def _holders(session: Session, outstanding: dict[str, int], on_disk: dict[str, int]) -> Iterator[Holder]:
-    """The failed jobs that have something, the oldest failure first."""
+    """The failed jobs that occupy working storage, the oldest failure first."""
     names = sorted({*outstanding, *on_disk} - {capacity.OUTSIDE_OF_JOBS})
     for jid, status in jobs.failed_jobs(session, names).items():
         content = 0 if status.room is Room.EMPTY else on_disk.get(jid, 0)

@@ -1,10 +1,10 @@
-"""What an exception means for the work that it ends; when failed work is tried again, and when no more.
+"""What an exception means for the work that it ends; when failed work is retried, and when no longer.
 
 | fault | next try | last try |
 |---|---|---|
 | of the job, transient | `ARKLINE_BACKOFF` s, doubled each time, to BACKOFF_LIMIT | `ARKLINE_MAX_TRIES` |
 | of a shared service | when the service works again: `tasks.outages` | none; an own fault counts as a try |
-| of a host of the content | as the host asks | `hosts_given_up_after` |
+| of a source host | as the host asks | `hosts_given_up_after` |
 | a lost worker | after `zkstate.queue.recovery.GRACE`, doubled with each loss | `ARKLINE_MAX_REDISPATCHES` |
 | a damaged znode | after BACKOFF_LIMIT | none |
 | of the content | none | the first |
@@ -40,10 +40,10 @@ BACKOFF_LIMIT = 1800.0
 
 OWN_AFTER = 1
 """Faults of a shared service, met by one record, after which a further one counts as a try of that record if
-the service worked for others meanwhile: the service refuses this one, whatever the status says."""
+the service worked for others meanwhile: the service rejects this record, whatever its status code says."""
 
 OWN_AFTER_MOUNTED = 5
-"""The same for a fault of a file system, which one host after the other may meet."""
+"""The same for a fault of a file system, which one host after another may meet."""
 
 
 def delay_before_retry(failure: StepFailed, tries: int, settings: Settings) -> float | None:
@@ -58,9 +58,9 @@ def delay_before_retry(failure: StepFailed, tries: int, settings: Settings) -> f
 
 
 def hosts_given_up_after(record: Job | Batch, settings: Settings) -> float:
-    """Seconds after which the record gives up a host that answers nobody: as its own tries would last.
+    """Seconds after which the record gives up a host that answers nobody: the duration of all its own tries.
 
-    Infinite while it has not been in its state as long: others' faults cost it nothing before.
+    Infinite until the record has been in its state that long: before, it pays for no fault met by others.
     """
     tries = range(settings.max_tries - 1)
     lasting: float = sum(min(settings.backoff * 2**number, BACKOFF_LIMIT) for number in tries)
@@ -110,7 +110,7 @@ def meaning_of(error: BaseException) -> Meaning:
 
 
 def is_mistake(error: Exception) -> bool:
-    """A mistake in the code, or a damaged znode."""
+    """Whether the error is a mistake in the code, or a damaged znode."""
     return meaning_of(error) in (Meaning.UNEXPECTED, Meaning.DAMAGED)
 
 
@@ -118,7 +118,7 @@ def is_mistake(error: Exception) -> bool:
 def mistakes_as(
     unexpected: Callable[[str], StepFailed], damaged: Callable[[str], StepFailed]
 ) -> Iterator[None]:
-    """Raise `unexpected`, or `damaged` for a znode, with a message, in place of a mistake."""
+    """Raise `unexpected` for a mistake in the code, or `damaged` for a damaged znode, with a message."""
     try:
         yield
     except Exception as error:
@@ -132,7 +132,7 @@ def mistakes_as(
 
 @dataclass
 class GivenUp:
-    """Why a block of work was given up, for the one who asked for it; neither while it was not."""
+    """Why a block of work was given up, for the caller; empty and None if it was not."""
 
     reason: str = ""
     meaning: Meaning | None = None
@@ -142,7 +142,7 @@ class GivenUp:
 def giving_up(context: WorkerContext, *, locks: bool = True, **facts: object) -> Iterator[GivenUp]:
     """Log the exception that ends this block, with `facts`; drop the session if the session is in doubt.
 
-    `locks`: False if the block takes none, and others use the session after it.
+    `locks`: False if the block takes no lock and the session is used afterwards.
     """
     given_up = GivenUp()
     try:

@@ -1,15 +1,15 @@
-"""The walk of a job or a batch: from a message, through the work of its state, to its next state.
+"""Runs the work of one state of a job or a batch: from a message to the move to the next state.
 
 Celery calls `_task` with a ticket. `run` reads the record, checks that the ticket is for the state the record
 is in, and takes the lock; then it does the work of the state and moves the record, in one transaction, or
-hands it back. A ticket that is stale, duplicated or late finds the record elsewhere, and does nothing.
+hands it back. A stale, duplicate or late ticket finds another state or epoch, and has no effect.
 
-STEPS has the work of each state of a job; that of a batch is in `tasks.batch`.
+STEPS has the work of each state of a job; the work on batches is in `tasks.batch`.
 
-Rule: a process continues with its job, with the record and the lock in hand, if it consumes the messages of
-the next state's queue anyway. The ticket goes through Redis where the worker is stopping or drained, where
-a shared service is unavailable, and before a long state where a more urgent message waits. A job
-that has to wait (for space, its next try, a host) is handed back by its step, as ever.
+Rule: a process continues with its job, and keeps the record and the lock, if it consumes the messages of
+the next state's queue anyway. The ticket goes through Redis if the worker is stopping or drained, if a shared
+service is unavailable, or, before a long state, if a more urgent message waits. A job that has to wait (for
+space, a retry, a host) is handed back by its step as usual.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -87,7 +87,7 @@ STEPS: dict[JobState, Step] = {
 }
 
 LONG = frozenset(state for state in JOB.working() if JOB.task(state).queue in (Queue.DOWNLOAD, Queue.PROCESS))
-"""States whose work may take hours; the others end in less time than a look into Redis is worth."""
+"""States whose work may take hours; the others are too short for a query to Redis to pay off."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class StateWork(Generic[R]):
     do: Callable[["Attempt[R]"], R | None]
     """The moved record; None if the record was handed back."""
     fail: Callable[["Attempt[R]", StepFailed], R]
-    """Move the record after a fault that is not tried again."""
+    """Move the record after a fault that is not retried."""
 
 
 @dataclass
@@ -111,18 +111,18 @@ class Attempt(Generic[R]):
     record: R
     work: StateWork[R]
     lock: Lock = Lock.MINE
-    """FREE: the attempt only reads before its only transaction, for which nobody may have the lock."""
+    """FREE: the attempt only reads before its only transaction, which requires that nobody holds the lock."""
     continues: bool = False
     """Whether this process may continue with the states after this one."""
     probed: Collection[str] = ()
-    """The outages that are over if the work succeeds."""
+    """The outages that end if the work succeeds."""
     carried: bool = False
     """The work has moved the record, and this process holds the attempt at the next state too."""
     cause: str = ""
     """Why the record was handed back, or the work failed."""
 
     def hand_back(self, message: str, *, delay: float = 0, waits_for: WaitsFor | None = None) -> None:
-        """Under the version that this attempt holds: a later owner's version is never used."""
+        """Hand back the record under the version of this attempt, never under that of a later owner."""
         self.cause = message
         hand_back(
             self.session,
@@ -161,7 +161,7 @@ def _task(
 ) -> dict[str, Any] | None:
     """The ticket of the next state, which Celery passes to the next task of the chain; None for a void hint.
 
-    StateFailed, or Celery's Retry if the record was handed back or left to the sweep.
+    Raises StateFailed, or Celery's Retry if the record was handed back or left to the sweep.
     """
     request: Any = current_task.request
     given = Ticket.model_validate(hint)
@@ -192,9 +192,9 @@ def run(
 ) -> Ended[R]:
     """Do the work of the ticket's state.
 
-    `scheduled`: scheduled work asks, not a message; it may try a record that waits, and continues with no
-    state after it. `carried`: the attempt, if this process has begun it. `show`: called with the record
-    once it is read and locked.
+    `scheduled`: scheduled work calls this instead of a message; it may try a record that waits, and does not
+    continue with the next state. `carried`: the attempt, if this process has begun it. `show`: called with
+    the record once it is read and locked.
     """
     attempt = carried
     if attempt is None:
@@ -235,7 +235,7 @@ def _begin(
     probed = check_start(context, session, loaded)
     if probed is None:
         return None
-    # before the lock, to notice a session that is lost
+    # before the lock, to notice the loss of the session
     guard = AttemptGuard(session, _stopping(context, loaded))
     attempt = Attempt(context, session, guard, loaded, work, Lock.FREE, not scheduled, probed)
     if not _only_reads(loaded):
@@ -252,7 +252,7 @@ def _stopping(context: WorkerContext, loaded: R) -> Callable[[], bool]:
 
 
 def _only_reads(loaded: R) -> bool:
-    """The work of a pending job is to look at the record, unless a manifest has to be fetched."""
+    """Whether the work only reads the record: that of a pending job, unless a manifest has to be fetched."""
     if not isinstance(loaded, Job) or loaded.status.status is not JobState.PENDING:
         return False
     return loaded.configuration.payload_type is not PayloadType.OBJECT_MANIFEST
@@ -268,7 +268,7 @@ def _carry(attempt: Attempt[R], moved: R, works: Mapping[str, StateWork[R]]) -> 
 
 
 def _is_next(was: R, target: str) -> bool:
-    """Celery's chain has the tasks of the following states in their order; back it does not lead."""
+    """Whether Celery's chain leads to `target`: it has the later states in order, and never goes back."""
     order: list[str] = [*JOB.working()]
     if not isinstance(was, Job) or target not in order:
         return False
@@ -276,7 +276,7 @@ def _is_next(was: R, target: str) -> bool:
 
 
 def _facts(attempt: Attempt[R]) -> dict[str, object]:
-    """What every line of the log has; a trace id only where traces are sent."""
+    """Fields of every log line; a trace id only if traces are sent."""
     acquired = attempt.record
     status = acquired.status
     state = {"state": str(status.status), "attempt": status.attempt}
@@ -289,7 +289,7 @@ def _facts(attempt: Attempt[R]) -> dict[str, object]:
 def _work(attempt: Attempt[R]) -> R | None:
     """The moved record; None if the record was handed back.
 
-    The session is dropped with any exception: the attempt's lock must not stay with a living process.
+    Any exception drops the session: the attempt's lock must not stay with a living process.
     """
     try:
         try:
@@ -331,7 +331,7 @@ def _do_step(attempt: Attempt[Job]) -> Job | None:
 
 
 def _step_context(attempt: Attempt[Job], own: ZooKeeperJobRecord) -> tuple[StepContext, FleetHostLimiter]:
-    """What the step works with; the secrets of the profile are those of its file now."""
+    """The context of the step; the profile has the current secrets of its file."""
     job, session, context = attempt.record, attempt.session, attempt.context
     clients, settings = context.clients(), context.settings
 
@@ -356,7 +356,7 @@ def _step(job: Job, step_context: StepContext, limiter: FleetHostLimiter) -> Don
 
 
 def _carries(attempt: Attempt[Job], target: JobState) -> bool:
-    """See the rule above; a job that goes back to an earlier state gets a ticket."""
+    """Whether this process continues with `target` (see the module's rule); never with an earlier state."""
     job, context = attempt.record, attempt.context
     if not (attempt.continues and _is_next(job, target)):
         return False
@@ -386,7 +386,7 @@ JOBS: dict[str, StateWork[Job]] = {
 
 
 def _release(attempt: Attempt[R], over: AttemptOver) -> None:
-    """Give up a job whose step continues after its attempt, before its process ends."""
+    """Hand back a record whose step continues after its attempt, before the process ends."""
     with giving_up(attempt.context):
         if isinstance(over, Stopping):
             attempt.hand_back(str(over))
@@ -394,7 +394,7 @@ def _release(attempt: Attempt[R], over: AttemptOver) -> None:
 
 
 def _settle(attempt: Attempt[R], error: BaseException) -> R | None:
-    """Hand the record back or fail it, as the exception means; raise the exception if it means neither."""
+    """Hand back the record or fail it, by the meaning of the exception; raise it if it means neither."""
     match meaning_of(error):
         case Meaning.STOPPING:
             attempt.hand_back(str(error) if isinstance(error, Stopping) else "the worker was stopped")

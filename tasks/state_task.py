@@ -1,9 +1,8 @@
-"""The Celery task of one state, and of the states after it that the same process carries its job through.
+"""The Celery task of one state, and of the later states through which the same process carries its job.
 
-Each state's work is a run of its own task: with its own id and signals, and its outcome. A message begins the
-first one. When its work has moved the job and this process holds the attempt at the next state, that state's
-task follows here, by Celery's own tracer and in the order in which a chain would have run: one task ends
-before the next one begins.
+Each state's work is a run of its own task, with its own id, signals and outcome. A message starts the first
+one. If its work has moved the job and this process holds the attempt at the next state, that state's task
+follows here, run by Celery's own tracer in the order of a chain: one task ends before the next one begins.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -25,16 +24,16 @@ class StateFailed(Exception):
 
 
 class StateRequest(celery.worker.request.Request):
-    """A message in Celery's worker, which learns the outcome only when the process ends its last state."""
+    """A message in Celery's worker, which learns the outcome only after the last state in the process."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         task: Any = self.task
-        # the look of each second would come too late for the first task after somebody began to listen
+        # the check of each second would be too late for the first task after somebody began to listen
         task.context.listen(is_listened(self.eventer))
 
     def send_event(self, type: str, **fields: Any) -> None:
-        """Only the events that the process of the pool does not send itself."""
+        """Send only the events that the pool process does not send itself."""
         if type not in ("task-started", "task-succeeded", "task-retried", "task-failed"):
             super().send_event(type, **fields)
 
@@ -56,7 +55,7 @@ class StateTask(Task[Any, Any]):
         self._tracer = tracer
 
     def _trace(self, uuid: str, args: Any, kwargs: Any, request: Message) -> Any:
-        """The outcome of the first task: that of the message."""
+        """Run the task of the message and those that follow; returns the outcome of the first."""
         if events := self.context.events():
             events.started(uuid)
         outcome = self.run_once(uuid, args, kwargs, request)
@@ -101,7 +100,7 @@ def _following(context: "WorkerContext", ended: Message) -> Message | None:
 
 
 def show(context: "WorkerContext", shown: Job | Batch) -> None:
-    """Name the record that the current task works on to those who look at tasks."""
+    """Report the record that the current task works on to listeners of task events."""
     if events := context.events():
         request: Any = current_task.request
         events.started(request.id, shown)

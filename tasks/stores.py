@@ -1,12 +1,12 @@
-"""What a process waits for before it takes messages: stores that belong together, and a prefix of its own.
+"""Conditions for a process to take messages: stores that belong together, and a prefix of its own in Redis.
 
-A process confirms its stores with every new session, when the session was connected again, and after a
-shared service failed. A record that is not confirmed is not touched; a store that is not confirmed is not
-used, and its jobs wait.
+A process confirms its stores with every new session, after the session was reconnected, and after a shared
+service failed. A record that is not confirmed is not touched; a store that is not confirmed is not used, and
+its jobs wait.
 
-Two deployments with one prefix in Redis would take each other's messages. A key there holds the id of the
-one that has the prefix. The record says whether the prefix is this deployment's; the key only lets others
-wait, and is set again if it is lost or changed.
+Two deployments with the same prefix in Redis would consume each other's messages. A key there holds the id of
+the prefix's owner. The record says whether this deployment owns the prefix; the key only makes others wait,
+and is set again if it is lost or changed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def expected_of(session: Session) -> ExpectedOf | None:
 
 
 def compare(session: Session, settings: Settings, known: Deployment | None = None) -> Confirmed:
-    """`deployment.confirm`; one process at a time gives a record its id."""
+    """Call `deployment.confirm`; only one process at a time gives a record its id."""
     stores = stores_of(session, settings)
     if deployment.read(session) is not None:
         return confirm(stores, known)
@@ -72,9 +72,9 @@ def compare(session: Session, settings: Settings, known: Deployment | None = Non
 
 
 def count_up(session: Session, inventory: SqlInventory) -> None:
-    """Count up the mark of the record, then that of the inventory: they differ by one at most.
+    """Increment the mark of the record, then that of the inventory: they differ by one at most.
 
-    After a crash between the two, the inventory follows first.
+    After a crash between the two, the inventory catches up first.
     """
     marker = inventory.read_deployment()
     if marker is not None:
@@ -82,7 +82,7 @@ def count_up(session: Session, inventory: SqlInventory) -> None:
 
 
 def level_marks(session: Session, inventory: SqlInventory) -> None:
-    """Give record and inventory one mark that no process has seen: work continues after a reconciliation."""
+    """Set record and inventory to a mark that no process has seen: work continues after a reconciliation."""
     marker, record = inventory.read_deployment(), deployment.read(session)
     mark = max(marker.mark if marker else 0, record.mark if record else 0) + 2
     inventory.write_deployment(deployment.raise_mark(session, mark))
@@ -155,7 +155,7 @@ class ConfirmedStores:
         return bool(self._faults) and time.monotonic() - self._compared > RECHECK
 
     def _compare_changes(self, session: Session, record: Deployment) -> None:
-        """Within one mark, ZooKeeper's own number of the last change tells that the record went back."""
+        """Within one mark, a lower zxid of ZooKeeper's last change shows that the record went back."""
         if self._session is not None:
             self._last_change = max(self._last_change, self._session.last_change)
         same_mark = self._known is not None and self._known.mark == record.mark
@@ -169,10 +169,10 @@ PAUSE = 2.0
 """Seconds between two tries."""
 
 CLAIM_CHECK = 5.0
-"""Seconds between two looks at the claim of the prefix, while a worker runs."""
+"""Seconds between two checks of the claim of the prefix, while a worker runs."""
 
 LEFT_FOR = 2 * CLAIM_CHECK
-"""Seconds that another deployment's prefix has to be free: its workers set a lost key again."""
+"""Seconds for which another deployment's prefix has to be free: its workers set a lost key again."""
 
 _NO_ID = "no worker has given the record its deployment id yet"
 
@@ -196,7 +196,7 @@ def await_claim(
     opened: Callable[[], AbstractContextManager[Session]],
     own_id: Callable[[Session], str],
 ) -> str:
-    """Wait until `own_id` gives an id, and that deployment has the prefix in Redis; the id.
+    """Wait until `own_id` gives an id, and that deployment owns the prefix in Redis; returns the id.
 
     Each reason for waiting is logged once.
     """
@@ -225,9 +225,9 @@ def await_claim(
 
 
 def _claim(settings: Settings, session: Session, own: str, left: float) -> str:
-    """The deployment that has the prefix; the record is believed before the key in Redis.
+    """Claim the prefix; returns the id of its owner. The record takes precedence over the key in Redis.
 
-    Empty if nobody has claimed it, but another deployment had it until `left`: its workers claim it again.
+    Empty if the prefix is free, but its last owner's workers may claim it again until `left`.
     """
     if is_ours(settings, deployment.read(session)):
         claim_again(settings, own)
@@ -272,13 +272,13 @@ def claim_key(settings: Settings) -> str:
 
 
 def claim(settings: Settings, own: str) -> str:
-    """Claim the prefix unless it is claimed; the id of the deployment that has it. redis.RedisError."""
+    """Claim the prefix unless it is claimed; returns the id of its owner. Raises redis.RedisError."""
     holder: bytes = client(settings).eval(_CLAIM, 1, claim_key(settings), own)
     return holder.decode()
 
 
 def claim_again(settings: Settings, own: str) -> str:
-    """Set the key to the id of this deployment, which owns the prefix; the id it had. redis.RedisError."""
+    """Set the key to this deployment, which owns the prefix; returns its old id. Raises redis.RedisError."""
     had = claim(settings, own)
     if had != own:
         client(settings).set(claim_key(settings), own)
@@ -286,7 +286,7 @@ def claim_again(settings: Settings, own: str) -> str:
 
 
 def owner(settings: Settings) -> str:
-    """The id of the deployment that claimed the prefix; empty if none did. redis.RedisError."""
+    """The id of the deployment that claimed the prefix; empty if none did. Raises redis.RedisError."""
     try:
         value = client(settings).get(claim_key(settings))
     except redis.ResponseError as error:
@@ -297,12 +297,12 @@ def owner(settings: Settings) -> str:
 
 
 def is_ours(settings: Settings, recorded: Deployment | None) -> bool:
-    """Whether the record says that its deployment has the prefix."""
+    """Whether the record says that its deployment owns the prefix."""
     return recorded is not None and recorded.broker == _place(settings)
 
 
 def note_ours(settings: Settings, session: Session) -> None:
-    """Have the record say that this deployment has the prefix."""
+    """Note in the record that this deployment owns the prefix."""
     deployment.note_broker(session, _place(settings))
 
 

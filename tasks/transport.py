@@ -1,14 +1,14 @@
-"""kombu's Redis transport, for which a foreign message or key is one line of the log.
+"""kombu's Redis transport, in which a foreign message or key only costs a line of the log.
 
-A message is a hint, which anybody may send who can write to Redis. It names a task of arkline, and a job or a
-batch by a ticket; the record decides. Celery's other orders to a worker (a limit of time, a delay, tasks to
-call at the end or after an error) are never sent, so a message with one is foreign. kombu's own transport
-hands everything in a list to Celery: an item that is not a message, or a key of another type in the place of
-a list, ends the worker or has it reconnect for ever.
+A message is a hint that anyone with write access to Redis can send. It names a task of arkline, and a job or
+a batch by a ticket; the record decides. Celery's other instructions to a worker (time limits, delays, tasks
+to call on success or error) are never sent, so a message with one is foreign. kombu's own transport passes
+everything in a list to Celery: an item that is not a message, or a key of another type in place of a list,
+ends the worker or makes it reconnect for ever.
 
-Of Celery's remote commands a worker obeys those that ask, and those of events. Whoever can write to Redis
-could otherwise end every worker by one message (`shutdown`), or its pool, have it consume nothing
-(`cancel_consumer`), drop messages as revoked (`hello`), or read its settings (`conf`, `report`).
+Of Celery's remote commands, a worker only obeys queries and those for events. Otherwise, anyone with write
+access to Redis could end every worker with one message (`shutdown`), or its pool, stop its consumption
+(`cancel_consumer`), have messages dropped as revoked (`hello`), or read its settings (`conf`, `report`).
 """
 
 import base64
@@ -53,7 +53,7 @@ class _Part(BaseModel):
 
 
 class _Headers(_Part):
-    """Of Celery's second protocol; others are ignored, such as the signature of 0.2.1."""
+    """Headers of Celery's second protocol; others are ignored, such as the signature of release 0.2.1."""
 
     task: Text
     id: Text
@@ -138,16 +138,16 @@ _BODIES: dict[str, TypeAdapter[Body[Any]]] = {
     "callback.failed": TypeAdapter(Body[tuple[Name, int]]),
     **{str(entry["task"]): TypeAdapter(Body[tuple[()]]) for entry in celeryconfig.beat_schedule.values()},
 }
-"""Each task's arguments, none with a name, and what follows."""
+"""Task -> its positional arguments, no keyword arguments, and the tasks that follow."""
 
 
 def check(message: object) -> None:
-    """Foreign unless it is a message of arkline; `message`: what kombu has read from Redis."""
+    """Raise Foreign unless `message`, as kombu read it from Redis, is a message of arkline."""
     _arguments(_parsed(_ENVELOPE.validate_python, message, "not in Celery's form"))
 
 
 def ticket_in(raw: bytes) -> tuple[str, int] | None:
-    """(id, epoch) of the ticket in an item of a queue; None if its task needs none; Foreign as above."""
+    """(id, epoch) of the ticket in a queue item; None if its task takes none. Foreign as in `check`."""
     if len(raw) > MAX_MESSAGE:
         raise Foreign(f"{len(raw):,} bytes, more than {MAX_MESSAGE:,}")
     first, *_ = (*_arguments(_parsed(_ENVELOPE.validate_json, raw, "not in Celery's form")), None)
@@ -164,7 +164,7 @@ def _arguments(envelope: _Envelope) -> tuple[Any, ...]:
 
 
 def _parsed(validate: Callable[[Any], P], content: object, problem: str) -> P:
-    """The first fault is named, without the content: a log line is not as long as a sender wants it to be."""
+    """Foreign names the first fault without the content, so that a sender cannot make a log line long."""
     try:
         return validate(content)
     except ValidationError as error:
@@ -183,9 +183,9 @@ def _decoded(body: str) -> bytes:
 
 
 def check_control(message: object) -> None:
-    """Foreign unless it has the form of a remote command, of an answer to one, or of events.
+    """Raise Foreign unless `message` has the form of a remote command, of an answer to one, or of events.
 
-    Nor may a command select workers by a pattern, whose comparison may take for ever.
+    Nor may a command select workers by a pattern, as matching it may take for ever.
     """
     match message:
         case {
@@ -206,7 +206,7 @@ def check_control(message: object) -> None:
 
 
 SET_ASIDE = ".foreign"
-"""A key of another type in the place of one of kombu's gets this ending: nothing of others is deleted."""
+"""Suffix given to a key of another type in place of one of kombu's: foreign data are never deleted."""
 
 _EXCHANGES = (*celeryconfig.QUEUES, "celery.pidbox", "reply.celery.pidbox", "celeryev")
 
@@ -221,12 +221,12 @@ _TYPES = {
 """kombu's keys, without the deployment's prefix."""
 
 _BINDING_PARTS = 3
-"""Of an entry in the table of an exchange: routing key, pattern and queue."""
+"""Parts of an entry in the table of an exchange: routing key, pattern and queue."""
 
 
 class _Sent(threading.local):
     receivers = 0
-    """The clients that Redis has handed this thread's last message to everybody to."""
+    """The number of clients to which Redis delivered this thread's last broadcast."""
 
 
 _sent = _Sent()
@@ -237,7 +237,7 @@ def _reject(error: Exception) -> None:
 
 
 def _among_foreign_keys(method: Any) -> Any:
-    """kombu's method; if it meets a foreign key in the place of one of its own, after that was renamed."""
+    """kombu's method, retried after a foreign key in place of one of its own was renamed."""
 
     @wraps(method)
     def called(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -253,7 +253,7 @@ def _among_foreign_keys(method: Any) -> Any:
 
 
 class QoS(kombu.transport.redis.QoS):
-    """Messages that wait for an acknowledgement: their keys may be foreign, or have foreign values."""
+    """Unacknowledged messages: their keys may be foreign, or have foreign values."""
 
     channel: "Channel"
     append = _among_foreign_keys(kombu.transport.redis.QoS.append)
@@ -295,7 +295,7 @@ class Channel(kombu.transport.redis.Channel):
 
     @_among_foreign_keys
     def basic_publish(self, message: Any, *arguments: Any, **options: Any) -> Any:
-        # a copy: kombu encodes the body in its place
+        # a copy: kombu encodes the body in place
         return super().basic_publish(dict(message), *arguments, **options)
 
     @_among_foreign_keys
@@ -308,7 +308,7 @@ class Channel(kombu.transport.redis.Channel):
 
     @_among_foreign_keys
     def get_table(self, exchange: str) -> list[tuple[str, str, str]]:
-        """The queues of an exchange; an entry that kombu did not write is left out."""
+        """The queues of an exchange; skips entries that kombu did not write."""
         return [entry for entry in super().get_table(exchange) if len(entry) == _BINDING_PARTS]
 
     def _brpop_read(self, **options: Any) -> Any:
@@ -328,7 +328,7 @@ class Transport(kombu.transport.redis.Transport):
     Channel = Channel
 
     def on_readable(self, *arguments: Any) -> None:
-        """A message to everybody that is nested too deeply; kombu rejects all else that is not JSON."""
+        """Reject a broadcast that is nested too deeply; kombu rejects everything else that is not JSON."""
         try:
             super().on_readable(*arguments)
         except RecursionError as error:
@@ -341,7 +341,7 @@ class Transport(kombu.transport.redis.Transport):
             _reject(error)
 
     def _deliver(self, delivered: Any, queue: str | None) -> None:
-        """Celery's remote control has queues and forms of its own."""
+        """Deliver a valid message; those of Celery's remote control have their own queues and forms."""
         try:
             if queue in celeryconfig.QUEUES:
                 check(delivered)
@@ -378,7 +378,7 @@ ALLOWED = frozenset(
 
 
 def restrict_remote_control() -> None:
-    """Refuse all other commands of Celery, in this process."""
+    """Refuse all of Celery's commands that are not ALLOWED, in this process."""
     for name in set(Panel.data) - ALLOWED:
         Panel.data[name] = partial(_refuse, name)
 
@@ -394,10 +394,10 @@ def _note_receivers(answer: int, **_: object) -> int:
 
 
 class Mailbox(pidbox.Mailbox):
-    """Waits for the answers of the workers that got the question, and for no others.
+    """Waits for the answers of exactly those workers that received the command.
 
-    Celery's own waits a fixed time: too short for a worker on a busy machine, and too long where all have
-    answered. Redis says how many clients receive a message.
+    Celery's own mailbox waits for a fixed time: too short for a worker on a busy machine, and too long once
+    all have answered. Redis reports how many clients received a message.
     """
 
     def _collect(

@@ -1,12 +1,12 @@
 """A worker process besides its tasks: logs, readiness, drain, watchdog, and the end of its session.
 
 Drain: a worker consumes its own queues unless the record says that an operator drained it. Rule: what the
-record last said holds while ZooKeeper is away. Nothing is consumed before the record has been read once,
-and no message in Redis changes what is consumed.
+record last said holds while ZooKeeper is unreachable. Nothing is consumed before the record has been read
+once, and no message in Redis changes what is consumed.
 
-Watchdog: Celery has had workers that stopped consuming after Redis came back, and that answered every other
-check (celery#8091, celery#10205). A running process proves nothing: waiting messages must be consumed, or
-the worker ends, so that its supervisor restarts it.
+Watchdog: Celery has had workers that stopped consuming after Redis came back, but passed every other check
+(celery#8091, celery#10205). A running process proves nothing: if waiting messages are not consumed, the
+worker exits, so that its supervisor restarts it.
 """
 
 import gc
@@ -49,7 +49,7 @@ EXIT_STALLED = os.EX_TEMPFAIL
 
 
 SAMPLES = 4
-"""Samples in a row without a consumed message, after which a worker counts as stalled."""
+"""Consecutive samples without a consumed message, after which a worker counts as stalled."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ def end_stalled() -> None:
 
 
 INTERVAL = 1.0
-"""Seconds between two looks at the record, and between two at what was read of it."""
+"""Seconds between two reads of the record, and between two checks of what was read."""
 
 
 @dataclass
 class OwnDrain:
-    """What the record last said of this worker."""
+    """Whether this worker is drained, as the record last said."""
 
     serve: Callable[[str, bool], None]
     """Called for each of the worker's queues: whether its messages are consumed."""
@@ -109,7 +109,7 @@ class OwnDrain:
 
 
 def follow_drains(settings: Settings, worker: str, own: OwnDrain, stopped: threading.Event) -> None:
-    """Read the record until `stopped`, on a thread of its own: a ZooKeeper that is away delays no message.
+    """Read the record until `stopped`, in a separate thread: an unreachable ZooKeeper delays no message.
 
     The session has no lock. It belongs to the worker's main process, whose children never use it.
     """
@@ -129,7 +129,7 @@ def follow_drains(settings: Settings, worker: str, own: OwnDrain, stopped: threa
 
 
 def _read(session: Session, worker: str, own: OwnDrain, stopped: threading.Event) -> None:
-    """Until `stopped`, or until this session is refused for ever."""
+    """Read the drain until `stopped`, or until this session is refused for ever."""
     while session.usable and not stopped.is_set():
         with suppress(Unreachable):  # the session connects again by itself
             own.drained = holds.is_drained(session, worker)
@@ -138,7 +138,7 @@ def _read(session: Session, worker: str, own: OwnDrain, stopped: threading.Event
 
 
 def draining_step(own: OwnDrain, listen: Callable[[bool], None]) -> type[bootsteps.StartStopStep]:
-    """The part of Celery's consumer that keeps to `own`, and tells `listen` whether events are heard.
+    """The step of Celery's consumer that follows `own`, and reports to `listen` whether anybody wants events.
 
     It starts with every connection to Redis, before the first message.
     """
@@ -149,7 +149,7 @@ def draining_step(own: OwnDrain, listen: Callable[[bool], None]) -> type[bootste
         def __init__(self, consumer: Any, **options: Any) -> None:
             super().__init__(consumer, **options)
             self.queues = tuple(consumer.app.amqp.queues.consume_from)
-            """Those that the worker was started for (`-Q`)."""
+            """The queues that the worker was started for (`-Q`)."""
             self.entry: Any = None
 
         def start(self, consumer: Any) -> None:
@@ -187,7 +187,7 @@ FETCH_GRACE = 3.0
 """Seconds that a stopping worker waits for a download, which the next attempt continues where it stopped."""
 
 OBJECTS_BEFORE_COLLECTION = 10_000
-"""New objects that Python's collector of cycles waits for; its own default is 700."""
+"""New objects before Python's cyclic garbage collector runs; its default is 700."""
 
 
 def connect_signals(context: WorkerContext) -> None:
@@ -247,9 +247,9 @@ def connect_signals(context: WorkerContext) -> None:
 
 
 def _collect_less_garbage(**_: Any) -> None:
-    """What the libraries made while they were loaded stays, and need not be looked at again and again.
+    """Exempt the objects that libraries made while loading from garbage collection, and collect less often.
 
-    That took 4 percent of a small job's CPU in Python.
+    Examining them took 4 percent of a small job's CPU time in Python.
     """
     gc.freeze()
     gc.set_threshold(OBJECTS_BEFORE_COLLECTION, 20, 20)

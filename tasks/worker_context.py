@@ -37,7 +37,7 @@ T = TypeVar("T")
 _QUEUES = tuple(Queue)
 
 HOST_RETRY = 60.0
-"""Seconds between two tries of a service that works for other hosts and not for this one."""
+"""Seconds between two tries of a service that works for other hosts but not for this one."""
 
 
 class Stop(IntEnum):
@@ -45,9 +45,9 @@ class Stop(IntEnum):
 
     NONE = 0
     ONWARD = 1
-    """None: but no process begins the next state of the job that it has."""
+    """None, but no process continues with the next state of its job."""
     FETCHES = 2
-    """Those that wait for the hosts of the content: what has arrived is kept for the next attempt."""
+    """Those that wait for source hosts: what has arrived is kept for the next attempt."""
     ALL = 3
 
 
@@ -67,7 +67,7 @@ class CountedCallback(HttpCallback):
 
 
 class WorkerContext:
-    """Made before a worker forks; the session and the clients are opened once in each process."""
+    """Created before a worker forks; the session and the clients are opened once in each process."""
 
     def __init__(self, settings: Settings, app: Celery) -> None:
         self.settings = settings
@@ -79,11 +79,11 @@ class WorkerContext:
         self._pid = 0
         self._tried: dict[str, float] = {}
         self._stop = mmap.mmap(-1, 1)
-        """One byte of memory that is shared with the processes forked from this one."""
+        """One byte of memory shared with the processes forked from this one."""
         self._served = mmap.mmap(-1, len(Queue))
         """The same, with one byte for each queue: 1 if the worker consumes its messages."""
         self._listened = mmap.mmap(-1, 1)
-        """The same: 1 while somebody wants Celery's events of tasks."""
+        """The same: 1 while anybody listens to Celery's task events."""
         self.worker = ""
         """The name under which Celery knows the worker of this process."""
         self.carried: Any = None
@@ -98,15 +98,15 @@ class WorkerContext:
         self._stop[0] = max(stop, self._stop[0])
 
     def stopping(self, *, fetches: bool = False) -> bool:
-        """True if an attempt has to end; `fetches`: it sends requests to the hosts of the content."""
+        """True if an attempt has to end; `fetches`: the attempt sends requests to source hosts."""
         return self._stop[0] >= (Stop.FETCHES if fetches else Stop.ALL)
 
     def begins_next(self, queue: Queue) -> bool:
-        """True if a process may continue with work of `queue` without a message, which it would get too."""
+        """True if a process, whose worker consumes `queue`, may continue with its work without a message."""
         return self._stop[0] == Stop.NONE and self._served[_QUEUES.index(queue)] == 1
 
     def serve(self, queue: str, served: bool = True) -> None:
-        """Note that this worker begins, or ends, to consume the messages of a queue."""
+        """Note whether this worker consumes the messages of a queue."""
         self._served[_QUEUES.index(Queue(queue))] = served
 
     def session(self) -> Session:
@@ -140,7 +140,7 @@ class WorkerContext:
         return self._opened(Interruption)
 
     def _opened(self, opening: Callable[[Settings], T]) -> T:
-        """What `opening` returns, called once in each process; what a parent opened is left alone."""
+        """The result of `opening`, called once in each process; a parent's results are not used."""
         with self._mutex:
             if self._pid != os.getpid():
                 self._pid, self._open = os.getpid(), {}
@@ -157,13 +157,13 @@ class WorkerContext:
             session.close()
 
     def close(self) -> None:
-        """Before this process ends."""
+        """Close the session and send pending events, before this process ends."""
         self.drop_session()
         if self._pid == os.getpid() and self._open_events in self._open:
             self._open[self._open_events].flush()
 
     def may_try(self, name: str) -> bool:
-        """True once in HOST_RETRY seconds: this process tries a service that its host found unavailable."""
+        """True once in HOST_RETRY seconds: for a service that is unavailable on this process's host."""
         with self._mutex:
             last = self._tried.get(name)
             if last is not None and time.monotonic() - last < HOST_RETRY:
@@ -172,11 +172,11 @@ class WorkerContext:
             return True
 
     def listen(self, listened: bool) -> None:
-        """Note whether somebody wants Celery's events of tasks."""
+        """Note whether anybody listens to Celery's task events."""
         self._listened[0] = listened
 
     def events(self) -> TaskEvents | None:
-        """None while nobody listens."""
+        """The sender of task events; None while nobody listens."""
         return self._opened(self._open_events) if self._listened[0] else None
 
     def _open_events(self, _: Settings) -> TaskEvents:

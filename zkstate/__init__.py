@@ -1,1 +1,1 @@
-"""ZooKeeper as the record: the only package that speaks to it, and the only place a state changes."""
+"""The record in ZooKeeper. No other package talks to ZooKeeper, and no other changes a state."""

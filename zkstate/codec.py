@@ -1,4 +1,4 @@
-"""Records to bytes and back; the only JSON in the package."""
+"""Encodes and decodes records; the only JSON in the package."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -14,10 +14,10 @@ from zkstate.errors import Corrupt, RecordOfMerritt, Unwritable
 T = TypeVar("T")
 
 _NUMBER = re.compile(rb"[0-9]{1,16}")
-"""Counts and bytes; `int` would accept signs, blanks, underscores and thousands of digits too."""
+"""Counts and sizes; `int` would also accept signs, blanks, underscores and thousands of digits."""
 
 _NUMBERS = ("/ids/", "/space/")
-"""Counters, and the sum of reservations: they follow from what the stores have."""
+"""Counters and the sum of reservations, which can be derived from the stores."""
 
 _STATE_OF_MERRITT = re.compile(rb'"status"\s*:\s*"[A-Z]')
 
@@ -27,7 +27,7 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def encode(record: Record | int) -> bytes:
-    """The record as JSON that can be read again; Unwritable if it cannot, before anything is committed."""
+    """Encode the record as JSON; Unwritable, before anything is committed, if it could not be read back."""
     if isinstance(record, int):
         return encode_int(record)
     data = record.model_dump_json(exclude_none=True).encode()
@@ -36,12 +36,12 @@ def encode(record: Record | int) -> bytes:
 
 
 def encode_validated(record: Record) -> bytes:
-    """As `encode`, for a record without numbers of infinite size that was validated, and not copied since."""
+    """Like `encode`, for a record without infinite numbers that was validated and not copied since."""
     return record.model_dump_json(exclude_none=True).encode()
 
 
 def encode_history(entries: Sequence[HistoryEntry] | Sequence[BatchHistoryEntry]) -> bytes:
-    """Only the last entry is read back: the others were, when they were the last."""
+    """Encode a history; only the last entry is read back, as each of the others was when it was the last."""
     encoded = [entry.model_dump_json(exclude_none=True).encode() for entry in entries]
     if entries:
         _read_back(type(entries[-1]), encoded[-1])
@@ -62,7 +62,7 @@ def _read_back(kind: type[Record], data: bytes) -> None:
 
 
 def decode(kind: type[T], data: bytes, path: str) -> T:
-    """A number, a record, or a tuple of records, of this type."""
+    """Decode a number, a record or a tuple of records of type `kind`."""
     if kind is int:
         return cast(T, decode_int(data, path))
     try:
@@ -77,9 +77,9 @@ def decode(kind: type[T], data: bytes, path: str) -> T:
 
 
 def refuse_merritt(data: bytes, path: str) -> None:
-    """RecordOfMerritt for the status of a batch or a job that Merritt wrote: its states are capitalised.
+    """Raise RecordOfMerritt for a status that Merritt wrote: Merritt capitalises states.
 
-    Nothing in it is damaged, and a repair would end its job.
+    Such a record is not damaged, and a repair would end its job.
     """
     if path.endswith("/status") and _STATE_OF_MERRITT.search(data):
         raise RecordOfMerritt(
@@ -89,7 +89,7 @@ def refuse_merritt(data: bytes, path: str) -> None:
 
 
 def damaged(path: str, problem: str) -> Corrupt:
-    """The error for a znode that cannot be read, with the verb that repairs it, if one does."""
+    """The error for an unreadable znode, with the verb that repairs it, if there is one."""
     owner = _OWNER.search(path)
     if owner:
         remedy = Remedy(Action.REPAIR, owner[0])

@@ -1,14 +1,14 @@
-"""What a read model needs of the record: listings of the followed folders, and changes as they are sent.
+"""The record for a read model: listings of the followed folders, and changes as ZooKeeper pushes them.
 
-Listings: of the jobs only those that work, are held or have failed are read, for what a list shows beyond
-their place. A bucket that has not changed since its last listing is not listed again, so that comparing a
-record of many ended batches costs one short request for each bucket.
+Listings: only jobs that are in progress, held or failed are read, for the details that a list shows besides
+the state. A bucket that has not changed since its last listing is not listed again, so that comparing a
+record with many ended batches costs one short request per bucket.
 
 Changes: persistent recursive watches of the followed folders. ZooKeeper 3.6 and later send an event for every
 node that is created, changed or deleted below a watched one, in the order of the transactions. A watch ends
-with the connection: whoever follows arms it again. A change is read from its path alone. One move of a job
-deletes its entry in one queue and creates one in another, and, where the job ends or is resumed, deletes and
-creates its entry in a bucket of its batch. Silence proves nothing: a write to each followed folder, every few
+with the connection, and its follower arms it again. A change is derived from its path alone. A move of a job
+deletes its entry in one queue and creates one in another; if the job ends or is resumed, the move does the
+same in the buckets of its batch. Silence proves nothing: a write to each followed folder, every few
 seconds, has to come back as an event.
 """
 
@@ -60,7 +60,7 @@ class JobDetail:
 
 
 def read_details(session: Session, jids: Sequence[str]) -> Iterator[JobDetail]:
-    """The jobs that exist and can be read, in this order; the audit reports the others."""
+    """The existing, readable jobs, in the given order; the audit reports the others."""
     for jid, answers in read_parts(session, jids, jobs.DESCRIPTION, PAGE):
         nodes = [node for node in answers if node is not None]
         with suppress(Corrupt):
@@ -87,12 +87,12 @@ def _detail(
 R = TypeVar("R", bound=Record)
 
 PAGE = 200
-"""Requests that are under way at a time."""
+"""Requests in flight at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketMark:
-    """How a bucket was at its last listing: its number of jobs, and the transaction that last changed it."""
+    """A bucket at its last listing: the number of jobs, and the transaction that last changed it."""
 
     jobs: int
     changed: int
@@ -116,7 +116,7 @@ def queued_jids(session: Session, state: JobState) -> dict[int, list[str]]:
 
 
 def read_batches(session: Session, bids: Sequence[str]) -> Iterator[BatchRead]:
-    """The batches that still exist, in this order; a damaged node does not hide the batch."""
+    """The batches that still exist, in the given order; a damaged node does not hide its batch."""
     for bid, (submission, status) in read_parts(session, bids, (paths.submission, paths.batch_status), PAGE):
         if submission is not None or status is not None:
             yield BatchRead(
@@ -136,7 +136,7 @@ def _decode(kind: type[R], node: tuple[bytes, ZnodeStat] | None, path: str) -> R
 
 
 def bucket_marks(session: Session, bids: Sequence[str]) -> Iterator[tuple[str, Bucket, BucketMark]]:
-    """How each bucket is now; a batch that has not started has no bucket."""
+    """The current mark of each bucket; a batch that has not started has no buckets."""
     places = [(bid, bucket) for bid in bids for bucket in Bucket]
     for start in range(0, len(places), PAGE):
         page = places[start : start + PAGE]
@@ -193,13 +193,13 @@ class WaitingChange:
 
 @dataclass(frozen=True, slots=True)
 class StopsChange:
-    """An operator paused the queue or put a collection on hold, or ended this."""
+    """An operator paused the queue, put a collection on hold, or ended a pause or a hold."""
 
 
 FeedChange = QueueChange | BucketChange | BatchChange | WaitingChange | StopsChange
 
 FOLLOWED = (paths.QUEUES, paths.BATCHES, paths.WAITING, paths.PAUSE, paths.HOLDS)
-"""The folders that are followed with all that is below them."""
+"""The folders that are followed, with everything below them."""
 
 _STATES = {state.value: state for state in JobState}
 _BUCKETS = {bucket.value: bucket for bucket in Bucket}
@@ -229,8 +229,8 @@ def _queue_change(state: JobState, entry: str, present: bool) -> QueueChange | N
 
 
 PROOF_INTERVAL = 5.0
-"""Seconds after which a followed folder is written again. What one process writes is pushed to all: however
-many there are, they write one transaction of 200 bytes in this time, or few."""
+"""Seconds between two writes to the followed folders. A write by one process is pushed to all, so that any
+number of processes together make one write of 200 bytes in this time, or a few."""
 
 PROOF_TIMEOUT = 10.0
 """Seconds to wait for the answer to that write."""
@@ -239,8 +239,8 @@ PROOF_TIMEOUT = 10.0
 class Feed(AbstractContextManager["Feed"]):
     """Calls `on_change` for every change of the followed folders while it is armed; with `bid`, of one batch.
 
-    Both functions are called on the connection's thread, and must not block. `on_connection` gets False when
-    the connection is lost, and True when it is there again: the feed is to be armed then.
+    Both functions are called in the connection's thread, and must not block. `on_connection` gets False when
+    the connection is lost, and True when it is back: the caller then arms the feed again.
     """
 
     def __init__(
@@ -267,7 +267,7 @@ class Feed(AbstractContextManager["Feed"]):
         self._session.zk.remove_event_listener(self._on_event)
 
     def arm(self) -> bool:
-        """Have changes sent from now on; False if the server is older than 3.6 and cannot.
+        """Have the server push changes from now on; False if it is older than 3.6 and cannot.
 
         Unreachable if ZooKeeper does not answer in time.
         """
@@ -284,10 +284,10 @@ class Feed(AbstractContextManager["Feed"]):
         return True
 
     def prove(self) -> float:
-        """Since when nothing has proved that all changes are pushed: a moment of `time.monotonic`.
+        """The time of the last proof that all changes are pushed, by `time.monotonic`.
 
-        If that is long ago, each followed folder is written: `not-pushed` if a write does not come back. A
-        server sends a session the event of its own write before the answer to it.
+        After PROOF_INTERVAL without one, write each followed folder: Unreachable with `not-pushed` if a write
+        does not come back. A server sends a session the event of its own write before the answer to it.
         """
         began = time.monotonic()
         if began - self._heard_all() < PROOF_INTERVAL:

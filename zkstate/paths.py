@@ -1,35 +1,35 @@
 """Every znode's path; nothing else in the project spells one.
 
     /batches/BID/{submission,profile,status,history,lock,status-report}
-    /batches/BID/report-parts/NNNN-NNNN further jobs of a long report: the report's number, the part's
+    /batches/BID/report-parts/NNNN-NNNN further jobs of a long report: report number, part number
     /batches/BID/history/NNNN           older entries of a long history; also below /jobs/JID
     /batches/BID/states/{batch-processing,batch-failed,batch-completed,batch-deleted}/JID
     /open-batches/BID                   the batches with work left
     /jobs/JID/{bid,configuration,identifiers,status,priority,space_needed,history,lock}
     /jobs/states/STATE/PP-JID           the job queue: PP = priority, 00 first
-    /waiting/JID                        a job in a working state that waits, and takes no place meanwhile
+    /waiting/JID                        a job in a working state that waits and takes no place
     /outages/NAME                       a shared service that is unavailable
     /callbacks/JID-EPOCH                the callback of a failed job that is not delivered yet
     /locks/queue/ingest                 an operator's pause
     /locks/collections/NAME             an operator's hold
     /locks/drains/NAME                  an operator's drain of a worker
     /locks/KIND/NAME                    ephemeral: one holder in the fleet
-    /restore                            ephemeral: a restore is at work; outside the folders that it deletes
+    /restore                            ephemeral: a restore is running; not in a folder that it deletes
     /locks/hosts/HOST/N                 ephemeral: a connection to a source; the parent holds its back-off
     /space/working/JID                  bytes reserved for a job; the parent holds their sum
-    /space/marked                       working storage was marked once; without its mark it is not mounted
-    /space/uploads-marked               the same of the folder of uploads
-    /actions/queue                      what operators did to the fleet: pauses, drains, clean-ups
-    /actions/collections/NAME           what operators did to a collection: holds and releases
+    /space/marked                       working storage has been marked: without its mark it is not mounted
+    /space/uploads-marked               the same for the folder of uploads
+    /actions/queue                      operators' actions on the fleet: pauses, drains, clean-ups
+    /actions/collections/NAME           operators' actions on a collection: holds and releases
     /fixity                             the sums of the fixity schedule
-    /board                              the last difference between a web process and the record
+    /board                              the last difference between a web process's board and the record
     /ids/NAME                           counters
     /submission-keys/KEY                idempotency keys -> BID
-    /deployment                         the id that storage root and inventory carry too, and its mark
-    /sweep                              what one sweep leaves to the next: times, and where it stopped
+    /deployment                         the id that storage root and inventory also have, and the mark
+    /sweep                              what a sweep saves for the next: times and positions
 
-All of it lies below one root, which the session adds. Another application may have other nodes at the same
-root, and in the record's folders.
+All paths are below one root, which the session adds. Another application may have nodes of its own below the
+same root, and in the record's folders.
 """
 
 import hashlib
@@ -85,7 +85,7 @@ TOP = (
     OUTAGES,
     SWEEP,
 )
-"""The nodes right below the root, and the queues, which lie among the jobs."""
+"""The nodes directly below the root, and the queues, which are below `/jobs`."""
 
 _OWN_NAMES = {
     folder: re.compile(pattern)
@@ -103,11 +103,11 @@ _OWN_NAMES = {
         "/submission-keys": "[0-9a-f]{64}",
     }.items()
 }
-"""Folder -> the names that the record gives there; all names are of the record in other folders."""
+"""Folder -> pattern of the record's own names in it; in other folders every name is the record's own."""
 
 
 def owned(folder: str, names: Iterable[str]) -> list[str]:
-    """Those of the names in a folder of the record that are the record's own, sorted."""
+    """The names in `folder` that are the record's own, sorted."""
     pattern = _OWN_NAMES.get(folder)
     return sorted(names if pattern is None else filter(pattern.fullmatch, names))
 
@@ -131,7 +131,7 @@ SKELETON = (
 
 
 def _each(pattern: str) -> Callable[[str], str]:
-    """The path of a node that every batch or every job has: `{}` is its id."""
+    """The function from the id of a batch or job to the path of one of its nodes; `{}` is the id."""
     return pattern.format
 
 
@@ -172,7 +172,7 @@ _is_jid = re.compile(JID).fullmatch
 
 
 def is_jid(name: str) -> bool:
-    """Whether the name is one that arkline gives a job."""
+    """Whether `name` has the form of a job's id."""
     return _is_jid(name) is not None
 
 
@@ -185,7 +185,7 @@ def queue_entry(state: JobState, pp: int, jid: str) -> str:
 
 
 def read_queue_entries(names: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """`05-jid0000000001` -> (5, 'jid0000000001'); names that are not of the record are left out."""
+    """`05-jid0000000001` -> (5, 'jid0000000001'); skips names that are not the record's."""
     for name in names:
         if entry := _QUEUE_ENTRY.fullmatch(name):
             yield int(entry[1]), entry[2]
@@ -235,6 +235,6 @@ def counter(name: str) -> str:
 
 
 def submission_key(key: str, owner: str = "") -> str:
-    """Hashed, so that a key may be any text of any length; without an owner as 0.1.0 wrote it."""
+    """The key is hashed, so that it may be any text of any length; without an owner as release 0.1.0 did."""
     scoped = f"{owner}\0{key}" if owner else key
     return f"/submission-keys/{hashlib.sha256(scoped.encode()).hexdigest()}"

@@ -1,7 +1,7 @@
 """Checks whether the record is consistent: the command and the tests use the same code.
 
-A finding on a running system may be a move in progress, since many nodes are not read at one moment:
-`audit` reads the record twice and reports the findings of both readings.
+On a running system, a finding may be a move in progress, since the nodes are not all read at one moment:
+`audit` reads the record twice and reports the findings of both reads.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ class Finding(Record, frozen=True):
 
 @dataclass(frozen=True)
 class Tree:
-    """Everything that was read, at nearly one moment."""
+    """The whole record, as it was read at nearly one moment."""
 
     jobs: dict[str, Job]
     queues: dict[JobState, dict[str, int]]
@@ -158,9 +158,9 @@ def _legal(job: Job) -> Iterator[Finding]:
 
 
 def _legal_moves(path: str, machine: Machine[S], history: Sequence[Entry[S]], status: S) -> Iterator[Finding]:
-    """The history is a path through the tables of its time that ends in today's state.
+    """Check that the history is a path through the tables of its time that ends in the current state.
 
-    A repair may have dropped entries that could not be read: the path begins with the last one.
+    A repair may have dropped unreadable entries: the path begins with the last repair.
     """
     repaired = max((number for number, entry in enumerate(history) if entry.damaged is not None), default=0)
     history = history[repaired:]

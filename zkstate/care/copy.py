@@ -1,12 +1,12 @@
 """A logical copy of the record: read while the fleet works, and written into an empty record.
 
-Rule: the entries of queues, batches and reservations are not copied; they are derived from the nodes that
-are. A batch is read together with the names of its jobs, a job's nodes between two equal versions of its
-status; counters are read last, so that no copied job has a number above them.
+Rule: the entries of queues, batches and reservations are not copied; they are derived from the copied nodes.
+A batch is read together with the ids of its jobs, a job's nodes between two equal versions of its status;
+counters are read last, so that no copied job has a number above them.
 
 Rule: the job counter and the deployment id are written last, in one transaction. Until then the record has
-no job number, and no process works on a record without numbers beside stores with objects. An interrupted
-restore is repeated from the beginning.
+no job number, and no process works on such a record if the other stores have objects. An interrupted restore
+is repeated from the beginning.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ PAGE = 100
 """Jobs whose nodes are requested at once: some 700 answers of a few kilobytes."""
 
 TRIES = 100
-"""Readings of a batch or a job that changes while it is read."""
+"""Maximum reads of a batch or a job that changes while it is read."""
 
 BATCH_NODES = ("submission", "profile", "status", "history", "status-report")
 JOB_NODES = ("bid", "configuration", "identifiers", "status", "priority", "space_needed", "history")
@@ -41,7 +41,7 @@ _WITH_CHILDREN = ("history", "report-parts")
 
 
 def read_record(session: Session) -> Iterator[RecordEntry]:
-    """Every batch with its jobs, and the single nodes; Busy if a batch changes with every reading."""
+    """Every batch with its jobs, and the single nodes; Busy if a batch changes during every read."""
     yield from _singles(session, "/submission-keys")
     for bid in session.children(paths.BATCHES):
         yield from _batch(session, bid)
@@ -88,7 +88,7 @@ def _is_gone(session: Session, bid: str) -> bool:
 
 
 def _batch_with_jobs(session: Session, bid: str) -> tuple[RecordEntry, list[str], list[str]] | None:
-    """The batch, the names of its jobs, and of its deleted jobs; None if the batch is gone."""
+    """The batch, the ids of its jobs, and those of its deleted jobs; None if the batch is gone."""
     path = paths.batch(bid)
     for _ in range(TRIES):
         before = session.find(paths.batch_status(bid))
@@ -114,7 +114,7 @@ def _jobs(session: Session, bid: str, jids: Sequence[str]) -> Iterator[RecordEnt
     left = list(jids)
     for _ in range(TRIES):
         before = session.exists_many([paths.job_status(jid) for jid in left])
-        # lists: what is read lazily is read after the second look at the status
+        # lists: a lazy read would happen after the second check of the status
         read = [
             list(_copies(session, paths.job(jid), JOB_NODES, answers))
             for jid, answers in read_parts(session, left, _JOB_PATHS, PAGE)
@@ -156,7 +156,7 @@ def _children(session: Session, path: str, folder: str) -> list[NodeCopy]:
 
 
 _OPERATIONS = 400
-"""Operations of one transaction, as many as the creation of 40 jobs has."""
+"""Maximum operations of one transaction: as many as it takes to create 40 jobs."""
 
 
 class _Writer:
@@ -186,7 +186,7 @@ class _Writer:
 
 @contextmanager
 def alone(session: Session) -> Iterator[None]:
-    """Let no other restore work on this record; UsageRefused if one does."""
+    """Keep other restores from this record; UsageRefused if one is running."""
     mark = token()
     if not locks.take(session, paths.RESTORE, mark):
         raise UsageRefused(
@@ -223,7 +223,7 @@ def clear(session: Session) -> None:
 def write_record(
     session: Session, entries: Iterable[RecordEntry], removed: frozenset[str], deployment: Deployment
 ) -> None:
-    """Write the entries into an empty record. `removed`: batches whose entries do not count."""
+    """Write the entries into an empty record. `removed`: batches whose entries are skipped."""
     writer = _Writer(session)
     reserved = 0
     batches: set[str] = set()
@@ -266,7 +266,7 @@ def _write_single(session: Session, writer: _Writer, entry: RecordEntry) -> None
 
 
 def _tree(path: str, entry: RecordEntry) -> Iterator[Create]:
-    """The nodes of an entry, parents before children; a folder that has no node of its own is empty."""
+    """The nodes of an entry, parents before children; a folder that was not copied is created empty."""
     yield Create(path)
     nodes = entry.data
     folders = {name.partition("/")[0] for name in nodes if "/" in name}
@@ -289,7 +289,7 @@ def _write_batch(writer: _Writer, entry: RecordEntry) -> None:
 
 
 def _write_job(writer: _Writer, entry: RecordEntry) -> int:
-    """Write a job with its places; the bytes of working storage that are reserved for the job."""
+    """Write a job with its entries; returns the bytes of working storage that are reserved for it."""
     jid = entry.job
     if not entry.nodes:
         writer.add(Create(paths.batch_entry(entry.batch, Bucket.DELETED, jid)))
@@ -310,7 +310,7 @@ def _write_job(writer: _Writer, entry: RecordEntry) -> int:
 
 
 def _holds_space(status: JobStatus, entry: RecordEntry) -> bool:
-    """As the job had a reservation: in a working state, or after a failure that kept the reservation."""
+    """Whether the job had a reservation: in a working state, or after a failure that kept the reservation."""
     if status.status is not JobState.FAILED:
         return JOB.facts[status.status].holds_space
     path = paths.history(entry.job)

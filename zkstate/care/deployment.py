@@ -1,4 +1,4 @@
-"""Whether record, storage root and inventory belong together, by the id that the three carry.
+"""Checks by a common id that record, storage root and inventory belong together.
 
 Rule: the id is written once, when all three are empty, or by an operator. The record gets it last, so that a
 crash between two writes leaves markers that an empty record adopts. A store whose mark is behind that of
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from pipeline.inventory.sql import SqlInventory
 
 SAMPLE = 10
-"""The newest versions of an inventory without an id that storage must have, before the two get one id."""
+"""Newest versions in an inventory without id that storage must have before the two get a common id."""
 
 OLDER = 2
-"""A store whose mark is behind by so much is an older copy."""
+"""A store whose mark is this far behind is an older copy."""
 
 _NODE = Node(paths.DEPLOYMENT, Deployment)
 
@@ -55,7 +55,7 @@ def read(session: Session) -> Deployment | None:
 
 
 def read_dated(session: Session) -> tuple[Deployment, datetime] | None:
-    """As `read`, with the time of its last write: scheduled work increments its mark."""
+    """Like `read`, with the time of the last write: scheduled work increments the mark."""
     _sync(session)
     stored = _NODE.find(session)
     return (stored.content, datetime.fromtimestamp(stored.stat.mtime / 1000, UTC)) if stored else None
@@ -66,7 +66,7 @@ def _sync(session: Session) -> None:
 
 
 def raise_mark(session: Session, mark: int) -> Deployment:
-    """The deployment, whose mark is now at least `mark`; Missing if the record has no id."""
+    """Raise the mark to at least `mark`; returns the deployment. Missing if the record has no id."""
     return _NODE.change(session, lambda was: was.model_copy(update={"mark": max(mark, was.mark)}))
 
 
@@ -143,7 +143,7 @@ def confirm(stores: Stores, known: Deployment | None = None) -> Confirmed:
     """Compare the three stores; a record without an id gets one if that is safe.
 
     `known`: what this process has confirmed before. ServiceDown(record) if the record must not be worked on:
-    no other store confirms its id, or it is older than the inventory or this process knows it.
+    no other store confirms its id, or it is older than the inventory or this process has seen it.
     """
     record = stores.record.read_deployment() or _identify(stores)
     faults: dict[Service, ServiceDown] = {}
@@ -172,13 +172,13 @@ def confirm(stores: Stores, known: Deployment | None = None) -> Confirmed:
 
 
 def compare_age(stores: Stores, marker: Deployment) -> None:
-    """OutdatedStore if the record is older than the inventory, whose marker this is, knows it."""
+    """Raise OutdatedStore if the record is older than the inventory, whose marker is `marker`."""
     _compare_jobs(stores)
     _compare_mark(stores, marker.mark)
 
 
 def _compare_mark(stores: Stores, mark: int) -> None:
-    """The record is read now: the marks may be incremented between two reads."""
+    """Compare with the record as it is now: the marks may be incremented between two reads."""
     record = stores.record.read_deployment()
     if record is None or record.mark < mark:
         evidence = f"its mark is {record.mark if record else 'gone'}, but {mark} was seen"
@@ -207,7 +207,7 @@ def _identify(stores: Stores) -> Deployment:
 
 
 def _agreed(stores: Iterable[Store]) -> Deployment:
-    """The id that stores have, with the newest mark, or else a new one; ServiceDown if two differ."""
+    """The id of the stores, with the newest mark, or a new one; ServiceDown if two ids differ."""
     marked = [(store, marker) for store in stores if (marker := store.read_deployment())]
     deployment = max((marker for _, marker in marked), key=lambda marker: marker.mark, default=Deployment())
     for store, marker in marked:
@@ -239,7 +239,7 @@ def _compare_versions(stores: Stores) -> None:
 
 
 def _write_missing(stores: Stores, deployment: Deployment) -> None:
-    """Give every store without an id this one; the record last."""
+    """Give the id to every store without one; to the record last."""
     for store in stores.every:
         if store.read_deployment() is None:
             store.write_deployment(deployment)
@@ -249,7 +249,7 @@ def join_missing(stores: Stores) -> None:
     """Give the deployment's id to every store without one; a store that does not exist is created, empty.
 
     For an operator who knows that a lost store will not come back, or that an older store belongs here. An
-    empty inventory is marked as an older copy, which is not used before its entries are made from storage.
+    empty inventory is marked as an older copy, which is not used until its entries are rebuilt from storage.
     ServiceDown if two stores belong to different deployments.
     """
     deployment = _agreed(stores.every)
@@ -265,7 +265,7 @@ def join_missing(stores: Stores) -> None:
 
 
 def _lacks_entries(stores: Stores) -> bool:
-    """Whether the inventory is to get an id, and is empty although objects were stored."""
+    """Whether the inventory has no id yet, and is empty although objects were stored."""
     if stores.inventory.read_deployment() is not None or not stores.inventory.is_empty():
         return False
     stored = stores.storage is not None and not stores.storage.is_empty()
@@ -273,11 +273,11 @@ def _lacks_entries(stores: Stores) -> bool:
 
 
 TIMEOUT = 2.0
-"""Seconds to wait for ZooKeeper, for one server to accept a connection and for the session to be open."""
+"""Seconds to wait for a server to accept a connection, and again for the session to open."""
 
 
 def read_if_reachable(settings: Settings) -> Deployment | None:
-    """None if the record has no id; Unreachable if ZooKeeper does not answer soon."""
+    """The deployment; None if the record has no id. Unreachable if ZooKeeper does not answer soon."""
     hosts, _ = collect_hosts(settings.zk_hosts)
     if not any(_accepts(host, port) for host, port in hosts):  # kazoo would try until the time is up
         raise Unreachable(f"ZooKeeper at {settings.zk_hosts} does not answer")

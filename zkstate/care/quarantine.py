@@ -1,7 +1,7 @@
-"""A job or a batch whose znodes cannot be read gets readable ones, and the unreadable bytes are kept aside.
+"""Replaces the unreadable znodes of a job or a batch by readable ones, and keeps the unreadable bytes.
 
-Rule: nothing is guessed. A node that can be read stays as it is; one that cannot is absent, or has the values
-that a record cannot do without. All is one transaction, fenced by the version of the status node, and its
+Rule: nothing is guessed. A readable node stays as it is; an unreadable one is removed, or gets the values
+that a record requires. Everything is one transaction, fenced by the version of the status node, and its
 history entry keeps the unreadable bytes.
 """
 
@@ -52,7 +52,7 @@ from zkstate.record.node import Node, uncontended
 PRIORITIES = range(100)
 
 UNREADABLE = "(not readable)"
-"""Stands for a text that is not known and that a record cannot do without."""
+"""Placeholder for an unknown text that a record requires."""
 
 INCOMPLETE = (
     "the record of this batch was damaged: it has {} jobs, and objects without a job may be missing; compare "
@@ -69,7 +69,7 @@ class _Nodes:
 
     status_path: str
     version: int
-    """Of the status."""
+    """Version of the status node."""
     histories: list[str]
     """The parts of the history, the newest last."""
     data: dict[str, bytes | None]
@@ -89,7 +89,7 @@ class _Nodes:
             return None
 
     def read_or(self, path: str, instead: T) -> T:
-        """The content, or else `instead`, which is written."""
+        """The content; if it cannot be read, `instead`, which is then written."""
         content: T | None = self.read(type(instead), path)
         if content is not None:
             return content
@@ -159,7 +159,7 @@ class _Nodes:
 
 
 def _read(session: Session, status: str, history: str, *others: str) -> _Nodes:
-    session.ensure_node(status)  # a status that is gone is as good as an empty one
+    session.ensure_node(status)  # a missing status is treated like an empty one
     stat = session.exists(status)
     histories = [*(f"{history}/{name}" for name in session.children(history)), history]
     places = [status, *others, *histories]
@@ -170,7 +170,7 @@ def _read(session: Session, status: str, history: str, *others: str) -> _Nodes:
 
 
 def _epoch(version: int) -> int:
-    """Above every epoch of the record: no write of a status adds more than one to it."""
+    """An epoch above all others of the record: each write of the status raises it by at most one."""
     return version + 2
 
 
@@ -179,9 +179,9 @@ def _refuse_readable(name: str) -> UsageRefused:
 
 
 def quarantine(session: Session, name: str, working: Path, stamp: Stamp) -> tuple[DamagedNode, ...]:
-    """Give the job or batch readable nodes, in the state in which it was; what could not be read.
+    """Give the job or batch readable nodes without changing its state; returns the unreadable nodes.
 
-    UsageRefused if every node can be read; Stale if the job or batch changes meanwhile.
+    UsageRefused if every node is readable; Stale if the job or batch changes meanwhile.
     """
     if name.startswith("bid"):
         return _quarantine_batch(session, name, stamp)
@@ -189,10 +189,10 @@ def quarantine(session: Session, name: str, working: Path, stamp: Stamp) -> tupl
 
 
 def _quarantine_job(session: Session, jid: str, working: Path, stamp: Stamp) -> tuple[DamagedNode, ...]:
-    """In the state of its queue entry.
+    """Repair a job; its queue entry gives its state.
 
-    A job without its status begins again once it is resumed; one without its configuration or identifiers is
-    not resumed, because a digest or an ARK may be what is not known.
+    A job that lost its status starts from the beginning when it is resumed; one that lost its configuration
+    or identifiers cannot be resumed, because a digest or an ARK may be missing.
     """
     if session.exists(paths.job(jid)) is None:
         raise Missing(f"there is no job {jid}")
@@ -229,13 +229,13 @@ def _present(session: Session, places: Sequence[str]) -> list[str]:
 
 
 def _only(right: str, present: Sequence[str]) -> list[Operation]:
-    """The operations after which `right` alone is there."""
+    """Operations after which only `right` exists."""
     wrong: list[Operation] = [Delete(path) for path in present if path != right]
     return wrong if right in present else [*wrong, Create(right)]
 
 
 def _keep_values(session: Session, jid: str, nodes: _Nodes, bid: str, folder: Path) -> bool:
-    """Whether configuration and identifiers are as they were; what cannot be read of them is replaced.
+    """Replace unreadable configuration and identifiers; False if one had to be replaced.
 
     The directory is derived and never taken from damaged bytes, because it is removed with the job.
     """
@@ -251,7 +251,7 @@ def _keep_values(session: Session, jid: str, nodes: _Nodes, bid: str, folder: Pa
 
 
 def _deposited(session: Session, bid: str) -> dict[str, Any]:
-    """What the submission says of the job, if it can be read: of a batch of several, what all jobs have."""
+    """The job's values in the submission, if readable; for a batch of several jobs, only the common ones."""
     content = {"payload_url": UNREADABLE, "payload_type": PayloadType.FILE}
     try:
         submission = Node(paths.submission(bid), Submission).read(session)
@@ -278,7 +278,7 @@ def _job_status(
     history: Sequence[HistoryEntry],
     version: int,
 ) -> JobStatus:
-    """Every move changes queue, bucket and history together with the status."""
+    """Derive a status from queue, bucket and history, which every move changes together with the status."""
     if queued is None:
         ended = session.exists(paths.batch_entry(bid, Bucket.COMPLETED, jid)) is not None
         state, priority = JobState.COMPLETED if ended else JobState.FAILED, DEFAULT_PRIORITY
@@ -298,13 +298,13 @@ def _job_status(
 
 
 def _queue_entries(session: Session, jid: str) -> dict[str, tuple[JobState, int]]:
-    """The entries of the job in queues, each with its state and priority: one round of reads."""
+    """The job's queue entries with their state and priority, in one round of reads."""
     places = {paths.queue_entry(state, pp, jid): (state, pp) for state in QUEUED for pp in PRIORITIES}
     return {path: places[path] for path in _present(session, list(places))}
 
 
 def _batch_of(session: Session, jid: str, nodes: _Nodes) -> str:
-    """The batch that lists the job: the named one, else whichever does."""
+    """The batch that lists the job: the one that its node names, or any other."""
     named = (nodes.data[paths.job_bid(jid)] or b"").decode("ascii", "replace")
     every = session.children(paths.BATCHES)
     for bid in ([named] if named in every else []) + every:
@@ -314,8 +314,11 @@ def _batch_of(session: Session, jid: str, nodes: _Nodes) -> str:
 
 
 def _quarantine_batch(session: Session, bid: str, stamp: Stamp) -> tuple[DamagedNode, ...]:
-    """A report or a profile that cannot be read is removed: the next report is a whole one, and the profile's
-    file counts."""
+    """Repair a batch.
+
+    An unreadable report or profile is removed: the next report is complete, and the profile is read from its
+    file.
+    """
     if session.exists(paths.batch(bid)) is None:
         raise Missing(f"there is no batch {bid}")
     submission, report, profile = paths.submission(bid), paths.status_report(bid), paths.profile_snapshot(bid)
@@ -344,7 +347,7 @@ def _batch_status(
     split: bool,
     is_open: bool,
 ) -> BatchStatus:
-    """A split that had not ended cannot continue without its plan: the batch gets no further jobs."""
+    """Derive a status. An unfinished split cannot continue without its plan: the batch gets no more jobs."""
     if history:
         state = history[-1].state
     elif split:
@@ -366,7 +369,7 @@ def _batch_status(
 
 
 def _places(bid: str, facts: StateFacts, *, split: bool, is_open: bool) -> list[Operation]:
-    """The batch is among the open ones as its state says, and has folders for its jobs once it is split."""
+    """Operations that make open-batch entry and buckets agree with the state of the batch."""
     path = paths.open_batch(bid)
     places: list[Operation] = []
     if facts.open != is_open:

@@ -1,6 +1,6 @@
-"""The client of ZooKeeper that the settings ask for, and why a server cannot be used.
+"""The ZooKeeper client for the settings, and the reason why a server cannot be used.
 
-Without a user, a client works with servers on loopback alone. kazoo tries again for ever and gives no reason.
+Without a user, a client only works with servers on loopback. kazoo retries for ever and gives no reason.
 """
 
 import ipaddress
@@ -16,14 +16,14 @@ from pipeline.settings import Settings
 from zkstate.direct import Client, DirectHandler, StockHandler
 
 MAX_RECONNECT_DELAY = 2.0
-"""Seconds between two tries to connect, at most."""
+"""Maximum seconds between two tries to connect."""
 
 _ANSWER = 2.0
-"""Seconds that a server may take for each part of the answer to the question why it cannot be used."""
+"""Timeout in seconds for each step of the test that shows why a server cannot be used."""
 
 
 def make_client(settings: Settings) -> Client:
-    """A client that is not started; UsageRefused if the settings would leave the record open to others."""
+    """A client, not started yet; UsageRefused if the settings would leave the record open to others."""
     _check_access_list(settings)
     return Client(
         hosts=settings.zk_hosts,
@@ -65,13 +65,13 @@ def _credentials(settings: Settings) -> dict[str, Any]:
 
 
 def _handler(settings: Settings) -> StockHandler:
-    """For kazoo's client; UsageRefused names a file that cannot be used."""
+    """The handler for kazoo's client; UsageRefused names a file that cannot be used."""
     kind = DirectHandler if settings.zk_client == "direct" else StockHandler
     return kind(_context(settings) if settings.zk_tls_ca else None)
 
 
 def _context(settings: Settings) -> ssl.SSLContext:
-    """Trusts the authority of the settings alone, and only certificates with the server's name or address."""
+    """Trusts only the CA in the settings, and only certificates with the server's name or address."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(settings.zk_tls_ca)
@@ -89,7 +89,7 @@ def _context(settings: Settings) -> ssl.SSLContext:
 
 
 def why_unreachable(settings: Settings) -> str:
-    """The likely reason why no server could be used, with the remedy; asks the servers one after another."""
+    """The likely reason why no server could be used, with the remedy; tests the servers one after another."""
     hosts, _ = collect_hosts(settings.zk_hosts)
     ask = _problem_of_tls if settings.zk_tls_ca else _problem_of_plain_text
     problems = (ask(settings, host.strip(), int(port)) for host, port in hosts)

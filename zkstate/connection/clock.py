@@ -1,8 +1,8 @@
-"""The age of a znode, whatever happens to the clocks of servers.
+"""The age of a znode, independent of jumps of the servers' clocks.
 
 ZooKeeper stamps a node with the leader's wall clock, which an operator or NTP may set back or forward. Its
-transaction ids only grow. So every sweep marks its transaction id with a time of the fleet that is measured
-by monotonic clocks: a node lies between two marks, and the server's stamps decide only where between them.
+transaction ids only grow. So every sweep marks its transaction id with the fleet's time, which is measured by
+monotonic clocks: a node was written between two marks, and the server's stamps only decide where in between.
 """
 
 import time
@@ -20,14 +20,14 @@ from zkstate.connection.session import Session
 from zkstate.errors import Unreachable
 
 MACHINES = 16
-"""Machines whose readings are kept; a machine that was forgotten counts as a new one."""
+"""Maximum machines whose readings are kept; a machine that was dropped counts as a new one."""
 
 HORIZON_MS = 30 * 86_400_000
 """Age of the oldest mark that is kept; no delay is longer than hours."""
 
 RESOLUTION = 4
-"""Marks of the age a are kept a / RESOLUTION apart, so that they stay some 60. By that part of it an age may
-be too short if the server's clock was set back since."""
+"""Marks of age a are kept a / RESOLUTION apart, which limits them to some 60. An age may be too short by that
+fraction if the server's clock was set back since."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -48,7 +48,7 @@ class MachineReading(Record):
 
 
 class SweepRecord(RewrittenRecord):
-    """`/sweep`: what a sweep leaves to the next. `cursors`: queue -> the last entry that was read."""
+    """`/sweep`: what a sweep saves for the next. `cursors`: queue -> the last entry that was read."""
 
     marks: tuple[FleetMark, ...] = ()
     machines: dict[str, MachineReading] = Field(default_factory=dict)
@@ -58,18 +58,18 @@ class SweepRecord(RewrittenRecord):
 
 
 def this_machine() -> str:
-    """The name of the monotonic clock that this process reads: the kernel's since its start."""
+    """The id of the monotonic clock that this process reads: the kernel's boot id."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:
-        return uuid4().hex  # no Linux: a clock of this process's own
+        return uuid4().hex  # not Linux: as if this process had its own clock
 
 
 def advance(record: SweepRecord, zxid: int, server_ms: int, machine: str, monotonic_ms: int) -> SweepRecord:
-    """The record with a mark for the present, which is transaction `zxid`.
+    """The record with a mark for the current time, which is transaction `zxid`.
 
-    A machine measures the time since its own last sweep. Only a machine that is new takes the time since
-    the last sweep from the server's clock: a jump hastens then by its length, once, and never delays.
+    A machine measures the time since its own last sweep. Only a new machine takes the time since the last
+    sweep from the server's clock: a jump then shortens delays by its length, once, and never extends them.
     """
     if record.marks and record.marks[-1].zxid >= zxid:
         record = record.model_copy(update={"marks": (), "machines": {}})  # of another ZooKeeper, or restored
@@ -102,7 +102,7 @@ def age_ms(marks: Sequence[FleetMark], zxid: int, written_ms: int) -> int:
 
 
 def _thinned(marks: tuple[FleetMark, ...]) -> tuple[FleetMark, ...]:
-    """Fewer marks the older they are; the newest always, and none beyond the horizon."""
+    """Thin out the marks with their age; keep the newest, and none beyond the horizon."""
     newest = marks[-1]
     sparse = [newest]
     for mark, older in pairwise(reversed(marks[:-1])):
@@ -120,9 +120,9 @@ class ServerClock:
     read_ms: int
     at: float
     zxid: int = 0
-    """The transaction that was the last one at the reading."""
+    """The last transaction at the time of the reading."""
     marks: tuple[FleetMark, ...] = ()
-    """The sweeps until the reading: with them no jump of the server's clock changes an age."""
+    """The marks of sweeps before the reading: with them, a jump of the server's clock changes no age."""
 
     def now_ms(self) -> int:
         return self.read_ms + int((time.monotonic() - self.at) * 1000)
@@ -133,9 +133,9 @@ class ServerClock:
 
 
 def server_clock(session: Session, path: str, created: float | None = None) -> ServerClock:
-    """The clock as the creation of the ephemeral node at `path` shows it.
+    """The server's clock, read from the creation time of the ephemeral node at `path`.
 
-    `created`: when that was, by `time.monotonic`; without it, a moment ago.
+    `created`: when it was created, by `time.monotonic`; default: a moment ago.
     """
     stat = session.exists(path)
     if stat is None:

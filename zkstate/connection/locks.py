@@ -23,13 +23,13 @@ GIVES_WAY = 2
 """Writes to a lock after which its attempt ends, and hands its job back."""
 
 LOCK_WAIT = 20.0
-"""Seconds that a worker waits for another holder of the same object; then the job is handed back."""
+"""Seconds to wait for another holder of the same object; then the job is handed back."""
 
 
 class AttemptGuard:
-    """Created before a lock is taken; once the lock is in doubt, every further check fails.
+    """The guard of work under a lock in ZooKeeper; implements `pipeline.attempt.Attempt`.
 
-    The attempt that `pipeline.attempt.Attempt` describes, for work under a lock in ZooKeeper.
+    Created before the lock is taken; once the lock is in doubt, every further check fails.
     """
 
     def __init__(self, session: Session, stopping: Callable[[], bool] = lambda: False) -> None:
@@ -40,7 +40,7 @@ class AttemptGuard:
         self._yields = threading.Event()
         self._gives_way = threading.Event()
         self._answers: list[Any] = []
-        """Of the requests that set a watch on the lock."""
+        """Unread answers to the requests that set a watch on the lock."""
 
     def carried(self, stopping: Callable[[], bool]) -> "AttemptGuard":
         """The guard of the attempt at the next state, under the same lock, which is watched already."""
@@ -49,9 +49,9 @@ class AttemptGuard:
         return guard
 
     def watch_lock(self, path: str) -> None:
-        """Fail the checks once the lock at `path` is deleted, as by an operator who fails the job.
+        """Fail the checks once the lock at `path` is deleted, for example by an operator who fails the job.
 
-        Whoever writes to the lock asks the attempt to yield; after a second write the checks fail. The watch
+        A write to the lock asks the attempt to yield; after a second write the checks fail. The watch
         is set without waiting for the answer; if the lock is missing already, the checks fail too.
         """
 
@@ -68,7 +68,7 @@ class AttemptGuard:
         return self._yields.is_set()
 
     def _read_answers(self) -> None:
-        """Those that have come: kazoo would wake a thread of its own for each."""
+        """Evaluate the answers that have arrived; with callbacks, kazoo would wake a thread for each."""
         for answer in [answer for answer in self._answers if answer.ready()]:
             if answer.successful() and answer.value is None:
                 self._lock_deleted.set()
@@ -115,7 +115,7 @@ def single_flight(session: Session, name: str) -> Iterator[ServerClock | None]:
 def exclusive(
     session: Session, kind: str, name: str, attempt: Attempt, wait: float = LOCK_WAIT
 ) -> Iterator[None]:
-    """Hold (kind, name) exclusively; waits for another holder, and raises Later in the end."""
+    """Hold (kind, name) exclusively; waits up to `wait` seconds for another holder, then raises Later."""
     path = paths.exclusive(kind, name)
     mark = token()
     deadline = time.monotonic() + wait
@@ -158,10 +158,10 @@ def _is_mine(session: Session, path: str, mark: str) -> bool:
 
 
 def drop(session: Session, path: str, mark: str) -> None:
-    """Delete the lock; `lock-lost` if the record that answers has no such lock.
+    """Delete the lock; Unreachable with `lock-lost` if the record that answers has no such lock.
 
-    A session can outlive an exchange of the record. When the data that have the lock come back, the lock
-    would stay for as long as this process lives: so the caller has to drop its session.
+    A session can survive the replacement of the record. If the data with the lock come back, the lock would
+    stay for as long as this process lives: so the caller has to drop its session.
     """
     try:
         if _is_mine(session, path, mark):

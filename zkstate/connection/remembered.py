@@ -1,7 +1,7 @@
-"""Nodes that a session reads once, and again only after a watch has fired.
+"""A cache of nodes, which a session reads again only after a watch has fired.
 
-For nodes that many jobs read and hardly anybody writes. A watch fires as soon as the node changes; a
-connection that breaks ends all watches, and with them the memory.
+For nodes that many jobs read and that are rarely written. A watch fires as soon as the node changes; a broken
+connection ends all watches, and thereby invalidates the cache.
 """
 
 import threading
@@ -17,24 +17,24 @@ from zkstate.connection.session import Session
 T = TypeVar("T")
 
 MOST = 1000
-"""Nodes that a session remembers; one more, and it begins anew."""
+"""Maximum nodes in a session's cache; one more clears it."""
 
 _NODES = "nodes"
 
 
 @dataclass(frozen=True)
 class Remembered(Generic[T]):
-    """A node as it was read; without a stat and a value if it did not exist."""
+    """A node as it was read; without stat and value if it did not exist."""
 
     value: T | None
     stat: ZnodeStat | None
     connection: int
     changed: threading.Event = field(default_factory=threading.Event)
-    """Set once the node may be another one."""
+    """Set once the node may have changed."""
 
 
 def read(session: Session, path: str, decode: Callable[[bytes], T]) -> Remembered[T]:
-    """The node, whose content was decoded once; what `decode` raises is not remembered."""
+    """The node, decoded once and cached; what `decode` raises is not cached."""
     known = _nodes(session).get(path)
     if known is not None and _is_current(session, known):
         return cast(Remembered[T], known)
@@ -42,7 +42,7 @@ def read(session: Session, path: str, decode: Callable[[bytes], T]) -> Remembere
 
 
 def read_anew(session: Session, path: str, decode: Callable[[bytes], T]) -> Remembered[T]:
-    """As `read`, asked of ZooKeeper in any case."""
+    """Like `read`, but always asks ZooKeeper."""
     connection, changed = session.connections, threading.Event()
     node: tuple[bytes, ZnodeStat] | None = _watched(session, session.zk.get_async, path, changed)
     value, stat = (None, None) if node is None else (decode(node[0]), node[1])
@@ -50,7 +50,7 @@ def read_anew(session: Session, path: str, decode: Callable[[bytes], T]) -> Reme
 
 
 def children(session: Session, path: str) -> list[str]:
-    """The names below the node, which are remembered until one is created or deleted."""
+    """The names below the node, cached until one is created or deleted."""
     known = _nodes(session).get(path)
     if known is None or not _is_current(session, known):
         connection, changed = session.connections, threading.Event()
@@ -68,7 +68,7 @@ def _remember(session: Session, path: str, fresh: Remembered[T]) -> Remembered[T
 
 
 def forget(session: Session, path: str) -> None:
-    """For a session that has written the node: its own watch fires on another thread, a moment later."""
+    """Drop a node that this session has written: its watch fires a moment later, in another thread."""
     _nodes(session).pop(path, None)
 
 
@@ -81,7 +81,7 @@ def _is_current(session: Session, known: Remembered[object]) -> bool:
 
 
 def _watched(session: Session, read: Callable[..., Any], path: str, changed: threading.Event) -> Any | None:
-    """What `read` answers; None if there is no such node, whose creation is watched then."""
+    """The answer to `read`; None if there is no such node, whose creation is then watched."""
 
     def on_change(_: object) -> None:
         changed.set()

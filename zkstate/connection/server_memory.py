@@ -1,4 +1,4 @@
-"""What the ZooKeeper server of this session says of its memory; none of it may be known.
+"""Memory figures of this session's ZooKeeper server; any of them may be unknown.
 
 A server answers `envi` and `mntr` only if its `4lw.commands.whitelist` names them, as that of the shipped
 stacks does.

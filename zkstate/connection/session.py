@@ -1,8 +1,8 @@
-"""One ZooKeeper session, and what losing it means.
+"""One ZooKeeper session, and the consequences of losing it.
 
-Rule: once the connection was away for longer than a third of the session timeout, or the session was
-lost, everything that relied on a lock of it is over, even if the client is connected again; kazoo
-itself opens a new session silently and says CONNECTED.
+Rule: once the connection was lost for longer than a third of the session timeout, or the session was
+lost, all work that relied on its locks is over, even if the client is connected again; kazoo
+itself silently opens a new session and reports CONNECTED.
 """
 
 import logging
@@ -43,23 +43,23 @@ BROKEN = (
     SessionExpiredError,
     ConnectionClosedError,
 )
-"""The answers after which it is not known whether a write happened."""
+"""The errors after which it is unknown whether a write was applied."""
 
 ANSWER_TIMEOUT = 30.0
 """Seconds to wait for one answer; kazoo's synchronous calls would wait for ever."""
 
 
 CLOSE_TIME = 5.0
-"""Seconds that the end of a session may take, and again once its connection is shut."""
+"""Seconds to wait for the end of a session, and again once its connection is shut."""
 
 EXIT_UNCLOSED = os.EX_TEMPFAIL
 """A supervisor restarts the process."""
 
 START = Remedy(Action.START_RECORD)
-"""What helps if ZooKeeper does not answer."""
+"""The remedy if ZooKeeper does not answer."""
 
 PROBE_PAUSE = 3.0
-"""Seconds between two probes of a ZooKeeper that does not answer this client, at most."""
+"""Maximum seconds between two probes of a ZooKeeper that does not answer this client."""
 
 PROBE_TIMEOUT = 2.0
 """Seconds that a probe may take."""
@@ -86,17 +86,17 @@ class Session(AbstractContextManager["Session"]):
         self._closed = threading.Event()
         self._beside = threading.Lock()
         self._none_beside = threading.Event()
-        """Not set while a thread of this session has a client of its own."""
+        """Cleared while a thread of this session has a separate client."""
         self._none_beside.set()
         self.connections = 0
-        """How often the client was connected: another server, or another record, may answer since."""
+        """How often the client has connected; after that, another server or another record may answer."""
         self.remembered: dict[str, object] = {}
-        """Answers of ZooKeeper that a module keeps as long as their watches are set."""
+        """Answers of ZooKeeper that modules cache while their watches are set."""
         self._last_change = 0
         self._went_back: Unreachable | None = None
         self._probe = partial(_probe, settings)
         self.refuses_size = partial(_refuses_size, settings)
-        """Whether ZooKeeper answers, and not to a request of so many bytes."""
+        """Whether ZooKeeper answers, but not to a request of that many bytes."""
         client.add_listener(self._on_change)
 
     def _on_change(self, state: str) -> None:
@@ -117,10 +117,10 @@ class Session(AbstractContextManager["Session"]):
             threading.Thread(target=self._watch_absence, daemon=True).start()
 
     def _watch_absence(self) -> None:
-        """While the client is away: find out whether ZooKeeper answers others, with an older record.
+        """While the client is disconnected, find out whether ZooKeeper answers others with an older record.
 
-        A server refuses a session that has seen a later change than the server has; the client then connects
-        again for ever, in silence.
+        A server refuses a session that has seen a later change than the server has; the client then silently
+        reconnects for ever.
         """
         while not self._connected.wait(min(self.timeout / 3, PROBE_PAUSE)) and not self._closed.is_set():
             has = self._ask_beside(self._probe)
@@ -137,7 +137,7 @@ class Session(AbstractContextManager["Session"]):
             return
 
     def _ask_beside(self, ask: Callable[[], T]) -> T | None:
-        """What `ask` learns by a client of its own, whose end `close` waits for; None once this is closed."""
+        """The result of `ask`, which uses a separate client; `close` waits for it. None if closed already."""
         with self._beside:
             self._none_beside.clear()
             try:
@@ -147,7 +147,7 @@ class Session(AbstractContextManager["Session"]):
 
     @property
     def last_change(self) -> int:
-        """ZooKeeper's number of the latest change that this session has seen; kazoo forgets it at the end."""
+        """The zxid of the latest change that this session has seen; kazoo forgets it at the end."""
         self._last_change = max(self._last_change, int(self.zk.last_zxid))
         return self._last_change
 
@@ -168,9 +168,9 @@ class Session(AbstractContextManager["Session"]):
         return int(identity[0]) if identity else 0
 
     def ask(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """A call of one of kazoo's *_async, repeated over a broken connection until its time is up.
+        """Call one of kazoo's *_async methods, with retries after a broken connection until the timeout.
 
-        For reads, and for writes that may as well happen twice.
+        For reads, and for writes that may be applied twice.
         """
         return self._until_answered(lambda: call(*arguments, **options).get(timeout=self.answer_timeout))
 
@@ -232,7 +232,7 @@ class Session(AbstractContextManager["Session"]):
         return self._ask_many(self.zk.exists_async, nodes)
 
     def children_of_many(self, nodes: Sequence[str]) -> list[list[str]]:
-        """All names below many nodes, in no order; none for a node that does not exist."""
+        """All names below each of the nodes, unsorted; none for a node that does not exist."""
         return [names or [] for names in self._ask_many(self.zk.get_children_async, nodes)]
 
     def _ask_many(self, call: Callable[[Any], Any], given: Sequence[Any]) -> list[Any]:
@@ -244,18 +244,18 @@ class Session(AbstractContextManager["Session"]):
         return answers
 
     def count_children(self, *nodes: str) -> list[int]:
-        """How many nodes are right below each of these, without listing them; 0 for a missing one."""
+        """The number of children of each node, without listing them; 0 for a missing node."""
         return [stat.numChildren if stat else 0 for stat in self.exists_many(nodes)]
 
     def ensure_node(self, path: str, data: bytes = b"") -> None:
-        """Create a node, and what is above it, unless it exists."""
+        """Create a node and its ancestors unless they exist."""
         with suppress(NodeExistsError):
             self.ask(self.zk.create_async, path, data, makepath=True)
 
     def get_synced(self, path: str) -> tuple[bytes, ZnodeStat]:
-        """The node as the leader has it, so that an own write whose answer was lost is seen.
+        """The node as the leader has it, so that the caller sees its own write whose answer was lost.
 
-        Both requests are sent at once: a server answers the requests of a session in their order.
+        Both requests are sent at once: a server answers the requests of a session in order.
         """
         _, node = self._ask_many(lambda request: request(path), (self.zk.sync_async, self.zk.get_async))
         if node is None:
@@ -264,7 +264,7 @@ class Session(AbstractContextManager["Session"]):
         return data, stat
 
     def create_skeleton_later(self, settings: Settings) -> None:
-        """Once ZooKeeper answers: by a session of its own, whose root is not that of requests under way."""
+        """Create the skeleton once ZooKeeper answers; in a session of its own, as it changes the root."""
         while not self._closed.is_set() and self.usable:
             if not self._connected.wait(PROBE_PAUSE):
                 continue
@@ -277,7 +277,7 @@ class Session(AbstractContextManager["Session"]):
                 return
 
     def close(self) -> None:
-        """End the session, which releases its locks, or this process: a lock must not outlive its work."""
+        """End the session and so release its locks, or end this process: a lock must not outlive its work."""
         self._closed.set()
         self._none_beside.wait(CLOSE_TIME)  # a client that takes longer has no lock, and ends by itself
         self._last_change = self.last_change
@@ -300,7 +300,7 @@ def _or_none(flight: Any, seconds: float) -> Any:
 
 
 def _create_skeleton(client: Client, root: str) -> None:
-    """Create what is missing below `root`, which the client works below from now on."""
+    """Create the missing nodes below `root`, and make `root` the client's root."""
     root = root.rstrip("/")
     if root:
         client.ensure_path_async(root).get(timeout=ANSWER_TIMEOUT)
@@ -316,7 +316,7 @@ _NO_ANSWER = (*BROKEN, NoAuthError)
 
 @contextmanager
 def _client_beside(settings: Settings) -> Iterator[Client]:
-    """A client of its own that asks a few questions."""
+    """A separate client for a few requests."""
     client = make_client(settings)
     try:
         client.start_within(PROBE_TIMEOUT)
@@ -326,7 +326,7 @@ def _client_beside(settings: Settings) -> Iterator[Client]:
 
 
 def _probe(settings: Settings) -> int | None:
-    """The number of ZooKeeper's last change, as a new client sees it; None if ZooKeeper does not answer."""
+    """The zxid of ZooKeeper's last change, as a new client sees it; None if ZooKeeper does not answer."""
     with suppress(*_NO_ANSWER), _client_beside(settings) as client:
         client.exists_async("/").get(timeout=PROBE_TIMEOUT)
         return int(client.last_zxid)
@@ -334,11 +334,10 @@ def _probe(settings: Settings) -> int | None:
 
 
 def _refuses_size(settings: Settings, size: int) -> bool:
-    """Whether a new client gets answers, and loses its connection with a request of `size` bytes: twice, as a
-    connection may break by chance.
+    """Whether a new client gets answers, but loses its connection on a request of `size` bytes.
 
-    The limit of a server can be read by none of the commands that it answers as shipped. The request reads,
-    and does nothing however often it is sent.
+    Tried twice, as a connection may break by chance. None of the commands that a server answers by default
+    shows its limit. The request is a read, which may be repeated.
     """
     with suppress(*_NO_ANSWER), _client_beside(settings) as client:
         for _ in range(2):
@@ -352,7 +351,7 @@ def _refuses_size(settings: Settings, size: int) -> bool:
 
 
 def _await_answer(client: Client) -> None:
-    """To a small request, on a new connection if the last one broke."""
+    """Wait for the answer to a small request, on a new connection if the last one broke."""
     deadline = time.monotonic() + PROBE_TIMEOUT
     while True:
         try:
@@ -372,10 +371,10 @@ def connect(
     answer_timeout: float = ANSWER_TIMEOUT,
     required: bool = True,
 ) -> Session:
-    """A session below the configured root, with the skeleton of the tree in place if `create`.
+    """Open a session below the configured root, with the skeleton of the tree in place if `create`.
 
-    `answer_timeout`: seconds after which a call raises Unreachable. `required`: False gives a session that
-    is not connected if ZooKeeper does not answer within `timeout`; it connects once ZooKeeper does.
+    `answer_timeout`: seconds after which a call raises Unreachable. `required`: if False, and ZooKeeper does
+    not answer within `timeout`, the session is returned unconnected, and connects once ZooKeeper answers.
     """
     client = make_client(settings)
     session = Session(settings, client, answer_timeout)

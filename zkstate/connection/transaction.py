@@ -1,7 +1,7 @@
-"""kazoo's transaction, made to say what happened.
+"""kazoo's transactions, with an explicit outcome.
 
-kazoo returns a refusal as a value and its `with` form hides the refusal; here a refused transaction
-raises, and a transaction whose answer was lost is settled by its token.
+kazoo returns a refusal as a value, and its `with` form hides the refusal; here a refused transaction
+raises, and the token tells the outcome of a transaction whose answer was lost.
 """
 
 import secrets
@@ -43,34 +43,34 @@ TRANSACTION_LIMIT = 512 * 1024
 """Bytes of a transaction: half of ZooKeeper's own limit.
 
 A server closes the connection on a request of 1,048,576 bytes (`jute.maxbuffer`), which looks like an
-outage, and would do so again with every try.
+outage, and would do so again with every retry.
 """
 
 DEFAULT_BUFFER = 0xFFFFF
-"""Bytes of the largest request that a server accepts as shipped."""
+"""Bytes of the largest request that a server accepts by default."""
 
 SURE_SIZE = 16 * 1024
 """Bytes of a transaction that every server accepts: no record could be kept with less."""
 
 OPERATION_BYTES = 128
-"""At least what an operation adds to its path and its data: header, flags and an access list."""
+"""Upper bound of what an operation adds to its path and its data: header, flags and an access list."""
 
 
 class Role(Enum):
-    """The purpose of an operation; the error that a refusal of the operation raises follows from it."""
+    """The purpose of an operation, which determines the error if ZooKeeper refuses the operation."""
 
     PLAIN = "plain"
-    """Nothing should refuse it: Refused."""
+    """A refusal is not expected: Refused."""
     FENCE = "fence"
     """The record must not have changed since it was read: Stale."""
     LOCK = "lock"
     """The lock must be there (else Stale), or must not be there (else Busy)."""
     SHARED = "shared"
-    """A value made from what was read, and that others change too: Contended; read and try again."""
+    """A value computed from what was read, which others change too: Contended; read again and retry."""
     RESERVATION = "reservation"
-    """Space that was counted before: Outdated; count again."""
+    """A reservation of space that was counted before: Outdated; count again."""
     NAME = "name"
-    """A name that only one may have: Taken."""
+    """A name that must be unique: Taken."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Create:
 
 @dataclass(frozen=True)
 class Put:
-    """Set a node's data; `version` None means any version, and is right only behind another fence."""
+    """Set a node's data; `version` None means any version, and is only safe behind another fence."""
 
     path: str
     data: bytes
@@ -106,7 +106,7 @@ class Check:
 
 @dataclass(frozen=True)
 class CreateAll:
-    """Create the nodes of one thing by a template; operations of another kind come before it."""
+    """Create a group of nodes from a template; operations of other kinds must come before it."""
 
     template: NodeTemplate
     name: str
@@ -128,16 +128,16 @@ Operation = Single | CreateAll
 
 
 def commit(session: Session, operations: Sequence[Operation]) -> list[Any]:
-    """All of the operations or none: kazoo's results, without those of CreateAll.
+    """Apply all of the operations or none; returns kazoo's results, without those of CreateAll.
 
-    Raises what the role of the first refused operation says, Ambiguous if the answer was lost, or TooBig.
+    Raises the error for the role of the first refused operation, Ambiguous if the answer was lost, or TooBig.
     """
     return settle(session, send(session, operations))
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A transaction that was sent, in the order of its session, and whose answer is due."""
+    """A transaction that was sent, in the order of its session, and whose answer is pending."""
 
     operations: Sequence[Operation]
     answer: Any
@@ -146,7 +146,7 @@ class Sent:
 
 
 def send(session: Session, operations: Sequence[Operation]) -> Sent:
-    """The first half of `commit`, which does not wait; TooBig if nothing was sent."""
+    """The first half of `commit`: send without waiting; TooBig if nothing was sent."""
     _check_size(session, operations)
     chroot, access = session.zk.chroot, session.zk.access
     encoded, unread = list[bytes](), 0  # bytes
@@ -175,7 +175,7 @@ def _encoded(operation: Single, path: str, access: Sequence[ACL]) -> bytes:
 
 
 def settle(session: Session, sent: Sent) -> list[Any]:
-    """Wait for the answer: the second half of `commit`; `server-limit` if no server would give one."""
+    """Wait for the answer: the second half of `commit`; `server-limit` if the server refuses the size."""
     try:
         results: list[Any] = sent.answer.get(timeout=session.answer_timeout)
     except BROKEN as error:
@@ -215,7 +215,7 @@ def _singles(operations: Sequence[Operation]) -> Iterator[Single]:
 
 
 def template(session: Session, name: str, nodes: Sequence[tuple[str, bytes | None]]) -> NodeTemplate:
-    """The template for `CreateAll` of these nodes, whose paths kazoo would leave as they are."""
+    """The template for `CreateAll` of these nodes, whose paths must need no normalization by kazoo."""
     return NodeTemplate.cut(name, nodes, root_prefix(session.zk.chroot), session.zk.access)
 
 
@@ -226,7 +226,7 @@ def size_of(session: Session, operations: Sequence[Operation]) -> int:
 
 
 def _own_bytes(operation: Operation) -> int:
-    """Of the path and the data of an operation."""
+    """Bytes of the path and the data of an operation."""
     if isinstance(operation, CreateAll):
         return len(operation.encoded)
     data = len(operation.data) if isinstance(operation, Create | Put) else 0
@@ -280,7 +280,7 @@ def fenced(
 ) -> tuple[int, Sequence[Any]]:
     """Commit a new status together with `others`, exactly once.
 
-    The status node's new version, and kazoo's results of `others`; none of them if the answer was lost.
+    Returns the status node's new version, and kazoo's results of `others`; none if the answer was lost.
     `status.version` is the fence: Stale if another writer was first. `is_mine` recognises the written
     status by its token, which settles a commit whose answer was lost. `is_as_read` recognises the status that
     was read: behind a new connection another record may answer, whose status has the same version by chance.
@@ -315,5 +315,5 @@ def _refuse_another(status: Put, data: bytes, stat: Any, is_as_read: Callable[[b
 
 
 def token() -> str:
-    """A value that no other write has, so that a writer whose answer was lost recognises its own."""
+    """A unique value, by which a writer whose answer was lost recognises its own write."""
     return secrets.token_hex(16)

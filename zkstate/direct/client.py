@@ -1,4 +1,4 @@
-"""kazoo's client, with the direct connection where that works, and with kazoo's own where it does not."""
+"""kazoo's client, on the direct connection where that works and on kazoo's own where it does not."""
 
 import select
 import threading
@@ -19,10 +19,10 @@ from zkstate.direct.handler import DirectHandler
 from zkstate.direct.requests import AddWatch, CreateRequest
 
 KNOWN = "2.11."
-"""The releases of kazoo whose private names have the meaning that the direct connection relies on."""
+"""Releases of kazoo in which the private names that the direct connection uses have the same meaning."""
 
 _LONGEST_ANSWER = 1 << 16
-"""Bytes; `mntr` of ZooKeeper 3.9 has some 9,000, and comes in pieces."""
+"""Bytes; the answer to `mntr` of ZooKeeper 3.9 has some 9,000, and arrives in pieces."""
 
 _EPHEMERAL = 1
 """The flag of a request to create a node."""
@@ -32,19 +32,21 @@ _FAULTS = {
     KeeperState.CLOSED: ConnectionClosedError,
     KeeperState.EXPIRED_SESSION: SessionExpiredError,
 }
-"""The answers to requests in a state in which none is sent."""
+"""State in which no request is sent -> the error that answers a request."""
 
 _CONNECTED = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
 
 EventListener = Callable[[int, str], None]
-"""Gets the type of an event, as in `kazoo.protocol.connection`, and its whole path."""
+"""Called with the type of an event, as in `kazoo.protocol.connection`, and its full path."""
 
 T = TypeVar("T")
 
 
 class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's client, whose callers send their requests and read the answers; with kazoo's own handler, or
-    where the direct connection cannot work, kazoo's threads do."""
+    """kazoo's client, in which each calling thread sends its requests and reads the answers.
+
+    With kazoo's own handler, or where the direct connection cannot work, kazoo's threads do both.
+    """
 
     _connection: ConnectionHandler
     _direct: DirectConnection | None = None
@@ -63,11 +65,11 @@ class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
 
     @property
     def is_direct(self) -> bool:
-        """Whether the callers send and read themselves."""
+        """Whether the calling threads send and read themselves."""
         return self._direct is not None
 
     def _call(self, request: Any, async_object: Any) -> bool:
-        """As kazoo's, which takes every exception of the caller's thread for the end of the connection."""
+        """Replaces kazoo's, which takes an exception in a caller's thread for the end of the connection."""
         if self._direct is None:
             return super()._call(request, async_object) is not False
         if self._direct.send_now(request, async_object):
@@ -84,7 +86,7 @@ class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
         super()._session_callback(state)
 
     def start_within(self, seconds: float) -> None:
-        """As kazoo's `start`, which stops without a limit what did not connect in time."""
+        """Replaces kazoo's `start`, which after its timeout stops the client without a time limit."""
         if not self.start_async().wait(seconds):
             raise self.handler.timeout_exception("Connection time-out")
 
@@ -102,7 +104,7 @@ class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
                 self._direct.end()
             shut(self._connection)
             ending.join(seconds)
-        return not ending.is_alive() or self._connection._socket is None  # waits for a server
+        return not ending.is_alive() or self._connection._socket is None  # still waiting for a server
 
     def _end(self) -> None:
         self.stop()
@@ -110,7 +112,7 @@ class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
         self.close()
 
     def command(self, cmd: bytes = b"ruok") -> str:
-        """As kazoo's, which leaves its socket open after a fault, and reads one piece of the answer."""
+        """Replaces kazoo's, which leaves its socket open after a fault, and reads only part of the answer."""
         if not self.connected or (connected := self._connection._socket) is None:
             raise ConnectionLoss("no server is connected")
         answer = b""
@@ -123,11 +125,11 @@ class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
         return answer.decode(errors="replace")
 
     def together(self, ask: Callable[[], T]) -> T:
-        """What `ask` returns, which waits for no answer: its requests are sent in one piece, if possible."""
+        """Call `ask`, which must not wait for an answer; its requests are sent in one piece, if possible."""
         return ask() if self._direct is None else self._direct.together(ask)
 
     def request(self, request: Any) -> Any:
-        """Send the request, whose paths are whole; its answer."""
+        """Send the request, which has full paths; returns its asynchronous answer."""
         answer = self.handler.async_result()
         self._call(request, answer)
         return answer
@@ -139,11 +141,11 @@ class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
         return access
 
     def create_ephemeral(self, path: str, data: bytes) -> Any:
-        """As kazoo's `create_async`, whose answer passes through a further thread."""
+        """Replaces kazoo's `create_async`, which passes the answer through another thread."""
         return self.request(CreateRequest(whole_path(self.chroot, path), data, self.access, _EPHEMERAL))
 
     def sync_async(self, path: str) -> Any:
-        """As kazoo's, without the path as the answer, which another thread would have to compute."""
+        """Like kazoo's, but does not answer the path, which another thread would have to compute."""
         return self.request(Sync(whole_path(self.chroot, path)))
 
     def add_watch_async(self, path: str) -> Any:
@@ -151,7 +153,7 @@ class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
         return self.request(AddWatch(whole_path(self.chroot, path)))
 
     def add_event_listener(self, listener: EventListener) -> None:
-        """Called for each event, on the thread that reads it: must not block. kazoo's watches come after."""
+        """Call `listener` for each event, before kazoo's watches, in the reading thread; must not block."""
         self._event_listeners = (*self._event_listeners, listener)
 
     def remove_event_listener(self, listener: EventListener) -> None:
@@ -175,7 +177,7 @@ def _why_stock(handler: Any) -> str:
 
 
 def whole_path(chroot: str, path: str) -> str:
-    """The path below the root of the session; kazoo takes six times as long for a path that is plain."""
+    """The path with the session's root in front; for plain paths, six times as fast as kazoo's function."""
     plain = path[:1] == "/" and "//" not in path and "/." not in path and path[-1:] != "/"
     whole: str = root_prefix(chroot) + path if plain else _prefix_root(chroot, path)
     return whole

@@ -1,19 +1,20 @@
-"""kazoo's connection, on which a thread sends its own request, and reads the answer that it waits for.
+"""kazoo's connection, on which each thread sends its own requests and reads its own answers.
 
 kazoo passes each request to its connection thread, which sends the request, reads the answer and wakes the
-thread that waits: two changes of thread for a packet, which cost more than the packet. Here kazoo's thread
-only reads what nobody waits for (watches, pings), connects, and notices that the server is gone. Requests
-that are made while there is no connection go its way.
+waiting thread: two thread switches per packet, which cost more than the packet. Here kazoo's thread only
+connects, reads what no thread waits for (watches, pings), and detects that the server is gone. It also sends
+the requests that are made while there is no connection.
 
 Rule: `_sending` guards the order of the requests, which is that of `client._pending`; `_reading` guards the
-order of the answers. Whoever needs both takes `_reading` first. What fails in between breaks the connection,
-and kazoo's thread makes a new one: no answer is taken for another's.
+order of the answers. A thread that needs both acquires `_reading` first. A failure in between breaks the
+connection, and kazoo's thread opens a new one, so that no answer is matched to another request.
 
-Rule: OpenSSL allows one thread at a time: with TLS, bytes are received under `_sending` too, which nobody
-holds while waiting for an answer.
+Rule: OpenSSL allows one thread at a time: with TLS, bytes are received under `_sending` too, which no thread
+holds while it waits for an answer.
 
-Rule: an exception may end a thread at any line, as that of a signal's handler does; nothing here relies on a
-line that follows. Python may not guard the line of a `try` that is not the first one of its function.
+Rule: an exception may end a thread at any line, for example one raised by a signal handler; nothing here
+relies on the next line being reached. Python may leave the line of a `try` unprotected unless it is the first
+of its function.
 """
 
 import select
@@ -32,25 +33,25 @@ from kazoo.protocol.serialization import Auth, ReplyHeader, int_struct
 from zkstate.direct.handler import Gate
 
 READ_TIME = 0.1
-"""Seconds for which a thread reads for its answer; then kazoo's thread reads, and wakes it. Within this time
-kazoo's thread cannot notice that the server is gone."""
+"""Seconds for which a thread reads for its own answer; after that kazoo's thread reads, and wakes it. Within
+this time kazoo's thread cannot notice that the server is gone."""
 
 _PIECE = 1 << 16
-"""Bytes that are read at a time."""
+"""Maximum bytes per read."""
 
 _HEADER = 4
-"""Bytes before an answer: its length."""
+"""Bytes of the length in front of each answer."""
 
 _LAST_XID = 2147483647
 
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-"""The socket has nothing to read, or no room."""
+"""The socket has nothing to read, or its send buffer is full."""
 
 T = TypeVar("T")
 
 
 class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
-    """For a client whose handler is a `DirectHandler`."""
+    """The connection of a client whose handler is a `DirectHandler`."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -60,17 +61,17 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
         self._open = False
         """Whether any thread may send and read: set under both locks; a fault resets it under one."""
         self._broken = ""
-        """Why nothing may follow: part of a request was sent, or an answer was not read to its end."""
+        """Why the connection is unusable: a request was sent, or an answer read, only in part. Else empty."""
         self._arrived: bytearray | None = None
-        """What has been read and is no whole answer yet; None while kazoo reads by itself."""
+        """Bytes read so far of an incomplete answer; None while kazoo reads by itself."""
         self._taken = False
-        """A thread reads for its own answer."""
+        """Whether a thread is reading until its own answer arrives."""
         self._ended = False
-        """The session is to end, although its end could not be sent."""
+        """Whether the session is to end although the request to close it could not be sent."""
         self._collected: bytearray | None = None
-        """The requests so far of those that are sent together."""
+        """The requests collected so far by `together`; None outside of it."""
         self._receiving: AbstractContextManager[object] = nullcontext()
-        """What a thread holds while it receives: a lock with TLS."""
+        """Held while a thread receives: a lock with TLS, else nothing."""
 
     def _connect(self, *server: Any) -> Any:
         self._arrived = None
@@ -85,7 +86,7 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
         return timeouts
 
     def end_sharing(self) -> None:
-        """From now on kazoo's thread alone uses the socket, and may close it."""
+        """Leave the socket to kazoo's thread alone, which may close it."""
         with self._reading, self._sending:
             self._open = False
             gate, self.handler.gate = self.handler.gate, None
@@ -93,7 +94,7 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
                 gate.close()
 
     def send_now(self, request: Any, answer: Any) -> bool:
-        """False if kazoo's thread has to send the request, after those that wait for it already."""
+        """Send the request; False if kazoo's thread has to, after the requests that are queued already."""
         try:
             with self._sending:
                 is_later = self._collected is None and (not self._open or self.client._queue)
@@ -119,14 +120,14 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
                 self._send_or_break(message)
             else:
                 self._collected += message
-        except BaseException:  # an answer may be expected to a request that was not sent, or sent in part
+        except BaseException:  # an answer may be expected for a request that was sent in part or not at all
             self._break("a thread was interrupted while it sent a request")
             raise
 
     def send_later(self, request: Any, answer: Any) -> None:
         """Have kazoo's thread send the request: now, or when it has connected."""
         self.client._queue.append((request, answer))
-        # what is interrupted here is sent with the request that follows
+        # a request interrupted here is sent with the next one
         wakes = self._write_sock
         try:
             if wakes is not None:
@@ -138,7 +139,7 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
             answer.set_exception(ConnectionClosedError("Connection has been closed"))
 
     def together(self, ask: Callable[[], T]) -> T:
-        """What `ask` returns, which waits for no answer: its requests are sent in one piece."""
+        """Call `ask`, which must not wait for an answer, and send its requests in one piece."""
         try:
             with self._sending:
                 if self._open and not self.client._queue:
@@ -181,16 +182,16 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
             self._write(message[sent:], self.client._session_timeout / 1000)
 
     def _break(self, reason: str) -> None:
-        """Have kazoo's thread notice that the connection is of no use any more, and report the reason."""
+        """Mark the connection as unusable, and have kazoo's thread notice that and report the reason."""
         self._open, self._broken = False, reason
         shut(self)
 
     def end(self) -> None:
-        """Connect no more."""
+        """Prevent any further connection."""
         self._ended = True
 
     def read_until(self, answer: Any, seconds: float | None) -> None:
-        """Read until the answer has come, for a moment at most, unless another thread is reading."""
+        """Read until the answer has arrived, for at most READ_TIME, unless another thread is reading."""
         if self._taken:
             return
         try:
@@ -230,14 +231,14 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
                 self._break(str(error))
 
     def _read_socket(self, read_timeout: float) -> Any:
-        """Of kazoo's thread: somebody may have read what there was."""
+        """Runs in kazoo's thread; another thread may already have read the pending bytes."""
         if self._arrived is None:
             return super()._read_socket(read_timeout)
         with self._reading:
             return self._read_answers(read_timeout)
 
     def _read_answers(self, read_timeout: float) -> Any:
-        """Read what is there; kazoo's sign if it was the answer to the end of the session."""
+        """Read the available bytes; kazoo's CLOSE_RESPONSE if they answer the end of the session."""
         arrived = self._arrived
         if arrived is None or self._broken:
             raise ConnectionDropped(self._broken)
@@ -281,10 +282,10 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
         return header, content, offset
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
-        """Of kazoo's thread: all that waits in its queue, and at last the end of the session.
+        """Runs in kazoo's thread: send all queued requests, of which the end of the session is the last.
 
-        kazoo's own sends a request for each byte that wakes it. A request without its byte would have each
-        later byte send the request before its own.
+        kazoo's own method sends one request for each byte that wakes it. After a request without its byte,
+        each byte would send the request before its own.
         """
         with self._reading, self._sending:
             self._read_sock.recv(_PIECE)
@@ -309,14 +310,14 @@ class DirectConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no
 
 
 def shut(connection: ConnectionHandler) -> None:
-    """End what a thread waits for at the socket. `SSLSocket.shutdown` would end TLS before."""
+    """Shut down the socket and wake the threads that wait on it. `SSLSocket.shutdown` would end TLS first."""
     with suppress(OSError):
         if (connected := connection._socket) is not None:
             socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
 
 def _kind(request: Any) -> int | None:
-    """The type of a request; None for a fault, which kazoo's tests put in the place of a request."""
+    """The type of a request; None for an error, which kazoo's tests pass in place of a request."""
     kind: int | None = getattr(request, "type", None)
     return kind
 
@@ -326,14 +327,14 @@ def _is_whole(arrived: bytearray) -> bool:
 
 
 def _let_go(lock: Any) -> None:
-    """Release what the caller still holds: it may have been interrupted on its way out of a `with`."""
+    """Release the lock if the caller, interrupted on its way out of a `with`, still holds it."""
     with suppress(RuntimeError):  # not held
         while True:
             lock.release()
 
 
 def _wake(answer: Any) -> None:
-    """Who waits for an answer whose reader was interrupted."""
+    """Wake the thread that waits for an answer whose reader was interrupted."""
     if answer.ready():
         with answer._condition:
             answer._condition.notify_all()

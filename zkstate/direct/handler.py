@@ -1,7 +1,7 @@
 """Handlers for kazoo: one for its own connection, and one whose connection several threads read in turn.
 
-kazoo's own handler with TLS trusts every authority of the system too, leaves a socket open at every refusal,
-and waits for bytes that it has. Both handlers here take a context of `ssl` instead.
+With TLS, kazoo's own handler also trusts every CA of the system, leaves a socket open after every refused
+connection, and waits for bytes that it already has. Both handlers here take an SSL context instead.
 """
 
 import select
@@ -22,13 +22,13 @@ _WRITABLE = select.POLLOUT | select.POLLHUP | select.POLLERR
 
 
 class StockHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's; with a `context` of its caller for TLS."""
+    """kazoo's handler, with the caller's SSL `context` for TLS."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         super().__init__()
         self._context = context
         self._hostname = ""
-        """Of the server of the session."""
+        """The host name of the session's server."""
 
     def create_connection(self, address: Any, hostname: str | None = None, **options: Any) -> Any:
         """`hostname`: None for a command (`mntr`) to the server of the session."""
@@ -43,7 +43,7 @@ class StockHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
     def select(
         self, reading: Sequence[Any], writing: Sequence[Any], errors: Any, timeout: float | None = None
     ) -> Ready:
-        """Two answers may come in one piece: the socket then has nothing to read, but TLS has."""
+        """Two answers may arrive in one TLS record: the socket then has nothing to read, but TLS has."""
         decrypted = [one for one in reading if isinstance(one, ssl.SSLSocket) and one.pending()]
         return (decrypted, [], []) if decrypted else self.poll(reading, writing, timeout)
 
@@ -53,8 +53,10 @@ class StockHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
 
 
 class Gate:
-    """Wakes kazoo's thread when its connection has something to read, or a request waits; can be shut for
-    the first, while another thread reads."""
+    """Wakes kazoo's thread when its connection is readable or a request is queued.
+
+    While another thread reads, the gate is shut for the connection.
+    """
 
     def __init__(self, connection: Any, requests: Any) -> None:
         self.connection = connection
@@ -77,7 +79,7 @@ class Gate:
 
 
 class Answer(AsyncResult):  # type: ignore[misc]  # kazoo has no types
-    """Of one request. The thread that waits for it reads from the connection, if it was sent on one."""
+    """The answer to one request. If that was sent on a `connection`, the waiting thread reads from it."""
 
     connection: Any = None
 
@@ -109,9 +111,9 @@ class DirectHandler(StockHandler):
         return super().select(reading, writing, errors, timeout)
 
     def poll(self, reading: Sequence[Any], writing: Sequence[Any], timeout: float | None) -> Ready:
-        """The ready ones, as by `select.select`; `timeout` in seconds, None for no limit.
+        """The ready files, as from `select.select`; `timeout` in seconds, None for no limit.
 
-        ValueError for a file that is closed and for a negative timeout.
+        ValueError for a closed file and for a negative timeout.
         """
         if timeout is not None and timeout < 0:
             raise ValueError("timeout must be non-negative")

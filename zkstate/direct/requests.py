@@ -1,6 +1,6 @@
-"""kazoo's requests, encoded at once, with the same bytes, and the one to add a persistent watch.
+"""kazoo's requests, encoded directly to the same bytes, and a request to add a persistent watch.
 
-kazoo makes objects of each operation of a transaction, and encodes the access list anew for each node.
+kazoo creates objects for each operation of a transaction, and encodes the access list again for each node.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ _END = HEADER.pack(-1, True, -1)
 
 
 class CreateRequest(serialization.Create):  # type: ignore[misc] # kazoo has no types
-    """The same bytes as kazoo's."""
+    """kazoo's request, with the same bytes."""
 
     __slots__ = ()
 
@@ -59,7 +59,7 @@ class CreateRequest(serialization.Create):  # type: ignore[misc] # kazoo has no 
 
 @lru_cache(maxsize=8)
 def encode_access(entries: tuple[ACL, ...]) -> bytes:
-    """A process has one access list, or two while its settings change."""
+    """Encode an access list; cached: a process has one, or two while its settings change."""
     parts = [_NUMBER.pack(len(entries))]
     for entry in entries:
         parts.append(_NUMBER.pack(entry.perms))
@@ -90,10 +90,10 @@ def _text(path: str) -> bytes:
 
 
 class MultiRequest:
-    """The same bytes and the same results as kazoo's `Transaction`.
+    """A transaction with the same bytes and the same results as kazoo's `Transaction`.
 
-    `unread`: bytes of the answer to the last operations; if ZooKeeper applied the transaction, they are not
-    decoded, and the results are those of the operations before.
+    `unread`: length of the answer to the last operations, which is not decoded if ZooKeeper applied the
+    transaction; the results are then those of the operations before.
     """
 
     __slots__ = ("_content", "_unread")
@@ -129,27 +129,27 @@ class MultiRequest:
 
 
 class NodeTemplate(NamedTuple):
-    """The requests to create the nodes of one thing, cut where its name stands and where it has contents of
-    its own: what many things have in common is encoded once.
+    """The requests that create a group of nodes, split at the group's name and at the contents that differ
+    between groups: the common part of many groups is encoded once.
 
-    They are the last ones of their transaction, whose answer to each of them is equally long if ZooKeeper
-    applied it (`MultiRequest` does not decode them then).
+    The requests come last in their transaction. If ZooKeeper applied it, the length of the answer to them is
+    known, and `MultiRequest` does not decode it.
     """
 
     runs: tuple[tuple[bytes, ...], ...]
-    """Between the pieces of a run stands the name; between the runs, a content."""
+    """The name goes between the pieces of a run, and a content between two runs."""
     paths: tuple[tuple[str, str], ...]
-    """Of each node: what is before the name and behind it."""
+    """For each node, the parts of its path before and after the name."""
     answer_bytes: int
-    """Of the answer to the requests for one thing."""
+    """Length of the answer to the requests of one group."""
 
     @classmethod
     def cut(
         cls, name: str, nodes: Sequence[tuple[str, bytes | None]], prefix: str, access: Sequence[ACL]
     ) -> Self:
-        """For all names of as many bytes as this one.
+        """The template for all names of as many bytes as `name`.
 
-        `nodes`: path and content; None if each thing has a content of its own.
+        `nodes`: path and content; None if the content differs between groups.
         """
         behind_content = encode_access(tuple(access)) + _PERSISTENT
         runs, paths, answer_bytes = [[b""]], list[tuple[str, str]](), 0
@@ -167,7 +167,7 @@ class NodeTemplate(NamedTuple):
         return cls(tuple(map(tuple, runs)), tuple(paths), answer_bytes)
 
     def encode(self, name: bytes, contents: Sequence[bytes]) -> bytes:
-        """The requests for the thing of this name; `contents` in the order of their nodes."""
+        """Encode the requests of the group named `name`; `contents` are in node order."""
         first, *others = self.runs
         parts = [name.join(first)]
         for content, run in zip(contents, others, strict=True):
@@ -177,10 +177,10 @@ class NodeTemplate(NamedTuple):
 
 @dataclass(frozen=True)
 class AddWatch:
-    """Of ZooKeeper 3.6 and later: send an event for each node that changes at or below the path.
+    """Request an event for each node that changes at or below the path; ZooKeeper 3.6 and later.
 
-    kazoo 2.11 does not have the request. It registers a one-shot watch for requests with a field `watcher`:
-    this has none.
+    kazoo 2.11 lacks this request. It registers a one-shot watch for every request with a field `watcher`, so
+    this one has none.
     """
 
     path: str

@@ -1,1 +1,1 @@
-"""What the whole fleet shares beside jobs: holds, outages, limits of hosts, counters, the leader."""
+"""State that the whole fleet shares besides jobs: holds, outages, host limits, counters, the leader."""

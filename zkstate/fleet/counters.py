@@ -1,4 +1,4 @@
-"""The counters of the record, which may be behind what other stores know, and are only ever raised."""
+"""The record's counters, which may be behind the numbers in other stores, and are only ever raised."""
 
 from urllib.parse import unquote
 
@@ -12,16 +12,16 @@ from zkstate.record.node import Node
 _MINTED = "ark-"
 
 _BUMPS = 1_000
-"""Unconditional writes of the counter of batches in one transaction."""
+"""Unconditional writes of the batch counter in one transaction."""
 
 
 def last(session: Session, name: str) -> int:
-    """The last number that the counter gave; 0 if it gave none."""
+    """The last number that the counter assigned; 0 if it assigned none."""
     return Node(paths.counter(name), int).read(session) or 0
 
 
 def readable(session: Session, name: str) -> int | None:
-    """As `last`; None if the counter is damaged."""
+    """Like `last`; None if the counter is damaged."""
     try:
         return last(session, name)
     except Corrupt:
@@ -34,22 +34,22 @@ def highest_job(session: Session) -> int:
 
 
 def last_batch(session: Session) -> int:
-    """The counter of batches is the version of its node."""
+    """The last batch number, which is the version of the counter's node."""
     stat = session.exists(paths.counter("batch"))
     return stat.version if stat else 0
 
 
 def raise_to(session: Session, name: str, number: int) -> None:
-    """Let the counter continue after `number` at least, or after `number` if it is damaged."""
+    """Raise the counter to at least `number`; a damaged counter is set to `number`."""
     counter = Node(paths.counter(name), int, damaged=lambda _: -1)
     session.ensure_node(counter.path, codec.encode(0))
     counter.change(session, lambda last: max(last, number))
 
 
 def raise_batches(session: Session, by: int, *, above: int = 0) -> None:
-    """Let batch numbers continue `by` after the last one, or after `above` if that is higher.
+    """Raise the batch counter to `by` above the last number, or above `above` if that is higher.
 
-    The counter is the version of its node, so it is written that often.
+    The counter is the version of its node, so the node is written that often.
     """
     path = paths.counter("batch")
     session.ensure_node(path)
@@ -62,12 +62,12 @@ def raise_batches(session: Session, by: int, *, above: int = 0) -> None:
 
 
 def minted(naan: str, shoulder: str) -> str:
-    """The name of the counter of a shoulder's ARKs."""
+    """The name of the ARK counter of a shoulder."""
     return f"{_MINTED}{naan}_{shoulder}"
 
 
 def shoulders(session: Session) -> frozenset[tuple[str, str]]:
-    """(NAAN, shoulder) of the counters of ARKs in the record."""
+    """(NAAN, shoulder) of the ARK counters in the record."""
     names = (unquote(name) for name in session.children("/ids"))
     parts = (name.removeprefix(_MINTED).partition("_") for name in names if name.startswith(_MINTED))
     return frozenset((naan, shoulder) for naan, _, shoulder in parts)

@@ -1,6 +1,6 @@
 """Holds on collections, the pause of the whole queue, drains of workers, and the journals of all of them.
 
-`collection` is a collection's name; None is the queue, whose hold is the pause.
+`collection` is a collection's name; None stands for the queue, whose hold is the pause.
 """
 
 from collections.abc import Callable
@@ -21,13 +21,13 @@ class Hold(Stamp):
 
 
 def place(session: Session, hold: Hold, collection: str | None = None, *, worker: str = "") -> bool:
-    """Hold the collection, pause the queue or drain the worker; False if that is so: the first hold stays."""
+    """Hold the collection, pause the queue or drain the worker; False if it is already: the first stays."""
     effect = Create(_path(collection, worker), codec.encode(hold), role=Role.SHARED)
     return _commit(session, effect, hold, collection, worker)
 
 
 def end(session: Session, stamp: Stamp, collection: str | None = None, *, worker: str = "") -> bool:
-    """False if there was no hold."""
+    """End the hold, the pause or the drain; False if there was none."""
     effect = Delete(_path(collection, worker), role=Role.SHARED)
     return _commit(session, effect, stamp, collection, worker)
 
@@ -39,7 +39,7 @@ def _path(collection: str | None, worker: str) -> str:
 def _commit(
     session: Session, effect: Create | Delete, stamp: Stamp, collection: str | None, worker: str
 ) -> bool:
-    """The effect with its entry in the journal; False if it has happened, or another operator was first."""
+    """Commit the effect with its journal entry; False if nothing changes, or another operator was first."""
     if worker:
         actions = JournalAction.DRAIN, JournalAction.UNDO_DRAIN
     elif collection is None:
@@ -68,18 +68,18 @@ def collection_hold(session: Session, profile_name: str) -> Hold | None:
 
 
 def is_drained(session: Session, worker: str) -> bool:
-    """Whether an operator drained the worker; unreadable, the drain holds too."""
+    """Whether an operator drained the worker; an unreadable drain is in force too."""
     return session.exists(paths.drain(worker)) is not None
 
 
 def is_held(session: Session, profile_name: str) -> bool:
-    """Whether the collection is on hold. Every job asks, so the answer is remembered until it changes."""
+    """Whether the collection is on hold. Every job asks, so the answer is cached until it changes."""
     hold = _node(paths.hold(profile_name))
     return remembered.read(session, hold.path, hold.decode).value is not None
 
 
 def _node(path: str) -> Node[Hold]:
-    """An unreadable hold holds until somebody ends it."""
+    """The node of a hold; an unreadable hold is in force until somebody ends it."""
     return Node(path, Hold, lambda damage: Hold(reason=str(damage)))
 
 
@@ -110,5 +110,5 @@ def actions(session: Session, collection: str | None = None) -> tuple[JournalEnt
 
 
 def record_action(session: Session, action: JournalAction, stamp: Stamp, target: str = "") -> None:
-    """Record an action on the fleet that changes nothing in ZooKeeper, or much in many transactions."""
+    """Record an action on the fleet that changes nothing in ZooKeeper, or takes many transactions."""
     journal.commit(session, paths.actions(None), action, stamp, target=target)

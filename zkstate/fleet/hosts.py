@@ -1,12 +1,12 @@
-"""The hosts of content: pauses of the whole fleet, open connections, and the limits of one attempt.
+"""Source hosts: the fleet's back-off, open connections, and the limits of one attempt.
 
 A pause begins when a host requests one or does not answer. A host that does not answer is probed by one
 attempt whenever the pause is over; the pauses grow. The host's node holds a number of seconds, counted from
-the moment at which the node was written. That moment and the present are both taken from the server's
+the time at which the node was written. That time and the current time are both taken from the server's
 clock.
 
-A connection is an ephemeral node with a number below the host's node. ZooKeeper refuses a second node of
-the same number, so however many workers wait, there are never more connections than numbers.
+A connection is an ephemeral node with a number below the host's node. ZooKeeper refuses a second node with
+the same number, so there are never more connections than numbers, however many workers wait.
 """
 
 import math
@@ -38,25 +38,25 @@ from zkstate.fleet.outages import LONGEST_PAUSE, pause_before
 from zkstate.record.node import Node, log_damage
 
 SKEW = 5.0
-"""Seconds by which a node may seem to be written after the present, as another server's clock is ahead."""
+"""Seconds by which a node may appear to be written in the future, as another server's clock is ahead."""
 
 FORGOTTEN_AFTER = LONGEST_RETRY_AFTER + LONGEST_PAUSE + SKEW
-"""Seconds after which no back-off lasts."""
+"""Seconds after which every back-off is over."""
 
 MOST_REMOVED = 2000
-"""Hosts whose nodes one run reads; the next run reads others once these are gone."""
+"""Maximum hosts whose nodes one run reads; the next run reads others once these are deleted."""
 
 
 class BackOff(Record):
-    """`/locks/hosts/HOST`: seconds from the node's last change in which no request is sent to the host."""
+    """`/locks/hosts/HOST`: no request is sent to the host for `seconds` after the node's last change."""
 
     seconds: float = 0
     unanswered: int = 0
-    """Probes and attempts in a row that got no answer; 0 if the host requested the pause."""
+    """Consecutive probes and attempts without an answer; 0 if the host requested the pause."""
     since_ms: int = 0
-    """When the first of these got none, by the server's clock."""
+    """When the first of these failed, by the server's clock."""
     cause: str = ""
-    """Why the last of these got none, or what the host answered when it requested the pause."""
+    """Why the last of these failed, or what the host answered when it requested the pause."""
 
 
 @dataclass(frozen=True)
@@ -67,29 +67,29 @@ class Pause:
     """Seconds until the next request may be sent, 0 for now."""
     unanswered: int = 0
     version: int = 0
-    """Of the node."""
+    """Version of the node."""
     silent: float = 0
-    """Seconds since the first of the requests in a row that got no answer."""
+    """Seconds since the first of the consecutive requests without an answer."""
     cause: str = ""
     since_ms: int = 0
 
 
 def begin_pause(session: Session, host: str, seconds: float, cause: str = "") -> None:
-    """Have the fleet send no request to the host for `seconds`, unless it waits as long already."""
+    """Have the fleet send no request to the host for `seconds`, unless it already pauses as long."""
     path = paths.host(host)
     session.ensure_node(path)
     asked = min(seconds, LONGEST_RETRY_AFTER)
     with locks.single_flight(session, f"back-off-{host}") as clock:
-        # another worker that writes just now was asked by the host at the same moment
+        # another worker that is writing now got the same request from the host
         if clock is not None and read_pause(session, host, clock).left < asked:
             _node(host).publish(session, BackOff(seconds=asked, cause=cause))
             remembered.forget(session, path)
 
 
 def take_probe(session: Session, host: str, pause: Pause, clock: ServerClock, *, is_due: bool = True) -> bool:
-    """Start the pause to the next probe; False if another attempt takes this probe.
+    """Start the pause before the next probe; False if another attempt takes this probe.
 
-    `is_due`: False notes the cause alone.
+    `is_due`: if False, only the cause is noted.
     """
     back_off = BackOff(
         seconds=pause_before(pause.unanswered) if is_due else pause.left,
@@ -116,7 +116,7 @@ def read_pause(session: Session, host: str, clock: ServerClock) -> Pause:
 def watched_pause(
     session: Session, host: str, clock: Callable[[], ServerClock]
 ) -> tuple[Pause, threading.Event]:
-    """The same, remembered until a write, which sets the event; `clock` is asked in a back-off."""
+    """Like `read_pause`, cached until a write, which sets the event; reads `clock` only during a back-off."""
     node = _node(host)
     known = remembered.read(session, node.path, node.decode)
     if known.value is None or known.stat is None:
@@ -125,8 +125,10 @@ def watched_pause(
 
 
 def _pause(back_off: BackOff, stat: ZnodeStat, clock: Callable[[], ServerClock]) -> Pause:
-    """A back-off from the future was noted before the server's clock was set back. It is over: the host asks
-    again if it needs more.
+    """The pause of a back-off.
+
+    A back-off from the future was noted before the server's clock was set back. It counts as over: the host
+    requests another one if necessary.
     """
     if not back_off.seconds:
         return Pause(0, back_off.unanswered, stat.version)
@@ -142,15 +144,15 @@ def _node(host: str) -> Node[BackOff]:
 
 
 def _no_pause(damage: Corrupt) -> BackOff:
-    """The node cannot be read: it is replaced if the host asks again."""
+    """No back-off: the unreadable node is replaced if the host requests another one."""
     log_damage(damage)
     return BackOff()
 
 
 def remove_unused(session: Session, clock: ServerClock) -> int:
-    """Delete the nodes of hosts to which no connection is open and whose back-off is over; how many.
+    """Delete the nodes of hosts without open connection whose back-off is over; returns their number.
 
-    Deleted at the version that was read, and ZooKeeper refuses it while a connection is open.
+    A node is deleted at the version that was read, which ZooKeeper refuses while a connection is open.
     """
     places = [f"{paths.HOSTS}/{name}" for name in session.children(paths.HOSTS)[:MOST_REMOVED]]
     removed = 0
@@ -171,12 +173,12 @@ def known_pauses(session: Session) -> list[str]:
 
 
 def pause_by_own_clock(session: Session, host: str) -> Pause:
-    """The pause by this machine's clock, which is good enough to be shown to a person."""
+    """The pause by this machine's clock, which is precise enough for display."""
     return read_pause(session, host, ServerClock(int(time.time() * 1000), time.monotonic()))
 
 
 UNLIMITED = 1 << 20
-"""Connections where no limit is set; back-off is observed all the same."""
+"""The limit of connections where none is set; back-off is observed all the same."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ class Connection:
 
     @cached_property
     def clock(self) -> ServerClock:
-        """The server's clock, as the node shows it: read if it is needed, while the node is there."""
+        """The server's clock, from the creation of the node: read on demand, while the node exists."""
         return server_clock(self.session, self.path, self.opened)
 
     def release(self) -> None:
@@ -201,7 +203,7 @@ class Connection:
 def acquire_connection(
     session: Session, host: str, limit: int, owner: str, changed: threading.Event
 ) -> Connection | None:
-    """One of `limit` connections; None if all are in use, and `changed` is set once that has changed."""
+    """One of `limit` connections; None if all are in use: then `changed` is set once one is released."""
     while len(taken := _numbers(session, host, changed)) < limit:
         # one number more than are taken, so that at least one of these is free
         numbers = random.sample(range(limit), len(taken) + 1)
@@ -231,11 +233,11 @@ def _numbers(session: Session, host: str, changed: threading.Event) -> set[str]:
 
 HOST_WAIT = 2.0
 """Seconds that a worker waits for a host; then the job is handed back, and the worker takes another one. That
-is long enough for the change from one small file to the next. With a longer wait, the jobs of one busy host
-would occupy every process."""
+is long enough to bridge the gap between two small files. With a longer wait, the jobs of one busy host would
+occupy every process."""
 
 RETRY_AFTER = 5.0
-"""Seconds after which a job that got no connection asks for one again."""
+"""Seconds after which a job that got no connection is retried."""
 
 LEASE = 5.0
 """Seconds after which a connection is released between two files, so that other jobs get one."""
@@ -263,7 +265,7 @@ class FleetHostLimiter(HostLimiter):
         max_wait: float = HOST_WAIT,
         give_up_after: float = math.inf,
     ) -> None:
-        """`give_up_after`: a host is given up after so many seconds without any answer from it."""
+        """`give_up_after`: seconds without any answer after which a host is given up."""
         self._session = session
         self._owner = owner
         """The job or batch; `why` shows who uses the connections."""
@@ -274,7 +276,7 @@ class FleetHostLimiter(HostLimiter):
         self._clear: dict[str, threading.Event] = {}
         """Hosts without back-off when they were last read; the event is set once their node is written."""
         self._opened: dict[str, Connection] = {}
-        """The connection that was opened last to each host; it shows the server's clock."""
+        """Host -> the connection that was opened last; its node gives the server's clock."""
         self._probing: set[str] = set()
         """Hosts that did not answer, and that this attempt probes."""
         self._mutex = threading.Lock()
@@ -282,10 +284,10 @@ class FleetHostLimiter(HostLimiter):
 
     @contextmanager
     def connection(self, host: str, attempt: Attempt) -> Iterator[None]:
-        """Within this block one request may be sent to the host.
+        """Hold a connection, with which the block may send one request to the host.
 
-        RateLimited if that takes too long; HostDown if the host did not answer a moment ago, HostGivenUp if
-        it has not for long.
+        RateLimited if the wait is too long; HostDown if the host did not answer a moment ago, HostGivenUp if
+        it has not answered for `give_up_after`.
         """
         connection = self._reuse(host) or self._open(host, attempt)
         try:
@@ -295,7 +297,7 @@ class FleetHostLimiter(HostLimiter):
             self._return(host, connection)
 
     def redirected(self, start: str, host: str, attempt: Attempt) -> None:
-        """Wait for the pause of a host to which a request is redirected; read again only after a change."""
+        """Wait out the pause of a host to which a request is redirected; cached until it changes."""
         self._opened.setdefault(host, self._opened[start])
         self._wait_out_back_off(host, self._opened[start], attempt)
 
@@ -303,7 +305,7 @@ class FleetHostLimiter(HostLimiter):
         begin_pause(self._session, host, seconds, cause)
 
     def no_answer(self, host: str, cause: str) -> None:
-        """No request is sent to the host until the next probe, unless that is so already."""
+        """Pause requests to the host until the next probe, unless they are paused already."""
         self._probing.discard(host)
         self._session.ensure_node(paths.host(host))
         clock = self._opened[host].clock
@@ -312,7 +314,7 @@ class FleetHostLimiter(HostLimiter):
             take_probe(self._session, host, replace(pause, cause=cause), clock, is_due=pause.left <= 0)
 
     def answered(self, host: str) -> None:
-        """If this was a probe, requests may be sent again."""
+        """End the pause of the host if this was a probe."""
         if host in self._probing:
             self._probing.discard(host)
             pause = read_pause(self._session, host, self._opened[host].clock)
@@ -328,7 +330,7 @@ class FleetHostLimiter(HostLimiter):
 
     @cached_property
     def _limit(self) -> int:
-        """Read when the first request is sent."""
+        """The limit, read when the first request is sent."""
         return self._limit_of() or UNLIMITED
 
     def _reuse(self, host: str) -> Connection | None:
@@ -356,7 +358,7 @@ class FleetHostLimiter(HostLimiter):
 
     def _return(self, host: str, connection: Connection) -> None:
         if time.monotonic() - connection.opened > LEASE:
-            _ = connection.clock  # read while its node is there: a back-off may have to be noted yet
+            _ = connection.clock  # read while its node exists: a back-off may still have to be noted
             connection.release()
             return
         with self._mutex:
@@ -384,7 +386,7 @@ class FleetHostLimiter(HostLimiter):
             changed.wait(min(pause.left, 0.2))
 
     def _down(self, host: str, pause: Pause) -> HostDown | HostGivenUp:
-        """What a host that did not answer a moment ago means for this attempt."""
+        """The error for a host that did not answer a moment ago."""
         cause = pause.cause or "it did not answer"
         if pause.silent >= self._give_up_after:
             minutes = round(pause.silent / 60)

@@ -1,6 +1,6 @@
-"""What scheduled work and web processes note for the status, which opens no SQL database.
+"""Notes of scheduled work and of web processes for the status, which opens no SQL database.
 
-Of two writers the last one counts; a note that cannot be read is replaced by the next one.
+The last writer wins; an unreadable note is replaced by the next one.
 """
 
 from datetime import datetime
@@ -56,7 +56,7 @@ _FIXITY = Node(paths.FIXITY, FixityStatus, lambda damage: FixityStatus(problem=s
 
 
 def fixity(session: Session) -> FixityStatus:
-    """If the node cannot be read, that is the problem, until the next run writes the sums."""
+    """The sums; an unreadable node is reported as their `problem`, until the next run writes them."""
     return _FIXITY.read(session) or FixityStatus()
 
 

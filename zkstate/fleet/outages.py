@@ -1,4 +1,4 @@
-"""Outages: the shared services that are unavailable, as the whole fleet knows them.
+"""Outages of shared services, as the whole fleet sees them.
 
 While an outage blocks, jobs that need the service are not started, except one probe when it is due. The first
 probe that succeeds ends the outage. An outage that ended is forgotten once QUIET seconds passed without a
@@ -28,7 +28,7 @@ from zkstate.record.journal import JournalAction, Stamp
 from zkstate.record.node import Node, log_damage
 
 FIRST_PROBE = 5.0
-"""Seconds before the first probe; each later pause is twice as long."""
+"""Seconds before the first probe; the pause doubles with each probe."""
 
 LONGEST_PAUSE = 60.0
 """Maximum seconds between two probes, unless the service asked for more."""
@@ -37,10 +37,10 @@ MAX_REQUESTED = 3600.0
 """Maximum seconds between two probes, whatever the service asked for."""
 
 IDLE = 60.0
-"""Seconds after a probe was due, and nothing made it, after which nothing waits for the service."""
+"""Seconds that a due probe may be outstanding; then nothing waits for the service, and the outage ends."""
 
 HOST_IDLE = 3600.0
-"""The same for an outage of single hosts, which no sweep probes: such a host is idle, or was taken away."""
+"""The same for an outage of single hosts, which no sweep probes: such a host is idle, or was removed."""
 
 
 class Outage(RewrittenRecord):
@@ -87,7 +87,7 @@ class Outage(RewrittenRecord):
 
 
 def pause_before(probes: int) -> float:
-    """Seconds before the next probe, after so many that failed."""
+    """Seconds before the next probe, after `probes` failed ones."""
     pause: float = min(FIRST_PROBE * 2 ** min(probes, 10), LONGEST_PAUSE)
     return pause
 
@@ -101,7 +101,7 @@ def name_of(fault: ServiceDown) -> str:
 
 
 QUIET = 60.0
-"""Seconds after its end in which an outage that begins again is the same one."""
+"""Seconds after the end of an outage within which a relapse belongs to the same outage."""
 
 HOSTS = 50
 """Maximum hosts that an outage names; a fault that more hosts saw is not theirs alone."""
@@ -126,7 +126,7 @@ def known(session: Session) -> Mapping[str, Known]:
 
 
 def _read(session: Session, path: str, read: Callable[..., Remembered[Outage]]) -> Known | None:
-    """None for an unreadable outage, which is removed: whoever meets the fault again enters it again."""
+    """None for an unreadable outage, which is removed: whichever worker meets the fault enters it again."""
     try:
         node = read(session, path, Node(path, Outage).decode)
     except Corrupt as damage:
@@ -199,7 +199,7 @@ def _age(current: Known, clock: ServerClock) -> float:
 
 
 def take_probe(session: Session, current: Known, clock: ServerClock) -> bool:
-    """Start the time to the next probe anew; False if no probe is due, or another process takes this one."""
+    """Restart the pause before the next probe; False if none is due, or another process takes this one."""
     probed = current.outage.model_copy(update={"probes": current.outage.probes + 1})
     return is_due(current, clock) and _put(session, current, probed)
 
@@ -207,7 +207,7 @@ def take_probe(session: Session, current: Known, clock: ServerClock) -> bool:
 def succeeded(session: Session, name: str, host: str) -> bool:
     """End the outage because a worker of `host` used the service; True if no host is blocked any more.
 
-    A fault that may be of single hosts stays with the others that met it until each of them succeeds.
+    A fault that may be limited to single hosts lasts for the others that met it until each of them succeeds.
     """
 
     def changes(outage: Outage) -> dict[str, object]:
@@ -220,7 +220,7 @@ def succeeded(session: Session, name: str, host: str) -> bool:
 
 
 def keep(session: Session, name: str, clock: ServerClock) -> None:
-    """The service was seen unavailable by scheduled work: the outage lasts although nothing waits for it."""
+    """Keep the outage although nothing waits for it, as scheduled work found the service unavailable."""
     current = known(session).get(name)
     if current is None or current.outage.ended is not None:
         return
@@ -229,7 +229,7 @@ def keep(session: Session, name: str, clock: ServerClock) -> None:
 
 
 def mark_notified(session: Session, current: Known) -> bool:
-    """False if the outage changed meanwhile."""
+    """Note that the operator was notified; False if the outage changed meanwhile."""
     return _put(session, current, current.outage.model_copy(update={"notified": True}))
 
 
@@ -262,7 +262,7 @@ def end(session: Session, name: str) -> bool:
 
 
 def _ends(session: Session, name: str, changes: Callable[[Outage], dict[str, object]]) -> bool:
-    """Change an outage that lasts; True if the change ends it."""
+    """Change an outage that has not ended; True if the change ends it."""
     while (current := _find(session, name)) is not None and current.outage.ended is None:
         update = changes(current.outage)
         if _put(session, current, current.outage.model_copy(update=update)):
@@ -280,4 +280,4 @@ def _put(session: Session, current: Known, outage: Outage) -> bool:
     try:
         return node.replace(session, current.stat.version, outage)
     finally:
-        remembered.forget(session, node.path)  # the watch tells this session, too, but on another thread
+        remembered.forget(session, node.path)  # the watch fires for this session too, but in another thread

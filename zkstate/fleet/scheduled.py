@@ -1,6 +1,6 @@
-"""Scheduled work: the beat that leads, and what one sweep leaves to the next.
+"""Scheduled work: the beat that leads, and what one sweep saves for the next.
 
-The leader is found by kazoo's election, and leaves at the first doubt about its session. `/sweep` has the
+The leader is elected by kazoo's recipe, and exits at the first doubt about its session. `/sweep` has the
 times of the sweeps and where the last one stopped, whichever process runs the next.
 """
 
@@ -46,7 +46,7 @@ def _leading(session: Session) -> tuple[bytes, ZnodeStat] | None:
 
 
 def contenders(session: Session) -> int:
-    """How many beats run: one of them does scheduled work, the others would follow it."""
+    """The number of running beats: one of them does scheduled work, the others are standbys."""
     return len(session.children(paths.LEADER))
 
 
@@ -71,7 +71,7 @@ PAGE = 750
 """Entries behind the front that one sweep reads: 5,000 are read within seven sweeps."""
 
 SWEEP_LIMIT = 60.0
-"""Seconds without a sweep after which scheduled work is not done; beat sends a sweep every 3 seconds."""
+"""Seconds without a sweep after which scheduled work counts as stopped; beat sends one every 3 seconds."""
 
 MACHINE = this_machine()
 
@@ -95,12 +95,12 @@ class Sweep:
         monotonic_ms = int(clock.at * 1000)
         self._record = advance(record, clock.zxid, clock.read_ms, MACHINE, monotonic_ms)
         self.clock = replace(clock, marks=self._record.marks)
-        """The server's clock, which measures ages that no jump changes."""
+        """The server's clock, with marks, so that its jumps do not change ages."""
         self._cursors: dict[str, str] = {}
         self._redispatched = Counter(self._record.redispatched)
 
     def page(self, queue: str, names: Sequence[str]) -> Sequence[str]:
-        """The front of the sorted `names`, and the page behind the one that the last sweep read."""
+        """The front of the sorted `names`, and the page after the one that the last sweep read."""
         front, rest = names[:FRONT], names[FRONT:]
         start = bisect_right(rest, self._record.cursors.get(queue, ""))
         page = rest[start : start + PAGE] or rest[:PAGE]
@@ -112,7 +112,7 @@ class Sweep:
         self._redispatched[state] += 1
 
     def save(self) -> None:
-        """Leave the times and the pages to the next sweep; a sweep that ran meanwhile has done so."""
+        """Save times and positions for the next sweep, unless a sweep that ran meanwhile has done so."""
         changes = {"cursors": self._cursors, "redispatched": dict(self._redispatched)}
         record = self._record.model_copy(update=changes)
         _SWEEP.replace(self._session, self._version, record)

@@ -1,1 +1,1 @@
-"""The order of work: the queue, fairness, recovery of what lost its worker, lists."""
+"""The order of work: the queue, fairness, recovery after a lost worker, lists."""

@@ -1,10 +1,10 @@
-"""Who is next, so that no collection and no submitter keeps the others waiting.
+"""The order of work, such that no collection and no submitter keeps the others waiting.
 
-Places: among jobs of one priority, the collection with the fewest active jobs is next, and nobody takes more
-than a share of the places. Rule: the backlog is never read whole. The front of the queue is read and, for a
-collection that has few jobs there, the first jobs of its open batches.
+Places: among jobs of one priority, the collection with the fewest active jobs is next, and no party gets more
+than its share of the places. Rule: the backlog is never read completely. The front of the queue is read and,
+for a collection with few jobs there, the first jobs of its open batches.
 
-Processes: a party that has more than its share of them gives one up to a party that waits for one. Nothing is
+Processes: a party with more than its share of them gives one up to a party that waits for one. Nothing is
 read unless tickets wait in Redis and several parties have open batches.
 """
 
@@ -37,14 +37,14 @@ Quota = Callable[[str], int | None]
 """A collection's name -> its maximum of active jobs; None: no limit."""
 
 LISTINGS = 16
-"""Batches that are listed at most, to find jobs of collections that have few jobs in front."""
+"""Maximum batches that are listed to find jobs of collections with few jobs at the front."""
 
 REMEMBERED = 10_000
-"""Batches whose collection is remembered; it never changes."""
+"""Maximum batches whose party is cached; it never changes."""
 
 
 class Party(NamedTuple):
-    """Whose a job is: its collection, and the principal that submitted its batch."""
+    """The party that a job belongs to: its collection, and the principal that submitted its batch."""
 
     collection: str
     submitter: str = ""
@@ -61,7 +61,7 @@ class Limits:
 
     quota: Quota = unlimited
     share: int | None = None
-    """Of every submitter, and of every collection without a quota; None: no limit."""
+    """Limit for every submitter, and for every collection without a quota; None: no limit."""
 
     def of_collection(self, name: str) -> int | None:
         own = self.quota(name)
@@ -80,7 +80,7 @@ NO_LIMITS = Limits()
 
 
 def site_limits(settings: Settings) -> Limits:
-    """As the settings and the profiles say; a part of a place counts as a whole one."""
+    """The limits from the settings and the profiles; a fraction of a place counts as a whole one."""
     share = -(-settings.in_flight * settings.share_of_places // 100)
     return Limits(quota_in(settings.profiles), share if share < settings.in_flight else None)
 
@@ -109,7 +109,7 @@ def open_batches(session: Session) -> dict[Party, list[str]]:
 
 
 def live_jobs(session: Session, belongs: Callable[[Party], bool]) -> int:
-    """How many jobs of such parties have not ended; counted without listing them."""
+    """The number of unended jobs of the parties that `belongs` selects, counted without listing them."""
     bids = [bid for party, own in open_batches(session).items() if belongs(party) for bid in own]
     return sum(session.count_children(*(paths.bucket(bid, Bucket.PROCESSING) for bid in bids)))
 
@@ -134,7 +134,7 @@ def at_work(session: Session) -> Load:
 
 
 def of_jobs(session: Session, jids: Sequence[str]) -> dict[str, Party]:
-    """JID -> its party, in the order given; a job that was removed meanwhile is left out."""
+    """JID -> its party, in the given order; skips jobs that were removed meanwhile."""
     nodes = session.get_many([paths.job_bid(jid) for jid in jids])
     bids = {jid: node[0].decode() for jid, node in zip(jids, nodes, strict=True) if node is not None}
     known = of_batches(session, sorted(set(bids.values())))
@@ -148,7 +148,7 @@ def elsewhere(
     parties: Mapping[Party, list[str]],
     enough: int,
 ) -> dict[str, Party]:
-    """JID -> party: `pending` jobs behind the front, of parties with fewer than `enough` there."""
+    """JID -> party: `pending` jobs behind the front, of parties with fewer than `enough` at the front."""
     in_front = Counter(front.values())
     behind: dict[str, Party] = {}
     listings = 0
@@ -166,9 +166,10 @@ def elsewhere(
 
 
 def turns(waiting: Mapping[str, Party], load: Load, limits: Limits) -> Iterator[str]:
-    """JIDs in the order in which they may start: of the collection with the fewest active jobs, the oldest.
+    """JIDs in the order in which they may start: the collection with the fewest active jobs is next.
 
-    `waiting`: JID -> party, in the order of the queue. Every JID counts into `load`.
+    Within a collection, the oldest job is next. `waiting`: JID -> party, in the order of the queue. Each JID
+    counts towards `load` once it is yielded.
     """
     queues: dict[Party, deque[tuple[int, str]]] = {}
     for place, (jid, party) in enumerate(waiting.items()):
@@ -180,7 +181,7 @@ def turns(waiting: Mapping[str, Party], load: Load, limits: Limits) -> Iterator[
 
 
 def of_batches(session: Session, bids: Sequence[str]) -> dict[str, Party]:
-    """BID -> its party; batches that cannot be read are left out, and reported by the audit."""
+    """BID -> its party; skips unreadable batches, which the audit reports."""
     known = cast(dict[str, Party], session.remembered.setdefault("parties", {}))
     if len(known) > REMEMBERED:
         known.clear()
@@ -195,20 +196,20 @@ OVERDUE_AFTER = 10.0
 """Seconds that a ticket may wait in Redis before the shares are compared."""
 
 YIELD_WITHIN = 60.0
-"""Seconds in which a download that was asked to yield does so, if its source can continue it."""
+"""Seconds within which a download yields after it was asked to, if its source can continue it."""
 
 IN_TURN = 8
-"""Jobs and batches that go before those of others in one sweep: a process that becomes free does several."""
+"""Maximum jobs and batches put before others in one sweep: a process that becomes free does several."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """The jobs and unsplit batches that go first now, and the attempt that gives up its process, if any."""
+    """The jobs and unsplit batches that come first now, and the attempt that gives up its process, if any."""
 
     names: tuple[str, ...]
     yielding: str | None
     anew: bool = False
-    """The attempt at the one that yields ends, even if its work has to start anew."""
+    """Whether the yielding attempt ends even if its work has to start from the beginning."""
 
 
 @dataclass(frozen=True)
@@ -226,9 +227,9 @@ class _Busy:
 
 
 def next_turn(session: Session, live: Live, clock: ServerClock, share: int) -> Turn | None:
-    """What has waited longest while another party has more than `share` percent of the processes.
+    """The work that has waited longest while another party has more than `share` percent of the processes.
 
-    `live`: the tickets in Redis. None if no party has more than its share, or nobody else waits.
+    `live`: the tickets in Redis. None if no party has more than its share, or no other party waits.
     """
     if not live or len(open_batches(session)) < 2:
         return None
@@ -248,9 +249,9 @@ def next_turn(session: Session, live: Live, clock: ServerClock, share: int) -> T
 
 
 def _turn(names: tuple[str, ...], others: Sequence[_Busy], clock: ServerClock) -> Turn:
-    """Who yields: for a batch a split, for a job a download; the other kind if there is none.
+    """Choose who yields: a split for a batch, a download for a job; the other kind if there is none.
 
-    Some processes may only split. A job waits for one of the others, so it takes one split after the other.
+    Some processes may only split. A job waits for one of the others, so splits yield to it one after another.
     """
     splits = [one for one in others if one.state is None]
     downloads = [one for one in others if one.state is JobState.DOWNLOADING]
@@ -265,7 +266,7 @@ def _turn_of_downloads(names: tuple[str, ...], downloads: Sequence[_Busy], clock
     """The longest download is asked first, because its source may be able to continue it.
 
     If a download that was asked is still there after YIELD_WITHIN, its source cannot continue it: the
-    youngest one, which loses least, ends. So the older ones of a party end undisturbed.
+    youngest one, which loses least, ends. So the older ones of a party finish undisturbed.
     """
     asked = [one.asked_at for one in downloads if one.asked_at is not None]
     if asked and clock.now_ms() - min(asked) > YIELD_WITHIN * 1000:
@@ -283,7 +284,7 @@ def is_job(name: str) -> bool:
 
 
 def _goes_first(one: Party, other: Party, load: Load, most: int) -> bool:
-    """True if the other's collection or submitter has more than `most` processes, and this one's fewer."""
+    """True if `other`'s collection or submitter has more than `most` processes, and `one`'s has fewer."""
     pairs = (
         (one.collection, other.collection, load.collections),
         (one.submitter, other.submitter, load.submitters),
@@ -294,7 +295,7 @@ def _goes_first(one: Party, other: Party, load: Load, most: int) -> bool:
 def _late(session: Session, live: Live, clock: ServerClock) -> list[str]:
     """The jobs and unsplit batches that have waited for OVERDUE_AFTER without a lock, the longest first.
 
-    A ticket of an earlier epoch stays in Redis until a worker takes it: nobody waits for it.
+    A ticket of an earlier epoch stays in Redis until a worker takes it: no record waits for it.
     """
 
     def waits(kind: Kind[St], names: list[str]) -> Iterator[tuple[int, str]]:
@@ -357,7 +358,7 @@ def _parties(session: Session, names: Sequence[str]) -> dict[str, Party]:
 def ask_to_yield(session: Session, name: str, *, anew: bool = False) -> None:
     """Ask the attempt at a job to end if a later one can continue its work: its guard sees the write.
 
-    `anew`: a second write, after which the attempt at a job or a batch ends in any case.
+    `anew`: write twice, after which the attempt at a job or a batch ends in any case.
     """
     path = paths.job_lock(name) if is_job(name) else paths.batch_lock(name)
     with suppress(Missing, NoNodeError):

@@ -1,4 +1,4 @@
-"""What a step reads and writes of its job while it works: pipeline.attempt.JobRecord on ZooKeeper."""
+"""The record of a job, as its step reads and writes it: pipeline.attempt.JobRecord in ZooKeeper."""
 
 from contextlib import AbstractContextManager
 
@@ -15,23 +15,23 @@ from zkstate.record import space
 
 
 class ZooKeeperJobRecord:
-    """Fenced by the version that the job's status got when this attempt acquired it."""
+    """A job's record, fenced by the version that its status got when this attempt acquired the job."""
 
     def __init__(self, session: Session, attempt: Attempt) -> None:
         self._session = session
         self._attempt = attempt
         self._identifiers: Identifiers | None = None
         self._in_doubt = False
-        """The answer to a write of the identifiers was lost."""
+        """Whether the answer to a write of the identifiers was lost."""
         self._space_needed: int | None = None
 
     def with_changes(self, job: Job) -> Job:
-        """The job with the values beside its status as this attempt has read or written them."""
+        """The job with identifiers and space needed as this attempt has read or written them."""
         known = {"identifiers": self._identifiers, "space_needed": self._space_needed}
         return job.model_copy(update={name: value for name, value in known.items() if value is not None})
 
     def identifiers(self, job: Job) -> Identifiers:
-        """As this attempt has written them, or as they were when it acquired the job (`record.acquire`)."""
+        """The identifiers that this attempt wrote, or those it acquired the job with (`record.acquire`)."""
         if self._in_doubt:
             self._identifiers = self._read_identifiers(job)
             self._in_doubt = False
@@ -103,7 +103,7 @@ class ZooKeeperJobRecord:
         enlarged = space.replace(self._session, job.jid, needed, counted)
         try:
             self._commit(job, *enlarged, Put(paths.space_needed(job.jid), codec.encode_int(needed)))
-        except (Contended, Ambiguous):  # after an answer that was lost, the same is reserved again
+        except (Contended, Ambiguous):  # after a lost answer, the same reservation is made again
             return False
         self._space_needed = needed
         return True
@@ -113,7 +113,7 @@ class ZooKeeperJobRecord:
         return space.WorkingStorage(self._session)
 
     def fence(self, job: Job) -> None:
-        """Raise AttemptOver unless this attempt still owns the job, by the word of ZooKeeper's leader."""
+        """Raise AttemptOver unless this attempt still owns the job, according to ZooKeeper's leader."""
         self._attempt.check()
         if self._session.get_synced(paths.job_status(job.jid))[1].version != job.version:
             raise AttemptOver(f"another attempt has taken over {job.jid}")

@@ -1,10 +1,10 @@
-"""Lists of jobs and batches: their ids, rows for people, outcomes for reports, and a sample of those at work.
+"""Lists of jobs and batches: their ids, rows for people, outcomes for reports, and a sample of active ones.
 
 Rule: the folders of the queue and of the batches say which jobs are in which state, so a list or a count
 by state costs one listing for each folder. A listing of 100,000 names is some 2 MB and takes kazoo about
 0.3 s; ZooKeeper's `jute.maxbuffer` limits requests, not the answers to a client.
 
-Rule: a node that cannot be read spoils no list; its id and the fault stand beside the rows.
+Rule: an unreadable node does not spoil a list; its id and its fault are listed with the rows.
 """
 
 from collections import Counter
@@ -56,7 +56,7 @@ def job_exists(session: Session, jid: str) -> bool:
 
 
 def recorded(session: Session) -> int:
-    """How many jobs the record has, ended ones included."""
+    """The number of jobs in the record, ended ones included."""
     (children,) = session.count_children(paths.JOBS)
     return max(0, children - 1)  # the queue is the other child
 
@@ -96,7 +96,7 @@ def of_batch(session: Session, bid: str, state: JobState | None = None) -> list[
 def load_batch(session: Session, bid: str) -> Iterator[Job]:
     """The jobs of a batch that are not deleted, a page at a time; Missing or Corrupt if one cannot be read.
 
-    A batch may have more jobs than the memory of a worker is meant for.
+    A batch may have more jobs than a worker is meant to hold in memory.
     """
     return jobs.load_many(session, of_batch(session, bid))
 
@@ -104,7 +104,7 @@ def load_batch(session: Session, bid: str) -> Iterator[Job]:
 def states_of_batch(session: Session, bid: str, counts: dict[Bucket, int]) -> dict[JobState, int]:
     """How many jobs of a batch are in each state; `counts`: how many are in each of its buckets.
 
-    The fullest queue is not listed: the jobs that are in no other queue count as being there.
+    The fullest queue is not listed: jobs that are in no other queue count as being in this one.
     """
     numbers = Counter(
         {state: counts[JOB.facts[state].bucket] for state in JOB.where(lambda facts: facts.ended)}
@@ -144,7 +144,7 @@ def _history(session: Session, jid: str) -> tuple[HistoryEntry, ...]:
 
 
 READ_PAGE = 200
-"""Jobs read at a time at most, three nodes each: the requests for them are some 60 kB."""
+"""Maximum jobs read at a time, three nodes each: the requests are some 60 kB."""
 
 
 class JobRow(Record):
@@ -209,7 +209,7 @@ def activity(session: Session, record: Job | Batch) -> Activity:
     if lock is not None:
         # a lock holds the token of the attempt and then the worker's name
         name = lock[0].decode(errors="replace").partition(" ")[2]
-        # a process that carries a job onward keeps the lock of the first state
+        # a process that continues with its job keeps the lock of the first state
         moved = record.status.last_modification_date.timestamp() if isinstance(record, Job) else 0
         since = max(lock[1].ctime / 1000, moved)
         holder = Holder(name=name or "an unnamed worker", since=since)
@@ -217,15 +217,15 @@ def activity(session: Session, record: Job | Batch) -> Activity:
 
 
 def job_rows(session: Session, jids: Sequence[str], page: int = READ_PAGE) -> Iterator[JobRow | Unreadable]:
-    """The jobs of these ids, in their order; a job that has been removed meanwhile is left out.
+    """Rows of these jobs, in the given order; skips jobs that were removed meanwhile.
 
-    They are read `page` at a time, and only as far as the caller goes.
+    The jobs are read lazily, `page` at a time.
     """
     return _rows(session, jids, jobs.DESCRIPTION, _job_row, min(page, READ_PAGE))
 
 
 def batch_rows(session: Session, bids: Sequence[str]) -> Iterator[BatchRow | Unreadable]:
-    """The batches of these ids, in their order; a batch that has been removed meanwhile is left out."""
+    """Rows of these batches, in the given order; skips batches that were removed meanwhile."""
     return _rows(session, bids, (paths.submission, paths.batch_status), _batch_row, READ_PAGE)
 
 
@@ -289,10 +289,10 @@ def _batch_row(bid: str, nodes: list[tuple[bytes, ZnodeStat]]) -> BatchRow:
 
 
 SAMPLE = 200
-"""Jobs of one state, and batches, that are read; more are active only if ARKLINE_IN_FLIGHT is larger."""
+"""Maximum jobs per state, and batches, to read; more are active only if ARKLINE_IN_FLIGHT is larger."""
 
 BACKLOG = 5_000
-"""Pending jobs up to which the queue is listed for those that were dispatched already."""
+"""Maximum pending jobs for which the queue is listed to find those that were dispatched already."""
 
 
 class Active(Record):
@@ -312,7 +312,7 @@ class Active(Record):
 
 
 def active_jobs(session: Session, counts: dict[JobState, int]) -> Iterator[Active]:
-    """At most SAMPLE of each state in which workers act; `counts`: jobs by state."""
+    """At most SAMPLE jobs of each working state; `counts`: jobs by state."""
     for state in JOB.working():
         if not counts[state] or (state is JobState.PENDING and counts[state] > BACKLOG):
             continue
@@ -323,7 +323,7 @@ def active_jobs(session: Session, counts: dict[JobState, int]) -> Iterator[Activ
 
 
 def active_batches(session: Session) -> Iterator[Active]:
-    """At most SAMPLE of the batches that a worker splits or reports, or should."""
+    """At most SAMPLE of the batches that a worker is splitting or reporting, or should be."""
     bids = open_batches(session)[:SAMPLE]
     for bid, status, locked, mtime in read_statuses(session, bids, BATCHES, ignore_damage):
         if status.status in BATCH.working() and status.total is None:

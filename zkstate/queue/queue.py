@@ -22,7 +22,7 @@ from zkstate.record.node import log_damage, read_each
 
 
 class PendingTicket(Ticket):
-    """The ticket of a pending job; the message that is sent has the ticket alone."""
+    """The ticket of a pending job; its message contains the ticket without the priority."""
 
     priority: Priority = Field(exclude=True)
 
@@ -33,23 +33,23 @@ class Fed:
 
     tickets: list[PendingTicket] = field(default_factory=list)
     complete: bool = False
-    """Every pending job has a ticket, but for those that wait for their next try."""
+    """Whether every pending job has a ticket, except those that wait for a retry."""
 
 
 Undispatched = dict[str, tuple[JobStatus, int]]
 """JID -> the status of a job without a ticket, and its version."""
 
 WAITING_LIMIT = 1000
-"""Jobs that wait with a part of working storage and take no place."""
+"""Maximum jobs that wait with reserved working storage and take no place."""
 
 LISTING = 1000
-"""Pending jobs up to which the queue is listed whenever there is room for one more."""
+"""Maximum pending jobs for which the queue is listed whenever there is room for one more."""
 
 MARKED = 32
-"""Jobs that are dispatched in one transaction."""
+"""Maximum jobs that are dispatched in one transaction."""
 
 IDLE_WINDOWS = 8
-"""Windows of `in_flight` jobs that may not start, after which the rest of a priority is not read."""
+"""Consecutive windows of `in_flight` jobs without one that may start, after which a priority is skipped."""
 
 
 def counts(session: Session) -> dict[JobState, int]:
@@ -60,7 +60,7 @@ def counts(session: Session) -> dict[JobState, int]:
 def places_taken(session: Session) -> int:
     """How many of the places that ARKLINE_IN_FLIGHT limits are occupied.
 
-    A job that waits takes none, unless more than WAITING_LIMIT jobs wait with a part of working storage.
+    A job that waits takes none, unless more than WAITING_LIMIT jobs wait with reserved working storage.
     """
     places = map(paths.queue, OCCUPYING)
     waiting, reserved, *working = session.count_children(paths.WAITING, paths.SPACE, *places)
@@ -69,7 +69,7 @@ def places_taken(session: Session) -> int:
 
 
 def tidy_waiting(session: Session) -> list[str]:
-    """Delete the entries of jobs that do not wait, which a release without this list left; their JIDs."""
+    """Delete entries of jobs that do not wait, left by a release without this list; returns their JIDs."""
     jids = session.children(paths.WAITING)
     nodes = session.get_many([paths.job_status(jid) for jid in jids])
     removed = []
@@ -83,7 +83,7 @@ def tidy_waiting(session: Session) -> list[str]:
         try:
             commit(session, [*fence, delete])
         except (Stale, Contended):
-            continue  # the job moved: the next run looks again
+            continue  # the job moved: the next run checks it again
         removed.append(jid)
     return removed
 
@@ -105,7 +105,7 @@ def queued(session: Session, state: JobState) -> list[str]:
 
 
 def ahead_of(session: Session, job: Job) -> int:
-    """How many jobs come before this one in the queue of its state; they are counted, not sorted."""
+    """The number of jobs before this one in the queue of its state, counted without sorting."""
     own = paths.queue_entry(job.status.status, job.status.priority, job.jid).rpartition("/")[2]
     return sum(name < own for name in session.children(paths.queue(job.status.status)))
 
@@ -126,7 +126,7 @@ def feed(session: Session, in_flight: int, limits: Limits = NO_LIMITS) -> Fed:
         return Fed()
     parties = fairness.open_batches(session)
     if not fairness.matters(parties, limits):
-        # every place that is taken is of the only collection: its share needs no further read
+        # all occupied places belong to the only collection: its share needs no further read
         places = in_flight if limits.share is None else min(in_flight, limits.share)
         if not _is_worth_listing(backlog, places - taken, places):
             return Fed()
@@ -142,7 +142,7 @@ def _is_worth_listing(backlog: int, room: int, places: int) -> bool:
 def _dispatch_pending(
     session: Session, room: int, in_flight: int, limits: Limits, parties: Mapping[Party, list[str]]
 ) -> Fed:
-    """Dispatch up to `room` jobs, most urgent first; inside a priority, collections take turns.
+    """Dispatch up to `room` jobs, most urgent first; within a priority, collections take turns.
 
     Without `parties` the order of the queue alone decides, and no job's collection is read.
     """
@@ -173,7 +173,7 @@ def _dispatch_pending(
 def _pending_by_priority(session: Session) -> Iterator[list[str]]:
     """The queue entries of each priority, most urgent first.
 
-    They are not taken apart here: of 100,000 entries a feed uses a few hundred.
+    They are not parsed here: of 100,000 entries a feed uses a few hundred.
     """
     for _, group in groupby(entries(session, JobState.PENDING), key=itemgetter(slice(2))):
         yield list(group)
@@ -227,7 +227,7 @@ def _dispatch_in_turn(
 
 
 def _mark(session: Session, undispatched: Undispatched) -> list[PendingTicket]:
-    """Dispatch all in one transaction; one by one if another feeder or an operator was faster with one."""
+    """Dispatch all jobs in one transaction; one by one if a feeder or an operator was first with one."""
     operations: list[Operation] = []
     tickets = []
     for jid, (status, version) in undispatched.items():
@@ -252,7 +252,7 @@ def _ticket(jid: str, status: JobStatus) -> PendingTicket:
 
 
 def _dispatch(session: Session, jid: str) -> PendingTicket | None:
-    """The job's ticket; None if another feeder was faster, or the job cannot be read."""
+    """The job's ticket; None if another feeder was first, or the job cannot be read."""
     try:
         job = jobs.load(session, jid)
         if job.status.status is not JobState.PENDING or job.status.dispatched_at is not None:

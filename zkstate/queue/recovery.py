@@ -30,7 +30,7 @@ MAX_DOUBLINGS = 7
 """Maximum doublings of GRACE, one per lost worker: 384 seconds."""
 
 ROOM = 500
-"""Jobs that may end their wait in one sweep, unless the caller says otherwise."""
+"""Default number of jobs that may end their wait in one sweep."""
 
 HOST_PACE = 8
 """Jobs that may end their wait for the same host in one sweep: most of them meet the same limit again, and
@@ -47,7 +47,7 @@ class Recovered:
     tickets: tuple[Ticket, ...] = ()
     exhausted: tuple[str, ...] = ()
     lost: tuple[Ticket, ...] = ()
-    """Those of the workers that vanished, or of messages that no worker got."""
+    """The tickets of workers that vanished, or of messages that no worker received."""
 
 
 def _all(_: str, names: Sequence[str]) -> Sequence[str]:
@@ -68,13 +68,13 @@ class _Services:
         waits_for = status.waits_for
         if waits_for is None or waits_for.kind != WaitKind.SERVICE or waits_for.name not in self._blocking:
             return False
-        # the record that has waited longest since it was tried last, so that one bad record stops no other
+        # the record with the longest wait since its last try, so that one bad record blocks no other
         candidate = (mtime, name)
         self._oldest[waits_for.name] = min(candidate, self._oldest.get(waits_for.name, candidate))
         return True
 
     def probes(self) -> Iterator[tuple[str, str]]:
-        """The outages that are to be probed now, each with the record that probes it."""
+        """The outages that are due for a probe, each with the record that probes it."""
         known = outages.known(self._session)
         for outage, (_, name) in self._oldest.items():
             if outage in known and outages.take_probe(self._session, known[outage], self._clock):
@@ -89,7 +89,7 @@ class _Pace:
         self._hosts = Counter[str]()
 
     def admits(self, waits_for: WaitsFor | None) -> bool:
-        """True for a job that did not wait."""
+        """Whether the job may be dispatched in this sweep; always True for a job that did not wait."""
         if waits_for is None:
             return True
         if self._room <= 0:
@@ -110,7 +110,7 @@ def sweep_jobs(
     page: Page = _all,
     room: int = ROOM,
 ) -> Recovered:
-    """New tickets for abandoned jobs among those that `page` selects of each queue.
+    """New tickets for abandoned jobs among those that `page` selects from each queue.
 
     At most `room` of them are for jobs that waited.
 
@@ -142,7 +142,7 @@ def sweep_jobs(
 
 
 def _lost(name: str, status: JobStatus | BatchStatus) -> list[Ticket]:
-    """The ticket that ended with its worker; none of a record that was handed back."""
+    """The ticket whose worker died; none for a record that was handed back."""
     if not _lost_its_worker(status):
         return []
     return [Ticket(id=name, state=status.status, epoch=status.epoch)]
@@ -196,9 +196,9 @@ def _abandoned(  # noqa: PLR0913 - the facts of one sweep
     services: _Services,
     sent: Callable[[St], bool] = lambda _: True,
 ) -> Iterator[tuple[str, St]]:
-    """Records without a lock and a message, whose delay is over; `sent`: whether a ticket was sent at all.
+    """Records without lock and message whose delay is over; `sent`: whether a ticket was ever sent.
 
-    The locks of the others are not read: most of a long queue waits for its first ticket.
+    The locks of other records are not read: most of a long queue waits for its first ticket.
     """
     decode = partial(codec.decode, kind.status)
     read = read_each(session, names, kind.status_path, decode)
@@ -217,7 +217,7 @@ def _abandoned(  # noqa: PLR0913 - the facts of one sweep
 
 
 def _is_due(status: FencedStatus, mtime: int, clock: ServerClock) -> bool:
-    """A record that was handed back with a delay waits that delay alone: its worker was alive."""
+    """Whether the delay is over; after a hand-back with a delay only that counts: the worker was alive."""
     if status.waits_for is not None and status.waits_for.kind == WaitKind.SERVICE:
         return True  # the service works again
     lost = GRACE * 2 ** min(status.redispatches, MAX_DOUBLINGS)
@@ -232,7 +232,7 @@ def _redispatch(
     seen: FencedStatus | None = None,
     probe: str = "",
 ) -> Ticket | None:
-    """`seen`: the status of a record that is abandoned; None for one that probes an outage."""
+    """Dispatch a ticket; `seen`: the status of an abandoned record, None for one that probes an outage."""
     try:
         loaded = load(session, name)
         if seen is not None and loaded.status.op != seen.op:

@@ -1,9 +1,9 @@
 """A batch's record: submit, load, acquire, move, with its report and the profile of its jobs. A move is one
 transaction.
 
-Rule: the status report has the first ids of a long report, nodes beside it the others. These are written
-under the batch's fence before the report that names them. A crash in between leaves parts that no report
-names; the next long report of the batch removes them.
+Rule: the status report has the first ids of a long report, the report parts have the others. The parts are
+written under the batch's fence before the report that names them. A crash in between leaves parts that no
+report names; the next long report of the batch removes them.
 """
 
 from collections.abc import Callable, Iterator
@@ -49,9 +49,9 @@ class _ReportPart(Record):
 
 
 def write_report(session: Session, batch: Batch, report: StatusReport) -> StatusReport:
-    """Write all but the first part of a long report; the report as its own node keeps it.
+    """Write all but the first part of a long report; returns the report to be stored in its own node.
 
-    Stale if another attempt has taken the batch over.
+    Stale if another attempt has taken over the batch.
     """
     first, *others = _divided_report(report)
     if not others and not (batch.report and batch.report.parts):
@@ -99,14 +99,14 @@ def _divided_report(report: StatusReport) -> Iterator[_ReportPart]:
 
 
 def profile_snapshot(session: Session, bid: str) -> ProfileSnapshot | None:
-    """None if the batch has not started, or 0.1.0 started it."""
+    """The profile snapshot; None if the batch has not started, or release 0.1.0 started it."""
     return Node(paths.profile_snapshot(bid), ProfileSnapshot).read(session)
 
 
 def profile_of(session: Session, profiles: Profiles, bid: str, name: str) -> Profile:
-    """The profile of the batch's jobs, with the secrets of its file now; read again once it was renewed.
+    """The profile of the batch's jobs, with the current secrets of its file; cached until it is renewed.
 
-    That of the file if the batch has not started; ProfileError if the file is invalid.
+    The profile in the file if the batch has not started; ProfileError if the file is invalid.
     """
     path = paths.profile_snapshot(bid)
 
@@ -118,7 +118,7 @@ def profile_of(session: Session, profiles: Profiles, bid: str, name: str) -> Pro
 
 
 def renew_profile(session: Session, batch: Batch, profile: ProfileSnapshot) -> None:
-    """Give the batch another profile to continue with, which keeps who renewed it before.
+    """Give the batch another profile snapshot, which also lists the earlier renewals.
 
     Stale if the batch moved meanwhile, or somebody else renewed its profile.
     """
@@ -152,16 +152,16 @@ SUBMISSION_LIMIT = 128 * 1024
 
 
 def submit(session: Session, submission: Submission) -> str:
-    """Store a submission; its BID. Errors as `submit_once`."""
+    """Store a submission; returns its BID. Errors as in `submit_once`."""
     return submit_once(session, submission)[0].bid
 
 
 def submit_once(
     session: Session, submission: Submission, prepare: Callable[[], None] = lambda: None
 ) -> tuple[Batch, bool]:
-    """Store a submission; its batch, and whether an earlier one under its idempotency key made the batch.
+    """Store a submission; returns its batch, and whether an earlier one with its idempotency key created it.
 
-    `prepare` is called before a new batch is made. TooBig if the submission is larger than SUBMISSION_LIMIT.
+    `prepare` is called before a batch is created. TooBig if the submission is larger than SUBMISSION_LIMIT.
     """
     if (size := len(codec.encode(submission))) > SUBMISSION_LIMIT:
         raise TooBig(
@@ -178,7 +178,7 @@ def submit_once(
 
 
 def _submit(session: Session, submission: Submission) -> Batch | None:
-    """The new batch; None if the transaction did not happen, and is to be tried again."""
+    """The new batch; None if the transaction was not applied and has to be retried."""
     bid = f"bid{next_number(session):010d}"
     status = BatchStatus(status=BATCH.initial, op=token())
     first = BatchHistoryEntry(state=BATCH.initial, by=submission.submitter)
@@ -194,8 +194,8 @@ def _submit(session: Session, submission: Submission) -> Batch | None:
     try:
         commit(session, operations)
     except Taken:
-        # the key, by the same submission at the same moment; or the number, in a record that was restored
-        # node by node and counts from the beginning
+        # the same submission took the key at the same moment; or the number is taken, in a record that was
+        # restored node by node and counts from the beginning
         return None
     except Ambiguous:
         if session.find(paths.submission(bid)) is None:
@@ -287,7 +287,7 @@ def load(session: Session, bid: str) -> Batch:
 
 
 def state_of(session: Session, bid: str) -> BatchState:
-    """Reads the status alone; Missing if there is no such batch."""
+    """The state, from the status node alone; Missing if there is no such batch."""
     place = paths.batch_status(bid)
     return codec.decode(BatchStatus, session.get(place)[0], place).status
 
@@ -298,7 +298,7 @@ def acquire(session: Session, ticket: Ticket, by: str) -> Batch:
 
 
 def move(session: Session, batch: Batch, request: BatchMove) -> Batch:
-    """Take the batch where the event leads, with its history, lock, buckets, report and place among the open.
+    """Move the batch as the event requires, with its history, lock, buckets, report and open-batch entry.
 
     Raises IllegalTransition; Stale (the record has changed, or the lock is gone); Busy (a lock that should
     be free is held).
@@ -315,7 +315,7 @@ def move(session: Session, batch: Batch, request: BatchMove) -> Batch:
             "message": (request.message or cause)[:MESSAGE_LIMIT],
             "kind": request.kind or batch.status.kind,
             "total": _total_after(batch, request),
-            # also of a report that was stopped, because its mail may have been sent under this number
+            # also for an interrupted report, because its mail may have been sent under this number
             "reports": batch.status.reports + BATCH.facts[batch.status.status].reports,
             "dispatched_at": moment,
             "deposited": request.deposited or batch.status.deposited,
@@ -342,7 +342,7 @@ def _total_after(batch: Batch, request: BatchMove) -> int | None:
 
 
 def _start(batch: Batch, request: BatchMove) -> tuple[Operation, ...]:
-    """The buckets of a batch that starts, or fails before, and the profile that all its jobs use."""
+    """Operations that create buckets and profile snapshot of a batch that starts, or fails before that."""
     if BATCH.facts[batch.status.status].split or request.event not in (Event.ACQUIRE, Event.FAIL):
         return ()
     buckets = (Create(paths.buckets(batch.bid)), *(Create(paths.bucket(batch.bid, name)) for name in Bucket))
@@ -370,7 +370,7 @@ def _open_or_close(batch: Batch, target: BatchState) -> tuple[Operation, ...]:
 
 
 def finish_split(session: Session, batch: Batch) -> Batch:
-    """All jobs are created: fix their number and release the lock."""
+    """Record the number of jobs, which are all created, and release the lock."""
     update = {"total": batch.status.created, "message": "", "op": token(), "delay": 0}
     status = batch.status.model_copy(update=update)
     return record.write(session, batch, status, record.lock_operations(session, batch, Lock.MINE))

@@ -1,8 +1,8 @@
 """Callbacks of failed jobs that have not been delivered yet, with the number of tries.
 
-A completed job's callback is the work of its state `notify`. A failed job has no state that works; so the
-move to failed creates `/callbacks/JID-EPOCH`, and the transaction that records the outcome deletes it.
-The epoch is that of the failure: a callback of a failure that was overcome matches no job any more.
+A completed job's callback is the work of its state `notify`. A failed job has no working state, so the move
+to failed creates `/callbacks/JID-EPOCH`, and the transaction that records the outcome deletes it. The epoch
+is that of the failure: once the failure is overcome, its callback no longer matches the job.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ class OwedCallback(RewrittenRecord):
 
     tries: int = 0
     delay: float = 60.0
-    """Seconds from the node's last change after which the sweep gives it to a worker."""
+    """Seconds after the node's last change until the sweep dispatches the callback."""
     message: str = ""
     """Why the last try failed; empty before the first, and in records of 0.2."""
 
@@ -56,7 +56,7 @@ class Owed:
 
     @property
     def name(self) -> str:
-        """Its place in the order of `names`."""
+        """The name of its node, as in `names`."""
         return self.path.rpartition("/")[2]
 
     @property
@@ -69,18 +69,18 @@ class Owed:
 
 
 def owed(session: Session, jid: str, epoch: int) -> Owed | None:
-    """None if the callback was delivered or given up."""
+    """The callback of the failure in `epoch`; None if it was delivered or given up."""
     stored = Node(paths.owed_callback(jid, epoch), OwedCallback).find(session)
     return None if stored is None else Owed(jid, epoch, stored.content, stored.stat)
 
 
 def names(session: Session) -> list[str]:
-    """The names of all callbacks that are owed, sorted by job number."""
+    """The names of all undelivered callbacks, sorted by job number."""
     return session.children(paths.CALLBACKS)
 
 
 def read(session: Session, some: Sequence[str]) -> list[Owed]:
-    """The callbacks of these names; those that are gone or damaged are left out."""
+    """The callbacks with the names in `some`; skips missing and damaged ones."""
     decode = partial(codec.decode, OwedCallback)
     return [
         Owed(*paths.read_owed_callback(name), content, stat)
@@ -100,7 +100,7 @@ def due(
 
 
 def claim(session: Session, callback: Owed) -> bool:
-    """Start the callback's delay anew, so that no other sweep dispatches it; False if one just did."""
+    """Restart the callback's delay, so that no other sweep dispatches it; False if one just did."""
     return callback.node.replace(
         session, callback.stat.version, callback.record.model_copy(update={"delay": OwedCallback().delay})
     )
@@ -109,7 +109,7 @@ def claim(session: Session, callback: Owed) -> bool:
 def put_off(session: Session, callback: Owed, delay: float, *, tried: bool = True, message: str = "") -> None:
     """Count a failed try if it was `tried`; the sweep dispatches the callback again after `delay` seconds.
 
-    `message`: why the try failed; empty keeps what is known.
+    `message`: why the try failed; if empty, the last reason is kept.
     """
     known = message[:MESSAGE_LIMIT] or callback.record.message
     changes = {"tries": callback.record.tries + tried, "delay": delay, "message": known}
@@ -117,7 +117,7 @@ def put_off(session: Session, callback: Owed, delay: float, *, tried: bool = Tru
 
 
 def drop(session: Session, callback: Owed) -> None:
-    """The callback is not needed any more."""
+    """Delete a callback that is no longer needed."""
     with suppress(Refused):  # another worker deleted it
         commit(session, [Delete(callback.path)])
 

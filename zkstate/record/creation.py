@@ -1,10 +1,11 @@
 """The jobs of a batch are created in chunks: a chunk and the batch's progress are one transaction.
 
 A crash between two chunks leaves `created` jobs; the next attempt continues from there, so that no job is
-lost and none is created twice. Most chunks are sent before the one before them is answered. Such a chunk
-requires that the other one was applied: the versions that it leaves, and a node that only it creates.
+lost and none is created twice. Most chunks are sent before the answer to the previous one arrives. Such a
+chunk requires that the previous one was applied: it checks the versions that the previous one leaves, and a
+node that only that one creates.
 
-What the jobs of one transaction have in common is encoded once.
+The common part of the jobs of one transaction is encoded once.
 """
 
 import time
@@ -56,18 +57,18 @@ CHUNK = 40
 """Jobs in one transaction, ten operations each; ZooKeeper serves no other client while it applies one."""
 
 CHUNK_BYTES = TRANSACTION_LIMIT // 4
-"""Bytes after which a transaction gets no further job."""
+"""Bytes after which no further job is added to a transaction."""
 
 JOB_LIMIT = TRANSACTION_LIMIT // 2
-"""Bytes of one new job."""
+"""Maximum bytes of one new job."""
 
 
 def compose(
     session: Session, batch: Batch, plan: Plan, last: int, working: Path, by: str
 ) -> tuple[list[str], list[CreateAll]]:
-    """As many of the next jobs as fit into a transaction: their ids, and their creation.
+    """Compose the creation of as many jobs as fit into a transaction; returns their ids and the operations.
 
-    `last`: the number of the job that was created last.
+    `last`: the number of the last job that was created.
     """
     start, size = batch.status.created, 0  # bytes
     jids: list[str] = []
@@ -101,7 +102,7 @@ def _checked(size: int, planned: PlannedJob) -> int:
 
 
 class _AtFirst(NamedTuple):
-    """What new jobs of one priority have in common."""
+    """The common part of new jobs with one priority."""
 
     template: NodeTemplate
     unnamed: bytes
@@ -109,9 +110,9 @@ class _AtFirst(NamedTuple):
 
 
 def _at_first(session: Session, by: str, bid: str, priority: int, length: int) -> _AtFirst:
-    """For ids of this length. The contents of configuration and identifiers are each job's own.
+    """The common part for ids of `length` bytes; configuration and identifiers differ between jobs.
 
-    One token for all jobs of a transaction: it settles whether this write was the last one of a node.
+    All jobs of a transaction have one token, which shows whether this write was the last one of a node.
     """
     status = codec.encode(JobStatus(status=JOB.initial, priority=priority, op=token()))
     history = codec.encode_history((HistoryEntry(state=JOB.initial, by=by),))
@@ -141,23 +142,23 @@ IN_FLIGHT = 2
 """Chunks in flight at a time: ZooKeeper applies one while the next is composed."""
 
 WINDOW = 16
-"""Chunks between two looks at the attempt and at what the record holds: 640 jobs, some 0.3 s."""
+"""Chunks between two checks of the attempt and of the record: 640 jobs, some 0.3 s."""
 
 _COUNTER = paths.counter("job")
 
 
 class _Counter(NamedTuple):
-    """The number of the job that was created last, and the version of its node."""
+    """The counter of jobs: the number of the last job, and the version of the counter's node."""
 
     last: int
     version: int
 
 
 class _Chunk(NamedTuple):
-    """One transaction, with what it leaves."""
+    """One transaction, and the state that it leaves."""
 
     batch: Batch
-    """Its version is right if the transaction is the next write of the batch's status."""
+    """The batch afterwards; its version is right if this transaction is the next write of its status."""
     counter: _Counter
     operations: tuple[Operation, ...]
     entry: str
@@ -175,7 +176,7 @@ def create_jobs(
         )
     while batch.status.created < len(plan.jobs):
         attempt.check()
-        # alone: a record that was lost or changed is met here, and so is a job that cannot be written
+        # alone: this detects a lost or changed record, and a job that cannot be written
         batch = _create_chunk(session, batch, plan, working, by)
         yield batch
         attempt.check()
@@ -212,7 +213,7 @@ def _create_in_flight(session: Session, batch: Batch, plan: Plan, working: Path,
 
 
 def sent(session: Session, batch: Batch, plan: Plan, working: Path, by: str) -> Iterator[tuple[_Chunk, Sent]]:
-    """The next chunks: each is composed and sent when it is asked for, as if those before it were applied."""
+    """Compose and send the next chunks lazily, each as if those before it were applied."""
     if batch.status.created == len(plan.jobs):
         return
     connections, counter = session.connections, _read_counter(session)
@@ -224,7 +225,7 @@ def sent(session: Session, batch: Batch, plan: Plan, working: Path, by: str) -> 
         try:
             chunk = _next_chunk(session, batch, counter, plan, working, by)
         except ArklineError:
-            return  # it is met again once the jobs before it exist
+            return  # raised again once the jobs before it exist
         path, data = paths.batch_status(batch.bid), codec.encode(chunk.batch.status)
         put = Put(path, data, batch.version, Role.FENCE)
         yield chunk, send(session, (put, *fence, *chunk.operations))
@@ -232,7 +233,7 @@ def sent(session: Session, batch: Batch, plan: Plan, working: Path, by: str) -> 
 
 
 def _as_written(session: Session, known: Sequence[Batch]) -> Batch:
-    """The one of these that the record holds; Stale if another attempt has changed the batch."""
+    """The batch among `known` that the record holds; Stale if another attempt has changed the batch."""
     path = paths.batch_status(known[0].bid)
     if not session.wait_connected(time.monotonic() + session.answer_timeout):
         raise session.unreachable()

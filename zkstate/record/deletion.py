@@ -1,4 +1,4 @@
-"""Jobs and batches are deleted from ZooKeeper in transactions small enough not to delay other clients.
+"""Deletes jobs and batches from ZooKeeper, in transactions small enough not to delay other clients.
 
 The caller writes the tombstone first: whatever is deleted here must be in the archive.
 """
@@ -34,9 +34,9 @@ _LEAVES = frozenset(path("").rpartition("/")[2] for path in _NODES if path is no
 
 
 def delete_job(session: Session, job: Job, by: str) -> Job:
-    """Delete a held or failed job for an operator; the batch keeps the job's name among its deleted jobs.
+    """Delete a held or failed job for an operator; the batch keeps the job's id among its deleted jobs.
 
-    Returns the job as it would be, with its deletion in the history. Raises Stale, or Busy.
+    Returns the deleted job, with its deletion in the history. Raises Stale or Busy.
     """
     target = JOB.next(job.status.status, Event.DELETE)
     status = job.status.model_copy(update={"status": target})
@@ -66,10 +66,10 @@ def delete_job(session: Session, job: Job, by: str) -> Job:
 def remove_batch(
     session: Session, batch: Batch, on_removed: Callable[[Sequence[str]], bool] = lambda _: True
 ) -> bool:
-    """Remove a deleted batch with all its jobs; interrupted anywhere, it can be called again.
+    """Remove a deleted batch with all its jobs; can be repeated after an interruption at any point.
 
-    `on_removed` gets the ids of the jobs of one transaction; once it returns False, the removal ends. The
-    result is False then.
+    `on_removed` gets the ids of the jobs of each transaction; once it returns False, the removal stops and
+    returns False.
     """
     if batch.status.status is not BatchState.DELETED:
         raise Stale(f"{batch.bid} is {batch.status.status}: only a deleted batch is removed")
@@ -87,14 +87,14 @@ def remove_batch(
 
 
 def _own_nodes(session: Session, batch: Batch) -> list[str]:
-    """What is there of the nodes of a batch itself."""
+    """The existing nodes of the batch itself, without its jobs."""
     key = batches.key_path(batch.submission)
     nodes = [*_trees(session, [paths.batch(batch.bid)]), paths.open_batch(batch.bid), key]
     return [node for node in nodes if node and session.exists(node) is not None]
 
 
 def _remove_jobs(session: Session, bid: str, bucket: Bucket, jids: list[str]) -> None:
-    """First as if the jobs had the nodes of every job and no others, which takes a third of the reads."""
+    """Remove the jobs, at first as if they had only the usual nodes, which takes a third of the reads."""
     usual = True
     while jids:
         remains = _remains_of(session, jids, usual=usual)
@@ -109,9 +109,9 @@ def _remove_jobs(session: Session, bid: str, bucket: Bucket, jids: list[str]) ->
 
 
 def _remains_of(session: Session, jids: Sequence[str], *, usual: bool) -> list[Operation]:
-    """The znodes of these jobs, and their queue entries; reservations of space are returned at once.
+    """Operations that delete the jobs' znodes and queue entries; their reservations are released at once.
 
-    `usual`: of a job that has a status, the nodes that every job has, without a look at what is there.
+    `usual`: for a job with a status, delete the nodes that every job has, without checking which exist.
     """
     states = session.get_many([paths.job_status(jid) for jid in jids])
     entries, known = [], []
@@ -142,7 +142,7 @@ def _return_promise(session: Session, jid: str) -> None:
 
 
 def _trees(session: Session, nodes: Sequence[str]) -> list[str]:
-    """The descendants of these nodes and they themselves, children before parents; without missing ones."""
+    """Those of the nodes that exist, with all their descendants, children before parents."""
     stats = session.exists_many(nodes)
     level = [node for node, stat in zip(nodes, stats, strict=True) if stat is not None]
     levels: list[str] = []

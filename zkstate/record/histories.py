@@ -1,4 +1,4 @@
-"""The history of a job or a batch: one list, of which the older entries are in parts once the list is long.
+"""The history of a job or a batch: one list, whose older entries are kept in parts once the list is long.
 
 Rule: no entry is ever dropped, because an auditor needs the whole path. `/history` holds the newest
 entries; its children 0000, 0001, ... hold the older ones, oldest first, and are never changed.
@@ -21,12 +21,12 @@ PART_BYTES = 64 * 1024
 """Bytes of the newest entries above which they become a part: some 200 entries."""
 
 PARTS = 20
-"""Parts after which an operator cannot have more tries; the work that has begun is still recorded."""
+"""Maximum parts: then an operator cannot request another try; work that has begun is still recorded."""
 
 
 @dataclass(frozen=True)
 class Extended:
-    """The changed fields of a record with one more entry, and what writes the entry."""
+    """The changed fields of a record with one more entry, and the operations that write the entry."""
 
     changes: dict[str, Any]
     operations: tuple[Operation, ...]
@@ -51,9 +51,9 @@ def read(
 
 
 def extend(record: Job | Batch, state: str, facts: Mapping[str, object]) -> Extended:
-    """One more entry, made of `facts`.
+    """Append an entry made of `facts`.
 
-    TooBig if the history is full and `facts` begin further tries.
+    TooBig if the history is full and the event in `facts` starts another try.
     """
     is_job = isinstance(record, Job)
     table = JOB.version if is_job else BATCH.version

@@ -1,8 +1,8 @@
 """A job's record: load, acquire, move, clean up. A move is one transaction, and only `move` moves a job.
 
 A move changes the entries of the job in the queue of its state and in its batch. A failed job also gives up
-its part of working storage when other jobs need the room: in one transaction under its version, so that a job
-that is resumed at the same moment keeps what it has.
+its reservation of working storage when other jobs need the room: in one transaction under its version, so
+that a job that is resumed at the same moment keeps its reservation.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,10 +36,10 @@ from zkstate.record.record import MESSAGE_LIMIT, Lock, Move
 
 
 def change_queue(job: Job, status: JobStatus) -> tuple[Operation, ...]:
-    """From one queue to another and, where the target has another bucket, within the batch.
+    """Operations that change the job's queue entry and, if the target has another bucket, its batch entry.
 
-    A completed job has no entry in a queue. The entries in the batch change first, so that whoever follows
-    the changes always finds the job in one place at least.
+    A completed job has no queue entry. The batch entries change first, so that a follower of the changes
+    always finds the job in at least one place.
     """
     source, target = job.status.status, status.status
     left = Delete(paths.queue_entry(source, job.status.priority, job.jid))
@@ -49,7 +49,7 @@ def change_queue(job: Job, status: JobStatus) -> tuple[Operation, ...]:
 
 
 def is_done(state: JobState) -> bool:
-    """Nothing is left of the job but its record: whoever moved it there removes its working directory."""
+    """Whether a job there keeps only its record; whoever moved it there removes its working directory."""
     return bool(JOB.rows(state, Event.CLEAN_UP))
 
 
@@ -78,20 +78,20 @@ LOAD_PAGE = 40
 """Jobs that are read at a time, five nodes each."""
 
 DESCRIPTION = (paths.job_status, paths.configuration, paths.identifiers)
-"""The nodes that a list shows something of."""
+"""The nodes whose content is shown in lists."""
 
 _PARTS = (*DESCRIPTION, paths.history)
 _WHOLE = (*_PARTS, paths.space_needed)
 
 _ATTEMPTS = {Lock.CARRY: 1, Lock.TAKE: 2}
-"""Attempts that a move counts: that at the next state, and that at this one if nothing has counted it."""
+"""Attempts that a move counts: the one at the next state, and the one at this state if not yet counted."""
 
 
 @dataclass(frozen=True)
 class JobMove(Move):
     """A move of a job; `done` has the values that the state's work changes.
 
-    `to`: the state that an operator names for the event; None: the one that the table gives.
+    `to`: the state that an operator names for the event; None: the target in the table.
     """
 
     done: Done = field(default_factory=Done)
@@ -99,9 +99,9 @@ class JobMove(Move):
 
     @property
     def gives_up_room(self) -> bool:
-        """The job fails, and its reservation is returned at once.
+        """Whether the job fails and its reservation is released at once.
 
-        The depositor has to correct content that is wrong, and an operator or the sweep gives the job up.
+        For wrong content, which the depositor has to correct, or if an operator or the sweep fails the job.
         """
         gives_up = self.kind is FailureKind.CONTENT or self.lock is not Lock.MINE
         return self.event is Event.FAIL and gives_up
@@ -113,19 +113,19 @@ def load(session: Session, jid: str) -> Job:
 
 
 def load_to_begin(session: Session, jid: str) -> Job:
-    """As `load`, without the bytes that it needs: the next state of a pending job estimates them anew."""
+    """Like `load`, without the space needed, which the state after pending estimates again."""
     ((_, answers),) = read_parts(session, (jid,), _PARTS, 1)
     return _decoded(session, jid, answers)
 
 
 def load_many(session: Session, jids: Sequence[str]) -> Iterator[Job]:
-    """The jobs in this order, LOAD_PAGE of them in one round of reads; Missing or Corrupt names the path."""
+    """The jobs in the given order, LOAD_PAGE per round of reads; Missing or Corrupt names the path."""
     for jid, answers in read_parts(session, jids, _WHOLE, LOAD_PAGE):
         yield _decoded(session, jid, answers)
 
 
 def load_present(session: Session, jids: Sequence[str]) -> Iterator[Job]:
-    """As `load_many`, without the jobs of which a znode is missing: they were deleted a moment ago."""
+    """Like `load_many`, but skips jobs with a missing znode, which were deleted a moment ago."""
     for jid, answers in read_parts(session, jids, _WHOLE, LOAD_PAGE):
         try:
             job = _decoded(session, jid, answers)
@@ -149,7 +149,7 @@ def require_complete(jid: str, parts: Sequence[Callable[[str], str]], answers: P
 
 
 def describe(jid: str, nodes: Sequence[_Read]) -> tuple[JobStatus, JobConfiguration, Identifiers]:
-    """The content of the nodes of DESCRIPTION, which come first."""
+    """Decode the nodes of DESCRIPTION, which come first in `nodes`."""
     (status, _), (configuration, _), (identifiers, _), *_ = nodes
     return (
         codec.decode(JobStatus, status, paths.job_status(jid)),
@@ -184,7 +184,7 @@ def acquire(session: Session, ticket: Ticket, by: str) -> Job:
 
 
 def move(session: Session, job: Job, request: JobMove) -> Job:
-    """Take the job where the event leads, with its queue entry, batch entry, history, lock and space.
+    """Move the job as the event requires, with its queue entry, batch entry, history, lock and space.
 
     Raises IllegalTransition; Stale (the record has changed, or the lock is gone); Busy (a lock that should
     be free is held); Outdated (`done.reservation` was made from a sum that has changed).
@@ -254,7 +254,7 @@ def _status_after(job: Job, request: JobMove) -> JobStatus:
 
 
 def _put_values(job: Job, status: JobStatus, done: Done, identifiers: Identifiers) -> Iterator[Operation]:
-    """What changes beside the status; a failure is owed a callback, unless it is that of the callback."""
+    """Operations for values beside the status; a failure requires a callback, unless the callback failed."""
     for path, number in (paths.space_needed, done.space_needed), (paths.priority, done.priority):
         if number is not None:
             yield Put(path(job.jid), codec.encode_int(number))
@@ -267,7 +267,7 @@ def _put_values(job: Job, status: JobStatus, done: Done, identifiers: Identifier
 def _reserve(
     session: Session, job: Job, request: JobMove, target: JobState, needed: int
 ) -> tuple[Operation, ...]:
-    """How the move changes the bytes of working storage that are reserved for the job."""
+    """Operations by which the move changes the job's reservation of working storage."""
     if request.done.reservation is not None:
         return space.grant(job.jid, request.done.reservation)
     if request.gives_up_room or is_done(target):
@@ -281,9 +281,9 @@ def _reserve(
 
 
 def clean_up(session: Session, job: Job) -> None:
-    """Release the reservation and the queue entry that a completed job of an earlier release has.
+    """Release the reservation and the queue entry of a job that an earlier release completed.
 
-    The record stays. Repeating it is harmless.
+    The record stays. Idempotent.
     """
     JOB.next(job.status.status, Event.CLEAN_UP)
     entry = paths.queue_entry(job.status.status, job.status.priority, job.jid)
@@ -301,7 +301,7 @@ EMPTIED = "its content was removed from working storage, because other jobs need
 
 
 def failed_jobs(session: Session, jids: Sequence[str]) -> dict[str, JobStatus]:
-    """Those of the jobs that have failed, the oldest failure first; damaged ones are left out."""
+    """The failed jobs among `jids`, the oldest failure first; skips damaged ones."""
     decode = partial(codec.decode, JobStatus)
     read = read_each(session, jids, paths.job_status, decode)
     failed = [(jid, status) for jid, status, _ in read if status.status is JobState.FAILED]
@@ -309,17 +309,17 @@ def failed_jobs(session: Session, jids: Sequence[str]) -> dict[str, JobStatus]:
 
 
 def yield_reservation(session: Session, jid: str, by: str) -> None:
-    """Return a failed job's reservation; its content stays. Stale or Busy if the job has changed."""
+    """Release a failed job's reservation; its content stays. Stale or Busy if the job has changed."""
     job = _failed(session, jid)
     _give_up(session, job, by, Room.YIELDED, YIELDED, record.lock_operations(session, job, Lock.FREE))
 
 
 @contextmanager
 def emptying(session: Session, jid: str, by: str) -> Iterator[Job]:
-    """Lock a failed job while its content is removed; then it has no reservation and is EMPTY.
+    """Lock a failed job while its content is removed; afterwards it has no reservation and its room is EMPTY.
 
-    Raises Busy or Stale if the job is not failed any more. A crash inside leaves a job with a reservation and
-    without its content; the next removal makes that good, and so does a resume.
+    Raises Busy or Stale if the job is no longer failed. A crash inside leaves a job with a reservation but
+    without its content; the next removal or a resume repairs that.
     """
     job = _failed(session, jid)
     taken = job.status.model_copy(update={"op": token()})

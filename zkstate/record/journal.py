@@ -1,4 +1,4 @@
-"""Actions of operators on the fleet and on collections: bounded journals, written with their effects."""
+"""Journals of operators' actions on the fleet and on collections: bounded, and written with the effects."""
 
 import logging
 from datetime import datetime
@@ -103,7 +103,7 @@ def commit(
 
 
 def _before(data: bytes, path: str) -> Journal:
-    """A journal that cannot be read begins anew, so that nobody is kept from acting; the log keeps it."""
+    """The journal so far; an unreadable one is logged and started again, so that operators can still act."""
     try:
         return codec.decode(Journal, data, path)
     except Corrupt as damage:

@@ -1,6 +1,6 @@
-"""A node with one typed content: read alone or with many others, and changed by compare and set.
+"""A node with typed content: read alone or with many others, and changed by compare-and-set.
 
-Rule: a node that cannot be read spoils no other.
+Rule: an unreadable node does not affect the others.
 """
 
 import logging
@@ -28,7 +28,7 @@ def log_damage(damage: Corrupt | Missing) -> None:
 
 
 def ignore_damage(_: Corrupt) -> None:
-    """The audit reports it."""
+    """Skip the node without a log line: the audit reports it."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Seen(Generic[C]):
 
 @dataclass(frozen=True)
 class Node(Generic[C]):
-    """The node at `path`; one without data has the content that `kind` has by default.
+    """The node at `path`; without data, its content is the default of `kind`.
 
-    `damaged`: what an unreadable node says instead; None: to read it raises Corrupt.
+    `damaged`: gives the content of an unreadable node; None: reading such a node raises Corrupt.
     """
 
     path: str
@@ -63,12 +63,12 @@ class Node(Generic[C]):
         return None if node is None else Seen(self.decode(node[0]), node[1])
 
     def read(self, session: Session) -> C | None:
-        """None if there is no such node."""
+        """The content; None if there is no such node."""
         stored = self.find(session)
         return None if stored is None else stored.content
 
     def readable(self, session: Session) -> C | None:
-        """As `read`; None, too, for a node that cannot be read, which is logged."""
+        """Like `read`; also None for an unreadable node, which is logged."""
         try:
             return self.read(session)
         except Corrupt as damage:
@@ -76,7 +76,7 @@ class Node(Generic[C]):
             return None
 
     def replace(self, session: Session, version: int, content: C) -> bool:
-        """False if the node is not as it was read; also for a write of its own whose answer was lost."""
+        """False if the node has changed since it was read, even by this write, if its answer was lost."""
         try:
             session.ask(session.zk.set_async, self.path, codec.encode(content), version=version)
         except (BadVersionError, NoNodeError):
@@ -84,7 +84,7 @@ class Node(Generic[C]):
         return True
 
     def change(self, session: Session, changed: Callable[[C], C]) -> C:
-        """Compare and set; `changed` is called again after another write. Missing if there is no node."""
+        """Compare and set; repeats `changed` if another writer was first. Missing if there is no node."""
         while True:
             stored = self.find(session)
             if stored is None:
@@ -94,7 +94,7 @@ class Node(Generic[C]):
                 return content
 
     def publish(self, session: Session, content: C) -> None:
-        """Write the content whatever the node has: of two writers the last one counts."""
+        """Write the content unconditionally: the last writer wins."""
         data = codec.encode(content)
         try:
             session.ask(session.zk.set_async, self.path, data)
@@ -103,7 +103,7 @@ class Node(Generic[C]):
 
 
 def uncontended(write: Callable[[], T]) -> T:
-    """The result of a transaction, which is made anew if a shared value has changed since it was read."""
+    """The result of `write`, which is repeated while a shared value has changed since it was read."""
     while True:
         with suppress(Contended):
             return write()
@@ -118,7 +118,7 @@ def read_each(
 ) -> Iterator[tuple[str, T, ZnodeStat]]:
     """Name, content and stat of the nodes at `path(name)`, requested at once.
 
-    Missing and unreadable nodes are left out.
+    Skips missing and unreadable nodes.
     """
     places = [path(name) for name in names]
     for name, place, node in zip(names, places, session.get_many(places), strict=True):

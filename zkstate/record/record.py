@@ -1,4 +1,4 @@
-"""The record that jobs and batches share: a status node whose version fences every change, and a lock.
+"""The common part of job and batch records: a status node whose version fences every change, and a lock.
 
 Rule: a change is one transaction under the version that was read. Stale and Busy mean that nothing was
 changed; Ambiguous, that the answer was lost and ZooKeeper did not come back in time.
@@ -29,7 +29,7 @@ MESSAGE_LIMIT = 2000
 """Characters of a message in a znode, so that a job stays a few kilobytes."""
 
 _ANY = -1
-"""Any version of a lock: it is there. Whoever asks an attempt to yield writes to its lock."""
+"""Any version of a lock: only its existence is checked, because a request to yield is a write to the lock."""
 
 R = TypeVar("R", Job, Batch)
 St = TypeVar("St", bound=FencedStatus)
@@ -92,9 +92,9 @@ def write(
     facts_of: Callable[[Sequence[Any]], Mapping[str, object]] = lambda _: {},
     **updates: object,
 ) -> R:
-    """Commit `status` with `operations`; the record with its new status, its new version and `updates`.
+    """Commit `status` with `operations`; returns the record with new status, new version and `updates`.
 
-    `facts_of`: further updates, from the results of the operations; without any if the answer was lost.
+    `facts_of`: further updates, computed from the operations' results; gets none if the answer was lost.
     """
     path = status_path(record)
 
@@ -130,9 +130,10 @@ def acquire(session: Session, record: R, ticket: Ticket, by: str) -> R:
 
 
 def take_lock(record: Job | Batch, taken: FencedStatus, by: str) -> tuple[Operation, ...]:
-    """Busy if an attempt holds the lock; Stale if one wrote the identifiers after the job had been read.
+    """Operations that take the lock.
 
-    From then on, only the attempt that has the lock writes the identifiers.
+    Busy if an attempt holds the lock; Stale if one wrote the identifiers after the job had been read. From
+    then on, only the holder of the lock writes the identifiers.
     """
     lock = Create(lock_path(record), f"{taken.op} {by}".encode(), ephemeral=True, role=Role.LOCK)
     if not isinstance(record, Job) or record.identifiers_version is None:
@@ -153,8 +154,8 @@ def hand_back(  # noqa: PLR0913 - the facts of one hand-back
 ) -> R:
     """Release the record without moving it; the sweep dispatches it again after `delay` seconds.
 
-    `waits_for`: None if nothing has to be waited for. A retry counts as a try, and is entered in the history.
-    `lock`: FREE if no attempt has taken the record. `met`: False if a service was not even used.
+    `waits_for`: None if the record need not wait. A retry counts as a try, and is entered in the history.
+    `lock`: FREE if no attempt has taken the record. `met`: False if the service was not even called.
     """
     status = record.status
     kind = waits_for.kind if waits_for else ""
@@ -177,7 +178,7 @@ def hand_back(  # noqa: PLR0913 - the facts of one hand-back
 
 
 def _enter_waiting(session: Session, record: Job | Batch) -> tuple[Operation, ...]:
-    """List a job that gives up its place; a release that knows no such list may have left its entry there."""
+    """Operations to list a job that gives up its place; a release without the list may have left an entry."""
     if not (isinstance(record, Job) and JOB.facts[record.status.status].occupies_place):
         return ()
     path = paths.waiting(record.jid)
@@ -187,7 +188,7 @@ def _enter_waiting(session: Session, record: Job | Batch) -> tuple[Operation, ..
 
 
 def leave_waiting(session: Session, record: Job | Batch) -> tuple[Operation, ...]:
-    """Take a job that waited from the list; an entry that somebody removed must not keep the job for ever."""
+    """Operations to unlist a job that waited; if its entry was removed by hand, the job must not be stuck."""
     waits_for = record.status.waits_for
     if not (isinstance(record, Job) and waits_for and waits_for.listed):
         return ()
@@ -196,9 +197,9 @@ def leave_waiting(session: Session, record: Job | Batch) -> tuple[Operation, ...
 
 
 def redispatch(session: Session, record: R, *, lost: bool, probe: str = "") -> Ticket:
-    """A new ticket under a new epoch, which voids every older one; `lost` counts a worker that died.
+    """Make a ticket under a new epoch, which voids every older one; `lost` counts a worker that died.
 
-    `probe`: the outage in spite of which the record is dispatched.
+    `probe`: the outage that the record probes.
     """
     status = dispatched(record.status, lost=lost, probe=probe)
     operations = (*lock_operations(session, record, Lock.FREE), *leave_waiting(session, record))
@@ -207,7 +208,7 @@ def redispatch(session: Session, record: R, *, lost: bool, probe: str = "") -> T
 
 
 def dispatched(was: St, *, lost: bool = False, probe: str = "") -> St:
-    """The status with a ticket that voids every older one."""
+    """The status in a new epoch, which voids every older ticket."""
     return _begin_epoch(was, probe=probe, dispatched_at=now(), redispatches=was.redispatches + lost)
 
 
@@ -225,7 +226,7 @@ def _begin_epoch(was: St, **changes: object) -> St:
 def lock_operations(
     session: Session, record: Job | Batch, lock: Lock, taken: FencedStatus | None = None, by: str = ""
 ) -> tuple[Operation, ...]:
-    """What the lock requires and does; `taken`: the status of the attempt by which TAKE takes it."""
+    """Operations that check or set the lock; `taken`: the status of the attempt for which TAKE takes it."""
     path = lock_path(record)
     delete = Delete(path, role=Role.LOCK)
     match lock:
@@ -244,13 +245,13 @@ def lock_operations(
 
 
 def require_free(lock: str) -> tuple[Operation, ...]:
-    """Busy if an attempt holds the lock; leaves nothing behind."""
+    """Operations that fail with Busy if an attempt holds the lock; they leave nothing behind."""
     return Create(lock, ephemeral=True, role=Role.LOCK), Delete(lock, role=Role.LOCK)
 
 
 @dataclass(frozen=True)
 class Kind(Generic[St]):
-    """Where the status and the lock of a kind of record are."""
+    """Type and path of the status, and path of the lock, of jobs or of batches."""
 
     status: type[St]
     status_path: Callable[[str], str]

@@ -45,7 +45,7 @@ def _promised(node: tuple[bytes, ZnodeStat]) -> Promised:
 
 
 def reserved(session: Session) -> int:
-    """The sum of all reservations, to be shown; counted anew if the node of the sum is damaged."""
+    """The sum of all reservations, for display; computed from them if the node of the sum is damaged."""
     try:
         return promised(session).bytes
     except Corrupt as damage:
@@ -54,8 +54,10 @@ def reserved(session: Session) -> int:
 
 
 def sum_fault(session: Session) -> tuple[int | None, int] | None:
-    """The sum (None if it is damaged) and what the reservations are in all; None if both are equal, or if
-    reservations changed meanwhile."""
+    """The stored sum (None if damaged) and the actual sum of the reservations.
+
+    None if both are equal, or if reservations changed meanwhile.
+    """
     data, stat = session.get(paths.SPACE)
     try:
         counted = codec.decode_int(data, paths.SPACE)
@@ -68,7 +70,7 @@ def sum_fault(session: Session) -> tuple[int | None, int] | None:
 
 
 def correct_sum(session: Session) -> None:
-    """Write the sum of the reservations, whatever the node has."""
+    """Write the sum of the reservations, whatever the node contains."""
     total = Node(paths.SPACE, int, damaged=lambda _: -1)
     total.change(session, lambda _: sum(reservations(session).values()))
 
@@ -79,13 +81,13 @@ def reservation_of(session: Session, jid: str) -> int | None:
 
 
 def reservations(session: Session) -> dict[str, int]:
-    """Bytes of every job; a reservation that cannot be read is logged, and left out."""
+    """JID -> reserved bytes; an unreadable reservation is logged and skipped."""
     jids = session.children(paths.SPACE)
     return {jid: size for jid, size, _ in read_each(session, jids, paths.reservation, codec.decode_int)}
 
 
 def release_unreadable(session: Session, jid: str) -> tuple[Operation, ...]:
-    """The operations that remove a reservation that cannot be read, and correct the sum; else none."""
+    """Operations that remove an unreadable reservation and correct the sum; else none."""
     total = session.get(paths.SPACE)[1].version
     held = reservations(session)
     if jid in held or session.exists(paths.reservation(jid)) is None:
@@ -107,9 +109,9 @@ def grant(jid: str, reservation: Reservation) -> tuple[Operation, ...]:
 def replace(
     session: Session, jid: str, needed: int | None, counted: Promised | None = None
 ) -> tuple[Operation, ...]:
-    """The operations after which exactly `needed` bytes (None: nothing) are reserved for the job.
+    """Operations after which exactly `needed` bytes (None: nothing) are reserved for the job.
 
-    `counted`: the sum that has to be there still; None: the sum as it is now.
+    `counted`: the sum that must not have changed since; None: the current sum.
     """
     node = paths.reservation(jid)
     whole, own = session.get_many([paths.SPACE, node])
