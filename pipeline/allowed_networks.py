@@ -1,4 +1,4 @@
-"""Networks that are not public, and that a site allows: `10.0.0.0/8:8080,9000-9010,[fd00::/8]`."""
+"""Non-public networks that a site allows: `10.0.0.0/8:8080,9000-9010,[fd00::/8]`."""
 
 import re
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class AllowedNetwork:
 
 
 def read_networks(text: str) -> tuple[AllowedNetwork, ...]:
-    """Comma separated networks, with or without ports; a port or a range alone belongs to the network before.
+    """Parse comma-separated networks; a port or range without a network belongs to the network before it.
 
     >>> [str(network) for network in read_networks("10.0.0.0/8:8080,9000-9010, 127.0.0.1, [fd00::/8]:443")]
     ['10.0.0.0/8:8080,9000-9010', '127.0.0.1/32', '[fd00::/8]:443']

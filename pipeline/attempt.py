@@ -17,7 +17,7 @@ CHECK_INTERVAL = 1.0
 """Seconds between two checks of a throttled attempt."""
 
 POLL_INTERVAL = 0.2
-"""Seconds between two checks of the attempt, while nothing is done."""
+"""Seconds between two checks of the attempt while waiting."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Progress:
     """The progress of an attempt; for display only, no decision depends on it."""
 
     file: str = ""
-    """The path, in the object, of the file that moved last."""
+    """The path, in the object, of the file that made progress last."""
     host: str = ""
     bytes: int = 0
     """Bytes of all files so far."""
@@ -35,7 +35,7 @@ class Progress:
     """Files that are complete."""
     files_expected: int | None = None
     bytes_per_second: float | None = None
-    """Over the last seconds; None if it is not measured yet."""
+    """Average of the last seconds; None until it is measured."""
 
 
 class Attempt(Protocol):
@@ -44,11 +44,11 @@ class Attempt(Protocol):
     def check(self) -> None:
         """Raise AttemptOver if the lock may be lost, the job was taken away, or the worker is stopping.
 
-        Called between pieces of long work and before every effect.
+        Called between chunks of long work and before every external effect.
         """
 
     def report(self, progress: Progress) -> None:
-        """Accept live progress; cheap enough to be called for every piece."""
+        """Report live progress; cheap enough to call for every chunk."""
 
     def yields(self) -> bool:
         """True if work that a later attempt can continue should end: jobs of others wait for its process."""
@@ -56,7 +56,7 @@ class Attempt(Protocol):
 
 @dataclass(frozen=True)
 class CheckedAttempt:
-    """An attempt made of its two functions."""
+    """An attempt built from its functions."""
 
     check: Callable[[], None]
     report: Callable[[Progress], None] = lambda progress: None
@@ -76,7 +76,7 @@ def is_over(attempt: Attempt) -> bool:
 
 
 def pause(seconds: float, attempt: Attempt) -> None:
-    """Wait, and check the attempt meanwhile."""
+    """Sleep, checking the attempt every POLL_INTERVAL."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         attempt.check()
@@ -84,9 +84,9 @@ def pause(seconds: float, attempt: Attempt) -> None:
 
 
 def throttled(attempt: Attempt) -> Attempt:
-    """The attempt, checked at most once in CHECK_INTERVAL: a check may ask a server.
+    """The attempt, checked at most once per CHECK_INTERVAL, because a check may query a server.
 
-    The caller has checked it a moment ago, so that the first check comes after an interval too.
+    The caller has just checked the attempt, so the first check also waits for an interval.
     """
     last = time.monotonic()
 
@@ -100,7 +100,7 @@ def throttled(attempt: Attempt) -> Attempt:
 
 
 class WorkCounter:
-    """The files and bytes that an attempt has worked on; reports the sums and checks the attempt."""
+    """Counts the files and bytes that an attempt has processed, reports the totals and checks the attempt."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
@@ -118,10 +118,10 @@ class WorkCounter:
 
 
 class WorkingStorageRecord(Protocol):
-    """What the record knows of working storage."""
+    """The record's data about working storage."""
 
     def was_marked(self) -> bool:
-        """A folder was marked as working storage of this record."""
+        """Whether a folder has been marked as this record's working storage."""
 
     def note_marked(self) -> None: ...
 
@@ -130,7 +130,7 @@ class WorkingStorageRecord(Protocol):
 
 
 NameAfter = Callable[[int], tuple[int, str]]
-"""The last number that was taken -> the next number to take, and its name."""
+"""Last number taken -> next number to take, and its name."""
 
 
 class JobRecord(Protocol):
@@ -153,7 +153,7 @@ class JobRecord(Protocol):
         """
 
     def exclusive(self, kind: str, name: str) -> AbstractContextManager[None]:
-        """A lock on (kind, name) in the fleet; waits, StepFailed(transient) if that takes too long."""
+        """A fleet-wide lock on (kind, name); waits, and raises StepFailed(transient) on timeout."""
 
     def fence(self, job: Job) -> None:
         """Read from the record whether this attempt still owns the job; AttemptOver if not.
@@ -165,7 +165,7 @@ class JobRecord(Protocol):
         """True while the collection is on hold."""
 
     def promised(self) -> Promised:
-        """Working storage promised to all jobs."""
+        """The working storage promised to all jobs."""
 
     def reserve(self, job: Job, needed: int, counted: Promised) -> bool:
         """Reserve `needed` bytes for the job instead of what it has; False if `counted` may be outdated.
@@ -175,7 +175,7 @@ class JobRecord(Protocol):
 
     @property
     def working_storage(self) -> WorkingStorageRecord:
-        """Its mark and its reservations."""
+        """The mark and the reservations of working storage."""
 
 
 T = TypeVar("T")
@@ -188,12 +188,12 @@ def in_parallel(
     threads: int,
     attempt: Attempt,
 ) -> Generator[tuple[T, Future[R]], None, None]:
-    """The things with their outcomes, in the order in which they end.
+    """Run `work` on the things in parallel; yields things and outcomes in order of completion.
 
-    `work` gets the thing and an attempt whose check also raises once the caller has left the loop, so
-    that the rest stops at its next piece. Leaving the loop waits for them: no thread outlives its step.
-    A thread takes the next thing itself, while fewer than twice as many are begun and not yet seen by the
-    caller as there are threads. A single thing costs no thread: its work is done by the caller's.
+    `work` gets a thing and an attempt whose check also raises once the caller has left the loop, so that
+    running work stops at its next chunk. Leaving the loop joins the threads: none outlives its step.
+    Threads take the next thing themselves, as long as fewer than twice as many things as threads have begun
+    without having reached the caller. A single thing runs in the caller's thread.
     """
     waiting = iter(things)
     first = list(islice(waiting, max(2, threads)))
@@ -221,13 +221,13 @@ def in_parallel(
 
 @dataclass(frozen=True)
 class _Ended:
-    """A thread has ended: nothing is left to do, or the things could not be taken."""
+    """The end of a thread: nothing is left to do, or taking the next thing failed."""
 
     fault: Exception | None = None
 
 
 class _Workers(Generic[T, R]):
-    """Threads that take one thing after another."""
+    """Threads that process one thing after another."""
 
     def __init__(self, work: Callable[[T, Attempt], R], things: Iterator[T], attempt: Attempt) -> None:
         self._work = work
@@ -258,7 +258,7 @@ class _Workers(Generic[T, R]):
             thread.join()
 
     def next_outcome(self) -> tuple[T, Future[R]] | _Ended | None:
-        """None if there is none yet."""
+        """The next outcome; None if there is none within POLL_INTERVAL."""
         try:
             return self._outcomes.get(timeout=POLL_INTERVAL)
         except Empty:

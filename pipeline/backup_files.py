@@ -1,7 +1,7 @@
 """The files of a backup: the record as JSON lines, a copy of the inventory, a manifest with their digests.
 
-Rule: the folder of a backup gets its name when everything in it is complete; a folder with another name is
-an interrupted backup. A backup whose digests or format do not agree is refused.
+Rule: a backup's folder gets its final name once everything in it is complete; a folder with another name is
+an interrupted backup. A backup whose digests do not match, or whose format is not supported, is refused.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from pipeline.errors import UsageRefused
 from pipeline.records import Record, now
 
 FORMAT = 1
-"""The version of these files; a restore refuses a later one."""
+"""The format version of these files; a restore refuses a later one."""
 
 MANIFEST = "backup.json"
 RECORD = "record.jsonl"
@@ -42,13 +42,13 @@ class RecordEntry(Record):
     batch: str = ""
     """The batch's id, in the entries of batches and jobs."""
     job: str = ""
-    """The job's id; a job without nodes is one that was deleted, of which the batch keeps the name."""
+    """The job's id; an entry without nodes is a deleted job, of which the batch keeps only the name."""
     path: str = ""
     """The path of a single znode."""
     removed: bool = False
-    """The batch was removed while it was read: its entries do not count."""
+    """The batch was removed while it was being read: ignore its entries."""
     version: int = 0
-    """Of a single znode: the counter of batches is a version."""
+    """The version of a single znode: the counter of batches is a node's version."""
     nodes: tuple[NodeCopy, ...] = ()
 
     @property
@@ -57,14 +57,14 @@ class RecordEntry(Record):
 
 
 class BackupManifest(Record):
-    """What a backup has, and where the objects are that it does not have."""
+    """The contents of a backup, and the location of the objects, which it does not contain."""
 
     format: Annotated[int, Field(ge=1)] = FORMAT
     began: datetime = Field(default_factory=now)
     ended: datetime | None = None
     deployment: Deployment
     storage: str
-    """The storage root; the backup does not have its objects."""
+    """The storage root; its objects are not in the backup."""
     batches: int = 0
     jobs: int = 0
     digests: dict[str, str] = Field(default_factory=dict)
@@ -72,7 +72,7 @@ class BackupManifest(Record):
 
 
 def partial_folder(folder: Path) -> Path:
-    """The new folder in which the files are written; UsageRefused if the backup's name is taken."""
+    """Make the folder in which the files are written; UsageRefused if the backup's name is taken."""
     if folder.exists():
         raise UsageRefused(f"{folder} exists: name a new folder for each backup")
     partial = folder.with_name(f"{folder.name}.partial")
@@ -83,7 +83,7 @@ def partial_folder(folder: Path) -> Path:
 
 
 def publish(partial: Path, folder: Path, manifest: BackupManifest) -> BackupManifest:
-    """Write the manifest, and give the folder its name."""
+    """Write the manifest and give the folder its final name."""
     names = sorted(file.name for file in partial.iterdir())
     complete = manifest.model_copy(
         update={"ended": now(), "digests": {name: _digest(partial / name) for name in names}}
@@ -94,7 +94,7 @@ def publish(partial: Path, folder: Path, manifest: BackupManifest) -> BackupMani
 
 
 def read_manifest(folder: Path) -> BackupManifest:
-    """The manifest of a backup whose files agree with their digests; UsageRefused otherwise."""
+    """The manifest of a backup whose files match their digests; UsageRefused otherwise."""
     file = folder / MANIFEST
     if not file.is_file():
         raise UsageRefused(f"{folder} is not a complete backup: it has no {MANIFEST}; use another backup")
@@ -116,7 +116,7 @@ def read_manifest(folder: Path) -> BackupManifest:
 
 
 def entries(folder: Path) -> Iterator[RecordEntry]:
-    """The lines of the record, in the order in which they were written."""
+    """The lines of the record, in the order written."""
     with (folder / RECORD).open("rb") as lines:
         for line in lines:
             try:

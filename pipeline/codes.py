@@ -1,7 +1,8 @@
-"""The codes of errors: what people and programs look up, each with its status, its exit code and its meaning.
+"""The error codes, for people and programs to look up: each with its status, kind and meaning.
 
-A code is given where the error is raised; a type of error is for what code distinguishes. Codes are stable:
-none goes, and none changes its status or its kind. `/v1/errors` and docs/api/errors.md are this table.
+A code is given where the error is raised; an error class exists where code must tell errors apart. Codes are
+stable: none is removed, and none changes its status or kind. `/v1/errors` and docs/api/errors.md show this
+table.
 """
 
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ REFUSED, UNREACHABLE, DAMAGED, INTERRUPTED, OTHER = ErrorKind
 class Code:
     name: str
     status: int | None
-    """Of the API's problem. None: the problem has the code of the error's type, or of the type above."""
+    """HTTP status of the API's problem; None: the problem has the code of the error's class or its base."""
     kind: ErrorKind
     meaning: str
 
@@ -102,7 +103,7 @@ UPLOADS_FULL = Code("uploads-full", 507, UNREACHABLE,
     "The folder of uploads has no room; the same upload may succeed later.")
 USAGE_REFUSED = Code("usage-refused", 422, REFUSED, "The request cannot be carried out as it was made.")
 
-# Requests that no operation gets
+# Requests that never reach an operation
 BAD_REQUEST = Code("bad-request", 400, REFUSED, "The request cannot be read.")
 BODY_TOO_LARGE = Code("body-too-large", 413, REFUSED, "The body is larger than the server accepts.")
 INTERNAL_ERROR = Code("internal-error", 500, OTHER,
@@ -114,7 +115,7 @@ NO_SUCH_PATH = Code("no-such-path", 404, REFUSED, "The server has no such path."
 UNSUPPORTED_MEDIA_TYPE = Code("unsupported-media-type", 415, REFUSED,
     "The body is not in a format that the path accepts.")
 
-# Errors of the command line, and further ones that the API puts more generally
+# Errors of the command line, and errors that the API reports under a more general code
 EXPORT_INTERRUPTED = Code("export-interrupted", None, INTERRUPTED,
     "The caller stopped the export: there is no bag.")
 LOCK_LOST = Code("lock-lost", None, UNREACHABLE,

@@ -1,5 +1,5 @@
-"""The deployment id: record, storage root and inventory carry one id, so that stores of two deployments, an
-absent store and an older copy of a store are noticed before anything is written.
+"""The deployment id: record, storage root and inventory carry the same id, so that a store of another
+deployment, an absent store or an older copy of a store is detected before anything is written.
 """
 
 import secrets
@@ -16,7 +16,7 @@ Expected = Callable[[], str]
 """The id of the deployment that a process works for; ServiceDown if the store must not be used now."""
 
 ExpectedOf = Callable[[Service], str]
-"""Expected, for a store that is named when it is asked."""
+"""Expected, for a store named in the call."""
 
 NAMES = {
     Service.RECORD: "the record",
@@ -43,7 +43,7 @@ class OutdatedStore(ServiceDown):
 
 
 class Deployment(Record):
-    """The id as a store keeps it; fields of a later release are kept."""
+    """The id as a store keeps it; fields of later releases are preserved."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -64,7 +64,7 @@ class Store(Protocol):
 
     @property
     def place(self) -> str:
-        """Its address for messages, without a password."""
+        """The store's address for messages, without a password."""
 
     def read_deployment(self) -> Deployment | None:
         """None if the store has no id or does not exist; ServiceDown if the store does not answer."""

@@ -1,7 +1,7 @@
-"""Errors with a message for people, and the remedies that an error or a state has.
+"""Errors with a message for people, and the remedies of errors and states.
 
-A message names the thing and, where there is one, the remedy. A remedy is a fact: an interface spells the
-command.
+A message names the thing and, if there is one, the remedy. A remedy is only a fact; the interface spells out
+the command.
 """
 
 from dataclasses import dataclass

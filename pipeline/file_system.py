@@ -1,4 +1,4 @@
-"""Files and folders on the disk: written durably, made and removed, and whose fault it is if that fails."""
+"""Files and folders on disk: durable writes, creation and removal, and which service a fault belongs to."""
 
 import ctypes
 import errno
@@ -26,7 +26,7 @@ _C = ctypes.CDLL(None, use_errno=True)
 
 @contextmanager
 def opened(path: Path | str, flags: int, mode: int = 0o666) -> Iterator[int]:
-    """A descriptor of the file or folder, closed at the end."""
+    """A descriptor of the file or folder, closed on exit."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
     try:
         yield descriptor
@@ -35,7 +35,7 @@ def opened(path: Path | str, flags: int, mode: int = 0o666) -> Iterator[int]:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of the bytes; one call of the system may write some of them only."""
+    """Write all bytes; a single system call may write only some of them."""
     written = os.write(descriptor, data)
     if written < len(data):
         rest = memoryview(data)[written:]
@@ -44,13 +44,13 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def write_file(path: Path | str, data: bytes) -> None:
-    """Write a file, in place of its content if there is one; nothing is synced."""
+    """Write a file, replacing any existing content; nothing is synced."""
     with opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
         write_all(descriptor, data)
 
 
 def written(descriptor: int, write: Callable[[int], None]) -> int:
-    """The descriptor, after `write`; it is closed if that fails."""
+    """Call `write` with the descriptor and return the descriptor; close it if `write` fails."""
     try:
         write(descriptor)
     except BaseException:
@@ -68,9 +68,9 @@ def read_all(path: Path | str) -> bytes:
 
 
 def sync_tree(folder: Path, beside: Sequence[Path] = ()) -> None:
-    """Make all files and folders below durable, and the folder with its entries.
+    """Make the folder and everything below it durable.
 
-    `beside`: files and folders of the same file system.
+    `beside`: further files and folders of the same file system.
     """
     below = [(parent, files) for parent, _, files in os.walk(folder)]
     paths = [f"{parent}/{name}" for parent, files in below for name in files]
@@ -84,10 +84,10 @@ def sync_tree(folder: Path, beside: Sequence[Path] = ()) -> None:
 
 
 def sync_all(paths: Sequence[Path | str], open_files: Sequence[int] = ()) -> None:
-    """Make these files and folders durable: the system begins to write many of them before the first sync.
+    """Make these files and folders durable; writing of up to SYNC_ONE_BY_ONE starts before the first sync.
 
-    13 small files and folders so take a third of the CPU, and half of the time, of syncs in 8 threads.
-    `open_files`: descriptors of further ones.
+    For 13 small files and folders this takes a third of the CPU and half the time of syncs in 8 threads.
+    `open_files`: descriptors of further files.
     """
     for start in range(0, max(1, len(paths)), SYNC_ONE_BY_ONE):
         descriptors: list[int] = []
@@ -115,15 +115,15 @@ def start_writing(descriptor: int) -> None:
 
 
 def sync(path: Path) -> None:
-    """Make the bytes of a file durable, or the entries of a folder: a file needs both."""
+    """Make a file's bytes or a folder's entries durable; a new file needs both."""
     with opened(path, _TO_SYNC) as descriptor:
         os.fsync(descriptor)
 
 
 def make_below(path: Path, existing: Path) -> None:
-    """Make `path`, which is `existing` or below; FileNotFoundError if `existing` has gone.
+    """Make `path`, which is `existing` or below it; FileNotFoundError if `existing` no longer exists.
 
-    To make all parents would write into the empty mount point of a disk that was unmounted meanwhile.
+    Making all parents would write into the empty mount point of a disk that has been unmounted.
     """
     if path == existing:
         if not existing.is_dir():
@@ -137,7 +137,7 @@ def make_below(path: Path, existing: Path) -> None:
 
 
 def empty_folders(folder: Path) -> tuple[str, ...]:
-    """The folders below `folder` in which there is nothing, by their path below `folder`."""
+    """The empty folders below `folder`, as paths relative to it."""
     return tuple(
         sorted(
             Path(path).relative_to(folder).as_posix()
@@ -148,10 +148,10 @@ def empty_folders(folder: Path) -> tuple[str, ...]:
 
 
 def remove_tree(folder: Path | str) -> None:
-    """Remove a folder and all that is in it; what has gone meanwhile is no fault.
+    """Remove a folder with its content; entries that have already disappeared are no fault.
 
-    A third of the calls of the system that shutil.rmtree has. That one also guards against a user who puts a
-    link in place of a folder while it removes; nobody else writes to ours.
+    Needs a third of the system calls of shutil.rmtree, which also guards against a user who replaces a folder
+    by a link during the removal; nobody else writes to our folders.
     """
     try:
         with os.scandir(folder) as entries:
@@ -163,16 +163,16 @@ def remove_tree(folder: Path | str) -> None:
             remove_tree(entry.path)
         else:
             with suppress(FileNotFoundError):
-                os.unlink(entry.path)  # noqa: PTH108 - of every job
+                os.unlink(entry.path)  # noqa: PTH108 - runs in every job
     with suppress(FileNotFoundError):
         os.rmdir(folder)  # noqa: PTH106
 
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""No space, or no quota, is left."""
+"""No space or no quota is left."""
 
 _LACKING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
-"""No descriptor, memory or process is left on this machine; EAGAIN is that of fork."""
+"""No descriptor, memory or process is left on this machine; EAGAIN comes from fork."""
 
 _BROKEN = frozenset(
     {
@@ -188,7 +188,7 @@ _BROKEN = frozenset(
         errno.ETIMEDOUT,  # a soft NFS mount
     }
 )
-"""Read-only, damaged, gone, or not for this user: the next file would meet the same."""
+"""Read-only, damaged, gone, or not permitted: the next file would fail in the same way."""
 
 
 def is_full(error: OSError) -> bool:
@@ -196,7 +196,7 @@ def is_full(error: OSError) -> bool:
 
 
 def lack_of_host(error: BaseException) -> ServiceDown | None:
-    """A lack of descriptors, memory or processes as a fault of the worker's machine, which is no job's."""
+    """A lack of descriptors, memory or processes as an outage of the worker's machine, not a job's fault."""
     is_lack = isinstance(error, OSError) and error.errno in _LACKING
     if not is_lack and not (isinstance(error, RuntimeError) and "can't start new thread" in str(error)):
         return None
@@ -206,7 +206,7 @@ def lack_of_host(error: BaseException) -> ServiceDown | None:
 
 @contextmanager
 def host_lacks() -> Iterator[None]:
-    """Raise a lack of the worker's machine as its outage."""
+    """Raise a lack of resources of the worker's machine as the machine's outage."""
     try:
         yield
     except (OSError, RuntimeError) as error:
@@ -241,17 +241,17 @@ def fault_message(name: str, root: Path, error: OSError) -> str:
 
 @dataclass(frozen=True)
 class Mark:
-    """An empty file that tells a shared folder from the empty mount point where the folder is missing."""
+    """An empty file that distinguishes a shared folder from an empty mount point."""
 
     service: Service
     file: str
     folder: str
     """What is marked, for people."""
     effect: str = ""
-    """What follows once a person marks the folder, for people."""
+    """The effect of a person marking the folder, for people."""
 
     def is_in(self, root: Path) -> bool:
-        """The folder is on this machine, and mounted."""
+        """Whether the folder is on this machine and mounted."""
         return (root / self.file).exists()
 
     def put_into(self, root: Path) -> None:

@@ -1,4 +1,4 @@
-"""Files before and after they are stored, as values, and their digests, computed while bytes stream past."""
+"""Files before and after storage, as values, and their digests, computed while the bytes stream past."""
 
 import hashlib
 import zlib
@@ -14,10 +14,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, m
 from pipeline.errors import ArklineError, UsageRefused
 
 OF_RECORD = "sha512"
-"""The digest arkline computes for every file and keeps: OCFL 1.1 recommends it for content."""
+"""The digest that arkline computes and keeps for every file: OCFL 1.1 recommends it for content."""
 
 READ_CHUNK = 1 << 20
-"""Bytes read at a time; larger chunks measured no faster."""
+"""Bytes read at a time; larger chunks were no faster when measured."""
 
 HEX_LENGTH = {
     "adler32": 8,
@@ -35,7 +35,7 @@ HEX_LENGTH = {
     "blake2b": 128,
     "blake2s": 64,
 }
-"""The digests of one length that hashlib has on every host, and the checksums of zlib."""
+"""The fixed-length digests that hashlib has on every host, and zlib's checksums."""
 
 _PLAIN = {name.replace("_", ""): name for name in HEX_LENGTH} | {
     "blake2b512": "blake2b",
@@ -80,7 +80,7 @@ class Digest(BaseModel):
         return f"{self.algorithm}:{self.value}"
 
     def mismatch(self, actual: str, name: str) -> str:
-        """How the `actual` value of `name` differs from this declared one; empty if it does not."""
+        """How the `actual` value of `name` differs from this declared value; empty if they are equal."""
         if actual == self.value:
             return ""
         return f"{name}: the {self.algorithm} digest is {actual}, but {self.value} was declared"
@@ -92,7 +92,7 @@ class _Hash(Protocol):
 
 
 class _Checksum:
-    """A checksum of zlib with the interface of hashlib."""
+    """A zlib checksum with hashlib's interface."""
 
     def __init__(self, function_name: str) -> None:
         self._step = getattr(zlib, function_name)
@@ -112,7 +112,7 @@ def _new_hash(algorithm: str) -> _Hash:
 
 
 class Digester:
-    """Several digests of one stream in one pass, and its size in bytes."""
+    """Computes several digests and the size in bytes of one stream in one pass."""
 
     def __init__(self, algorithms: Iterable[str] = (OF_RECORD,)) -> None:
         self._hashes = {name: _new_hash(name) for name in map(algorithm, algorithms)}
@@ -133,7 +133,7 @@ class Digester:
 
 
 OnRead = Callable[[int], None]
-"""Gets the number of bytes of every piece that was read."""
+"""Receives the number of bytes of every chunk read."""
 
 
 def ignore(size: int) -> None:
@@ -164,12 +164,12 @@ class ContentFile:
 
     path: str
     source: Path
-    """Its place in working storage."""
+    """The file's path in working storage."""
     size: int
     sha512: str
     mime_type: str = ""
     data: bytes | None = field(default=None, repr=False)
-    """The bytes of a small file that we compose ourselves: then nothing is at `source` yet."""
+    """The bytes of a small file that arkline composes; such a file is not at `source` yet."""
 
 
 @dataclass(frozen=True)
@@ -190,14 +190,14 @@ class StoredVersion:
     files: tuple[StoredFile, ...]
     url: str
     key: str = ""
-    """Of the job; empty for a job of a release before 0.2.1."""
+    """The job's key; empty for a job of a release before 0.2.1."""
     verified: datetime | None = field(default=None, compare=False)
-    """When the files that it added were read back; None if that is not known."""
+    """When the version's added files were read back; None if not known."""
 
 
 @dataclass(frozen=True)
 class ReadBackFile:
-    """A file of a version as it was read back from storage."""
+    """A version's file as it was read back from storage."""
 
     number: int
     path: str
@@ -205,6 +205,6 @@ class ReadBackFile:
     size: int | None = None
     sha512: str | None = None
     problem: str = ""
-    """Why the bytes could not be read; then size and sha512 are None."""
+    """Why the bytes could not be read; size and sha512 are then None."""
     place: str = ""
-    """The place of the bytes in storage, for the person who restores them."""
+    """Where the bytes are in storage, for the person who restores them."""

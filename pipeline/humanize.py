@@ -1,4 +1,4 @@
-"""Durations, moments, numbers and progress as people read them."""
+"""Durations, times, numbers and progress in words for people."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def kept_back(jobs: int, sized: int, size: int, batches: int = 0) -> str:
-    """What a stop keeps back: `size` bytes are those of `sized` of the jobs; batches may not be split yet.
+    """What a stop keeps back; `size` is the bytes of `sized` of the jobs, and batches may not be split yet.
 
     >>> kept_back(1, 0, 0), kept_back(2, 2, 2048)
     ('1 job of unknown size', '2 jobs with 2.0 kB')
@@ -74,7 +74,7 @@ def _jobs_with_size(jobs: int, sized: int, size: int) -> str:
 
 
 def by_whom(by: str, reason: str, at: datetime) -> str:
-    """` by ann@desk for 2 hours (database is moved)`: who stopped something, since when, why."""
+    """Who stopped something, for how long and why: ` by ann@desk for 2 hours (database is moved)`."""
     who = f" by {by}" if by else ""
     return f"{who} for {duration(age(at))}" + (f" ({reason})" if reason else "")
 
@@ -96,7 +96,7 @@ def ago(moment: datetime) -> str:
 
 
 def in_time(moment: datetime | None) -> str:
-    """`in 4 minutes`; `within seconds` if the moment is over or not known."""
+    """`in 4 minutes`; `within seconds` if the moment has passed or is not known."""
     left = (moment - datetime.now(UTC)).total_seconds() if moment else 0.0
     return f"in {duration(left)}" if left >= 1 else "within seconds"
 
@@ -124,7 +124,7 @@ def progress(download: Progress) -> str:
 
 
 def _left(download: Progress) -> str:
-    """The time that the rest takes at this rate; empty if the size or the rate is not known."""
+    """The time left at this rate; empty if size or rate is not known."""
     if not download.bytes_per_second or download.bytes_expected is None:
         return ""
     left = max(0, download.bytes_expected - download.bytes) / download.bytes_per_second

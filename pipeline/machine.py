@@ -1,7 +1,7 @@
 """State tables: rows, facts about states, and queries on both.
 
 Rule: a table is never edited in place. A row that no longer applies gets `until`, and the row that replaces
-it gets `since`; so a history is judged by the table of its time.
+it gets `since`, so that a history is checked against the table of its time.
 """
 
 from collections.abc import Callable, Mapping
@@ -71,7 +71,7 @@ class Bucket(StrEnum):
 class IllegalTransition(ArklineError):
     code = codes.ILLEGAL_TRANSITION
     possible: tuple[StrEnum, ...] | None = None
-    """The events that are possible instead, if the raiser knows them."""
+    """The events that are possible instead, if known."""
 
 
 class Whatever(Enum):
@@ -87,7 +87,7 @@ S = TypeVar("S", bound=Documented)
 
 @dataclass(frozen=True)
 class Task:
-    """The Celery task that does a state's work, and the queue from which workers take it."""
+    """The Celery task that does a state's work, and the queue that workers take it from."""
 
     name: str
     queue: Queue
@@ -106,7 +106,7 @@ class StateFacts:
     holds_space: bool = False
     """Bytes of working storage are reserved for a job here."""
     reads_content: bool = False
-    """The work reads what was downloaded: the job goes back if that is gone."""
+    """The work reads what was downloaded: the job returns to an earlier step if that is gone."""
     stored: bool = False
     """The version of a job here is in storage."""
     recorded: bool = False
@@ -114,13 +114,13 @@ class StateFacts:
     ended: bool = False
     """Nothing more happens by itself."""
     failed: bool = False
-    """It ended, and did not succeed."""
+    """It has ended without success."""
     queued: bool = True
     """A job here has an entry in the job queue."""
     bucket: Bucket = Bucket.PROCESSING
     """The bucket of the job in its batch."""
     open: bool = False
-    """A batch here is listed among the open ones, because work on it is left."""
+    """A batch here is listed as open, because work on it remains."""
     split: bool = True
     """The split of the batch's payload has begun: it has buckets and a profile snapshot."""
     reports: bool = False
@@ -132,8 +132,8 @@ class Transition(Generic[S]):
     """One row: in `source`, `event` leads to `target`, if the last success was `after`.
 
     `refused_after`: the kind of failure after which the row does not apply.
-    `room`: the row applies if this is left of the job's working storage; empty: in any case.
-    `named`: the row applies only if whoever raises the event names the target.
+    `room`: the row applies if the job has this left of working storage; empty: in any case.
+    `named`: the row applies only if the raiser of the event names the target.
     `since`, `until`: the first and the last version of the table with this row; None: it still applies.
     """
 
@@ -157,7 +157,7 @@ class Transition(Generic[S]):
 
 @dataclass(frozen=True)
 class Machine(Generic[S]):
-    """The table of one kind of thing; `every_row` holds the rows of all versions, `table` today's."""
+    """The state table of jobs or batches; `every_row` has all versions' rows, `table` the current ones."""
 
     name: str
     initial: S
@@ -204,9 +204,9 @@ class Machine(Generic[S]):
         room: Room = Room.KEPT,
         named: S | None = None,
     ) -> S:
-        """The state that `event` leads to, or IllegalTransition with what is possible instead.
+        """The state that `event` leads to; IllegalTransition, saying what is possible instead, if none.
 
-        `named`: the target that was asked for; None: the one that the table gives without being asked.
+        `named`: the requested target; None: the table's default target.
         """
         rows = [row for row in self.rows(source, event) if row.follows(after, room)]
         for row in rows:
@@ -229,7 +229,7 @@ class Machine(Generic[S]):
     def targets_now(
         self, source: S, event: Event, after: S | None, failure: FailureKind | None, room: Room = Room.KEPT
     ) -> tuple[S, ...]:
-        """Every state that the event may lead to now, if it is named; in the order of the states."""
+        """Every state that the event may now lead to if the raiser names it, in the order of the states."""
         targets = {
             row.target
             for row in self.rows(source, event)
@@ -238,12 +238,12 @@ class Machine(Generic[S]):
         return tuple(state for state in self.states() if state in targets)
 
     def before(self, source: S, event: Event, target: S) -> S | None:
-        """The last success after which `event` leads to `target` without being asked; None: no success."""
+        """The last success after which `event` leads to `target` by default; None: no success."""
         rows = (row for row in self.rows(source, event) if not row.named and row.target == target)
         return next((row.after for row in rows if row.after is not ANY), None)
 
     def events(self, source: S, by: Raiser | None = None) -> frozenset[Event]:
-        """The events that have a row in this state, whatever their conditions."""
+        """The events with a row for this state, whatever their conditions."""
         return frozenset(
             row.event for row in self.table if row.source == source and (by is None or by in row.by)
         )
@@ -269,7 +269,7 @@ class Machine(Generic[S]):
         return tuple(dict.fromkeys(row.event for row in rows))
 
     def targets(self, source: S, event: Event, version: int) -> frozenset[S]:
-        """Where `event` could lead in that version of the table."""
+        """The states that `event` could lead to in that version of the table."""
         rows = self.of_version(version)
         return frozenset(row.target for row in rows if (row.source, row.event) == (source, event))
 
@@ -296,7 +296,7 @@ class Machine(Generic[S]):
         return tuple(self.task(state) for state in self.working())
 
     def where(self, fact: Callable[[StateFacts], bool]) -> tuple[S, ...]:
-        """The states of which `fact` is true."""
+        """The states that `fact` is true of."""
         return tuple(state for state in self.states() if fact(self.facts[state]))
 
     def states(self) -> tuple[S, ...]:

@@ -1,12 +1,12 @@
-"""Names that depositors give: file names, ARKs, addresses of uploads, and texts without the secrets of URLs.
+"""Names that depositors give: file names, ARKs, upload addresses; and redaction of secrets in URLs.
 
 Rule: a name is used exactly as given, or refused; no name is corrected silently.
 
 An upload is `upload:ID/NAME`, with NAME percent-encoded. Rule: a manifest may name files of its own upload
-only: whoever may submit the manifest may submit them.
+only, because whoever may submit the manifest may submit those.
 
-The depositor's own identifiers of an object (local ids) are a list in one text, `;` between them, `%sc` for
-a `;`.
+The depositor's own identifiers of an object (local ids) are a list in one text, separated by `;`, with `%sc`
+for a literal `;`.
 """
 
 import re
@@ -20,19 +20,19 @@ from pipeline import codes
 from pipeline.errors import ArklineError, UsageRefused
 
 ARK_CHARACTERS = "A-Za-z0-9=~*+@_$%./"
-"""The characters of an ARK's name, for a set in a pattern; a hyphen may stand anywhere and does not count."""
+"""The characters of an ARK's name, for a character class; hyphens are also allowed and are ignored."""
 
 ARK_PATTERN = rf"^ark:/?\d{{5,9}}/[{ARK_CHARACTERS}-]{{1,200}}$"
-"""An ARK as a primary identifier may be given: with the slash after `ark:` or, newer, without."""
+"""An ARK as accepted for a primary identifier: with the slash after `ark:` or (newer form) without."""
 
 SEGMENT_LIMIT = 255
-"""Bytes of one segment in UTF-8: the limit of ext4, XFS, ZFS and APFS."""
+"""Maximum bytes of one segment in UTF-8: the limit of ext4, XFS, ZFS and APFS."""
 
 NAME_LIMIT = 1024
-"""Bytes of a whole name in UTF-8: an S3 key's limit, and well below PATH_MAX with our folders in front."""
+"""Maximum bytes of a whole name in UTF-8: an S3 key's limit; with our folders still well below PATH_MAX."""
 
 DEPTH_LIMIT = 64
-"""Segments of one name: limits the folders that a hostile list can create."""
+"""Maximum segments of a name: limits the folders that a hostile list can create."""
 
 PRODUCER = "producer/"
 """The folder of a depositor's files, in the working directory and in the stored object."""
@@ -41,15 +41,15 @@ COMPOSED_OTHERWISE = "differs only in how a letter is composed (Unicode NFC and 
 
 CONTAINER_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2")
 
-# Control characters, surrogates, and the two separators that end a line in some readers of lists.
+# Control characters, surrogates, and the two separators that some readers of lists take for a line end.
 _UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
-# Characters that a person does not see: they reorder the name on a screen, or make it look like another one.
-# What people write names with stays: joiners, marks of direction, soft hyphens, the tags of flags.
+# Invisible characters, which reorder the name on a screen or make it look like another name. Those that
+# people need in names are allowed: joiners, directional marks, soft hyphens, the tags of flags.
 _INVISIBLE = re.compile("[\u200b\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0001]")
 _ARK = re.compile(rf"ark:/?(\d{{5,9}})/([{ARK_CHARACTERS}-]{{1,200}})", re.IGNORECASE)
 _DOTS = re.compile(r"\.*")
 _NOT_XML = "\ufffe\uffff"
-"""Names are written into XML, which cannot contain these characters."""
+"""Characters that XML, into which names are written, cannot contain."""
 
 
 class NotAnArk(UsageRefused):
@@ -62,7 +62,7 @@ class UnsafeName(ArklineError):
 
 @dataclass(frozen=True)
 class Clash:
-    """Two names, by their position in the list, that cannot be in one folder, and why."""
+    """Two names, by position in the list, that cannot be in the same folder, and the reason."""
 
     first: int
     second: int
@@ -72,16 +72,16 @@ class Clash:
 def canonical_ark(text: str) -> str:
     """The canonical spelling: `ark:99999/fk4x` and `ARK:/99999/fk4-x` are `ark:/99999/fk4x`.
 
-    Hyphens do not count in an ARK (draft-kunze-ark). A name with a segment that is empty or of dots alone is
-    refused: such a name could leave the folder that is made of it.
+    Hyphens in an ARK are ignored (draft-kunze-ark). A name with an empty segment, or one of dots only, is
+    refused: a folder of that name could be outside its parent.
     """
     return spellings(text)[0]
 
 
 def spellings(text: str) -> tuple[str, ...]:
-    """The canonical spelling, and then the spelling with hyphens, if the text has some.
+    """The canonical spelling, then the spelling with hyphens if the text has any.
 
-    Objects of releases before 0.2.1 are known by the spelling with hyphens.
+    Releases before 0.2.1 stored objects under the spelling with hyphens.
     """
     match = _ARK.fullmatch(text.strip())
     if match is None or any(_DOTS.fullmatch(segment) for segment in match[2].replace("-", "").split("/")):
@@ -103,7 +103,7 @@ def is_container(name: str) -> bool:
 
 
 def name_in(url: str) -> str:
-    """The last segment of the URL's path as a person would write it; empty if the path ends in a slash."""
+    """The last segment of the URL's path, unescaped for people; empty if the path ends in a slash."""
     try:
         written = urlsplit(url).path.rpartition("/")[2]
     except ValueError:
@@ -116,16 +116,16 @@ def name_in(url: str) -> str:
 
 
 def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
-    """Without control characters, which could rewrite what a terminal shows; lines stay lines."""
+    """Replace control characters, which could alter a terminal's display; line ends are kept."""
     return "".join(c if c.isprintable() or c == "\n" else instead for c in text)
 
 
-@lru_cache(maxsize=256)  # of our own files, which every object has, and of one file in several states
+@lru_cache(maxsize=256)  # for our own files, in every object, and for repeated checks of a file
 def safe_name(name: str, within: str = "", *, stored: bool = False) -> str:
     """The name, unchanged, if it is a relative path that is safe to write below a folder.
 
-    `within`: the folder of the name, with its slash; it counts for the length. `stored`: the name is
-    of an object that is stored already; early releases accepted invisible characters.
+    `within`: the name's folder, with a trailing slash; counts towards the length. `stored`: the name belongs
+    to an object that is already stored; early releases accepted invisible characters.
     """
     reason = _unsafe(name) or _too_long(within + name)
     if not reason and not stored and not name.isprintable() and (invisible := _INVISIBLE.search(name)):
@@ -141,7 +141,7 @@ def without_unwritable(text: str) -> str:
 
 
 def composed_otherwise(name: str, names: Iterable[str]) -> str:
-    """The one of `names` that differs only in how its letters are composed; empty if none does."""
+    """The one of `names` that differs only in Unicode composition; empty if there is none."""
     same = unicodedata.normalize("NFC", name)
     return next(
         (other for other in names if other != name and unicodedata.normalize("NFC", other) == same), ""
@@ -149,16 +149,16 @@ def composed_otherwise(name: str, names: Iterable[str]) -> str:
 
 
 def quote_name(name: str, limit: int = 200) -> str:
-    """The name in quotes with unprintable characters escaped, cut so that a message stays readable.
+    """The name in quotes, with unprintable characters escaped, and cut to keep a message readable.
 
-    Without secrets: a URL may stand where a name should.
+    Secrets are hidden, because a URL may have been given in place of a name.
     """
     text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in hide_secrets(name[:limit]))
     return f"'{text}{'...' if len(name) > limit else ''}'"
 
 
 def _unsafe(name: str) -> str | None:
-    """Why the name is refused; None if it is not."""
+    """Why the name is refused; None if it is safe."""
     if not name:
         return "is empty"
     if not name.isprintable() and (unwritable := _unwritable(name)):
@@ -196,10 +196,10 @@ def _too_long(name: str) -> str | None:
 
 
 class UsedNames:
-    """The names used so far, to detect a clash with every further name.
+    """The names used so far, to detect clashes with further names.
 
-    Names that differ only in how an accented letter is composed are the same name on some file systems,
-    and so are, with `case_fold`, those that differ only in upper and lower case.
+    Names that differ only in Unicode composition are the same name on some file systems, and so are, with
+    `case_fold`, names that differ only in upper and lower case.
     """
 
     def __init__(self, case_fold: bool = True) -> None:
@@ -221,7 +221,7 @@ class UsedNames:
 
     @property
     def count(self) -> int:
-        """Files and the folders that they need."""
+        """The number of files and of the folders that they need."""
         return len(self._files) + len(self._folders)
 
     def _clash(self, index: int, key: str, folders: Iterable[str]) -> Clash | None:
@@ -260,7 +260,7 @@ def _likeness(first: str, second: str) -> str:
 
 
 def duplicates(names: Iterable[str], case_fold: bool = True) -> tuple[Clash, ...]:
-    """The names that cannot be in one folder with an earlier name."""
+    """The names that cannot be in the same folder as an earlier name."""
     listed = tuple(names)
     if _all_differ(listed, case_fold):
         return ()
@@ -269,7 +269,7 @@ def duplicates(names: Iterable[str], case_fold: bool = True) -> tuple[Clash, ...
 
 
 def _all_differ(names: Sequence[str], case_fold: bool) -> bool:
-    """Whether no name clashes with another: all are compared at once, which takes a sixth of the time."""
+    """Whether no names clash; comparing all at once takes a sixth of the time of UsedNames."""
     keys = {_key(name, case_fold) for name in names}
     parents = {key.rpartition("/")[0] for key in keys}
     folders = parents.union(*map(_folders, parents))
@@ -287,24 +287,24 @@ SECRET = re.compile(
     r"|code|sas|hmac|hdnea|hdnts|bewit|ticket|sess|cookie|policy|otp|private"
     r"|(?<![a-z])(?:st|sid|psid|pin|pw|tok|mac|md5|hash|cred|creds|access|verify|clave|senha)(?![a-z])"
 )
-"""In the name of a value in a query, as far as its value may open a source."""
+"""Part of a query parameter's name if its value may give access to a source."""
 
 _PAIR = re.compile(r"(?<=[?&;#])([^=&;#?\s|]+?)(=|%(?:25)*3[dD])([^&;#?\s|]+(?:[;?][^=&;#?\s|]*+(?!=))*)")
-"""A name and its value in the query of a URL, in a text of which `|` and spaces divide the fields. The sign
-between the two may be written as an escape, which some servers take for the sign itself. What follows a `;`
-or `?` and names no value belongs to the value before."""
+"""A parameter's name and value in a URL's query, in a text whose fields are separated by `|` and spaces. The
+`=` may be escaped, since some servers unescape it. Text after a `;` or `?` that is not itself a parameter
+belongs to the preceding value."""
 
 _USER = re.compile(r"(?<=://)(?:[^/?#@\s|]*@)+")
 
 
 def hide_secrets(text: str) -> str:
-    """The text with `...` for the users, the passwords and the secret values of its URLs; the rest stays.
+    """Replace users, passwords and secret values in the text's URLs by `...`.
 
-    For copies that are kept: the bytes that are fetched need the text itself. The time is linear.
+    For stored copies only: fetching needs the original text. Takes linear time.
     """
 
     def hidden(pair: re.Match[str]) -> str:
-        nested = _unescaped(pair[3])  # another address, or a query as one value
+        nested = _unescaped(pair[3])  # another URL, or a query in one value
         secret = (
             SECRET.search(_unescaped(pair[1]))
             or ("=" in nested and SECRET.search(nested))
@@ -333,7 +333,7 @@ class NotAnUpload(UsageRefused):
 
 @dataclass(frozen=True)
 class UploadAddress:
-    """An upload, or one of its files; `name` is '' for the upload as a whole."""
+    """An upload or one of its files; `name` is '' for the upload as a whole."""
 
     upload: str
     name: str = ""
@@ -349,7 +349,7 @@ def is_upload(url: str) -> bool:
 
 
 def is_local(text: str) -> bool:
-    """Whether the text names a file or folder of this machine, and no URL."""
+    """Whether the text is a file or folder on this machine rather than a URL."""
     return "://" not in text and not is_upload(text)
 
 
@@ -358,7 +358,7 @@ def is_upload_id(text: str) -> bool:
 
 
 def parse_upload_url(url: str) -> UploadAddress:
-    """The parts of an address; NotAnUpload if it cannot be one.
+    """The parts of an upload's address; NotAnUpload if the text is not one.
 
     >>> parse_upload_url("upload:00112233445566778899aabbccddeeff/my%20file.jpg").name
     'my file.jpg'
@@ -376,7 +376,7 @@ def parse_upload_url(url: str) -> UploadAddress:
 
 
 def upload_problem(url: str) -> str | None:
-    """Why the address of an upload cannot be used; None if its text is in order."""
+    """Why the address of an upload cannot be used; None if its text is valid."""
     try:
         parse_upload_url(url)
     except NotAnUpload as problem:
@@ -401,12 +401,12 @@ def foreign_upload(url: str, manifest_url: str) -> str | None:
 
 
 EXAMINED = 4096
-"""Bytes at the beginning that are looked at."""
+"""Bytes at the beginning that are examined."""
 
 SIGN_IN = "a page for signing in or an error page may have come in its place"
 
 PAGE_SUFFIXES = (".html", ".htm", ".xhtml", ".xht", ".shtml", ".php", ".asp", ".aspx", ".jsp")
-"""Names of files that are expected to be web pages."""
+"""Suffixes of files that are expected to be web pages."""
 
 _HTML = re.compile(rb"\s*(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 _XHTML = re.compile(
@@ -418,7 +418,7 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def is_web_page(data: bytes, content_type: str = "") -> bool:
-    """Whether the bytes begin as HTML; with the type of HTML, whether they begin as any markup."""
+    """Whether the bytes begin like HTML, or, with a content type of HTML, like any markup."""
     head = data[:EXAMINED].removeprefix(b"\xef\xbb\xbf")
     if head.startswith(_UTF16):
         head = head[2:].replace(b"\0", b"")
@@ -438,5 +438,5 @@ def merge_local_ids(*groups: Iterable[str]) -> tuple[str, ...]:
 
 
 def write_local_ids(ids: Iterable[str]) -> str:
-    """The text that `parse` converts to these ids."""
+    """The text that `parse_local_ids` converts to these ids."""
     return ";".join(name.replace(";", "%sc") for name in ids)

@@ -50,11 +50,11 @@ REMEDIES: dict[str, str] = {
     "the outbox can be written",
     Service.CALLBACK: "ask the receiver's operators to see to it that the receiver answers, or fail the jobs",
 }
-"""What an operator does about an outage of each service."""
+"""Service -> what an operator does about its outage."""
 
 
 LONGEST_RETRY_AFTER = 3600.0
-"""Seconds for which the request of a server to wait is obeyed; then the server is asked again."""
+"""Maximum seconds for which a server's request to wait is obeyed; then the request is retried."""
 
 
 class WaitKind(StrEnum):
@@ -89,7 +89,7 @@ class WaitsFor(BaseModel):
 
 
 def read_earlier_release(values: Any) -> Any:
-    """A status of before 0.2.1: with a delay it waited for a rate limit (`in_line`), a retry or a repair."""
+    """Convert a status from before 0.2.1: a delay meant a rate limit (`in_line`), a retry or a repair."""
     if not isinstance(values, dict) or not values.get("delay") or "waits_for" in values:
         return values
     untried = WaitKind.REPAIR if not values.get("tries") else WaitKind.RETRY
@@ -98,9 +98,9 @@ def read_earlier_release(values: Any) -> Any:
 
 
 class ObjectDescription(BaseModel):
-    """Creator, title, date, and identifiers or places, each in one text.
+    """Creator, title, date, and identifiers or locations, one text each.
 
-    Fields of another release stay in it.
+    Fields of other releases are preserved.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -122,12 +122,12 @@ class Deposited(BaseModel):
 
 
 OBJECT_WAIT = 5.0
-"""Seconds after which a job that met another job of its object tries again."""
+"""Seconds after which a job is retried that met another job of its object."""
 
 
 @dataclass(frozen=True)
 class Promised:
-    """Bytes of working storage reserved for jobs so far, and the version of that number."""
+    """Bytes of working storage reserved for jobs, and the version of that number."""
 
     bytes: int
     version: int
@@ -135,7 +135,7 @@ class Promised:
 
 @dataclass(frozen=True)
 class Reservation:
-    """Working storage asked for: `bytes` in addition to what `seen` says; void if `seen` is outdated."""
+    """A request for `bytes` of working storage in addition to `seen`; void if `seen` is outdated."""
 
     bytes: int
     seen: Promised
@@ -151,9 +151,9 @@ class Done:
     priority: int | None = None
     reservation: Reservation | None = None
     space_grew: bool = False
-    """More was reserved for the job while the step ran."""
+    """The job's reservation grew while the step ran."""
     remark: str | None = None
-    """What the depositor should check, although nothing failed."""
+    """A note for the depositor to check, although nothing failed."""
     description: ObjectDescription | None = None
     """The description of the object as stored."""
     deposited: Deposited | None = None
@@ -162,7 +162,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Wait:
-    """No failure, but the job cannot continue yet; it stays in its state and is tried again."""
+    """No failure, but the job cannot continue yet; it stays in its state and is retried."""
 
     reason: str
 
@@ -177,7 +177,7 @@ class StepFailed(ArklineError):
         self.retry_after = retry_after
         """Seconds to wait, if the server sent Retry-After."""
         self.detail = ""
-        """For the log alone: not for the eyes of depositors."""
+        """For the log only; depositors must not see it."""
 
     @property
     def error_kind(self) -> ErrorKind:
@@ -232,11 +232,11 @@ class NoAnswer(StepFailed):
     def __init__(self, message: str, cause: str, *, waited: bool) -> None:
         super().__init__(FailureKind.TRANSIENT, message)
         self.cause = cause
-        """The fault without the URL, which is for other submitters too."""
+        """The fault without the URL, so that other submitters may see it."""
         self.waited = waited
-        """The process waited for as long as a timeout: it is not to wait again in this attempt."""
+        """A whole timeout has passed: the process must not wait again in this attempt."""
         self.place = ""
-        """Host and port that did not answer: those of the URL, or of one to which it redirects."""
+        """Host and port that did not answer: those of the URL or of a redirect's target."""
 
 
 class HostGivenUp(StepFailed):
@@ -274,7 +274,7 @@ class ServiceDown(StepFailed):
         super().__init__(FailureKind.TRANSIENT, message, retry_after)
         self.service = service
         self.instance = instance
-        """Which one, of several services of this kind: the host of a callback's receiver."""
+        """Identifies one of several services of this kind: the host of a callback's receiver."""
         self.of_host = of_host
         """The fault may be of this host alone: of its mounts or its settings."""
 
@@ -296,15 +296,15 @@ def transient(message: str, retry_after: float | None = None) -> StepFailed:
 
 
 def of_object(name: str, message: str) -> Later:
-    """Another job or process works on the object `name`."""
+    """A Later because another job or process is working on the object `name`."""
     return Later(WaitKind.OBJECT, name, message, OBJECT_WAIT)
 
 
 @contextmanager
 def fault_of(service: Service, instance: str = "") -> Iterator[None]:
-    """A transient StepFailed of this block, or of the function that this decorates, is a fault of `service`.
+    """Raise a transient StepFailed of the block or the decorated function as an outage of `service`.
 
-    OutcomeUnknown stays: it is about one request, whose outcome the job's next try looks for.
+    OutcomeUnknown is not changed: it concerns one request, whose outcome the job's next try determines.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Many records in little memory: they are compressed in blocks, and made again when they are read."""
+"""Many records in little memory: compressed in blocks, and decoded when they are read."""
 
 import zlib
 from abc import ABC, abstractmethod
@@ -10,12 +10,12 @@ R = TypeVar("R")
 K = TypeVar("K", bound=Hashable)
 
 BLOCK = 200
-"""Records that are compressed together: some 60 KB, which become 20 KB."""
+"""Records that are compressed together: about 60 KB, which become 20 KB."""
 
 
 @dataclass(frozen=True)
 class Packed(Sequence[R], ABC):
-    """Records as JSON, a line each, in compressed blocks of `BLOCK`; the last one may have fewer."""
+    """Records as JSON lines in compressed blocks of `BLOCK`; the last block may have fewer."""
 
     blocks: tuple[bytes, ...] = ()
     total: int = 0
@@ -41,7 +41,7 @@ class Packed(Sequence[R], ABC):
         return next(self._within(range(place, place + 1)))
 
     def _within(self, places: range) -> Iterator[R]:
-        """A block is unpacked once for these places, and no record beside them is made."""
+        """The records at these places; unpacks a block once, and decodes no other record."""
         last, texts = -1, list[bytes]()
         for place in places:
             number, within = divmod(place, BLOCK)
@@ -55,7 +55,7 @@ def packed_block(texts: Iterable[str]) -> bytes:
 
 
 def packed_groups(texts: Iterable[tuple[K, str]]) -> Mapping[K, tuple[tuple[bytes, ...], int]]:
-    """The blocks and the number of the texts of each group, in their order."""
+    """Group -> the blocks and the number of its texts, in order."""
     blocks: dict[K, list[bytes]] = {}
     pending: dict[K, list[str]] = {}
     for group, text in texts:

@@ -1,7 +1,7 @@
-"""Loads what plugins add to the core, by the entry points of installed packages.
+"""Loading of plugins by the entry points of installed packages.
 
-A storage, an inventory, a login or an exporter is loaded only where it was chosen: its entry point has the
-name of the setting that chooses it. What each group expects is in docs/developers/extending.md.
+A storage, an inventory, a login or an exporter is loaded only if it is chosen: its entry point has the name
+of the setting that chooses it. docs/developers/extending.md says what a group expects.
 """
 
 import os
@@ -25,11 +25,11 @@ OURS = {
     LOGIN: {"oidc_issuer": "oidc"},
     EXPORTER: {"otlp_endpoint": "otel"},
 }
-"""Settings that choose a plugin of this repository -> its extra: known where the plugin is absent, too."""
+"""Setting that chooses a plugin of this repository -> its extra; known even where the plugin is absent."""
 
 
 def chosen(group: str) -> Any:
-    """What the chosen plugin adds; None if none is chosen. UsageRefused, which says what to install."""
+    """Load the chosen plugin; None if none is chosen, UsageRefused with the remedy if it is absent."""
     name = choosing(group)
     if name is None:
         return None
@@ -48,17 +48,17 @@ def choosing(group: str) -> str | None:
     """The setting that chooses a plugin for this group; of several, one of ours is preferred."""
     given = _given() - Settings.model_fields.keys()
     if not given:
-        return None  # the packages are not searched: that takes a tenth of a second
+        return None  # skips the search of packages, which takes a tenth of a second
     return next((name for name in (*OURS[group], *sorted(_points(group))) if name in given), None)
 
 
 def load_all(group: str) -> tuple[Any, ...]:
-    """What all installed plugins add to the group, in the order of their names."""
+    """Load all plugins of the group, in the order of their names."""
     return tuple(point.load() for _, point in sorted(_points(group).items()))
 
 
 def lacking(setting: str, what: str, wheel: str) -> str:
-    """The sentence for the person who chose a plugin that is not installed, or not completely."""
+    """The message about a chosen plugin that is not installed, or not completely."""
     return (
         f"ARKLINE_{setting.upper()} is set, but the {what} is not installed on this host: "
         f"pip install '{wheel}'"
@@ -71,7 +71,7 @@ def _points(group: str) -> dict[str, EntryPoint]:
 
 
 def _given() -> set[str]:
-    """The names of the settings that have a value, in small letters; a variable precedes a file."""
+    """The lower-case names of the settings that have a value; a variable takes precedence over a file."""
     folder = os.environ.get(SECRETS)
     files = Path(folder).expanduser().glob("arkline_*") if folder else ()
     values = {file.name: "in the file" for file in files}

@@ -8,7 +8,7 @@ from pipeline import codes
 from pipeline.errors import ArklineError
 
 LOCAL = "local:"
-"""Begins the identity of a person at the command line, who has an account of the machine and no token."""
+"""Prefix of the identity of a command-line user, who has an account on the machine and no token."""
 
 
 class Role(StrEnum):
@@ -30,7 +30,7 @@ class Role(StrEnum):
 
 
 class Interface(StrEnum):
-    """The way by which a principal reached arkline."""
+    """The interface through which a principal reached arkline."""
 
     CLI = "cli"
     API = "api"
@@ -53,20 +53,20 @@ class Principal(BaseModel):
     collections: frozenset[str] | None = None
     interface: Interface
     request_id: str | None = None
-    """The request of the API or of a page by which the principal acts."""
+    """The id of the API's or the page's request by which the principal acts."""
 
     @property
     def identity(self) -> str:
         """The owner of idempotency keys.
 
-        A person at the command line repeats a submission from any host, so the host does not count there.
+        A person may repeat a submission from another host on the command line, so the host is ignored there.
         """
         if self.interface is Interface.CLI:
             return f"{LOCAL}{self.name.partition('@')[0]}"
         return f"token:{self.name}"
 
     def require(self, role: Role, action: str, collection: str | None = None) -> None:
-        """Forbidden unless the principal has the role, for this collection or, without one, for all."""
+        """Raise Forbidden unless the principal has the role for this collection or, without one, for all."""
         if not self.role.includes(role):
             raise Forbidden(
                 f"{self.name} must not {action}: this needs the role {role}, and {self.name} has the role "

@@ -1,11 +1,11 @@
 """The records of an ingest as frozen values; zkstate stores them as JSON, field for field.
 
-Times are ISO 8601 UTC. A reader ignores fields that it does not know, so that a newer release may add some
-while an older one still runs; a writer keeps them where it changes a value (RewrittenRecord).
+Times are ISO 8601 UTC. A reader ignores unknown fields, so that a newer release may add some while an older
+one still runs; a writer preserves them when it changes a value (RewrittenRecord).
 
-A record restored from a backup gives numbers again, so the number of a job alone does not say which job an
-entry in storage or in the inventory belongs to: the key of a job is random, made with the job, and entered
-with its version.
+A record restored from a backup reuses numbers, so a job's number alone does not identify the job that an
+entry in storage or inventory belongs to. Therefore a job also has a random key, created with the job and
+entered with its version.
 """
 
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ Seconds = Annotated[float, Field(ge=0, le=1e8)]
 
 
 EXCERPT = 2000
-"""Characters of a damaged znode that are kept: a status has some 500, and a history entry stays small."""
+"""Characters of a damaged znode that are kept: a status has about 500, and a history entry stays small."""
 
 
 class DamagedNode(BaseModel):
@@ -42,7 +42,7 @@ class DamagedNode(BaseModel):
     sha256: str = ""
     """Empty if the znode was missing."""
     excerpt: str = ""
-    """The first characters; bytes that are not UTF-8 are written as `\\xNN`."""
+    """The first characters; bytes that are not UTF-8 become `\\xNN`."""
 
     @classmethod
     def of(cls, path: str, data: bytes | None) -> "DamagedNode":
@@ -63,7 +63,7 @@ def now() -> datetime:
 
 
 def age(moment: datetime) -> float:
-    """Seconds since then. A host's wrong clock makes this wrong, and nothing else."""
+    """Seconds since then; if the host's clock is wrong, so is this value, but nothing else."""
     return max(0.0, (now() - moment).total_seconds())
 
 
@@ -72,7 +72,7 @@ class Record(BaseModel):
 
 
 class RewrittenRecord(Record):
-    """A value that is read, changed and written again: the fields of another release stay in it."""
+    """A value that is read, changed and written again, preserving the fields of other releases."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -82,7 +82,7 @@ class _Spelling(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
-        """Accept the hyphens: release 0.1.0 wrote them, and depositors may."""
+        """Accept hyphens, which release 0.1.0 wrote and depositors may write."""
         spelled = str(value).replace("-", "_")
         return next((member for member in cls if member.value == spelled), None)
 
@@ -124,7 +124,7 @@ class ResponseType(StrEnum):
 
 
 class _Deposit(Record):
-    """The fields of a submission that its jobs have, too."""
+    """The fields that a submission shares with its jobs."""
 
     profile_name: Name
     submitter: Text = ""
@@ -145,7 +145,7 @@ class _Deposit(Record):
 
     @property
     def may_add_version(self) -> bool:
-        """None is a yes, because nobody was asked; and who updates or resets means an object that is here."""
+        """None counts as yes: the depositor was not asked. Update and reset imply an existing object."""
         return self.new_version is not False or self.submission_mode is not SubmissionMode.ADD
 
 
@@ -169,14 +169,14 @@ class Submission(_Deposit):
 
     @property
     def name(self) -> str:
-        """Of the payload, for people."""
+        """The payload's name, for people."""
         return self.payload_filename or name_in(self.payload_url)
 
 
 class FencedStatus(RewrittenRecord):
     """The fields shared by the status of jobs and of batches; the node's version fences every change.
 
-    `op`: a fresh token in every write, by which a writer whose answer was lost recognises its own write.
+    `op`: a new token for every write, by which a writer whose answer was lost recognizes its own write.
     `epoch` grows with every move and dispatch, and voids older tickets. `delay`: seconds by the server's
     clock until the next dispatch. Absent before 0.2.1: the fields from `handed_back` on.
     """
@@ -242,7 +242,7 @@ class JobConfiguration(_Deposit):
 
     @property
     def name(self) -> str:
-        """Of the payload, for people."""
+        """The payload's name, for people."""
         return self.payload_name or name_in(self.payload_url)
 
 
@@ -270,7 +270,7 @@ class JobStatus(FencedStatus):
     last_modification_date: datetime = Field(default_factory=now)
     retry_count: Count = 0
     priority: Priority = DEFAULT_PRIORITY
-    remark: str = ""  # what the depositor should check, although nothing failed; absent before 0.2.1
+    remark: str = ""  # a note for the depositor to check, although nothing failed; absent before 0.2.1
     room: Room = Room.KEPT
     """What a failed job has of working storage. Absent before 0.2.1."""
 
@@ -279,13 +279,13 @@ class JobStatus(FencedStatus):
         return self.last_modification_date
 
     def with_remarks(self, *new: str) -> str | None:
-        """What was remarked before, and what is new; None: nothing is new."""
+        """The remarks with the new ones added; None if none is new."""
         added = [remark for remark in new if remark not in self.remark]
         return "; ".join(filter(None, (self.remark, *added))) if added else None
 
 
 class Entry(RewrittenRecord, Generic[S]):
-    """One committed move, or one try that met a transient fault; the list is the record's timeline."""
+    """One committed move, or one try with a transient fault; the list is the record's timeline."""
 
     state: S
     event: Event | None = None
@@ -300,7 +300,7 @@ class Entry(RewrittenRecord, Generic[S]):
     damaged: tuple[DamagedNode, ...] | None = None  # znodes that a repair replaced
 
     def named(self, *, first: bool) -> str:
-        """The event, for people; without one, what the entry is. `first`: of its history."""
+        """The event, for people, or else the kind of entry. `first`: it is the first of its history."""
         if self.event is not None:
             return self.event.value
         if self.damaged is not None:
@@ -327,7 +327,7 @@ class Job(Record):
     version: int
     priority: int
     space_needed: int
-    identifiers_version: int | None = None  # of their node; None in a job that was not read from there
+    identifiers_version: int | None = None  # of their node; None in a job that was not read from the record
     history: tuple[HistoryEntry, ...] = ()
     history_parts: tuple[int, ...] = ()  # entries in each part of a long history, oldest first
     unended: int | None = None  # jobs of its batch that have not ended, if its last move counted them
@@ -380,14 +380,14 @@ def number_of(name: str) -> int:
 
 
 def same_key(one: str, other: str) -> bool:
-    """Whether two keys may be of one job: jobs and entries of releases before 0.2.1 have none."""
+    """Whether two keys may be the same job's: jobs and entries of releases before 0.2.1 have none."""
     return not one or not other or one == other
 
 
 def same_job(job: Job, key: str, bid: str, payload_name: str) -> bool:
     """Whether an entry with the job's number is the job's own.
 
-    Jobs and entries of releases before 0.2.1 have no key: their batch and payload are compared.
+    Jobs and entries of releases before 0.2.1 have no key, so batch and payload are compared.
     """
     own = job.configuration.key
     if own and key:
@@ -396,12 +396,12 @@ def same_job(job: Job, key: str, bid: str, payload_name: str) -> bool:
 
 
 def derived(job: Job, *parts: str) -> bytes:
-    """32 bytes that follow from the job and `parts`: every process computes the same."""
+    """32 bytes derived from the job and `parts`, the same in every process."""
     return sha256("\0".join((job.jid, job.configuration.key, *parts)).encode()).digest()
 
 
 def trace_id(job: Job) -> int:
-    """Constant for the job's whole life; a job with the same number in a new record has another trace id."""
+    """The job's constant trace id; a job with the same number in a restored record has another one."""
     return int.from_bytes(derived(job)[:16])
 
 

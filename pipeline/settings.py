@@ -49,11 +49,11 @@ GONE = {
     "DOWNLOAD_TURN": "now an hour",
     "MESSAGE_UNSIGNED": "messages have no signature",
 }
-"""Settings of 0.2.1 that are none any more -> what is so instead."""
+"""Removed settings of 0.2.1 -> what replaces them."""
 
 
 def ignored_settings() -> tuple[str, ...]:
-    """A sentence for each variable of the environment that was a setting of an earlier release."""
+    """A message for every environment variable that was a setting of an earlier release."""
     names = {name.upper() for name in os.environ}
     return tuple(
         f"ARKLINE_{name} is ignored: it is no setting any more ({instead})"
@@ -63,7 +63,7 @@ def ignored_settings() -> tuple[str, ...]:
 
 
 SECRETS = "ARKLINE_SECRETS"
-"""Variable with a folder of settings that are secret: the file arkline_zk_password has that setting."""
+"""Variable with a folder of secret settings: the file arkline_zk_password has that setting."""
 
 
 Seconds = Annotated[float, Field(gt=0)]
@@ -72,7 +72,7 @@ Positive = Annotated[int, Field(ge=1)]
 
 
 class EnvironmentSettings(BaseSettings):
-    """Settings of the core or of a guest: from the environment, else from the folder in ARKLINE_SECRETS."""
+    """Settings of the core or a plugin: from the environment, else from the folder in ARKLINE_SECRETS."""
 
     model_config = SettingsConfigDict(
         env_prefix="ARKLINE_",
@@ -80,7 +80,7 @@ class EnvironmentSettings(BaseSettings):
         extra="ignore",
         validate_by_name=True,
         validate_by_alias=True,
-        hide_input_in_errors=True,  # it may be a secret
+        hide_input_in_errors=True,  # the input may be a secret
     )
 
     @classmethod
@@ -100,7 +100,7 @@ S = TypeVar("S", bound=EnvironmentSettings)
 
 
 def read_settings(kind: type[S]) -> S:
-    """The settings of the environment; UsageRefused names each variable that is wrong, and says why."""
+    """Read the settings from the environment; UsageRefused names every invalid variable, with the reason."""
     try:
         return kind()
     except ValidationError as error:
@@ -110,7 +110,7 @@ def read_settings(kind: type[S]) -> S:
 
 
 def _variable(name: int | str) -> str:
-    """The variable of a setting; a setting that also has an earlier name is named by its variable."""
+    """The variable of a setting; for a setting with an earlier name, `name` is already the variable."""
     return f"ARKLINE_{str(name).upper().removeprefix('ARKLINE_')}"
 
 
@@ -294,7 +294,7 @@ class Settings(EnvironmentSettings):
     @field_validator("broker_url")
     @classmethod
     def _is_of_redis(cls, value: str) -> str:
-        with suppress(ValueError):  # its text may quote the password
+        with suppress(ValueError):  # the error's text may quote the password
             parts = urlsplit(value)
             _ = parts.port
             if parts.scheme in ("redis", "rediss", "unix"):
@@ -360,16 +360,16 @@ class Settings(EnvironmentSettings):
 
 
 JOB_BYTES = 12_000
-"""Of ZooKeeper's heap, for one job with a long history (decision 48)."""
+"""Bytes of ZooKeeper's heap for one job with a long history (decision 48)."""
 
 PERCENT = 70
-"""Of the heap for jobs; the rest is for the work of the server."""
+"""Percent of the heap for jobs; the rest is for the server's own work."""
 
 
 def accepted_jobs(settings: Settings, heap_bytes: int | None) -> int:
-    """Jobs from which on nothing is submitted or split; 0: no limit.
+    """The number of jobs at which submissions and splits stop; 0: no limit.
 
-    `heap_bytes`: ZooKeeper's heap, if it is known; a smaller heap lowers the setting.
+    `heap_bytes`: ZooKeeper's heap, if known; a smaller heap lowers the setting.
     """
     if not settings.record_jobs or heap_bytes is None:
         return settings.record_jobs
@@ -377,7 +377,7 @@ def accepted_jobs(settings: Settings, heap_bytes: int | None) -> int:
 
 
 def limit_of(settings: Settings, heap_bytes: int | None) -> str:
-    """The name of what limits the jobs."""
+    """The name of the limit that applies, for messages."""
     if heap_bytes is None or accepted_jobs(settings, heap_bytes) == settings.record_jobs:
         return "ARKLINE_RECORD_JOBS"
     return f"the maximum for ZooKeeper's heap of {heap_bytes >> 20:,} MB"

@@ -1,11 +1,11 @@
-"""The umask of every process; a file of its own, because the command line sets it before it loads more."""
+"""The umask of every process; a separate file, because the command line sets it before other imports."""
 
 import os
 
 PRIVATE = 0o027
-"""Deposits and databases are for their user and group alone."""
+"""Only user and group may access deposits and databases."""
 
 
 def keep_private() -> None:
-    """Let other users of this machine read nothing that this process and its children create."""
+    """Keep other users of this machine from reading what this process and its children create."""
     os.umask(os.umask(PRIVATE) | PRIVATE)

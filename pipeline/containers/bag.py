@@ -23,13 +23,13 @@ from pipeline.outcome import content
 DECLARATION = "bagit.txt"
 FETCH_LIST = "fetch.txt"
 TAG_BYTES = 1_000_000
-"""Bytes of `bagit.txt` and of `bag-info.txt`."""
+"""Maximum bytes of `bagit.txt`, and of `bag-info.txt`."""
 
 _READ_AT_FIRST = 1000
-"""Bytes of a file named `bagit.txt` in which a bag is declared."""
+"""Bytes at the beginning of `bagit.txt` that are searched for a bag's declaration."""
 
 _INFO = ("bag-info.txt", "package-info.txt")
-"""Files with the Payload-Oxum: the second before BagIt 0.96."""
+"""Files that may have a Payload-Oxum; the second only before BagIt 0.96."""
 
 _BEGIN = re.compile(rb"^\W*BagIt-Version\s*:", re.IGNORECASE | re.MULTILINE)
 _ENCODINGS = {
@@ -47,7 +47,7 @@ _ESCAPE = re.compile("%(?:0A|0D|25)", re.IGNORECASE)
 @dataclass(frozen=True)
 class _Bag:
     folder: str
-    """With its slash; empty if the container itself is the bag."""
+    """With a trailing slash; empty if the container itself is the bag."""
     files: Mapping[str, UnpackedFile]
     """Path in the bag -> file."""
     unpacked: UnpackedContainer
@@ -78,7 +78,7 @@ class _Manifest:
     entries: Mapping[str, tuple[int, str]]
     """Path in the bag -> line, value."""
     composed: tuple[str, ...] = ()
-    """The names in it that differ from those of the files in how letters are composed."""
+    """Names in the manifest that differ from the files' names in their Unicode composition."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class ToFetch:
     """A payload file that is not in the container, but at a URL, as the bag's fetch.txt says."""
 
     path: str
-    """In the container."""
+    """The path in the container."""
     url: str
     size: int | None
     digest: Digest
@@ -94,7 +94,7 @@ class ToFetch:
 
 
 def may_declare(path: str) -> bool:
-    """Whether a file with this path declares a bag, if the file is one of BagIt."""
+    """Whether a file at this path declares a bag, if its content is a BagIt declaration."""
     return path.count("/") <= 1 and path.rpartition("/")[2] == DECLARATION
 
 
@@ -104,9 +104,10 @@ def has_fetch_list(paths: Collection[str]) -> bool:
 
 
 def files_to_fetch(unpacked: UnpackedContainer, *, case_fold: bool, most: int) -> tuple[ToFetch, ...]:
-    """The payload that the container lacks and the bags' fetch.txt lists (RFC 8493, 2.2.3); `most` files.
+    """The payload files, at most `most`, that only the bags' fetch.txt lists (RFC 8493, 2.2.3).
 
-    StepFailed(content), naming the line and no URL, if a list is not valid, or if payload is in neither.
+    StepFailed(content), naming the line but no URL, if a list is invalid, or if a payload file is neither in
+    the container nor listed.
     """
     listed: list[ToFetch] = []
     for bag in _bags(unpacked):
@@ -138,7 +139,7 @@ def _to_fetch(bag: _Bag) -> Iterator[ToFetch]:
         paths.add(path)
         lines.check_entries(len(paths), bag.title(FETCH_LIST), len(bag.files))
         if path in bag.files or bag.unpacked.composed_otherwise(bag.folder + path):
-            continue  # whatever its URL is: nothing is fetched from there
+            continue  # its URL does not matter: nothing is fetched from there
         if problem := _fetch_problem(bag, entry[1], path):
             refuse_line(problem)
         listed_as = missing.pop(unicodedata.normalize("NFC", path), "")
@@ -153,7 +154,7 @@ def _to_fetch(bag: _Bag) -> Iterator[ToFetch]:
 
 
 def _fetch_problem(bag: _Bag, url: str, path: str) -> str:
-    """Why a line of fetch.txt is refused; empty if it is not."""
+    """Why a line of fetch.txt is refused; empty if it is accepted."""
     if problem := checkm_row.url_problem(url):
         return problem
     if not _is_payload(path):
@@ -194,7 +195,7 @@ def check_bags(unpacked: UnpackedContainer) -> tuple[str, ...]:
 
 
 def _bags(unpacked: UnpackedContainer) -> list[_Bag]:
-    """The bags that are not in another bag: what is in one is its payload, or a tag file of its own."""
+    """The outermost bags: a bag inside another bag is part of its payload or tag files."""
     folders = [
         path.removesuffix(DECLARATION)
         for path in sorted(unpacked.files)
@@ -204,13 +205,13 @@ def _bags(unpacked: UnpackedContainer) -> list[_Bag]:
 
 
 def _declares_bag(path: Path) -> bool:
-    """Also with its lines in another order, or in an encoding that a bag may not have."""
+    """Whether the file declares a bag, even with reordered lines or in an encoding BagIt does not allow."""
     with path.open("rb") as file:
         return _BEGIN.search(file.read(_READ_AT_FIRST).replace(b"\0", b"")) is not None
 
 
 def _check(bag: _Bag) -> str:
-    """What was checked, and the manifests that were not."""
+    """Check the bag; says what was checked, and which manifests were not."""
     manifests = _manifests(bag)
     usable = [manifest for manifest in manifests if manifest.algorithm]
     refuse(bag.what, _problems(bag, usable))
@@ -240,7 +241,7 @@ def _manifests(bag: _Bag) -> list[_Manifest]:
 
 
 def _compared(manifests: list[_Manifest], payload: int) -> Iterator[str]:
-    """The algorithms by which payload was compared, and of how many files if not of all."""
+    """The algorithms by which payload was compared, with the number of files unless all were."""
     listed: defaultdict[str, set[str]] = defaultdict(set)
     for manifest in manifests:
         if not manifest.of_tags:
@@ -270,7 +271,7 @@ def _bag(unpacked: UnpackedContainer, folder: str) -> _Bag:
 
 
 def _fields(bag: _Bag, name: str) -> Iterator[tuple[str, str]]:
-    """Label, in lower case, and value, which continues in lines that begin with a blank (RFC 8493, 2.2.2)."""
+    """Lower-case labels and values; lines that begin with a blank continue a value (RFC 8493, 2.2.2)."""
     label = value = ""
     for _, line in bag.lines(name, TAG_BYTES):
         if label and line[0] in " \t":
@@ -285,7 +286,7 @@ def _fields(bag: _Bag, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _manifest(bag: _Bag, match: re.Match[str]) -> _Manifest:
-    """`algorithm` is empty if it is not supported."""
+    """Read a manifest; `algorithm` is empty if it is not supported."""
     entries: dict[str, tuple[int, str]] = {}
     try:
         name = algorithm(match[2])
@@ -313,9 +314,10 @@ def _manifest(bag: _Bag, match: re.Match[str]) -> _Manifest:
 
 
 def _by_other_spelling(bag: _Bag, entries: dict[str, tuple[int, str]]) -> Iterator[str]:
-    """Enter files under their own names that are listed with blanks at the end, or composed otherwise.
+    """Rename entries that differ from a file's name in trailing blanks or in Unicode composition.
 
-    The names that are composed otherwise. A name that is in the bag, or in the list, is meant itself.
+    Yields the names with another composition. A name that is itself in the bag stays as it is; no entry gets
+    a name that the list already has.
     """
     for path in [path for path in entries if path not in bag.files]:
         stripped = path.rstrip()
@@ -330,7 +332,7 @@ def _by_other_spelling(bag: _Bag, entries: dict[str, tuple[int, str]]) -> Iterat
 
 
 def _path(bag: _Bag, written: str) -> str:
-    """The path; before version 1.0 nothing in it is escaped, and some programs escape nothing in 1.0."""
+    """Unescape the path; versions before 1.0 escape nothing, and some programs do not in 1.0 either."""
     if bag.version < (1, 0):
         return written
     path = _ESCAPE.sub(lambda match: chr(int(match[0][1:], 16)), written)
@@ -355,7 +357,7 @@ def _problems(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
 
 
 def _oxum(bag: _Bag) -> Iterator[str]:
-    """Payload-Oxum in bag-info.txt: bytes and files of the payload."""
+    """Compare Payload-Oxum in bag-info.txt: bytes and files of the payload."""
     sizes = [file.size for name, file in bag.files.items() if _is_payload(name)]
     for info in filter(bag.files.__contains__, _INFO if bag.version < (0, 96) else _INFO[:1]):
         for label, value in _fields(bag, info):
@@ -367,7 +369,7 @@ def _oxum(bag: _Bag) -> Iterator[str]:
 
 
 def _unlisted(bag: _Bag, manifests: list[_Manifest]) -> Iterator[str]:
-    """Payload files missing in a manifest: since version 1.0 every manifest has to list all of them."""
+    """Payload files missing from a manifest: since version 1.0 every manifest must list all of them."""
     lists = [manifest for manifest in manifests if not manifest.of_tags]
     for name in sorted(filter(_is_payload, bag.files)):
         lacking = [manifest for manifest in lists if name not in manifest.entries]

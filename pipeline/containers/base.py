@@ -15,32 +15,32 @@ _HERE = re.compile(r"\A(?:\./+)+")
 
 
 def from_here(name: str) -> str:
-    """`./a`, `.//a` and `././a`, as programs write the entries of the folder `.`, are a."""
+    """Strip the `./` that programs write before entries of the folder `.`: `./a`, `.//a`, `././a` are `a`."""
     return _HERE.sub("", name)
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A container to read, and how much reading it may cost."""
+    """A container to read, and the limits for reading it."""
 
     path: Path
     name: str
     """The depositor's name for the container."""
     max_entries: int
     max_bytes: int
-    """Bytes that it may unpack to."""
+    """Bytes that the container may unpack to."""
     name_encoding: str = ""
-    """The encoding of names that do not say theirs; empty: the format's own rule."""
+    """The encoding of names that declare none; empty: the format's own rule."""
 
     @property
     def title(self) -> str:
-        """The container in a message."""
+        """The container's name for messages."""
         return f"container {quote_name(self.name)}"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a container: its name as given, its bytes, and why it is refused, if it is."""
+    """One entry of a container: its name as given, its content, and why it is refused, if it is."""
 
     name: str
     is_folder: bool
@@ -49,19 +49,19 @@ class Entry:
     chunk: int = READ_CHUNK
     """Bytes to read at a time."""
     name_encoding: str = ""
-    """The encoding as which the name was read, if the container does not say it."""
+    """The encoding assumed for the name, if the container does not declare it."""
     raw_name: bytes = b""
-    """The name as packed, in that case."""
+    """The name's packed bytes, in that case."""
 
 
 class Format(Protocol):
-    """A container format. A header may lie: no buffer is allocated by a size that a header claims."""
+    """A container format. Headers are not trusted: no buffer is allocated by a size that a header claims."""
 
     def recognizes(self, archive: Archive, head: bytes) -> bool:
         """Whether the archive is of this format; `head` is its first 512 bytes."""
 
     def entries(self, archive: Archive) -> AbstractContextManager[Iterator[Entry]]:
-        """The entries one after the other, read once and forward.
+        """The entries in sequence, read once and forward only.
 
         A damaged or truncated archive raises what its library raises (see pipeline.containers.unpack).
         """

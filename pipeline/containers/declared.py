@@ -20,7 +20,7 @@ PROBLEMS_REPORTED = 20
 """Problems after which checking stops: enough for the depositor to see a pattern."""
 
 MESSAGE_LIMIT = 1800
-"""Characters of a message that are stored, less some for its beginning."""
+"""Characters of a stored message, less a margin for its beginning."""
 
 
 class UnpackedFile(Protocol):
@@ -41,19 +41,19 @@ class Declared:
     digests: tuple[Digest, ...] = ()
     size: int | None = None
     by: str = ""
-    """The place with the name of the list, if `where` is without it."""
+    """The place with the name of the list, if `where` lacks the name."""
 
 
 @dataclass(frozen=True)
 class ConfirmedDigest:
-    """A digest that a list in the container declares, and that the file has."""
+    """A digest that a list in the container declares and the file matches."""
 
     path: str
     digest: Digest
     declared_by: str
 
     def of(self, file: DownloadedFile) -> DownloadedFile:
-        """The file with this digest as its own."""
+        """The file, with this digest as its declared one."""
         return file.model_copy(
             update={"digest": self.digest, "declared_by": self.declared_by, "container": ""}
         )
@@ -67,16 +67,16 @@ class UnpackedContainer:
     files: Mapping[str, UnpackedFile]
     attempt: Attempt
     confirmed: dict[str, Declared] = field(default_factory=dict)
-    """Path -> a declaration with a digest that the file agrees with."""
+    """Path -> a declaration with digests that the file matches."""
     remarks: list[str] = field(default_factory=list)
-    """What the depositor should check, although nothing is wrong."""
+    """Notes for the depositor to check, although nothing is wrong."""
     counter: WorkCounter = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counter", WorkCounter(self.attempt))
 
     def problems(self, declared: Iterable[Declared]) -> Iterator[str]:
-        """How the files differ from their declarations; a file is read once at most."""
+        """How the files differ from their declarations; a file is read at most once."""
         for entry in declared:
             self.attempt.check()
             file = self.files.get(entry.path)
@@ -95,7 +95,7 @@ class UnpackedContainer:
         return {unicodedata.normalize("NFC", path): path for path in self.files}
 
     def composed_otherwise(self, path: str) -> str:
-        """The file whose name differs only in how its letters are composed; empty if none does."""
+        """The file whose name differs only in Unicode composition; empty if there is none."""
         other = self._composed.get(unicodedata.normalize("NFC", path), path)
         return "" if other == path else other
 
@@ -105,7 +105,7 @@ class UnpackedContainer:
         return "is not in the container"
 
     def confirmed_digests(self) -> Iterator[ConfirmedDigest]:
-        """The longest digest that the container itself declares for a file, for those with one."""
+        """The longest digest that the container itself declares for a file, for every file with one."""
         for path, entry in self.confirmed.items():
             longest = max(entry.digests, key=lambda digest: len(digest.value))
             yield ConfirmedDigest(path, longest, entry.by or entry.where)
@@ -122,7 +122,7 @@ class UnpackedContainer:
 
 
 def refuse(what: str, problems: Iterable[str]) -> None:
-    """StepFailed(content) with the problems, as many as a message can hold, if there are any."""
+    """Raise StepFailed(content) with as many of the problems as a message can hold, if there are any."""
     reported = list(islice(problems, PROBLEMS_REPORTED))
     text = f"{what} does not match the content of the container; correct it and pack the container again"
     for count, problem in enumerate(reported):
@@ -137,13 +137,13 @@ NAME = "mrt-manifest.txt"
 
 
 def check_manifest(unpacked: UnpackedContainer) -> str | None:
-    """A sentence if the manifest is correct; None without one, StepFailed(content) if it is not correct."""
+    """A sentence if the manifest is correct, None without a manifest; StepFailed(content) if incorrect."""
     if NAME not in unpacked.files:
         return None
     title = f"producer/{NAME}"
     lines.check_size(unpacked.producer / NAME, title)
     data, most = (unpacked.producer / NAME).read_bytes(), max(lines.LIST_ENTRIES, len(unpacked.files))
-    # Names that clash were refused when the container was unpacked, by the rules of the collection.
+    # Unpacking has refused clashing names, by the rules of the collection.
     rows = parse_rows(data, title, ManifestProfile.OBJECT, case_fold=False, most=most)
     refuse(title, _problems(unpacked, rows))
     return f"{title} lists the container's {len(rows):,} other files, with their sizes and digests"

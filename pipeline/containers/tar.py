@@ -2,8 +2,7 @@
 
 Before Python 3.11.10, 3.12.6 and 3.13 `tarfile` searches extended headers (pax) by regular expressions whose
 time grows with the square of a run of digits (CVE-2024-6232). So `tarfile` gets only the records that it
-needs for names, sizes and sparse files, of bounded length, and without a longer run of digits than they can
-have.
+needs for names, sizes and sparse files, with limits on their length and on their runs of digits.
 """
 
 import bz2
@@ -29,23 +28,23 @@ EXTENDED = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 _ONCE = re.compile(
     rb"path|linkpath|size|hdrcharset|GNU\.sparse\.(?:major|minor|name|realsize|size|numblocks)"
 )
-"""Keywords of which the last record counts."""
+"""Keywords whose last record counts."""
 
 _NUMBERS = re.compile(rb"GNU\.sparse\.(?:map|offset|numbytes)")
-"""Keywords of many numbers, in one record or in many records."""
+"""Keywords with many numbers, in one record or in several."""
 
 _LENGTH = re.compile(rb"(\d{1,10}) ")
 _DIGITS = re.compile(rb"\d+")
 
 _LONGEST_RECORD = 4 * NAME_LIMIT
-"""Bytes of a record with a name; a name that is as long is refused in any case."""
+"""Maximum bytes of a record with a name; a name of that length is refused in any case."""
 
 _LONGEST_NUMBER = 20
 """Digits of the largest number of 64 bits."""
 
 
 def header_type(header: bytes) -> bytes:
-    """The type of the entry that the block of 512 bytes announces; empty if it is no valid header."""
+    """The type of the extended header or long name that a block of 512 bytes announces; empty if none."""
     if header[156:157] not in (*EXTENDED, tarfile.GNUTYPE_LONGNAME):
         return b""
     try:
@@ -55,7 +54,7 @@ def header_type(header: bytes) -> bytes:
 
 
 def needed_records(content: bytes) -> bytes:
-    """The records that `tarfile` needs, filled up to the same length; ReadError if one is not possible."""
+    """Keep the records that `tarfile` needs, padded to the same length; ReadError if a record is invalid."""
     once: dict[bytes, bytes] = {}
     numbers: list[bytes] = []
     position = 0
@@ -81,21 +80,21 @@ def needed_records(content: bytes) -> bytes:
 
 
 def _longest_run(record: bytes) -> int:
-    """Of digits; in linear time."""
+    """The length of the longest run of digits, in linear time."""
     return max(map(len, _DIGITS.findall(record)))
 
 
 BLOCK = tarfile.BLOCKSIZE
 
 _DUMPED_FOLDER, _CONTINUED = b"D", b"M"
-"""Types of GNU tar for backups: a folder with a list of what was in it, and the rest of a file that begins in
+"""GNU tar's types for backups: a folder with a list of its content, and the rest of a file that begins in
 another volume."""
 
 _NO_FILE = (b"V", b"A")
 """Types that are skipped: the label of a volume (GNU tar), and access rights of the next file (Solaris)."""
 
 _HEADER_LIMIT = READ_CHUNK
-"""Bytes of one entry's headers, extended ones included, which tarfile holds in memory."""
+"""Maximum bytes of one entry's headers, extended ones included, which tarfile holds in memory."""
 
 _ENTRY_OVERHEAD = 4 * BLOCK
 """Bytes of an entry beside its content: header, extended header and padding."""
@@ -105,7 +104,7 @@ _COMPRESSED_SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2")
 
 @dataclass(frozen=True)
 class Tar:
-    """A tar; with a signature, a compressed one. `open_stream` decompresses while its file is read."""
+    """A tar format; compressed if it has a signature. `open_stream` decompresses while the file is read."""
 
     signature: bytes
     open_stream: Callable[[Path], io.BufferedIOBase]
@@ -143,11 +142,11 @@ def _is_tar(head: bytes) -> bool:
 
 
 class _Header(tarfile.TarInfo):
-    """Names a file as its block does, where tarfile reads another name."""
+    """A header with the name that is in its block, where tarfile reads another name."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """A prefix is in blocks of POSIX alone: the GNU format has times there. No NUL cuts a name."""
+        """Read the prefix of POSIX blocks only (the GNU format has times there); do not cut names at NUL."""
         header = super().frombuf(buf, encoding, errors)
 
         def text(begin: int, end: int) -> str:
@@ -156,16 +155,16 @@ class _Header(tarfile.TarInfo):
         name = text(0, 100)
         header.name = name.rstrip("/") if header.isdir() else name
         if buf[257:263] == b"ustar\0" and header.type not in tarfile.GNU_TYPES:
-            # star has times in the last bytes, after a prefix that ends with NUL
+            # star writes times in the last bytes, after a prefix that ends with NUL
             prefix = text(345, 476 if buf[475] == 0 and buf[508:512] == b"tar\0" else 500)
             header.name = f"{prefix.removesuffix('/')}/{header.name}" if prefix else header.name
         return header
 
 
 class _Forward(io.RawIOBase):
-    """What tarfile reads from: never backwards, with a limit per entry's headers and one for all bytes.
+    """The stream that tarfile reads: forward only, with limits on an entry's headers and on all bytes.
 
-    Extended headers are reduced to what tarfile needs of them.
+    Extended headers are reduced to the records that tarfile needs.
     """
 
     def __init__(self, plain: io.BufferedIOBase, archive: Archive) -> None:
@@ -196,7 +195,7 @@ class _Forward(io.RawIOBase):
             chunk = needed_records(chunk)
         elif self._long_name and b"\0" in (name := chunk.rstrip(b"\0")):
             safe_name(name.decode("utf-8", "surrogateescape"))  # tarfile would cut the name
-        # also what follows an extended header: only tarfile knows which block it takes for a header
+        # also a block after an extended header: only tarfile knows which blocks are headers
         kind = header_type(chunk)
         self._extended, self._long_name = kind in EXTENDED, kind == tarfile.GNUTYPE_LONGNAME
         return chunk
@@ -246,20 +245,20 @@ def _entries(plain: io.BufferedIOBase, archive: Archive) -> Iterator[Entry]:
 def _next(opened: tarfile.TarFile, stream: _Forward) -> tarfile.TarInfo | None:
     stream.header_room = _HEADER_LIMIT
     info = opened.next()
-    opened.members.clear()  # type: ignore[attr-defined]  # it would keep an object for every entry
+    opened.members.clear()  # type: ignore[attr-defined]  # tarfile keeps an object for every entry
     if info is not None:
         stream.header_room = None
     return info
 
 
 def _has_slash(info: tarfile.TarInfo) -> bool:
-    """Whether a file's name ends as that of a folder, which it is then; tarfile cuts the slash in pax."""
+    """Whether a file's name ends with a slash, which makes it a folder; tarfile strips the slash in pax."""
     name = info.pax_headers.get("path", info.name)
     return info.isreg() and name.endswith("/")
 
 
 def _name(name: str) -> tuple[str, str, bytes]:
-    """The name; if it is not UTF-8, it is taken for ISO 8859-1, which is returned with the bytes."""
+    """The name; if it is not UTF-8, decoded as ISO 8859-1, with that encoding and the raw bytes."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -289,7 +288,7 @@ def _open(opened: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
 
 
 def _check_end(stream: _Forward, last: str) -> None:
-    """tarfile takes any damaged header but the first for the end; the real end is a block of zeros."""
+    """Require a block of zeros at the end: tarfile takes any damaged header but the first for the end."""
     if stream.last != bytes(BLOCK):
         raise tarfile.ReadError(f"no end of archive after {last}")
     stream.header_room = None

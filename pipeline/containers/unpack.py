@@ -1,7 +1,7 @@
 """Unpack a depositor's container; the format is recognized by the content.
 
-Rule: everything the depositor gave arrives, or the container is refused; nothing is dropped, renamed or
-overwritten in silence. Limits count the bytes that come out, not those that a header claims.
+Rule: everything that the depositor packed is unpacked, or the container is refused; nothing is silently
+dropped, renamed or overwritten. Limits count the bytes unpacked, not those that a header claims.
 """
 
 import struct
@@ -37,7 +37,7 @@ from pipeline.working_storage.capacity import no_room
 from pipeline.working_storage.workspace import DownloadedFile
 
 FORMATS: tuple[Format, ...] = (TAR, TAR_GZ, TAR_BZ2, Zip())
-"""In the order in which they are tried; the content decides, not the name."""
+"""In the order tried; the content decides, not the name."""
 
 _OTHER_FORMATS = {
     b"7z\xbc\xaf\x27\x1c": "a 7z archive",
@@ -48,13 +48,13 @@ _OTHER_FORMATS = {
 
 
 def entries(archive: Archive) -> AbstractContextManager[Iterator[Entry]]:
-    """The archive's entries; a content failure if it is of no known format."""
+    """The archive's entries; StepFailed(content) if its format is not known."""
     with archive.path.open("rb") as file:
         head = file.read(max(BLOCK, EXAMINED))
     for known in FORMATS:
         if known.recognizes(archive, head[:BLOCK]):
             return known.entries(archive)
-    if is_web_page(head, HTML):  # no archive begins as markup
+    if is_web_page(head, HTML):  # no archive begins with markup
         raise content(
             f"{archive.title} is a web page, not an archive: {SIGN_IN}; give the address that downloads the "
             "archive itself, without a login"
@@ -67,7 +67,7 @@ def entries(archive: Archive) -> AbstractContextManager[Iterator[Entry]]:
 
 
 RATIO_FLOOR = 64 << 20
-"""Bytes that any container may unpack to: the ratio of a small, very regular container means nothing."""
+"""Bytes that any container may unpack to: a small, highly compressible container may have any ratio."""
 
 # Raised by the libraries for an archive that violates its format.
 _DAMAGED = (
@@ -91,19 +91,19 @@ class Limits:
     """Files and folders."""
     bytes: int
     ratio: int
-    """Times the container's own size."""
+    """Maximum unpacked size, as a multiple of the container's own size."""
     case_fold: bool = True
     """Refuse names that differ only in upper and lower case."""
     name_encoding: str = ""
-    """The encoding of a zip's names that do not say theirs; empty: UTF-8 if they are, else code page 437."""
+    """The encoding of zip names that declare none; empty: UTF-8 if they are valid UTF-8, else CP437."""
 
 
 def unpack(path: Path, name: str, target: Path, limits: Limits, attempt: Attempt) -> Iterator[DownloadedFile]:
     """Write the container's files one by one below `target`, which belongs to this attempt and is empty.
 
-    `name` is what the depositor calls it. The attempt is checked between chunks.
+    `name` is the depositor's name for the container. The attempt is checked between chunks.
     The digests are computed while the files are written.
-    A refused container is StepFailed(content); files written until then stay with the attempt.
+    StepFailed(content) if the container is refused; the files written until then stay in `target`.
     """
     archive = Archive(path, name, limits.entries, limits.bytes, limits.name_encoding)
     try:
@@ -117,7 +117,7 @@ def unpack(path: Path, name: str, target: Path, limits: Limits, attempt: Attempt
     except _DAMAGED as error:
         raise _damaged(archive, error) from error
     except OSError as error:
-        if error.errno is None:  # raised by decompressors for bytes that make no sense
+        if error.errno is None:  # raised by decompressors for invalid bytes
             raise _damaged(archive, error) from error
         if is_full(error):
             raise no_room(f"{error.strerror} while unpacking {quote_name(name)}") from error
@@ -129,9 +129,9 @@ def unpack(path: Path, name: str, target: Path, limits: Limits, attempt: Attempt
 
 
 def folders_without_files(path: Path, name: str, entries_limit: int, bytes_limit: int) -> tuple[str, ...]:
-    """The folders of a container in which there is nothing; nothing is unpacked.
+    """The empty folders of a container; nothing is unpacked.
 
-    StepFailed(content) if it cannot be read.
+    StepFailed(content) if the container cannot be read.
     """
     archive = Archive(path, name, entries_limit, bytes_limit)
     folders, parents = set[str](), set[str]()
@@ -178,7 +178,7 @@ def _write_all(
 
 
 def _make_folders(folders: list[str], archive: Archive, target: Path) -> None:
-    """Those without files, too: the report names them."""
+    """Make all folders, including those without files, which the report names."""
     for folder in folders:
         try:
             make_below(target / folder, target)

@@ -18,11 +18,11 @@ from pipeline.outcome import content
 _SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08", b"PK00PK\x03\x04")
 
 _METHODS = {zipfile.ZIP_STORED: READ_CHUNK, zipfile.ZIP_DEFLATED: READ_CHUNK, zipfile.ZIP_BZIP2: 4096}
-"""The methods accepted, with the bytes read at a time: zipfile unpacks bzip2 without a limit, and 4 KiB of
-it hold 80 MB at most. LZMA is refused because its header may claim 4 GiB of memory."""
+"""Accepted methods -> bytes read at a time: zipfile unpacks bzip2 without a limit, and 4 KiB of bzip2 hold
+80 MB at most. LZMA is refused because its header may claim 4 GiB of memory."""
 
 _DIRECTORY_LIMIT = 64 << 20
-"""Bytes of a directory: 100,000 entries with names of 500 bytes. zipfile reads it at once."""
+"""Maximum bytes of a directory: 100,000 entries with names of 500 bytes. zipfile reads it in one piece."""
 
 _ENCRYPTED = 0x1 | 0x40
 _PATCH = 0x20
@@ -30,31 +30,31 @@ _UTF8_NAME = 0x800
 _CENTRAL_ENTRY = b"PK\x01\x02"
 _CENTRAL_LENGTH, _LOCAL_LENGTH, _END_LENGTH = 46, 30, 22
 _LOCATOR = struct.Struct("<4sLQL")
-"""The end locator of a zip64: signature, number of the part with the end record, its offset, all parts."""
+"""The end locator of a zip64: signature, part with the end record, offset of the record, number of parts."""
 
 _UNICODE_PATH = 0x7075
 _GUESSED = "cp437"
-"""The encoding that is taken if none is stated or known: a backslash may be half of a letter then."""
+"""The encoding assumed if none is declared or recognized; a backslash may then be half of a letter."""
 
 _UNIX = (3, 19)
 """The systems whose attributes are those of Unix: Unix and Darwin (APPNOTE 4.4.2.2)."""
 
 _DOS = (0, 10, 11, 14)
-"""The systems of Windows: FAT, NTFS and VFAT. No name there has a backslash but between folders."""
+"""The systems of Windows: FAT, NTFS and VFAT, where a backslash in a name can only separate folders."""
 
 _DOS_FOLDER = 0x10
 _PART = re.compile(r"\.(z\d{2,}|\d{3,})$", re.IGNORECASE)
 """The end of a part's name: a.z01, a.z100, a.zip.001."""
 
 _ZIP_PART = re.compile(r"\.z(ip\.\d{3,}|\d{2,})$", re.IGNORECASE)
-"""Of a name that only parts of a zip have: other formats have parts such as a.7z.001."""
+"""The end of a name that only a part of a zip has: other formats have parts such as a.7z.001."""
 
 
 class Zip:
     def recognizes(self, archive: Archive, head: bytes) -> bool:
-        """A zip may have something in front, such as the program of a self-extracting one.
+        """Whether the file is a zip, even with a prefix such as the program of a self-extracting zip.
 
-        A part from the middle has nothing of a zip but its name.
+        A middle part of a divided zip is recognized by its name alone.
         """
         if head.startswith(_SIGNATURES) or _ZIP_PART.search(archive.name):
             return True
@@ -70,7 +70,7 @@ class Zip:
 
 
 def _check_whole(archive: Archive, file: io.FileIO) -> None:
-    """A content failure for one part of a zip that was divided into several."""
+    """Raise StepFailed(content) for one part of a divided zip."""
     is_part = _PART.search(archive.name) is not None
     size = file.seek(0, io.SEEK_END)
     file.seek(max(0, size - _END_LENGTH - 0x1_0000 - _LOCATOR.size))
@@ -97,16 +97,16 @@ def _check_whole(archive: Archive, file: io.FileIO) -> None:
 
 
 class _ZipFile(io.FileIO):
-    """The archive's file, which refuses to return a directory of too many entries.
+    """The archive's file; refuses to return a directory with too many entries.
 
-    zipfile reads the directory at once and makes an object per entry before it returns the first.
+    zipfile reads the whole directory and makes an object per entry before it returns the first.
     """
 
     def __init__(self, archive: Archive) -> None:
         super().__init__(archive.path)
         self._archive = archive
         self.opening = True
-        """Until zipfile has read the directory; content is never changed."""
+        """True until zipfile has read the directory; content is never changed."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > _DIRECTORY_LIMIT:
@@ -129,9 +129,9 @@ class _ZipFile(io.FileIO):
 
 
 def _with_whole_fields(directory: bytes) -> bytes:
-    """The directory without what is broken in extra fields: cameras and phones write what is no list.
+    """Replace malformed extra fields in the directory by zeros: cameras and phones write such fields.
 
-    The length stays, since zipfile finds entries by it: zeros are fields of no kind and no content.
+    The length stays the same, since zipfile locates entries by it; zeros are empty fields of kind 0.
     """
     result, at = bytearray(directory), 0
     while directory.startswith(_CENTRAL_ENTRY, at) and at + _CENTRAL_LENGTH <= len(directory):
@@ -157,7 +157,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _open(file: io.FileIO, info: zipfile.ZipInfo) -> io.BufferedIOBase:
-    """The content. The directory alone says name, sizes and method: old programs write others before it."""
+    """Open the content; name, sizes and method are the directory's: old programs' local headers differ."""
     file.seek(info.header_offset)
     header = file.read(_LOCAL_LENGTH)
     if len(header) < _LOCAL_LENGTH or not header.startswith(b"PK\x03\x04"):
@@ -179,7 +179,7 @@ def _is_folder(info: zipfile.ZipInfo, name: str) -> bool:
 def _entry(archive: Archive, file: io.FileIO, info: zipfile.ZipInfo) -> Entry:
     name, encoding, raw = _name(archive, info)
     if info.create_system in _DOS and encoding != _GUESSED and "/" not in name:
-        name = name.replace("\\", "/")  # as .NET wrote folders before 4.6.1
+        name = name.replace("\\", "/")  # .NET before 4.6.1 wrote backslashes
     is_folder = _is_folder(info, name)
     return Entry(
         name=from_here(name.removesuffix("/")),
@@ -193,10 +193,10 @@ def _entry(archive: Archive, file: io.FileIO, info: zipfile.ZipInfo) -> Entry:
 
 
 def _name(archive: Archive, info: zipfile.ZipInfo) -> tuple[str, str, bytes]:
-    """The name; if the entry does not say its encoding, also the encoding that was taken and the bytes.
+    """The name; if the entry does not declare its encoding, also the assumed encoding and the raw bytes.
 
-    A Unicode Path field (APPNOTE 4.6.9) decides if it was made for this name. Else the encoding of the
-    profile, else UTF-8 if the bytes are UTF-8, else the format's own code page 437.
+    A Unicode Path field (APPNOTE 4.6.9) wins if it was made for this name; then the encoding of the
+    profile; then UTF-8 if the bytes are valid UTF-8; then the format's own code page 437.
     """
     name = info.orig_filename
     if path := _unicode_path(info):

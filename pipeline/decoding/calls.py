@@ -1,4 +1,4 @@
-"""What steps ask a decoder for."""
+"""The requests that steps send to a decoder."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -21,24 +21,24 @@ from pipeline.names import quote_name
 from pipeline.working_storage.workspace import DownloadedFile
 
 SMALL_MANIFEST = 64 * 1024
-"""Bytes of a manifest that is parsed in this process: our own reader needs linear time, which is a tenth of a
-second for so many bytes, and 10 MB."""
+"""Maximum bytes of a manifest that is parsed in this process: our own reader takes linear time, a tenth of a
+second for that many bytes, and 10 MB."""
 
 _DESCRIBING = (metadata.EMBARGO, metadata.ERC, metadata.DUBLIN_CORE, metadata.DATACITE)
 
 
 PASSES = 16
-"""Times that a file of a deposit is read at most: a bag lists it once for each digest, in two files."""
+"""Times that a file of a deposit is read at most: a bag lists the file once per digest, in two files."""
 
 
 @dataclass(frozen=True)
 class Statements:
-    """What the files of a deposit say about the deposit."""
+    """The statements of a deposit's files about the deposit."""
 
     checks: tuple[str, ...] = ()
-    """A sentence for every statement that was found to be true."""
+    """A sentence for every statement that was verified."""
     remarks: tuple[str, ...] = ()
-    """What the depositor should check, although nothing is wrong."""
+    """Notes for the depositor to check, although nothing is wrong."""
     digests: tuple[ConfirmedDigest, ...] = ()
     deletions: tuple[str, ...] = ()
     elements: Elements = metadata.NO_ELEMENTS
@@ -148,9 +148,9 @@ def _collected(decoder: Decoder, request: Request, attempt: Attempt) -> Statemen
 
 
 def manifest_reader(decoder: Decoder, attempt: Attempt) -> ReadRows:
-    """As checkm.parse_rows; the rows of a large manifest come one at a time.
+    """Like checkm.parse_rows, but the rows of a large manifest are streamed.
 
-    The decoder is in use until the last row was read.
+    The decoder is in use until the last row has been read.
     """
 
     def read(

@@ -1,6 +1,6 @@
-"""The worker's side of decoding: send a request, read the results, and kill the process that does not end.
+"""The worker's side of decoding: send a request, read the results, and kill a process that does not end.
 
-A decoder that reaches a limit, or crashes, is a failure of the content: the same bytes would do it again.
+A decoder that reaches a limit or crashes is a content failure: the same bytes would fail again.
 """
 
 import json
@@ -38,14 +38,14 @@ from pipeline.outcome import StepFailed, content, system, transient
 from pipeline.settings import Settings
 
 SECONDS = 60
-"""Of processor time that a decoding may use, beside one for each megabyte and for each 1,000 files."""
+"""Seconds of processor time per decoding, plus one per megabyte and one per 1,000 files."""
 
 SILENCE = 600.0
-"""Seconds without a sign of life. The limit of processor time ends a decoder that computes; one that is
-silent for so long waits for a disk or for a processor."""
+"""Seconds without a sign of life until the decoder is given up. A decoder that computes is ended by its limit
+of processor time; one that is silent for so long waits for a disk or for a processor."""
 
 LINE_LIMIT = 8 << 20
-"""Bytes of one result; the largest is a description."""
+"""Maximum bytes of one result; the largest is a description."""
 
 READ_SIZE = 1 << 16
 
@@ -61,25 +61,25 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 @dataclass(frozen=True)
 class Request:
     function: str
-    """Of pipeline.decoding.server."""
+    """A key of pipeline.decoding.server.FUNCTIONS."""
     subject: str
     """What is decoded, for messages."""
     arguments: Mapping[str, Any]
     body: bytes = b""
     most: tuple[int, int] = (0, 0)
-    """The bytes and the files that may be read or written; processor time is given for no more."""
+    """The bytes and files that may be read or written; no processor time is granted beyond them."""
     file_bytes: int = 0
-    """Bytes of a file that may be written."""
+    """Maximum bytes of a file that is written."""
     admit: Callable[[int], int] | None = None
-    """Called before so many bytes are written: the bytes that may be written without another question."""
+    """Called before that many bytes are written; returns how many may be written before the next call."""
     writes: str = ""
-    """The folder below which files may be written, which exists; empty: nowhere."""
+    """The existing folder below which files may be written; empty: nowhere."""
     reads: tuple[str, ...] = ()
-    """The files and folders of the deposit that are read."""
+    """The files and folders of the deposit that may be read."""
 
 
 class Decoder:
-    """Decodes for one process; its server is started with the first request."""
+    """Decodes for one process; starts its server with the first request."""
 
     def __init__(self, settings: Settings, seconds: int = SECONDS) -> None:
         self._settings = settings
@@ -89,7 +89,7 @@ class Decoder:
         self._pid = 0
 
     def decode(self, request: Request, attempt: Attempt) -> Iterator[Any]:
-        """The results, one by one; what the decoder raised, or StepFailed if it reached a limit."""
+        """Yield the results; raises what the decoder raised, or StepFailed if the decoder reached a limit."""
         given = self._settings
         limits = Limits(
             given.decoding_memory,
@@ -139,8 +139,9 @@ class Decoder:
 
 
 def _start() -> subprocess.Popen[bytes]:
-    """In a session of its own, so that the server and its child are killed together, and with nothing that
-    belongs to the worker: neither its environment nor its open files.
+    """Start the server in a session of its own, so that the server and its child are killed together.
+
+    The server inherits neither the worker's environment nor its open files.
     """
     path = [_ROOT, *(str(Path(entry).absolute()) for entry in sys.path if entry)]
     return subprocess.Popen(  # noqa: S603 - this interpreter, with a constant program
@@ -156,7 +157,7 @@ def _start() -> subprocess.Popen[bytes]:
 
 @cache
 def _warn_of(*missing: str) -> None:
-    """Once in each worker process."""
+    """Warn once per worker process."""
     _log.warning(
         "content is decoded without %s: this kernel gives none; what a decoder may do then is in "
         "docs/security.md; use Linux 5.13 or later, and a container runtime that allows it",
@@ -165,7 +166,7 @@ def _warn_of(*missing: str) -> None:
 
 
 def _kill(server: subprocess.Popen[bytes], owner: int) -> None:
-    """Kill the server and the process that decodes; a process forked from the owner leaves them alone."""
+    """Kill the server and the decoding process; does nothing in a process forked from the owner."""
     if os.getpid() != owner:
         return
     if server.poll() is None:
@@ -181,7 +182,7 @@ class _Ended:
     """How a request ended."""
 
     kind: str
-    """Of its last message."""
+    """The kind of the last message."""
     values: list[Any]
     code: int
     """The exit code of the decoding process, or minus the signal that ended it."""
@@ -219,7 +220,7 @@ def _killed(number: int, subject: str, limits: Limits) -> StepFailed:
 def _exchange(
     server: subprocess.Popen[bytes], request: Request, limits: Limits, attempt: Attempt
 ) -> Generator[Any, None, _Ended]:
-    """Yields the results and returns _Ended; whatever is raised leaves the server unusable."""
+    """Yield the results and return _Ended; any exception leaves the server unusable."""
     asked = {"function": request.function, "arguments": request.arguments, "limits": asdict(limits)}
     data = json.dumps(asked).encode()
     with _Channel(server, HEADER.pack(len(data), len(request.body)) + data, request.body) as channel:
@@ -246,7 +247,7 @@ def _exchange(
 
 
 class _Channel:
-    """The pipes to the server: a request on its way out, and lines that arrive."""
+    """The pipes to the server: sends a request and receives lines."""
 
     def __init__(self, server: subprocess.Popen[bytes], head: bytes, body: bytes) -> None:
         assert server.stdin is not None, "the server is started with pipes"
@@ -290,8 +291,8 @@ class _Channel:
                 )
 
     def answer(self, number: int) -> None:
-        """The decoder waits for this answer; its request has been sent."""
-        with suppress(BrokenPipeError):  # the server has ended, as its output will say
+        """Answer the waiting decoder, whose request has been sent completely."""
+        with suppress(BrokenPipeError):  # the server has ended, as its output will show
             os.write(self._input.fileno(), ANSWER.pack(number))
 
     def _send(self) -> None:
@@ -299,7 +300,7 @@ class _Channel:
             sent = os.write(self._input.fileno(), self._unsent[0])
         except BlockingIOError:
             return
-        except BrokenPipeError:  # the server has ended, as its output will say
+        except BrokenPipeError:  # the server has ended, as its output will show
             self._unsent.clear()
         else:
             self._unsent[0] = self._unsent[0][sent:]

@@ -1,16 +1,16 @@
-"""The limits of a decoding process, which the process sets for itself before it reads a foreign byte.
+"""The limits of a decoding process, which the process sets on itself before it reads any untrusted byte.
 
-A limit that the system does not have, or does not let this process set, is left out.
+A limit that the system does not have, or does not let this process set, is skipped.
 
-Landlock: a process of Linux gives up the right to change files, except below one folder, and to read
-those that its work does not need. Source: Documentation/userspace-api/landlock.rst and
+Landlock: a Linux process gives up the right to change files, except below one folder, and to read files
+that its work does not need. Source: Documentation/userspace-api/landlock.rst and
 include/uapi/linux/landlock.h of Linux. These system calls have the same numbers on x86_64, aarch64 and
 every other architecture but alpha.
 
-Seccomp: a process of Linux gives up system calls that decoding never needs and no other limit refuses.
+Seccomp: a Linux process gives up system calls that decoding never needs and no other limit refuses.
 Source: include/uapi/linux/{seccomp,filter,audit}.h and the tables of system calls of x86_64 and aarch64.
 Numbers from 424 on are the same everywhere. Rule: a refused call fails with EPERM. clone3, whose flags no
-filter can see, and calls that are newer than this table fail with ENOSYS: the C library has another way.
+filter can see, and calls newer than this table fail with ENOSYS, so that the C library falls back.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ from pipeline.attempt import Progress
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION = 1
-"""Flag of the first call: return the version of Landlock instead of a ruleset."""
+"""Flag of the first call: return Landlock's version instead of a ruleset."""
 
 _PATH_BENEATH = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -40,7 +40,7 @@ _WRITE_FILE = 1 << 1
 _MAKE_DIR = 1 << 7
 _MAKE_REG = 1 << 8
 _OF_VERSION_1 = _WRITE_FILE | sum(1 << bit for bit in range(4, 13))
-"""Writing, removing and creating, of every kind of file; not executing."""
+"""Writing, removing and creating every kind of file; not executing."""
 
 _READ_FILE = 1 << 2
 _READ_DIR = 1 << 3
@@ -64,11 +64,10 @@ def restricts_files() -> bool:
 
 
 def restrict_files(folder: str, readable: Iterable[str]) -> bool:
-    """Whether this process may from now on change no file but those below `folder`; empty: none at all.
+    """Let this process change files below `folder` only (none if empty), and read those and `readable` only.
 
-    Below `readable`, which are files and folders, it may read; those that do not exist are left out.
-
-    False, and nothing changed, where the kernel has no Landlock. Files that are open stay open.
+    `readable` has files and folders; those that do not exist are skipped. Open files stay open.
+    Returns False, with nothing changed, if the kernel has no Landlock.
     """
     version = _version()
     if not version:
@@ -91,7 +90,7 @@ def restrict_files(folder: str, readable: Iterable[str]) -> bool:
 
 
 def gain_no_privileges() -> None:
-    """No program that this process starts gets more rights: the kernel's condition for filters."""
+    """Let no program that this process starts gain privileges: the kernel's condition for filters."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         raise _error()
 
@@ -106,7 +105,7 @@ def _allow(ruleset: int, folder: str, access: int) -> None:
 
 
 def _version() -> int:
-    """0 where the kernel has no Landlock, or has it switched off."""
+    """Landlock's version; 0 where the kernel lacks Landlock or has disabled it."""
     if sys.platform != "linux":
         return 0
     try:
@@ -136,7 +135,7 @@ _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 """Instructions of the filter: BPF_LD|W|ABS, BPF_JMP|JEQ|K, JGE|K, JSET|K, and BPF_RET|K."""
 
 _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
-"""Offsets in struct seccomp_data; of the arguments the lower half, on machines that begin with it."""
+"""Offsets in struct seccomp_data; for arguments, of the lower half on little-endian machines."""
 
 _ALLOW = 0x7FFF0000
 _REFUSE = 0x00050000 | errno.EPERM
@@ -145,17 +144,17 @@ _UNKNOWN = 0x00050000 | errno.ENOSYS
 _CLONE_THREAD = 0x00010000
 _CLONE3 = 435
 _NEWEST = 469
-"""The greatest number that this table knows, of Linux 6.17."""
+"""The greatest number in this table, as of Linux 6.17."""
 
 _EVERYWHERE = (
     *(424, 434, 438),  # pidfd_send_signal, pidfd_open, pidfd_getfd
-    *(425, 426, 427),  # io_uring, which would carry out the other calls unseen
+    *(425, 426, 427),  # io_uring, which would carry out the other calls unfiltered
     *(428, 429, 430, 431, 432, 433, 442),  # open_tree, move_mount, fsopen ... fspick, mount_setattr
     *(440, 443, 448),  # process_madvise, quotactl_fd, process_mrelease
     *(452, 463, 466, 467, 469),  # fchmodat2, setxattrat, removexattrat, open_tree_attr, file_setattr
 )
 
-# one line for each kind: modes, owners, times, extended attributes; signals; sockets; programs and processes;
+# one line per kind: modes, owners, times, extended attributes; signals; sockets; programs and processes;
 # other processes; mounts and the kernel; memory that no limit counts; files by number, watches, devices
 _REFUSED = {
     "x86_64": (
@@ -186,9 +185,9 @@ _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # kill, tgkill; clone; fcntl, ioctl; prlimit64
 _JUDGED = {"x86_64": (62, 234, 56, 72, 16, 302), "aarch64": (129, 131, 220, 25, 29, 261)}
 _SIGNALLING = (8, 10, 15)
-"""fcntl: F_SETOWN, F_SETSIG and F_SETOWN_EX have the kernel send a signal to another process."""
+"""fcntl: F_SETOWN, F_SETSIG and F_SETOWN_EX make the kernel send a signal to another process."""
 _HARMLESS = (0x5401, 0x5450, 0x5451)
-"""ioctl: TCGETS, FIONCLEX and FIOCLEX; others change flags of files, or type into terminals."""
+"""ioctl: TCGETS, FIONCLEX and FIOCLEX; others change file flags or type into terminals."""
 
 _Instruction = tuple[int, int, int, int]
 
@@ -198,14 +197,15 @@ class _Program(ctypes.Structure):
 
 
 def restricts_calls() -> bool:
-    """Whether this kernel filters calls, and this module has a table for its machine and this interpreter."""
+    """Whether this kernel filters calls and this module has a table for the machine and the interpreter."""
     known = platform.machine() in _REFUSED and ctypes.sizeof(ctypes.c_void_p) == 8
     return sys.platform == "linux" and known and Path("/proc/sys/kernel/seccomp").exists()
 
 
 def restrict_calls() -> bool:
-    """Whether this process has given up the calls of the table, for good; False, and nothing changed, if the
-    table does not have this machine, or the kernel no filters.
+    """Give up the calls of the table permanently.
+
+    Returns False, with nothing changed, if the table lacks this machine or the kernel has no filters.
     """
     if not restricts_calls():
         return False
@@ -228,7 +228,7 @@ def _refused(machine: str) -> list[_Instruction]:
         (_LOAD, 0, 0, _NUMBER),
         *_answer(_EQUAL, _CLONE3, _UNKNOWN),
         *(step for number in (*_EVERYWHERE, *_REFUSED[machine]) for step in _answer(_EQUAL, number, _REFUSE)),
-        *_answer(_AT_LEAST, _NEWEST + 1, _UNKNOWN),  # those of x32 too
+        *_answer(_AT_LEAST, _NEWEST + 1, _UNKNOWN),  # x32's calls too
     ]
 
 
@@ -255,38 +255,38 @@ def _only(values: Iterable[int]) -> list[_Instruction]:
 
 
 def _if(number: int, offset: int, judged: list[_Instruction]) -> list[_Instruction]:
-    """Judge one call by an argument; the number is loaded again for what follows."""
+    """Judge one call by an argument; reloads the number for the next instructions."""
     return [(_EQUAL, 0, len(judged) + 2, number), (_LOAD, 0, 0, offset), *judged, (_LOAD, 0, 0, _NUMBER)]
 
 
 _HEAD = _packed(_refused(platform.machine())) if platform.machine() in _REFUSED else b""
-"""Made once, before the server forks: it is the same for every process."""
+"""Made once, before the server forks: the same for every process."""
 
 
 BYTES_PER_SECOND = 1_000_000
-"""A decoder may use a second more of processor time for each so many bytes that it has read or written.
-bzip2, the slowest format, is some ten times as fast."""
+"""Bytes that a decoder reads or writes for each further second of processor time.
+bzip2, the slowest format, is about ten times as fast."""
 
 FILES_PER_SECOND = 1000
-"""... and for so many files; the disks of this project's tests create some 5,000 in a second."""
+"""Files for each further second, likewise; the disks of this project's tests create about 5,000 a second."""
 
 OPEN_FILES = 32
-"""A container, one file that is written, and the interpreter's own."""
+"""Enough for a container, one file that is written, and the interpreter's own."""
 
 _LIBRARY = (
     *{sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib")},
     str(Path(__file__).resolve().parents[1]),
     *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache"),
 )
-"""Python's own modules, ours, and shared libraries: a module may be loaded when it is first needed."""
+"""Python's modules, this package, and shared libraries: a module may be loaded on first use."""
 
 HARD = 5
-"""Seconds of processor time from the signal that ends a decoder, which it may ignore, to its certain end."""
+"""Seconds of processor time between the first signal, which a decoder may ignore, and SIGKILL."""
 
 _CAPABILITIES = struct.pack("=Ii", 0x20080522, 0)
 """struct __user_cap_header_struct: version 3, this process."""
 _CAP_SYS_RESOURCE = 1 << 24
-"""To raise hard limits, which root has."""
+"""The capability to raise hard limits, which root has."""
 
 _PR_SET_PDEATHSIG = 1
 _CLONE_NEWUSER = 0x10000000
@@ -296,15 +296,15 @@ _CLONE_NEWNET = 0x40000000
 @dataclass(frozen=True)
 class Limits:
     memory: int
-    """Bytes of address space."""
+    """Maximum bytes of address space."""
     seconds: int
     """Processor time before the first byte, and without progress."""
     most: tuple[int, int] = (0, 0)
-    """The bytes and the files that the request may take at most, whatever progress the process reports."""
+    """The bytes and files that count for processor time at most, whatever progress the process reports."""
     file_bytes: int = 0
-    """Bytes of one file that is written."""
+    """Maximum bytes of one file that is written."""
     asks: bool = False
-    """Whether the worker is asked before bytes are written."""
+    """Whether the process asks the worker before writing bytes."""
     writes: str = ""
     """The folder below which files may be written; empty: nowhere."""
     reads: tuple[str, ...] = ()
@@ -312,7 +312,7 @@ class Limits:
 
 
 def apply(limits: Limits) -> tuple[str, ...]:
-    """The protections that the kernel has not given."""
+    """Set the limits; returns the protections that the kernel lacks."""
     if sys.platform == "linux":
         _die_with_server()
         _leave_network()
@@ -332,12 +332,12 @@ def apply(limits: Limits) -> tuple[str, ...]:
 
 
 def _installed() -> list[str]:
-    """The folders of installed packages, and no other place of modules: secrets may be beside those."""
+    """The folders of installed packages only: other module folders may have secrets beside the modules."""
     return [entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
 
 
 def allow(limits: Limits, done: Progress) -> None:
-    """Processor time for the work that is done; the kernel ends the process after it."""
+    """Grant processor time for the work done; the kernel ends the process when the time is used up."""
     most = _seconds(limits, *limits.most)
     with suppress(OSError, ValueError):
         _, hard = resource.getrlimit(resource.RLIMIT_CPU)
@@ -354,7 +354,7 @@ def _set(limit: int, value: int) -> None:
 
 
 def _keep_hard_limits() -> None:
-    """No process of root raises its hard limits either, from now on."""
+    """Keep even a process of root from raising its hard limits."""
     libc, data = ctypes.CDLL(None), ctypes.create_string_buffer(24)
     if libc.capget(_CAPABILITIES, data) == 0:
         words = list(struct.unpack("=6I", data.raw))  # effective, permitted, inheritable; their upper halves
@@ -363,12 +363,12 @@ def _keep_hard_limits() -> None:
 
 
 def _leave_network() -> None:
-    """Into a network of its own, without any interface; where that is not permitted, nothing changes."""
-    # root needs no user namespace, and would lose the right to write into folders of other users in one
+    """Move into a network namespace without any interface; if that is not permitted, nothing changes."""
+    # root needs no user namespace, in which it could not write into other users' folders
     flags = _CLONE_NEWNET if os.geteuid() == 0 else _CLONE_NEWNET | _CLONE_NEWUSER
     ctypes.CDLL(None).unshare(flags)
 
 
 def _die_with_server() -> None:
-    """The kernel kills this process when the decoding server, which waits for it, is gone."""
+    """Have the kernel kill this process when the decoding server, its parent, ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,9 +1,9 @@
-"""The decoding server of one worker process: it forks a process for each request, and decodes nothing itself.
+"""The decoding server of one worker process: forks a process per request and decodes nothing itself.
 
-A fork costs a few milliseconds, a new interpreter some 200. A request is two lengths, the request in JSON,
-and a body, which only the forked process reads. `FUNCTIONS` reads untrusted bytes and yields results: a line
-of JSON for each, and one for how it ended; `pipeline.decoding.calls` has the worker's side. The server ends,
-and ends that process, when its worker has ended.
+A fork costs a few milliseconds, a new interpreter about 200. A request is two lengths, the request in JSON,
+and a body, which only the forked process reads. `FUNCTIONS` read untrusted bytes and yield results: one line
+of JSON per result, and one for the end; `pipeline.decoding.calls` has the worker's side. When its worker has
+ended, the server kills the forked process and ends.
 """
 
 import gc
@@ -34,9 +34,9 @@ from pipeline.states import FailureKind
 
 ITEM, ALIVE, DONE, MEMORY, ENDED = "item", "alive", "done", "memory", "ended"
 OPEN = "open"
-"""The protections that the kernel has not given to this process."""
+"""The message with the protections that the kernel lacks."""
 ADMIT = "admit"
-"""A question: may so many bytes be written? The worker answers with the bytes that may be."""
+"""The question whether that many bytes may be written; the worker answers with the bytes that may."""
 
 ANSWER = struct.Struct(">Q")
 _FAILED, _LATER, _OS_ERROR, _MISTAKE = "failed", "later", "os-error", "mistake"
@@ -100,7 +100,7 @@ def _unpack(given: Arguments, _body: bytes, attempt: Attempt) -> Iterator[Any]:
 
 
 def _statements(given: Arguments, body: bytes, attempt: Attempt) -> Iterator[Any]:
-    """What the files of a deposit say about the deposit; `body` lists the files."""
+    """The statements of a deposit's files about the deposit; `body` lists the files."""
     producer = Path(given["producer"])
     files = {path: _File(size, sha512) for path, size, sha512 in json.loads(body)}
     del body
@@ -123,7 +123,7 @@ def _statements(given: Arguments, body: bytes, attempt: Attempt) -> Iterator[Any
 
 
 def _fetch_lists(given: Arguments, body: bytes, attempt: Attempt) -> Iterator[Any]:
-    """The payload of bags that is to be fetched; `body` lists the files that are there."""
+    """The payload of bags that has to be fetched; `body` lists the files that are present."""
     files = {path: _File(size, "") for path, size in json.loads(body)}
     unpacked = UnpackedContainer(Path(given["folder"]), files, attempt)
     for file in bag.files_to_fetch(unpacked, case_fold=given["case_fold"], most=given["most"]):
@@ -146,13 +146,13 @@ FUNCTIONS: dict[str, Function] = {
 
 
 HEADER = struct.Struct(">IQ")
-"""Bytes of the request, and bytes of its body."""
+"""The length of the request and of its body, in bytes."""
 
 ALIVE_INTERVAL = 1.0
 """Seconds between two signs of life."""
 
 BUFFERED = 1 << 16
-"""Bytes of results that are sent together."""
+"""Bytes of results that are buffered before they are sent."""
 
 _INPUT, _OUTPUT = 0, 1
 
@@ -175,7 +175,7 @@ def main() -> None:
 
 
 def _read(size: int) -> bytes:
-    """`size` bytes of the input; empty at its end."""
+    """Read `size` bytes of the input; empty at its end."""
     data = bytearray()
     while len(data) < size:
         piece = os.read(_INPUT, size - len(data))
@@ -186,17 +186,17 @@ def _read(size: int) -> bytes:
 
 
 def _await(child: int, ended: int) -> None:
-    """Until the child has ended; kill it if the worker has ended, whose end of the input is then closed."""
+    """Wait until the child has ended; kill the child if the worker ends, which closes the input."""
     poll = select.poll()
     for descriptor in (_INPUT, ended):
-        poll.register(descriptor, 0)  # the end of a pipe is reported without being asked for
+        poll.register(descriptor, 0)  # the end of a pipe is always reported
     if any(descriptor == _INPUT for descriptor, _ in poll.poll()):
         os.kill(child, signal.SIGKILL)
         sys.exit()
 
 
 class _Results:
-    """The results on their way to the worker, and the attempt as the decoder sees it."""
+    """Sends the results to the worker; also the attempt that the decoding functions get."""
 
     def __init__(self, limit: limits.Limits) -> None:
         self._limit = limit
@@ -236,7 +236,7 @@ class _Results:
 def _decode(data: bytes, body_size: int) -> None:
     """Carry out the request and end this process."""
     last, all_read = message_line(DONE), False
-    # composed while there is memory: the frames of a MemoryError hold the rest
+    # composed while there is memory: the frames of a MemoryError keep theirs in use
     no_memory = message_line(MEMORY)
     sys.dont_write_bytecode = True
     request = json.loads(data)
@@ -253,9 +253,9 @@ def _decode(data: bytes, body_size: int) -> None:
             results.add(message_line(ITEM, result))
     except MemoryError:
         last = no_memory
-    except BaseException as error:  # noqa: BLE001 - raised where the request waits
+    except BaseException as error:  # noqa: BLE001 - raised again in the worker
         last = of_error(error, traceback.format_exc)
     with suppress(BrokenPipeError):  # the worker has ended
         results.add(last)
         results.send()
-    os._exit(0 if all_read else 1)  # the rest of a body would be taken for the next request
+    os._exit(0 if all_read else 1)  # the server would read the rest of a body as the next request

@@ -39,7 +39,7 @@ def unescape(text: str) -> str:
 
 
 def write(pairs: Iterable[tuple[str, str]], gap: str = " ") -> bytes:
-    """One line per pair; an empty value is written as (:unas)."""
+    """Write one line per pair; an empty value becomes (:unas)."""
     return "".join(f"{name}:{gap}{escape(value) or UNKNOWN}\n" for name, value in pairs).encode()
 
 
@@ -48,7 +48,7 @@ def write_erc(pairs: Pairs) -> bytes:
 
 
 def parse(data: bytes, source: str) -> Pairs:
-    """All pairs in order; a line that begins with a blank continues the value above."""
+    """All pairs in order; a line that begins with a blank continues the previous value."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -76,7 +76,7 @@ def kernel(pairs: Iterable[tuple[str, str]]) -> Pairs:
 
 
 def parse_erc(data: bytes, source: str) -> dict[str, tuple[str, ...]]:
-    """Element -> its values; the short form `erc: who | what | when | where` is read as well."""
+    """Element -> its values; also reads the short form `erc: who | what | when | where`."""
     values: dict[str, list[str]] = {}
     for name, value in parse(data, source):
         if name.lower() == "erc":

@@ -1,8 +1,8 @@
-"""The files that describe an object, `system/mrt-*`: from the submission, the profile and depositor's files.
+"""The files that describe an object, `system/mrt-*`: from submission, profile and the depositor's files.
 
-Precedence by element, from low to high: for an update the object's latest version; the job's configuration;
+Precedence per element, from low to high: for an update the object's latest version; the job's configuration;
 `producer/mrt-dc.xml`; `producer/mrt-datacite.xml`; `producer/mrt-erc.txt`. The local ids of all sources are
-kept, in this order. The files depend on nothing else, so all attempts of a job that is not stored yet write
+kept, in this order. The files depend on nothing else, so all attempts of a job that is not yet stored write
 the same bytes.
 
 A depositor's embargo, `mrt-embargo.txt` (`embargoEndDate:` and a date, or `none`), is checked and stored for
@@ -28,7 +28,7 @@ MAX_CHARACTERS = 2_000_000
 """Maximum characters of all elements of an object together."""
 
 MAX_LOCAL_IDS = 500
-"""Maximum local ids of one object: they are in a znode, which should have a few kilobytes."""
+"""Maximum local ids of one object: they are in a znode, which should stay at a few kilobytes."""
 
 ERC = "mrt-erc.txt"
 DUBLIN_CORE = "mrt-dc.xml"
@@ -53,7 +53,7 @@ class Elements:
 
 @dataclass(frozen=True)
 class Previous:
-    """The description that an update keeps, except for elements that its own job gives."""
+    """The description that an update keeps, except for elements that the update's job gives."""
 
     elements: Elements
     local_id: tuple[str, ...]
@@ -132,7 +132,7 @@ def all_local_ids(given: tuple[str, ...], elements: Elements) -> tuple[str, ...]
 def describe(
     job: Job, profile: Profile, ark: str, elements: Elements, previous: Previous = NO_PREVIOUS
 ) -> Description:
-    """`elements`: those in the depositor's files."""
+    """Describe the job's object; `elements` are those in the depositor's files."""
     ids = names.merge_local_ids(previous.local_id, all_local_ids(job.identifiers.local_id, elements))
     earlier = _without_identifiers(previous.elements, {ark, *ids})
     erc = _erc(job.configuration, elements, earlier, ark, ids)
@@ -158,7 +158,7 @@ def describe(
 
 
 def read_file(path: Path) -> bytes | None:
-    """A file of the deposit that describes the object; StepFailed(content) if it is too large."""
+    """Read a descriptive file of the deposit; None if missing, StepFailed(content) if too large."""
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
@@ -265,11 +265,11 @@ def _optional(value: str) -> tuple[str, ...]:
 
 
 ELEMENT_LIMIT = 1_000
-"""Characters of one element: the description is in a znode. Storage and the inventory have all of it."""
+"""Maximum characters of one element in a znode; storage and inventory have the whole element."""
 
 
 def as_stored(erc: anvl.Pairs) -> ObjectDescription:
-    """From an ERC without unknown elements; repeated elements are joined."""
+    """The description that the record keeps of an ERC without unknown elements; repeated ones are joined."""
     elements = {element: "; ".join(value for name, value in erc if name == element) for element, _ in erc}
     return ObjectDescription(**{element: _cut(text) for element, text in elements.items()})
 

@@ -1,9 +1,9 @@
-"""PREMIS 3.0 of a version, an element at a time, because a tree of all files needs ten times their text.
+"""PREMIS 3.0 of a version, written element by element: a tree of all files would need ten times their text.
 
-It has the version's files, and the events of the object up to its storage, from the job's history.
+The document has the version's files and, from the job's history, the object's events up to its storage.
 
 Rule: all dates come from the record. The work of a state has the date of the job's move out of that state,
-processing has the date of the move into it; so a repeated attempt writes the same bytes. Later events are in
+processing that of the move into it, so that a repeated attempt writes the same bytes. Later events are in
 the inventory (`pipeline/preservation/premis_record.py`).
 """
 
@@ -124,7 +124,7 @@ def _identified(role: str, kind: str, value: str) -> str:
 
 
 def file_element(ark: str, of: PremisFile) -> bytes:
-    """One text without calls for its parts: an object may have 100,000 files."""
+    """The file's element, as one text with few calls, because an object may have 100,000 files."""
     object_id = _escaped(ark)
     declared = _fixity(of.declared, "depositor") if of.declared else ""
     return f"""\
@@ -238,7 +238,7 @@ def program_element() -> bytes:
 
 
 def agent_element(of: ObjectEvent) -> bytes:
-    """The agent of an event: arkline, its process or user by name, or a check."""
+    """The agent of an event: arkline, one of its processes or users by name, or a check."""
     if of.agent_name == (PROGRAM, PROGRAM):
         return program_element()
     return _agent(of.agent_name, of.agent, "software", of.agent_version)
@@ -249,7 +249,7 @@ def person_element(name: str) -> bytes:
     return _agent(("submitter", name), name, "person")
 
 
-@lru_cache(maxsize=64)  # the same for all objects of a submitter
+@lru_cache(maxsize=64)  # the agent is the same for all objects of a submitter
 def _agent(identifier: tuple[str, str], name: str, agent_type: str, release: str = "") -> bytes:
     version = f"    {_line('agentVersion', release)}\n" if release else ""
     return f"""\
@@ -270,7 +270,7 @@ def _release() -> str:
 NAME = "mrt-premis.xml"
 
 ASSIGNED = "assigned to the object by arkline"
-"""The detail of an `identifier assignment` says so of an ARK that the depositor did not give."""
+"""The detail of an `identifier assignment` event for an ARK that the depositor did not give."""
 
 NONE_DECLARED: Mapping[str, Digest] = {}
 
@@ -285,11 +285,11 @@ def pieces(  # noqa: PLR0913 - the facts of one object
     names: str = "",
     runs: Iterable[CheckRun] = (),
 ) -> Iterator[bytes]:
-    """The document piece by piece: the object and its files, the events up to storage, and the agents.
+    """The document in pieces: the object and its files, the events up to storage, and the agents.
 
     `job` has all its identifiers. `checks`: a sentence for every successful validation. `local_id`: the local
-    ids of the object, if there are more than the job's. `declared`: the depositor's digests by path.
-    `names`: the encodings as which names were read that a container does not mark, and their bytes.
+    ids of the object, if it has more than the job. `declared`: the depositor's digests by path.
+    `names`: the names whose encoding the container does not declare, with the assumed encoding and the bytes.
     `runs`: the checks of the deposit.
     """
     runs = tuple(runs)
@@ -371,7 +371,7 @@ def _file(file: ContentFile, declared: Digest | None, identified: tuple[str, ...
 
 
 def _events(job: Job, ark: str, checks: Iterable[str], names: str) -> Iterator[ObjectEvent]:
-    """In the order in which they happened, including failures that were resolved; without identifiers."""
+    """The events in order, including resolved failures; without identifiers."""
     previous = JobState.PENDING
     for entry in job.history:
         if entry.event is Event.FAIL:

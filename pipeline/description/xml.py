@@ -1,7 +1,7 @@
-"""Depositors' XML, read so that it can neither read our files nor use much time or memory; text for our XML.
+"""Safe parsing of depositors' XML, which can neither read our files nor use much time or memory.
 
 The caller limits the size. DataCite metadata (kernels 2 to 4) is converted to simple Dublin Core, the
-fifteen elements in the oai_dc form of OAI-PMH, which is also read and written.
+fifteen elements in the oai_dc form of OAI-PMH; this module also reads and writes that form.
 """
 
 import re
@@ -13,7 +13,7 @@ from pipeline.description import anvl
 from pipeline.outcome import content
 
 MAX_DEPTH = 100
-"""Nesting of elements; metadata records have five or six levels."""
+"""Maximum nesting of elements; metadata records have five or six levels."""
 
 _DECLARATION = re.compile(r"<!\s*(DOCTYPE|ENTITY)", re.IGNORECASE)
 

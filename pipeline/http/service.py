@@ -1,6 +1,6 @@
-"""Requests to services: one request, which faults may pass, and how a service is asked again.
+"""Requests to services: a single request, which faults are transient, and how requests are retried.
 
-Sources of content have rules of their own (pipeline.sources): they share the statuses here.
+Sources of content have rules of their own (pipeline.sources); they share the statuses defined here.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,12 +20,12 @@ from pipeline.states import FailureKind
 
 class _Session(requests.Session):
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """requests parses the address even if none is followed, with ValueError or an open socket left."""
+        """Find none: requests would parse the address in any case, and raise ValueError or leak a socket."""
         return None
 
 
 def request(method: str, url: str, *, stream: bool = False, **options: Any) -> requests.Response:
-    """As `requests.request`, without redirects; requests.RequestException if there is no answer."""
+    """Like `requests.request`, but without redirects; requests.RequestException if there is no answer."""
     with _Session() as session:
         answer = session.request(method, url, allow_redirects=False, stream=True, **options)
     if not stream:
@@ -36,16 +36,16 @@ def request(method: str, url: str, *, stream: bool = False, **options: Any) -> r
 
 TRIES = 3
 FIRST_PAUSE = 1.0
-"""Seconds before the second try; doubles."""
+"""Seconds before the second try; doubles with every try."""
 LONGEST_PAUSE = 10.0
-"""Seconds to wait at most while the job keeps its worker; a service that asks for more gets the job's next
-try."""
+"""Maximum seconds to wait while the job occupies its worker; if a service asks for more, the job itself is
+retried later."""
 
 _DIGITS = 300
-"""Digits of a number of seconds that are read: a float has no more."""
+"""Maximum digits read of a number of seconds: a float has no more."""
 
 TRANSIENT_STATUSES = frozenset({408, 425, 429})
-"""Refusals that may pass: request timeout, too early, too many requests. So may every 5xx."""
+"""Transient refusals: request timeout, too early, too many requests. Every 5xx is transient too."""
 
 Answer = TypeVar("Answer")
 
@@ -53,7 +53,7 @@ Answer = TypeVar("Answer")
 def retry_request(
     request: Callable[[], Answer], first_pause: float = FIRST_PAUSE, attempt: Attempt = UNATTENDED
 ) -> Answer:
-    """The result of `request` after at most TRIES tries; raises the last transient failure otherwise."""
+    """Call `request` at most TRIES times; raises the last transient failure if all tries fail."""
     next_pause = first_pause
     for tries_left in reversed(range(TRIES)):
         try:
@@ -71,7 +71,7 @@ def retry_request(
 
 @contextmanager
 def translated(service: str, remedy: str) -> Iterator[None]:
-    """Raise faults of the connection as transient; `remedy` if an operator must act before they pass."""
+    """Raise connection faults as transient; `remedy` is for faults that an operator must remove."""
     try:
         yield
     except requests.exceptions.SSLError as error:
@@ -91,7 +91,7 @@ def translated(service: str, remedy: str) -> Iterator[None]:
 
 
 def raise_if_transient(status: int, headers: Mapping[str, str], service: str) -> None:
-    """Raise a transient failure if the status is one that may pass."""
+    """Raise a transient failure if the status is transient."""
     if is_transient(status):
         raise transient(f"{service} answered {status}", retry_after(headers.get("Retry-After")))
 
@@ -101,9 +101,9 @@ def is_transient(status: int) -> bool:
 
 
 def retry_after(value: str | None) -> float | None:
-    """Seconds that a Retry-After header asks for, in seconds or as a date; LONGEST_RETRY_AFTER at most.
+    """The seconds that a Retry-After header (a number or a date) asks for, at most LONGEST_RETRY_AFTER.
 
-    None if the header says nothing that can be understood.
+    None if the header cannot be parsed.
     """
     if not value:
         return None
@@ -117,7 +117,7 @@ def retry_after(value: str | None) -> float | None:
 
 @lru_cache(maxsize=256)  # one server sends the same date with many files
 def http_date(value: str) -> datetime | None:
-    """The moment that a header names, UTC if it names no zone; None if it names none that there is."""
+    """The time in a header, in UTC, which is also assumed without a zone; None if it is not a valid time."""
     try:
         when = parsedate_to_datetime(value)
         return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)

@@ -1,12 +1,11 @@
 """Requests to sources and to receivers of callbacks, and where their redirects may lead.
 
-Rule: a host is looked up here, its addresses are checked, and libcurl is told to connect to a checked
-address and to nothing else. So a redirect, a name of a private address and a name that changes its address
-between check and use are all refused; and no host on a private network receives a request.
+Rule: this module resolves a host and checks its addresses, and lets libcurl connect to a checked address and
+to nothing else. So a redirect to a private address, a name that resolves to one and a name that changes its
+address between check and use are all refused, and no host on a private network receives a request.
 
-The table of networks is our own, because Python's differs by patch release: the special-purpose address
-registries of IANA (IPv4 and IPv6, RFC 6890), without the networks that they call globally reachable, and
-multicast.
+The table of networks is our own, because Python's differs by patch release: IANA's special-purpose address
+registries (IPv4 and IPv6, RFC 6890), without the networks that they call globally reachable, and multicast.
 """
 
 import re
@@ -52,7 +51,7 @@ _NOT_PUBLIC_4 = tuple(
         "10.0.0.0/8",  # private
         "100.64.0.0/10",  # shared by carriers
         "127.0.0.0/8",  # loopback
-        "169.254.0.0/16",  # link-local, and the metadata services of clouds
+        "169.254.0.0/16",  # link-local, including clouds' metadata services
         "172.16.0.0/12",  # private
         "192.0.0.0/24",  # protocol assignments
         "192.0.2.0/24",  # documentation
@@ -67,7 +66,7 @@ _NOT_PUBLIC_4 = tuple(
 )
 
 _PUBLIC_6 = IPv6Network("2000::/3")
-"""The only part of IPv6 that is assigned for use by everybody."""
+"""The only part of IPv6 that is assigned for public use."""
 
 _NOT_PUBLIC_6 = tuple(
     IPv6Network(network)
@@ -82,7 +81,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def permitted(address: Address, port: int, allowed: Networks) -> bool:
-    """True if content may come from there: the address is public, or it and the port are allowed."""
+    """Whether content may come from there: the address is public, or address and port are allowed."""
     inner = _inner(address)
     if any(network.has(candidate, port) for network in allowed for candidate in (address, inner)):
         return True
@@ -92,7 +91,7 @@ def permitted(address: Address, port: int, allowed: Networks) -> bool:
 
 
 def _inner(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address stands for (mapped, 6to4, NAT64), or the address itself."""
+    """The IPv4 address embedded in an IPv6 address (mapped, 6to4, NAT64), or else the address itself."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:
@@ -128,15 +127,15 @@ class SourceRefused(StepFailed):
 
 
 REDIRECTS = 10
-"""Redirects followed from one URL; browsers stop at 20, and honest chains have two or three."""
+"""Maximum redirects followed from one URL; browsers stop at 20, and legitimate chains have two or three."""
 
 DEFAULT_PORT = {"http": 80, "https": 443}
 
 _LOOKED_UP_FOR = 60.0
-"""Seconds for which the addresses of a host are used again; as in libcurl."""
+"""Seconds for which a host's addresses are cached; as in libcurl."""
 
 _HOSTS = 1000
-"""Hosts whose addresses are kept at most."""
+"""Maximum hosts whose addresses are cached."""
 
 _URL = re.compile(r"(?P<server>[^/?#]*//[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -144,9 +143,9 @@ _REDIRECT = frozenset({301, 302, 303, 307, 308})
 
 
 class ContentSession:
-    """Requests to sources: checked addresses, no cookies, nothing taken from the environment; close it.
+    """Requests to sources: checked addresses, no cookies, no environment settings; must be closed.
 
-    It may be used by several threads at a time: each takes a channel for its request.
+    Thread-safe: every request takes a channel of its own.
     """
 
     def __init__(
@@ -158,22 +157,22 @@ class ContentSession:
         connect_timeout: float = 10,
         read_timeout: float = 60,
     ) -> None:
-        """`certificates`: a file of the authorities that are trusted; empty: those of the web.
+        """`certificates`: a file with the trusted authorities; empty: those of the web.
 
-        Seconds for a connection, TLS included, and for a wait without a byte.
+        Timeouts in seconds: for connecting, TLS included, and for a wait without a byte.
         """
         self._allowed = allowed
         self._sources = sources
         self._authorities = certificates or DEFAULT_CA_BUNDLE_PATH
         self._timeouts = connect_timeout, read_timeout
         self._known: dict[tuple[str, int], tuple[float, list[str]]] = {}
-        """When the addresses of a host were looked up, and those that may be connected to."""
+        """(host, port) -> time of the lookup, and the addresses that may be connected to."""
         self._mutex = threading.Lock()
         self._idle: list[Channel] = []
-        """As many as there were requests at a time; the last one was used last."""
+        """Free channels, as many as there were concurrent requests; the most recently used is last."""
         self._headers = {
             "User-Agent": f"arkline/{version('arkline')}",
-            "Accept-Encoding": "identity",  # the bytes as they are stored, without a content coding
+            "Accept-Encoding": "identity",  # the bytes as stored, without a content coding
             "Accept": "*/*",
         }
 
@@ -198,14 +197,14 @@ class ContentSession:
         check: Callable[[], None] = lambda: None,
         redirected: Callable[[str], None] = lambda place: None,
     ) -> Response:
-        """The answer to a GET, or a POST of `body`, with its body unread; the caller closes it. Redirects are
-        followed, unless `body` was sent, and their bodies are never read.
+        """Send a GET, or a POST of `body`; the caller closes the answer, whose body is unread.
 
-        `check` is called each half second until the answer is closed; what it raises ends the request.
+        Redirects are followed, unless `body` was sent; their bodies are never read.
+        `check` is called every half second until the answer is closed; an exception from it ends the request.
         `redirected` is called with host and port before a request is redirected there.
 
-        Errors: StepFailed for a refused address or URL; ConnectionFault; ValueError of a header that cannot
-        be sent.
+        Raises StepFailed for a refused address or URL, ConnectionFault, and ValueError for a header that
+        cannot be sent.
         """
         target = self._checked_source(url)
         sent = {**self._headers, **(headers or {}), **_password(target)}
@@ -224,7 +223,7 @@ class ContentSession:
         raise content(f"{redact_url(url)} redirects more than {REDIRECTS} times: give the URL it leads to")
 
     def _checked_source(self, url: str) -> Url:
-        """The parts of a URL that may be requested; StepFailed of another one."""
+        """The parts of a URL that may be requested; StepFailed for any other URL."""
         check_url(url)
         target = _parts(url)
         if not self._sources.may_have(*_place(target)):
@@ -256,7 +255,7 @@ class ContentSession:
         raise fault
 
     def _speaks_tls(self, target: Url, address: str, check: Callable[[], None]) -> bool:
-        """Whether the port closes a connection of http without a word because it speaks TLS."""
+        """Whether the port dropped an http connection because it speaks TLS."""
         if target.scheme != "http":
             return False
         channel = Channel(self._authorities)
@@ -271,7 +270,7 @@ class ContentSession:
         return True
 
     def _take(self, server: str) -> Channel:
-        """A channel that is free, if possible with a connection to the server."""
+        """A free channel, if possible with a connection to the server."""
         with self._mutex:
             for index in range(len(self._idle) - 1, -1, -1):
                 if self._idle[index].server == server:
@@ -298,7 +297,7 @@ class ContentSession:
         return known[1]
 
     def _prefer(self, target: Url, address: str) -> None:
-        """Connect to this address first: one that does not answer is not waited for by each request."""
+        """Try this address first from now on: not every request should wait for one that does not answer."""
         place = _place(target)
         since, addresses = self._known.get(place, (0.0, [address]))
         if addresses[0] != address:
@@ -318,8 +317,8 @@ class ContentSession:
 def addresses_of(host: str, port: int, check: Callable[[], None]) -> list[str]:
     """The addresses of `host`, in the resolver's order; ConnectionFault if it has none.
 
-    The resolver cannot be interrupted, so a thread waits for it. Left alone, it ends after the resolver's
-    own timeouts, some 30 seconds.
+    The resolver cannot be interrupted, so a thread waits for it. An abandoned thread ends after the
+    resolver's own timeouts, about 30 seconds.
     """
     answers: SimpleQueue[list[str] | Exception] = SimpleQueue()
 
@@ -357,7 +356,7 @@ def _port(target: Url) -> int:
 
 
 def _place(target: Url) -> tuple[str, int]:
-    """Host and port, as they are looked up."""
+    """Host and port, as used for the lookup."""
     return (target.host or "").strip("[]"), _port(target)
 
 
@@ -366,14 +365,14 @@ def _server(target: Url) -> str:
 
 
 def _password(target: Url) -> dict[str, str]:
-    """The header with the user and the password of a URL, if there are both."""
+    """The header with the URL's user and password, if the URL has both."""
     if ":" not in (target.auth or ""):
         return {}
     return {"Authorization": make_headers(basic_auth=unquote(target.auth or ""))["authorization"]}
 
 
 def _keeps_password(before: Url, target: Url) -> bool:
-    """Whether a redirect stays with the server for which the password is; https instead of http does."""
+    """Whether a redirect stays on the password's server; a change from http to https counts as staying."""
     if before.host != target.host:
         return False
     ports = [_port(before), _port(target)]
@@ -383,7 +382,7 @@ def _keeps_password(before: Url, target: Url) -> bool:
 
 
 def _parts(url: str) -> Url:
-    """The parts of a URL: those that name a server as they are compared, path and query as they are sent."""
+    """The parts of a URL: the server's normalized for comparison, path and query as they are sent."""
     server, path, query = _split(url)
     return _server_of(server)._replace(
         path=as_sent(path, path=True), query=None if query is None else as_sent(query)
@@ -391,21 +390,21 @@ def _parts(url: str) -> Url:
 
 
 _server_of = lru_cache(maxsize=128)(parse_url)
-"""The parts that name a server: those of the files of an object are mostly the same."""
+"""The server's parts, cached: the files of an object mostly have the same server."""
 
 
 def _split(url: str) -> tuple[str, str, str | None]:
-    """Scheme and server, path, query (None without one); the fragment is not sent."""
+    """Scheme and server, path, and query (None if there is none); the fragment is not sent."""
     written = _URL.match(url)
     assert written is not None
     return written["server"], written["path"], written["query"]
 
 
 def redirection(response: Response) -> str:
-    """The URL to which an answer redirects, without a fragment, which is not sent."""
+    """The URL that an answer redirects to, without its fragment, which is not sent."""
     location = response.headers["location"]
     try:
-        # http.client read headers as latin-1: these are the bytes that were sent, whatever their encoding
+        # headers were decoded as latin-1: this restores the bytes that were sent, whatever their encoding
         url = _joined(response.url, as_sent(location.encode("latin-1")).partition("#")[0])
     except ValueError as error:
         raise content(
@@ -417,7 +416,7 @@ def redirection(response: Response) -> str:
 
 
 def _joined(asked: str, location: str) -> str:
-    """As urljoin, which rewrites dot segments and drops an empty query; here a whole path stays as it is."""
+    """Like urljoin, which rewrites dot segments and drops an empty query; keeps a whole path as it is."""
     server, path, _ = _split(asked)
     if _SCHEME.match(location):
         return location

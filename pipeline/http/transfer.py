@@ -1,10 +1,10 @@
-"""One request and its answer, carried by libcurl, which asks twice a second whether it may continue.
+"""One request and its answer, carried by libcurl; checks twice a second whether it may continue.
 
-Rule: libcurl alone decides where a body ends, whether it is whole and whether its connection has another
-request. A head that others could read in another way is refused, or its connection closed.
+Rule: libcurl alone decides where a body ends, whether it is complete and whether its connection is reused. A
+head that others could parse differently is refused, or its connection closed.
 
-No callback is Python code, where an exception that a signal raises would be lost: libcurl appends lines and
-pieces to lists during one short call of `perform`, and they are judged after it.
+No callback is Python code, in which an exception raised by a signal would be lost: libcurl appends lines and
+pieces to lists during one short call of `perform`, and they are examined afterwards.
 """
 
 import errno
@@ -20,38 +20,38 @@ import pycurl
 from pipeline.names import quote_name
 
 CHECK_INTERVAL = 0.5
-"""Seconds between two checks, at most."""
+"""Maximum seconds between two checks."""
 
 HEAD_LIMIT = 1 << 16
-"""Bytes of a head with the interim ones before it, and of the trailers. nginx accepts heads of 32 KiB."""
+"""Maximum bytes of a head, its interim heads and the trailers. nginx accepts heads of 32 KiB."""
 
 HEADER_LIMIT = 100
-"""Headers of an answer; as in http.client."""
+"""Maximum headers of an answer; as in http.client."""
 
 LARGEST_BODY = (1 << 63) - 1
-"""Bytes: the largest offset that Linux knows."""
+"""Bytes: the largest file offset on Linux."""
 
 IS_TLS = "this port speaks https: write https:// instead of http://"
 
 _BUFFER = 1 << 15
-"""Bytes that libcurl receives at once, some ten times in a call of `perform`: with 256 KiB one call returned
-2.7 MB, more than the cache of the processor holds until they are used."""
+"""Bytes that libcurl receives at once, about ten times per call of `perform`: with 256 KiB one call returned
+2.7 MB, more than the processor's cache holds until they are used."""
 
 _PIECES = 32
-"""Pieces that are read at once, of at most 16 KiB (CURL_MAX_WRITE_SIZE)."""
+"""Pieces returned by one read, of at most 16 KiB (CURL_MAX_WRITE_SIZE)."""
 
 _DIGITS = 18
-"""Digits of a length: libcurl counts in 63 bits, and nobody has a file of 10^18 bytes."""
+"""Maximum digits of a length: libcurl counts in 63 bits, and nobody has a file of 10^18 bytes."""
 
 _PAUSE = 0.02
-"""Seconds to wait where there is no descriptor to wait for."""
+"""Seconds to sleep if there is no descriptor to wait for."""
 
 _SWITCHING = 101
 _STATUS_LINE = re.compile(r"HTTP/1\.\d[ \t]+([1-9]\d\d)(?:[ \t](.*))?", re.DOTALL | re.ASCII)
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
 
 _NO_TLS = ("wrong version number", "record layer failure", "packet length too long", "http request")
-"""Reasons of OpenSSL for a peer that answers a handshake with other bytes than those of TLS."""
+"""OpenSSL's reasons for a peer that answers a handshake with something other than TLS."""
 
 _NO_COMMON_TLS = (
     "dh key too small",
@@ -65,7 +65,7 @@ _NO_COMMON_TLS = (
     "unsupported protocol",
     "wrong signature type",
 )
-"""Reasons of OpenSSL that stay until somebody changes the server."""
+"""OpenSSL's reasons that persist until somebody changes the server."""
 
 _WORDS = {
     errno.ECONNREFUSED: "the connection was refused",
@@ -82,7 +82,7 @@ _ODD_ANSWERS = {
     "NUL byte": "it has a header with a byte 0",
     "HTTP": "it is no answer of HTTP/1",
 }
-"""Part of what libcurl says about an answer that it does not accept, and our words."""
+"""Part of libcurl's message about an answer that it rejects -> our words."""
 
 _TOO_LARGE = 100
 """CURLE_TOO_LARGE, for which pycurl has no name."""
@@ -118,7 +118,7 @@ class NotTrusted(NotUnderstood):
 
 
 class Headers(Mapping[str, str]):
-    """The headers of a response by their names in any case; those of one name are joined by commas."""
+    """The headers of a response by case-insensitive name; values of the same name are joined by commas."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self._values: dict[str, str] = {}
@@ -143,7 +143,7 @@ class Headers(Mapping[str, str]):
 
 
 _REPEATED = ("content-length", "location")
-"""Headers that some servers repeat."""
+"""Headers that some servers repeat with the same value."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Head:
     reason: str
     headers: Headers
     ends_after: int | None = None
-    """Bytes of a body whose length libcurl ignores, because a coding is stated that is none (`identity`)."""
+    """Bytes of a body whose length libcurl ignores because the head declares the coding `identity`."""
 
     @classmethod
     def of(cls, lines: Sequence[bytes]) -> Self:
@@ -161,7 +161,7 @@ class Head:
             raise _no_http(b"".join(lines))
         headers = Headers(_pair(_text(line)) for line in lines[1:])
         length = headers.get("content-length", "")
-        if len(length.lstrip("0")) > _DIGITS and length.isdigit():  # libcurl reads on as if there were none
+        if len(length.lstrip("0")) > _DIGITS and length.isdigit():  # libcurl would ignore it
             raise _odd(f"it states {quote_name(length, 60)} as its length")
         status, reason = status_line.groups("")
         if headers.get("transfer-encoding", "").lower() != "identity" or not length.isdigit():
@@ -175,15 +175,15 @@ class Head:
 
 
 class Channel:
-    """libcurl for one request at a time: its open connections, and the authorities that it has read."""
+    """libcurl for one request at a time, with its open connections and its trusted authorities."""
 
     def __init__(self, authorities: str) -> None:
         self.server = ""
-        """The last one: a connection to it may be open."""
+        """The last server: a connection to it may be open."""
         self._lines: list[bytes] = []
-        """Of heads and trailers."""
+        """The lines of heads and trailers."""
         self._pieces: list[bytes] = []
-        """Of the body, not read yet."""
+        """The unread pieces of the body."""
         self._easy = pycurl.Curl()
         self._multi = pycurl.CurlMulti()
         for option, value in (
@@ -192,8 +192,8 @@ class Channel:
             (pycurl.CAINFO, authorities),
             (pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2),
             (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1),
-            (pycurl.HTTP09_ALLOWED, 1),  # what is no HTTP is read, to be quoted
-            (pycurl.PROXY, ""),  # none, whatever the environment names
+            (pycurl.HTTP09_ALLOWED, 1),  # an answer that is not HTTP is read, to be quoted
+            (pycurl.PROXY, ""),  # none, even if the environment names one
             (pycurl.BUFFERSIZE, _BUFFER),
             (pycurl.NOSIGNAL, 1),
         ):
@@ -202,10 +202,10 @@ class Channel:
     def begin(
         self, server: str, address: str, check: Callable[[], None], timeouts: tuple[float, float]
     ) -> None:
-        """Start a request to a server at this address, and at no other, whatever the name of the server is.
+        """Start a request to the server at this address only, whatever the server's name resolves to.
 
-        What `check` raises ends the request. `timeouts`: seconds for the connection, TLS included, and
-        without a byte.
+        An exception from `check` ends the request. `timeouts`: seconds for connecting, TLS included, and
+        for a wait without a byte.
         """
         connect_timeout, self._read_timeout = timeouts
         self.server = server
@@ -217,14 +217,14 @@ class Channel:
         self._ended = False
         self._fault: ConnectionFault | None = None
         self._left: int | None = None
-        """Bytes of the body, where we count them."""
+        """Remaining bytes of the body, if this class counts them."""
         self._easy.setopt(pycurl.URL, f"{server}/")
         self._easy.setopt(pycurl.CONNECT_TO, [f"::[{address}]:" if ":" in address else f"::{address}:"])
         self._easy.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(connect_timeout * 1000)))
         self._multi.add_handle(self._easy)
 
     def send(self, target: str, headers: Iterable[tuple[str, str]], body: bytes | None) -> Head:
-        """The head of the answer to a GET, or to a POST of `body`."""
+        """Send a GET, or a POST of `body`; returns the head of the answer."""
         lines = [f"{name}: {value}".encode("latin-1") for name, value in headers]
         joined = b"".join(lines)
         if b"\r" in joined or b"\n" in joined:
@@ -245,7 +245,7 @@ class Channel:
         raise self._fault or ConnectionFault("the connection ended early")
 
     def connect(self) -> None:
-        """Connect, and let nobody prove who they are; nothing is sent."""
+        """Connect without verifying certificates; nothing is sent."""
         for option, value in (
             (pycurl.CONNECT_ONLY, 1),
             (pycurl.SSL_VERIFYPEER, 0),
@@ -257,7 +257,7 @@ class Channel:
             raise self._fault
 
     def read(self) -> bytes:
-        """The bytes of the body that have arrived, once there are any; none at its end."""
+        """Wait for bytes of the body and return them; empty at its end."""
         self._advance(lambda: bool(self._pieces))
         data = b"".join(self._pieces[:_PIECES])
         del self._pieces[:_PIECES]
@@ -266,7 +266,7 @@ class Channel:
         return data if self._left is None else self._counted(data)
 
     def _counted(self, data: bytes) -> bytes:
-        """As much of `data` as belongs to the body, which we end ourselves."""
+        """The part of `data` that belongs to the body, whose end this class detects itself."""
         assert self._left is not None
         if self._left and not data:
             raise ConnectionFault("the connection ended early")
@@ -278,9 +278,9 @@ class Channel:
         return data
 
     def end(self) -> bool:
-        """Leave the request, whose connection is closed unless the answer has ended.
+        """Leave the request; its connection is closed unless the answer has ended.
 
-        False if the connections may have no other request: a proxy on the way may have found another end.
+        False if the connections must not be used again: a proxy may have seen the body end elsewhere.
         """
         self._multi.remove_handle(self._easy)
         return self._head is None or not all(name in self._head.headers for name in _FRAMING)
@@ -305,16 +305,16 @@ class Channel:
                 raise Unanswered("timeout while waiting for bytes", waited=True)
 
     def _wait(self) -> bool:
-        """Whether a socket is ready; returns after CHECK_INTERVAL, or when libcurl has something to do."""
+        """Whether a socket is ready; waits CHECK_INTERVAL at most, or until libcurl has something to do."""
         due = self._multi.timeout()  # milliseconds; -1: nothing
         seconds = CHECK_INTERVAL if due < 0 else min(CHECK_INTERVAL, due / 1000)
         ready: int = self._multi.select(seconds)
-        if ready < 0:  # no socket yet, or a descriptor that is too large for select
+        if ready < 0:  # no socket yet, or a descriptor too large for select
             time.sleep(min(seconds, _PAUSE))
         return ready > 0
 
     def _is_sent(self) -> bool:
-        """Until then libcurl keeps the limit of time itself."""
+        """Whether the request has been sent; until then libcurl enforces the timeout itself."""
         return bool(self._easy.getinfo(pycurl.PRETRANSFER_TIME))
 
     def _judge_lines(self) -> None:
@@ -337,7 +337,7 @@ class Channel:
 
 
 class Response:
-    """The head of an answer, and its body as it arrives; close it."""
+    """The head of an answer, and its body as it arrives; must be closed."""
 
     def __init__(
         self,
@@ -356,7 +356,7 @@ class Response:
         self._release = release
 
     def read1(self) -> bytes:
-        """The bytes that have arrived since, once there are any; none at the end of the body.
+        """Wait for further bytes and return them; empty at the end of the body.
 
         ConnectionFault if the connection fails, or ends before the body does.
         """
@@ -379,7 +379,7 @@ def _text(line: bytes) -> str:
 def _pair(line: str) -> tuple[str, str]:
     written, _, value = line.partition(":")
     name = written.rstrip(" \t")
-    if name != written and name.lower() in _FRAMING:  # libcurl does not know it then
+    if name != written and name.lower() in _FRAMING:  # libcurl would not recognize it
         raise _odd(f"{quote_name(line, 60)} has a space before its colon")
     return name, value.strip(" \t")
 
@@ -393,7 +393,7 @@ def _too_large(what: str) -> NotUnderstood:
 
 
 def _no_http(data: bytes) -> NotUnderstood:
-    """`data` is no status line: what was sent instead, and what to write then."""
+    """The fault of an answer without a status line: what was sent instead, and the remedy."""
     if data.startswith((b"\x15\x03", b"\x16\x03")):
         return NotUnderstood(IS_TLS)
     line = _text(data.partition(b"\n")[0][:200]).strip()
@@ -403,14 +403,14 @@ def _no_http(data: bytes) -> NotUnderstood:
 
 
 def _fault_of(code: int, text: str, number: int) -> ConnectionFault:
-    """What a fault of libcurl is for a depositor; OSError if this machine lacks what a connection needs.
+    """Translate libcurl's fault for depositors; OSError if this machine lacks resources for a connection.
 
-    `text`: in the words of libcurl or OpenSSL; `number`: the error of the system, or 0.
+    `text`: the message of libcurl or OpenSSL; `number`: the system's error number, or 0.
     """
     failed = _WORDS.get(number, f"the connection failed ({quote_name(text)})")
     odd = next((words for sign, words in _ODD_ANSWERS.items() if sign in text), "")
     if code == pycurl.E_COULDNT_CONNECT:
-        if not number:  # libcurl got no socket: the system says why
+        if not number:  # libcurl got no socket: the system's error says why
             socket.socket().close()
         fault: ConnectionFault = Unreached(failed, waited=number == errno.ETIMEDOUT)
     elif code == pycurl.E_OPERATION_TIMEDOUT:
@@ -431,7 +431,7 @@ def _fault_of(code: int, text: str, number: int) -> ConnectionFault:
 
 
 def _tls_fault(code: int, text: str) -> NotTrusted | None:
-    """None for a fault that may pass."""
+    """The fault of TLS if it is permanent; None if it is transient."""
     if code == pycurl.E_PEER_FAILED_VERIFICATION:
         problem = text.removeprefix("SSL certificate problem: ").removeprefix("SSL: ")
         return NotTrusted(f"the source's certificate is not valid: {problem}")

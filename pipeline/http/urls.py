@@ -1,4 +1,4 @@
-"""URLs as text: how they are shown to people, and which can be fetched."""
+"""URLs as text: how they are shown to people, and which of them can be fetched."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ SCHEMES = ("http", "https")
 
 _IN_QUERY = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"<>')
 _IN_PATH = "".join(sign for sign in _IN_QUERY if sign not in "`{}")
-"""Signs that browsers send as they are written in a URL; the others are sent as escapes."""
+"""Characters of a URL that browsers send unchanged; they escape all others."""
 
 _DIVIDERS = re.compile(r"[\s|]")
 _AUTHORITY = re.compile(r"((?:\s*[A-Za-z][A-Za-z0-9+.-]*:)?[/\\]*)([^/\\?#]*)")
@@ -21,9 +21,9 @@ _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f]")
 
 
 def redact_url(url: str) -> str:
-    """The URL as people may see it: without user, password, and values of the query that look secret.
+    """The URL for display: without user, password, and query values that look secret.
 
-    It may be no URL at all: a password is often written without its escapes.
+    Also works for an invalid URL, since a password is often written without escapes.
     """
     address, mark, query = _without_user(url).partition("#")[0].partition("?")
     return hide_secrets(address + mark + _DIVIDERS.sub(lambda sign: quote(sign[0]), query))
@@ -38,15 +38,15 @@ def _without_user(url: str) -> str:
     name, colon, port = authority.rpartition(":")
     if not colon or not port or port.isdecimal() or authority.endswith("]"):
         return url
-    # No port, so a password of which the first '/', '?' or '#' ends the address.
+    # Not a port, so a password that contains a '/', '?' or '#'.
     _, at, host = rest.rpartition("@")
     return f"{start}...@{host}" if at else f"{start}{name}:...{rest}"
 
 
 def as_sent(written: str | bytes, *, path: bool = False) -> str:
-    """The text of a URL, or its path, as browsers send it: only what HTTP cannot carry becomes an escape.
+    """A URL's text, or its path, as browsers send it: escapes only what HTTP cannot carry.
 
-    Escapes, dot segments and signs stay as they are: a signature may have been made of them (decision 75).
+    Escapes, dot segments and other characters stay as they are: a signature may cover them (decision 75).
     """
     return quote(written, safe=_IN_PATH if path else _IN_QUERY)
 
@@ -65,7 +65,7 @@ def host_of(url: str) -> str:
 
 
 def place_of(url: str) -> str:
-    """Host and port of a URL, as pauses and connections are counted; the host alone for the port of https."""
+    """Host and port of a URL, the key of back-offs and host limits; the host alone for port 443."""
     return _server_of(url).place
 
 
@@ -80,7 +80,7 @@ def _parsed(beginning: str) -> _Server:
     try:
         parts = urlsplit(beginning)
         host, port = parts.hostname or "", parts.port
-    except ValueError:  # its text may quote a password
+    except ValueError:  # the error's text may quote a password
         return _Server(problem=" is not a URL: its host or its port is not valid, or a sign needs an escape")
     scheme = parts.scheme.lower()
     problem = ""
@@ -96,12 +96,12 @@ def _parsed(beginning: str) -> _Server:
 
 
 def url_problem(url: str) -> str | None:
-    """Why nothing can be fetched from `url`, with the remedy; None if its text is that of a usable URL."""
+    """Why nothing can be fetched from `url`, with the remedy; None if the text is a usable URL."""
     return upload_problem(url) if is_upload(url) else web_problem(url)
 
 
 def web_problem(url: str) -> str | None:
-    """Why `url` cannot be requested, with the remedy; None if its text is that of a usable URL."""
+    """Why `url` cannot be requested, with the remedy; None if the text is a usable URL."""
     problem = _server_of(url).problem
     if not problem and "#" in url:
         problem = " is followed by a '#', after which nothing is sent: write '#' as %23"
@@ -111,13 +111,13 @@ def web_problem(url: str) -> str | None:
 
 
 def _may_exist(host: str) -> bool:
-    """False for names with an empty or too long part (RFC 1035, 2.3.4); an address is looked at later."""
+    """False for names with an empty or too long label (RFC 1035, 2.3.4); addresses are checked later."""
     labels = host.removesuffix(".").split(".")
     return ":" in host or (len(host) <= 254 and all(0 < len(label) <= 63 for label in labels))
 
 
 def check_url(url: str) -> None:
-    """Raise a content failure unless `url` can be fetched, as far as its text says."""
+    """Raise StepFailed(content) if the text of `url` shows that it cannot be fetched."""
     if problem := url_problem(url):
         raise content(problem)
 

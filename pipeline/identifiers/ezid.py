@@ -1,6 +1,6 @@
 """ARKs registered at EZID: numbered by our own counter, reserved, then published with their metadata.
 
-Rule: EZID never chooses a name. So every request can be repeated after a crash or a lost answer with the same
+Rule: EZID never chooses a name. So every request can be retried after a crash or a lost answer with the same
 result, and a job uses one ARK (docs/decisions/0017).
 """
 
@@ -34,10 +34,10 @@ TIMEOUT = 30.0
 """Seconds to wait for an answer."""
 
 MARK = "arkline.job"
-"""The element with the job that an identifier was registered for."""
+"""The element that names the job that an identifier was registered for."""
 
 _QUOTED = 300
-"""Characters that a message quotes of EZID's answer."""
+"""Characters of EZID's answer that a message quotes."""
 
 _LOGIN = "check ARKLINE_EZID_USER and ARKLINE_EZID_PASSWORD, and that this user may write below the shoulder"
 _PERMANENT = ("bad request", "method not allowed", "not found")
@@ -49,7 +49,7 @@ class _Refused(StepFailed):
 
 
 class EzidMinter(Minter):
-    """Registers the ARKs of profiles that ask for EZID, or say nothing where it is set; others are local."""
+    """Registers the ARKs of profiles with minter ezid, or with none if EZID is set up; others are local."""
 
     def __init__(self, settings: Settings, pause: float = FIRST_PAUSE) -> None:
         self._settings = settings
@@ -66,7 +66,7 @@ class EzidMinter(Minter):
         known: Known = none_known,
         identifiers: Identifiers | None = None,
     ) -> str:
-        """Record the name, then reserve it at EZID; it stays reserved until it is announced."""
+        """Record the name, then reserve it at EZID, where it stays reserved until it is announced."""
         registers = self._registers(profile)
         ark = super().mint(job, profile, job_record, claim, known, identifiers)
         if (
@@ -125,7 +125,7 @@ class EzidMinter(Minter):
         return metadata
 
     def _reserve(self, ark: str, job: Job, profile: Profile) -> bool:
-        """Register the ARK as reserved for the job; False if EZID has the ARK already."""
+        """Register the ARK as reserved for the job; False if EZID already has the ARK."""
         try:
             self._ask("PUT", ark, {**_registration(job, profile), "_status": "reserved"})
         except _Refused as refusal:

@@ -1,8 +1,8 @@
 """Minting of ARKs (NOIDs), and the ARKs that the depositors of a collection may name.
 
-ARKs are computable: whoever may name any ARK can occupy the next names of another collection, or add
-versions to another collection's objects. So a collection names new objects below its own prefixes only, and
-changes an object only if the object is in the collection.
+ARKs are predictable: whoever may name any ARK can occupy the next names of another collection, or add
+versions to another collection's objects. So a collection names new objects only below its own prefixes, and
+changes only objects that are in the collection.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from pipeline.names import quote_name
 from pipeline.profiles.profile import Profile
 from pipeline.records import Identifiers, Job, JobConfiguration, Submission
 
-if TYPE_CHECKING:  # loads SQLAlchemy, which a command that submits does not need
+if TYPE_CHECKING:  # loads SQLAlchemy, which submitting does not need
     from pipeline.inventory.recording import Placement
 
 Claim = Callable[[str], None]
 
 Known = Callable[[Sequence[str]], Collection[str]]
-"""Those of the ARKs that are taken, whatever the counter says."""
+"""Returns those of the ARKs that are taken, whatever the counter says."""
 
 MOST_AT_A_TIME = 500
-"""ARKs that are looked up at a time, once the counter turns out to be behind."""
+"""Maximum ARKs looked up at a time if the counter turns out to be behind."""
 
 
 def no_claim(ark: str) -> None:
-    """The claim of an ARK that needs none."""
+    """A Claim for ARKs that need none."""
 
 
 LastCheck = Callable[[], None]
@@ -40,7 +40,7 @@ LastCheck = Callable[[], None]
 
 
 def none_known(arks: Sequence[str]) -> Collection[str]:
-    """For a counter that is the only memory of what was minted."""
+    """A Known for a counter that is the only record of minted ARKs."""
     del arks
     return ()
 
@@ -54,7 +54,7 @@ class Assignment:
 
 
 class Minter:
-    """Mints numbers from a counter in the record, one per shoulder, spelled as NOIDs."""
+    """Mints NOIDs from counters in the record, one per shoulder."""
 
     def mint(
         self,
@@ -65,7 +65,7 @@ class Minter:
         known: Known = none_known,
         identifiers: Identifiers | None = None,
     ) -> str:
-        """An ARK for the job, written to the job's identifiers; repeated calls return the same ARK.
+        """Mint an ARK and write it to the job's identifiers; repeated calls return the same ARK.
 
         `identifiers`: see `JobRecord.mint`. Names that are `known` are skipped. `claim(ark)` runs after the
         ARK is saved and before it is registered.
@@ -86,9 +86,9 @@ class Minter:
     ) -> None:
         """Publish the ARK with the metadata of its object; idempotent.
 
-        Here nothing: only the inventory resolves these ARKs, and recording writes to it. `assigned`: required
-        if arkline assigned the ARK; the ARK is then registered if it is not yet. An ARK that the depositor
-        gave is never registered. `last_check` runs right before anything is published.
+        This minter publishes nothing: only the inventory resolves its ARKs, and recording writes them there.
+        `assigned`: required if arkline assigned the ARK, which is registered unless it already is; an ARK
+        that the depositor gave is never registered. `last_check` runs right before anything is published.
         """
 
 
@@ -109,7 +109,7 @@ def ownership_problem(
 ) -> str | None:
     """Why a job of the collection may not have this ARK; None if it may.
 
-    `placement`: of the object with this ARK, if there is one. `given`: the depositor gave the ARK.
+    `placement`: that of the object with this ARK, if it exists. `given`: whether the depositor gave the ARK.
     """
     if placement is not None:
         return _border_problem(ark, profile, placement)
@@ -117,7 +117,7 @@ def ownership_problem(
 
 
 def may_add_version(deposit: Submission | JobConfiguration, profile: Profile) -> bool:
-    """Whether the deposit may become a new version of an object that is here already."""
+    """Whether the deposit may become a new version of an existing object."""
     return deposit.may_add_version or profile.new_versions
 
 
@@ -151,7 +151,7 @@ def _naming_problem(ark: str, profile: Profile) -> str | None:
 def _border_problem(ark: str, profile: Profile, placement: Placement) -> str | None:
     """Why the collection may not change this object; None if it may.
 
-    The texts do not tell where the object is: that is not for depositors of another collection.
+    The messages do not reveal where the object is: that is not for depositors of another collection.
     """
     if placement.owner != profile.owner:
         return (

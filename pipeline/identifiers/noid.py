@@ -1,11 +1,11 @@
 """ARKs as NOIDs: a number spelled in letters that form no words, with a check character at the end.
 
 The blade follows the mask MASK: `e` is one of 29 characters (digits and consonants without `l` and `y`),
-`d` a digit. It holds CAPACITY numbers; larger ones get further `e` characters in front, as NOID's `z`
-templates do, so that no counter overflows and no blade repeats.
+`d` a digit. The mask holds CAPACITY numbers; larger ones get further `e` characters in front, as in NOID's
+`z` templates, so that no counter overflows and no blade repeats.
 
-The check character covers `NAAN/name`. It finds every single wrong character and every swap of two
-neighbours among the 29, as long as `NAAN/name` has fewer than 28 characters in front of it.
+The check character covers `NAAN/name`. It detects every single wrong character and every swap of two
+adjacent characters among the 29, as long as `NAAN/name` has fewer than 28 characters in front of it.
 """
 
 import math
@@ -13,18 +13,18 @@ import math
 ALPHABET = "0123456789bcdfghjkmnpqrstvwxz"
 BASE = len(ALPHABET)
 MASK = "eedeeded"
-"""At most two letters stand in a row, so that no blade looks like a word."""
+"""At most two letters are adjacent, so that no blade looks like a word."""
 
 _WEIGHT = {"e": BASE, "d": 10}
 _VALUE = {character: value for value, character in enumerate(ALPHABET)}
 
 
 CAPACITY = math.prod(_WEIGHT[kind] for kind in MASK)
-"""Numbers that fit the mask: 29^5 * 10^3 = 20,511,149,000."""
+"""The count of numbers that fit the mask: 29^5 * 10^3 = 20,511,149,000."""
 
 
 def blade(number: int) -> str:
-    """The letters of `number`: a different text for every number from 0 on."""
+    """Encode `number` in the NOID alphabet; every number from 0 gives a different text."""
     if number < 0:
         raise ValueError(f"{number} is negative: the counter of identifiers starts at 0")
     letters = []
@@ -38,7 +38,7 @@ def blade(number: int) -> str:
 
 
 def check_character(text: str) -> str:
-    """Each character's value times its position from 1, summed, modulo 29; other characters count 0."""
+    """The sum of each character's value times its position from 1, modulo 29; other characters count 0."""
     total = sum(place * _VALUE.get(character, 0) for place, character in enumerate(text, 1))
     return ALPHABET[total % BASE]
 

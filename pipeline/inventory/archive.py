@@ -1,11 +1,11 @@
 """The archive of batches and jobs that have left ZooKeeper, and of reports, for depositors and auditors.
 
-Rule: a later entry replaces an earlier one, because the record was read later. Only the actor, date and
-reason of a deletion keep their first values, so that repeating a deletion after a crash changes nothing.
+Rule: a later entry replaces an earlier one, because it was read from the record later. Only the actor, date
+and reason of a deletion keep their first values, so that repeating a deletion after a crash changes nothing.
 A batch is written after its jobs, so that a batch in the archive is complete.
 
-A report is kept before it is sent. A repeated attempt sends what was kept, even if jobs have changed since,
-because the first attempt may have sent it.
+A report is stored before it is sent. A repeated attempt sends the stored report, even if jobs have changed
+since, because the first attempt may have sent it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from pipeline.records import Batch, HistoryEntry, Identifiers, Job, JobConfigura
 from pipeline.states import BatchState, Event, FailureKind, JobState
 
 JOBS_PER_TRANSACTION = 500
-"""Rows of one statement; a job's row is a few kilobytes."""
+"""Rows per statement; a job's row has a few kilobytes."""
 
 
 class Disposition(Record):
@@ -68,7 +68,7 @@ class ArchivedJob(_Archived):
 
     @property
     def since(self) -> datetime:
-        """When the job came to its state, by its history; the date of the removal where there is none."""
+        """When the job entered its state, by its history; without one, the date of the removal."""
         if self.state is JobState.DELETED:
             return self.disposition.at
         ended = (entry for entry in reversed(self.history) if entry.event in (Event.SUCCEED, Event.FAIL))
@@ -87,9 +87,9 @@ class ArchivedBatch(_Archived):
 def archive_jobs(
     inventory: SqlInventory, jobs: Iterable[Job], *, by: str, reason: str = "", deleted: bool = False
 ) -> Iterator[Job]:
-    """Archives the jobs of an ended batch lazily: each job is yielded after it is archived.
+    """Archive the jobs of an ended batch lazily: a job is yielded once it is archived.
 
-    `deleted`: the batch is deleted, so each job gets a tombstone, except that completed jobs stay completed.
+    `deleted`: the batch is deleted, so its jobs get tombstones, except that completed jobs stay completed.
     """
     disposition = Disposition(who=by, why=reason)
     for portion in portions(jobs, JOBS_PER_TRANSACTION):
@@ -112,7 +112,7 @@ def archive_batch(
     reason: str = "",
     report: Mapping[str, Any] | Record | None = None,
 ) -> None:
-    """Archive a batch that has ended, with those of its jobs that `archive_jobs` has not archived."""
+    """Archive an ended batch, with those of its jobs that `archive_jobs` has not archived."""
     disposition = Disposition(who=by, why=reason)
     _write(
         inventory,
@@ -130,7 +130,7 @@ def tombstone(
     jobs: Iterable[Job] = (),
     report: Mapping[str, Any] | Record | None = None,
 ) -> None:
-    """Archive a job, or a batch with its remaining `jobs`, as deleted; called before the znodes go."""
+    """Archive a job, or a batch with its remaining `jobs`, as deleted; called before znodes are removed."""
     disposition = Disposition(who=by, why=reason)
     rows = (_job_row(job, JobState.DELETED, disposition) for job in jobs)
     if isinstance(deleted, Job):
@@ -145,14 +145,14 @@ def find_job(inventory: SqlInventory, jid: str) -> ArchivedJob | None:
 
 
 def find_jobs(inventory: SqlInventory, jids: Iterable[str]) -> Iterator[ArchivedJob]:
-    """Those of these jobs that are archived."""
+    """The archived ones among these jobs."""
     for portion in portions(jids, NAMES_AT_A_TIME):
         query = select(jobs_archived).where(jobs_archived.c.jid.in_(portion))
         yield from map(ArchivedJob.of_row, inventory.database.rows(query))
 
 
 def find_batch(inventory: SqlInventory, bid: str) -> ArchivedBatch | None:
-    """Without its report, which may have many megabytes."""
+    """The archived batch without its report, which may have many megabytes."""
     columns = (column for column in batches_archived.c if column is not batches_archived.c.report)
     rows = inventory.database.rows(select(*columns).where(batches_archived.c.bid == bid))
     return ArchivedBatch.of_row(rows[0]) if rows else None
@@ -180,7 +180,7 @@ def jobs_of(inventory: SqlInventory, bid: str) -> Iterator[ArchivedJob]:
 def _write(
     inventory: SqlInventory, batches: Sequence[dict[str, Any]], jobs: Iterable[dict[str, Any]]
 ) -> None:
-    """The jobs in transactions that delay no other writer for long, then their batch."""
+    """Write the jobs, in transactions short enough for other writers, and then their batch."""
     for portion in portions(jobs, JOBS_PER_TRANSACTION):
         inventory.database.write(partial(_put, table=jobs_archived, rows=portion))
     for row in batches:
@@ -203,7 +203,7 @@ def _put(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> No
 
 
 def _without_secrets(given: Submission | JobConfiguration) -> dict[str, Any]:
-    """For the archive, from which nothing is fetched: without the secrets of the URL."""
+    """The values without the URL's secrets: nothing is fetched by the archive's entries."""
     return given.model_dump(mode="json") | {"payload_url": hide_secrets(given.payload_url)}
 
 
@@ -250,7 +250,7 @@ class SentReport(Record):
 
 
 def keep_report(inventory: SqlInventory, bid: str, sent: SentReport) -> None:
-    row = {"bid": bid, **dict(sent)}  # a dump would unpack the lines of all jobs
+    row = {"bid": bid, **dict(sent)}  # model_dump would unpack the lines of all jobs
 
     def write(connection: Any) -> None:
         statement = insert(connection, reports_sent)
@@ -266,13 +266,13 @@ def keep_report(inventory: SqlInventory, bid: str, sent: SentReport) -> None:
 
 
 def kept_report(inventory: SqlInventory, bid: str, number: int, at: datetime) -> SentReport | None:
-    """The report with this number that was kept when its writing began `at` this time, if there is one."""
+    """The stored report with this number, if its composition began `at` this time; else None."""
     query = select(reports_sent).where(reports_sent.c.bid == bid, reports_sent.c.number == number)
     sent = [SentReport.model_validate(dict(row)) for row in inventory.database.rows(query)]
     return sent[0] if sent and sent[0].at == at else None
 
 
 def sent_reports(inventory: SqlInventory, bid: str) -> tuple[SentReport, ...]:
-    """In the order in which they were sent; none if releases before 0.2.1 sent them."""
+    """The reports in the order sent; none if releases before 0.2.1 sent them."""
     query = select(reports_sent).where(reports_sent.c.bid == bid).order_by(reports_sent.c.number)
     return tuple(SentReport.model_validate(dict(row)) for row in inventory.database.rows(query))

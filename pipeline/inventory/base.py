@@ -25,7 +25,7 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Recording:
-    """A version to enter in one transaction."""
+    """A version to record in one transaction."""
 
     version: StoredVersion
     mime_types: dict[str, str]

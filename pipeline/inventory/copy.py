@@ -1,4 +1,4 @@
-"""A consistent copy of an inventory, while other processes write to it, and its restore."""
+"""A consistent copy of an inventory that other processes are writing to, and its restore."""
 
 import os
 import shutil
@@ -16,10 +16,10 @@ from pipeline.file_system import sync
 from pipeline.inventory.database import Database
 
 PAGES = 1_000
-"""Pages of one step of the copy; between two steps other processes write."""
+"""Pages per step of the copy; other processes can write between two steps."""
 
 _BESIDE = ("-wal", "-shm", "-journal")
-"""Files of SQLite beside the database, which belong to it."""
+"""Suffixes of the files that SQLite keeps beside a database."""
 
 
 def copy_inventory(url: str, folder: Path) -> bool:
@@ -43,7 +43,7 @@ def copy_inventory(url: str, folder: Path) -> bool:
 
 
 def check_absent(url: str) -> None:
-    """UsageRefused if there is an inventory at the URL, or a rest of one."""
+    """UsageRefused if there is an inventory at the URL, or a remnant of one."""
     file = _sqlite_file(url)
     database = Database(url)
     places = [file, *(file.with_name(f"{file.name}{end}") for end in _BESIDE)] if file else []
@@ -58,9 +58,9 @@ def check_absent(url: str) -> None:
 
 
 def restore_inventory_copy(url: str, folder: Path) -> None:
-    """Restore the copy in the backup; the file has its name once it is complete, the database all tables.
+    """Restore the copy from the backup: a file gets its name once complete, a server all tables at once.
 
-    UsageRefused if the backup has no copy of such a database, or this machine no pg_restore.
+    UsageRefused if the backup has no copy for this kind of database, or this machine no pg_restore.
     """
     file = _sqlite_file(url)
     copy = folder / (POSTGRESQL_INVENTORY if file is None else INVENTORY)
@@ -109,11 +109,11 @@ def _place(copy: Path, file: Path) -> None:
 
 
 def _run(command: Sequence[str], file: Path, url: str) -> None:
-    """Run a program of PostgreSQL on the database; the password is not in its arguments."""
+    """Run a PostgreSQL program on the database, with the password kept out of its arguments."""
     parsed = make_url(url)
     password = {"PGPASSWORD": parsed.password} if parsed.password else {}
     address = parsed._replace(drivername="postgresql", password=None).render_as_string(hide_password=False)
-    done = subprocess.run(  # noqa: S603 - the program of PostgreSQL that is on the path
+    done = subprocess.run(  # noqa: S603 - the PostgreSQL program found on the path
         [*command, str(file), f"--dbname={address}"],
         env={**os.environ, **password},
         stdin=subprocess.DEVNULL,

@@ -1,9 +1,9 @@
-"""The SQL database, shared by all processes: lazy engines, its schema, and transactions that are retried.
+"""The SQL database shared by all processes: lazy engines, the schema, and retried transactions.
 
 Rule: an engine belongs to the process that created it. A forked child creates its own engine and leaves the
 parent's connections open: closing them would end the parent's sessions and, with SQLite, release its locks.
 
-A file of SQLite that is replaced or deleted stays open as it was, and takes entries that nobody will read:
+An SQLite file that is replaced or deleted stays open, and accepts entries that nobody will ever read. So
 the file at the path is compared with the open one before and after every commit.
 """
 
@@ -47,7 +47,7 @@ from pipeline.outcome import Service, ServiceDown, StepFailed, content, fault_of
 from pipeline.records import Record
 
 LOCK_WAIT = 30
-"""Seconds to wait for the lock of another writer."""
+"""Seconds to wait for another writer's lock."""
 
 _SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _SQLITE_UNREACHABLE = {
@@ -58,7 +58,7 @@ _SQLITE_UNREACHABLE = {
     sqlite3.SQLITE_PERM,
 }
 _POSTGRESQL_UNUSABLE = {"25006", "42501", "53100"}
-"""SQLSTATE: read-only transaction, insufficient privilege, disk full: every transaction meets the same."""
+"""SQLSTATE: read-only transaction, insufficient privilege, disk full: every transaction would fail."""
 
 _POSTGRESQL_OPTIONS: dict[str, Any] = {
     "application_name": "arkline",
@@ -78,7 +78,7 @@ def new_engine(url: URL) -> Engine:
 
 
 def _as_json(value: Any) -> str:
-    """A report is written a job at a time: it may have 100,000."""
+    """Serialize to JSON; a Record serializes itself, because a report may have 100,000 jobs."""
     return value.model_dump_json() if isinstance(value, Record) else json.dumps(value)
 
 
@@ -90,7 +90,7 @@ def _sqlite(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, record: object) -> None:
-        # The driver's own BEGIN is too late, and never IMMEDIATE.
+        # The driver's own BEGIN comes too late, and is never IMMEDIATE.
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys = ON")
         # A recorded version must survive a power cut: the job completes right after the commit.
@@ -115,9 +115,9 @@ def _postgresql(url: URL) -> Engine:
 
 @contextmanager
 def transaction(engine: Engine, *, writing: bool) -> Iterator[Connection]:
-    """One transaction, committed at the end of the block.
+    """A transaction, committed at the end of the block.
 
-    It is begun here and not by a listener: with one, SQLAlchemy looks for listeners at every statement.
+    It begins here and not in a listener: with one, SQLAlchemy would look for listeners at every statement.
     """
     with engine.connect() as connection, connection.begin():
         connection.exec_driver_sql(_first_statement(engine.dialect.name, writing))
@@ -134,7 +134,7 @@ def _first_statement(dialect: str, writing: bool) -> str:
 def is_transient(error: Exception) -> bool:
     """True if the same transaction may succeed in a moment.
 
-    This includes IntegrityError: of two transactions that insert the same row, the second one will find it.
+    This includes IntegrityError: if two transactions insert the same row, the second finds it when retried.
     """
     if isinstance(error, IntegrityError):
         return True
@@ -168,27 +168,27 @@ def _primary_code(error: sqlite3.Error) -> int:
 T = TypeVar("T")
 
 SCHEMA = "0011"
-"""The schema of this release; 0.2.1 had 0010, 0.2.0 had 0002 and 0.1.0 had 0001. A change of it counts up."""
+"""The schema of this release; 0.2.1 had 0010, 0.2.0 0002, 0.1.0 0001. Every change increments it."""
 
 _REVISIONS = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
-"""The table with the schema's number: releases up to 0.2.1 wrote it by Alembic."""
+"""The table with the schema's number, which releases up to 0.2.1 wrote with Alembic."""
 
 PAUSE = 0.05
 """Seconds between two tries to enable write-ahead logging."""
 
 _UPGRADE_LOCK = 0x61726B6C696E65
-"""The number of a PostgreSQL advisory lock, unique in the database; it spells `arkline`."""
+"""The key of a PostgreSQL advisory lock, unique in the database; it spells `arkline`."""
 
 
 def revision(connection: Connection) -> str | None:
-    """The revision of the database; None if the database is empty."""
+    """The database's schema number; None if the database is empty."""
     if not inspect(connection).has_table(_REVISIONS.name):
         return None
     return connection.scalar(select(_REVISIONS.c.version_num))
 
 
 def bring_up_to_date(engine: Engine, name: str) -> None:
-    """Upgrade the schema unless it is current; of several processes one upgrades and the others wait.
+    """Upgrade the schema unless it is current; of several processes, one upgrades while the others wait.
 
     The upgrade is one transaction on both databases, so a crash leaves the old schema.
     """
@@ -205,9 +205,9 @@ def bring_up_to_date(engine: Engine, name: str) -> None:
 
 
 def _enable_write_ahead_log(engine: Engine) -> None:
-    """Write-ahead logging, a property of the file: readers and the writer do not wait for each other.
+    """Enable write-ahead logging, a property of the file: readers and writer do not block each other.
 
-    SQLite refuses this at once, without its busy timeout, while another process is writing.
+    While another process is writing, SQLite refuses this immediately, without its busy timeout.
     """
     deadline = time.monotonic() + LOCK_WAIT
     connection = engine.raw_connection()
@@ -253,7 +253,7 @@ def _upgrade(connection: Connection, name: str) -> None:
 _DEPLOYMENT = select(deployments.c.id, deployments.c.created, deployments.c.mark)
 
 _ID_AND_MARK = "SELECT id, mark FROM deployment"
-"""As text, since every transaction has it: to run the statement above takes three times as long."""
+"""As text, because every transaction runs it and the statement above takes three times as long."""
 
 
 def read_deployment(connection: Connection) -> Deployment | None:
@@ -266,7 +266,7 @@ FIRST_PAUSE = 0.05
 """Seconds before the second try; the pause doubles up to LONGEST_PAUSE."""
 LONGEST_PAUSE = 2.0
 RETRY_SECONDS = 30.0
-"""Seconds after which no further try starts; the job itself tries again minutes later."""
+"""Seconds after which no further try starts; the job itself is retried minutes later."""
 
 FileId = tuple[int, int]
 """Device and inode of a file."""
@@ -276,9 +276,9 @@ FileId = tuple[int, int]
 class _Opened:
     engine: Engine
     file: FileId | None
-    """The file of SQLite that the engine has open; None for a server."""
+    """The SQLite file that the engine has open; None for a server."""
     mark: int = 0
-    """The highest mark that was read: a lower one is that of an older copy."""
+    """The highest mark read so far: a lower one belongs to an older copy."""
 
 
 _guard = threading.Lock()
@@ -288,7 +288,7 @@ _inherited: list[_Opened] = []
 
 def _forget_inherited() -> None:
     global _guard
-    _guard = threading.Lock()  # a thread of the parent may hold the old lock during the fork
+    _guard = threading.Lock()  # a thread of the parent may have held the old lock during the fork
     _inherited.extend(_engines.values())
     _engines.clear()
 
@@ -316,10 +316,10 @@ def _parse(url: str) -> URL:
 
 
 class Database:
-    """Runs transactions; safe to share between threads, cheap to create.
+    """Runs transactions; thread-safe, cheap to create.
 
-    With `expected`, the database must exist and belong to that deployment: ServiceDown otherwise. Without it,
-    the database is created when it is first used.
+    With `expected`, the database must exist and belong to that deployment: ServiceDown otherwise. Without
+    `expected`, the database is created on first use.
     """
 
     def __init__(self, url: str, tries: int = TRIES, expected: Expected | None = None) -> None:
@@ -400,11 +400,11 @@ class Database:
                 raise absent(Service.INVENTORY, self.name)
 
     def _file(self) -> FileId | None:
-        """The file at the path now; None if there is none, or the database is no file."""
+        """The file now at the path; None if there is none, or if the database is on a server."""
         if self._url.get_backend_name() != "sqlite":
             return None
         try:
-            stat = os.stat(self._url.database or "")  # noqa: PTH116 - asked three times for each transaction
+            stat = os.stat(self._url.database or "")  # noqa: PTH116 - called three times per transaction
         except (FileNotFoundError, NotADirectoryError):
             return None
         return stat.st_dev, stat.st_ino
@@ -417,7 +417,7 @@ class Database:
         )
 
     def _check_file(self, opened: _Opened) -> None:
-        """ServiceDown if the path no longer leads to the open file: nobody would read the entry."""
+        """ServiceDown if the path no longer leads to the open file: nobody would ever read the entry."""
         if self._file() != opened.file:
             raise self._replaced()
 

@@ -1,6 +1,6 @@
-"""Reads of the inventory: an object with its versions, ingests, identifiers and events; the files of a job.
+"""Reads of the inventory: an object with its versions, ingests, identifiers and events; a job's files.
 
-Its events are fixity checks that changed the outcome, and exports.
+An object's events are fixity checks with a changed outcome, and exports.
 """
 
 from collections import defaultdict
@@ -35,11 +35,11 @@ from pipeline.inventory.tables import (
 )
 
 LATEST_EVENTS = 20
-"""Events that the description of an object has."""
+"""Events in an object's description."""
 
 
 def describe(connection: Connection, ark: str) -> InventoryObject | None:
-    """Everything about an object; None if no version of it was recorded."""
+    """Everything about an object; None if none of its versions is recorded."""
     row = connection.execute(
         select(objects, owners.c.ark.label("owner"))
         .join(owners, owners.c.id == objects.c.inv_owner_id)
@@ -77,7 +77,7 @@ def _events(connection: Connection, object_id: int, ark: str) -> tuple[Preservat
 
 
 def preservation_event(row: Row[Any], ark: str) -> PreservationEvent:
-    """A row of `inv_events`."""
+    """The event in a row of `inv_events`."""
     own = {
         field.name: getattr(row, field.name) for field in fields(PreservationEvent) if field.name in events.c
     }
@@ -164,11 +164,11 @@ def _files(
 
 
 def inventory_file(row: Row[Any], of_checks: Sequence[FileFinding] = ()) -> InventoryFile:
-    """A row of `inv_files`."""
+    """The file in a row of `inv_files`."""
     return InventoryFile(
         path=row.pathname,
         size=row.full_size,
-        # an empty file is billed nothing, whether or not this version added it
+        # an empty file is billed for nothing, whether or not this version added it
         added=row.billable_size == row.full_size,
         mime_type=row.mime_type,
         digest=f"{row.digest_type.replace('-', '')}:{row.digest_value}",
@@ -204,7 +204,7 @@ class FilesPage:
 
 
 def files_of_job(connection: Connection, jid: str, limit: int, after: int = 0) -> FilesPage | None:
-    """None if no version of the job was recorded."""
+    """A page of the files of the job's version; None if that version is not recorded."""
     version = connection.execute(
         select(versions.c.id, versions.c.number, objects.c.ark)
         .join(ingests, ingests.c.inv_version_id == versions.c.id)
@@ -234,11 +234,11 @@ DISSEMINATION = "dissemination"
 PASS, FAIL = "pass", "fail"
 
 KEPT_EXPORTS = 100
-"""Exports of an object that the inventory keeps; the oldest goes first."""
+"""Exports per object that the inventory keeps; the oldest is deleted first."""
 
 
 def entered_events(connection: Connection, ark: str) -> tuple[PreservationEvent, ...]:
-    """All entered events of the object, oldest first."""
+    """All events of the object in the inventory, oldest first."""
     query = (
         select(events)
         .join(objects, objects.c.id == events.c.inv_object_id)
@@ -249,7 +249,7 @@ def entered_events(connection: Connection, ark: str) -> tuple[PreservationEvent,
 
 
 def enter_export(connection: Connection, export: PreservationEvent) -> None:
-    """Enter an export; nobody gets a notice of an export."""
+    """Enter an export event, for which no notice is sent."""
     object_id = connection.execute(select(objects.c.id).where(objects.c.ark == export.ark)).scalar_one()
     recording.enter_event(connection, object_id, replace(export, reported=export.at))
     exports = (

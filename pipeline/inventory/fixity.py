@@ -1,9 +1,9 @@
-"""The fixity schedule in the inventory: the last proof of each object, unfinished readings, and damage.
+"""The fixity schedule in the inventory: the last proof of each object, unfinished checks, and damage.
 
 Rule: a proof is as old as the first byte that was read for it. An event is entered when the outcome changes,
-not for every check, so the events of an object are bounded by the changes of its state.
+not for every check, so the number of an object's events is bounded by its changes of state.
 
-A proof of custody is a fixity check that somebody asked for now; its result is kept.
+A proof of custody is a fixity check on request; its result is kept.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -38,10 +38,11 @@ NEW_AT_A_TIME = 5_000
 READS_PER_STATEMENT = 1_000
 
 MAX_DETAIL = 100
-"""Damaged files that an event names; it has their number in any case."""
+"""Maximum damaged files that an event names; the event always has their number."""
 
 CLOCK_ERROR = timedelta(days=1)
-"""A period that begins later than now plus this was written by a wrong clock; the object is due."""
+"""Tolerance for clocks: a period that begins even later than this was written by a wrong clock, and the
+object is due."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,12 @@ class DueObject:
 
 @dataclass(frozen=True)
 class Moment:
-    """The time for a choice of the next object: two clocks, because either may be wrong."""
+    """The time at which the next object is chosen, by two clocks, because either may be wrong."""
 
     now: datetime
-    """By the fleet's clock: it decides which periods have ended."""
+    """Now by the fleet's clock, which decides which periods have ended."""
     began: datetime
-    """When this run began, by the clock of this process: what was checked since then is not due again."""
+    """When this run began, by the clock of this process; objects checked since then are not due again."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class ScheduleCounts:
 
 
 def add_new_objects(inventory: SqlInventory) -> None:
-    """Add recorded objects that the schedule lacks, also those that an earlier release recorded."""
+    """Add recorded objects that the schedule lacks, including those that an earlier release recorded."""
     missing: Select[Any] = (
         select(objects.c.id, ingests.c.profile, objects.c.created)
         .join(versions, versions.c.inv_object_id == objects.c.id)
@@ -126,10 +127,10 @@ def next_due(
     lead: float,
     skip: Collection[str],
 ) -> DueObject | None:
-    """The object whose period ends first, if `lead` of the period is over.
+    """The object whose period ends first, if the fraction `lead` of the period has passed.
 
-    `periods`: by collection; objects of other collections are not scheduled. `lead`: from 0, every object is
-    due, to 1. `skip`: ARKs that are left out.
+    `periods`: by collection; objects of other collections are not scheduled. `lead`: from 0 (every object is
+    due) to 1. `skip`: ARKs to leave out.
     """
     checked = fixities.c.checked
     not_in_this_run = or_(checked.is_(None), checked < moment.began, checked > records.now() + CLOCK_ERROR)
@@ -174,7 +175,7 @@ def counts(inventory: SqlInventory, periods: Mapping[str, timedelta], now: datet
 
 
 def reads_of(inventory: SqlInventory, ark: str) -> dict[str, ReadBackFile]:
-    """Place -> result, of what an interrupted check has read."""
+    """Place -> result, for the files that an interrupted check has read."""
     query = select(fixity_reads).join(objects, objects.c.id == fixity_reads.c.inv_object_id)
     rows = inventory.database.read(
         lambda connection: connection.execute(query.where(objects.c.ark == ark)).all()
@@ -185,7 +186,7 @@ def reads_of(inventory: SqlInventory, ark: str) -> dict[str, ReadBackFile]:
 
 
 def keep_reads(inventory: SqlInventory, ark: str, files: Sequence[ReadBackFile]) -> None:
-    """Keep results of an unfinished check, so that the bytes are not read again after a crash."""
+    """Save the results of an unfinished check, so that the bytes are not read again after a crash."""
 
     def write(connection: Connection) -> None:
         own = {"inv_object_id": _id_of(connection, ark)}
@@ -201,7 +202,7 @@ def keep_reads(inventory: SqlInventory, ark: str, files: Sequence[ReadBackFile])
 
 
 def complete(inventory: SqlInventory, check: FixityCheck, agent: str) -> bool:
-    """Enter a complete reading in one transaction; True if it changed the outcome, which is an event."""
+    """Enter a complete check in one transaction; True if it changed the outcome, which enters an event."""
 
     def write(connection: Connection) -> bool:
         object_id = _id_of(connection, check.ark)
@@ -233,7 +234,7 @@ def complete(inventory: SqlInventory, check: FixityCheck, agent: str) -> bool:
 def _event(
     connection: Connection, object_id: int, check: FixityCheck, agent: str
 ) -> PreservationEvent | None:
-    """The event of this check; None if the check before had the same outcome."""
+    """The event of this check; None if the previous check had the same outcome."""
     last = connection.execute(
         select(events.c.outcome, events.c.detail)
         .where(events.c.inv_object_id == object_id, events.c.type == FIXITY_CHECK)
@@ -258,7 +259,7 @@ def _event(
 
 
 def unreported(inventory: SqlInventory, limit: int) -> tuple[PreservationEvent, ...]:
-    """Events whose notice was not sent, oldest first."""
+    """Events whose notice has not been sent, oldest first."""
     query = _events().where(events.c.reported.is_(None)).order_by(events.c.id).limit(limit)
     return _read_events(inventory, query)
 
@@ -312,7 +313,7 @@ class AskedProof:
     bytes_read: int
     bytes_total: int
     ahead: int
-    """Proofs that were asked for before it and have not begun."""
+    """Proofs that were requested before this one and have not begun."""
     message: str
     custody: str | None
     """The result as JSON."""
@@ -321,7 +322,7 @@ class AskedProof:
 def ask_proof(
     inventory: SqlInventory, ark: str, version: int, by: str, facts: Mapping[str, Any]
 ) -> AskedProof:
-    """The proof of the version that has not ended, or a new one with `facts`; `too-many-proofs`."""
+    """The version's unfinished proof, or a new one with `facts`; error `too-many-proofs` at a limit."""
 
     def write(connection: Connection) -> AskedProof:
         of_version = (objects.c.ark == ark, proofs.c.version == version, proofs.c.ended.is_(None))
@@ -364,7 +365,7 @@ def latest_proof(inventory: SqlInventory, ark: str, version: int) -> AskedProof 
 
 
 def next_asked_proof(inventory: SqlInventory) -> AskedProof | None:
-    """The oldest that has not ended."""
+    """The oldest unfinished proof."""
     return _read(inventory, _query().where(proofs.c.ended.is_(None)).order_by(proofs.c.asked, proofs.c.id))
 
 
@@ -378,7 +379,7 @@ def count_proof_bytes(inventory: SqlInventory, proof: AskedProof, read: int) -> 
 
 
 def end_proof(inventory: SqlInventory, proof: AskedProof, at: datetime, facts: Mapping[str, Any]) -> None:
-    """Enter the result; the earlier ones of the version go."""
+    """Enter the result; earlier results for the version are deleted."""
 
     def write(connection: Connection) -> None:
         row = connection.execute(select(proofs.c.inv_object_id).where(proofs.c.id == proof.id)).scalar_one()

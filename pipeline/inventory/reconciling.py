@@ -1,4 +1,4 @@
-"""What the inventory knows of jobs, versions and numbers, page by page, for a comparison of all stores."""
+"""The inventory's jobs, versions and numbers, read page by page to compare all stores."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from pipeline.states import JobState
 T = TypeVar("T")
 
 PAGE = 500
-"""Rows of one query."""
+"""Rows per query."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Entered:
     """A version as the inventory has it."""
 
     id: int
-    """Increasing in the order of the entries."""
+    """Increases in the order of the entries."""
     ark: str
     number: int
     jid: str
@@ -59,7 +59,7 @@ def _entered(row: Row[Any]) -> Entered:
 
 
 def versions_of(inventory: SqlInventory, arks: Sequence[str]) -> dict[tuple[str, int], Entered]:
-    """(ARK, number) -> entry, of these objects."""
+    """(ARK, number) -> entry, for these objects."""
 
     def read(connection: Connection) -> dict[tuple[str, int], Entered]:
         return {
@@ -71,7 +71,7 @@ def versions_of(inventory: SqlInventory, arks: Sequence[str]) -> dict[tuple[str,
 
 
 def of_jobs(inventory: SqlInventory, jids: Sequence[str]) -> dict[str, Entered]:
-    """Job id -> entry, of those jobs whose version is entered."""
+    """Job id -> entry, for the jobs whose version is entered."""
 
     def read(connection: Connection) -> dict[str, Entered]:
         return {
@@ -88,7 +88,7 @@ def _in_order(
     page_after: Callable[..., Sequence[T]],
     key: Callable[[T], Any],
 ) -> Iterator[T]:
-    """All rows, page by page: a page begins after the key of the last row."""
+    """All rows, read page by page; a page begins after the key of the previous page's last row."""
     last = first
     while page := inventory.database.read(partial(page_after, last=last)):
         yield from page
@@ -96,7 +96,7 @@ def _in_order(
 
 
 def every_version(inventory: SqlInventory) -> Iterator[Entered]:
-    """All entries in their order; what is entered meanwhile comes last."""
+    """All entries in order; those entered during the iteration come last."""
 
     def after(connection: Connection, last: int) -> list[Entered]:
         query = _entries().where(ingests.c.id > last).order_by(ingests.c.id).limit(PAGE)
@@ -106,7 +106,7 @@ def every_version(inventory: SqlInventory) -> Iterator[Entered]:
 
 
 def digests_of(inventory: SqlInventory, entry: Entered) -> dict[str, str]:
-    """Logical path -> sha512, of the files of a version."""
+    """Logical path -> sha512, for the files of a version."""
     query = (
         select(files.c.pathname, files.c.digest_value)
         .join(ingests, ingests.c.inv_version_id == files.c.inv_version_id)
@@ -126,7 +126,7 @@ def every_minted_ark(inventory: SqlInventory) -> Iterator[str]:
 
 
 def minted(inventory: SqlInventory, arks: Sequence[str]) -> frozenset[str]:
-    """Those of the ARKs that the inventory has as minted for a job."""
+    """Those of the ARKs that the inventory lists as minted for a job."""
 
     query = select(minted_arks.c.ark)
     return inventory.database.read(
@@ -135,7 +135,7 @@ def minted(inventory: SqlInventory, arks: Sequence[str]) -> frozenset[str]:
 
 
 def archived_states(inventory: SqlInventory, jids: Sequence[str]) -> dict[str, str]:
-    """Job id -> the state in which it was archived, of those jobs that are in the archive."""
+    """Job id -> archived state, for the jobs in the archive."""
     query = select(jobs_archived.c.jid, jobs_archived.c.state)
     return inventory.database.read(
         lambda connection: {
@@ -165,6 +165,6 @@ def archived_without_entry(inventory: SqlInventory) -> Iterator[tuple[str, str]]
 
 
 def last_job(inventory: SqlInventory) -> int:
-    """The highest job number that the inventory or its archive has."""
+    """The highest job number in the inventory and its archive."""
     archived = inventory.database.read(lambda connection: last_number(connection, "jid", jobs_archived.c.jid))
     return max(inventory.last_job(), archived)

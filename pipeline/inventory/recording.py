@@ -1,7 +1,7 @@
-"""Enters a version in one transaction: object, version, files, ingest, local ids and kernel metadata.
+"""Recording of a version in one transaction: object, version, files, ingest, local ids, kernel metadata.
 
-Also whose an object is: its permanent local ids, its minted ARK, its owner and its collections. An ARK
-belongs to its job from the moment it is minted, whatever becomes of the record's counter.
+Also the ownership of objects: permanent local ids, minted ARK, owner and collections. An ARK belongs to its
+job from the moment it is minted, whatever happens to the record's counter.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,13 +38,13 @@ from pipeline.records import Job, now, reused, same_job
 
 
 def known_local_ids(connection: Connection, owner: str, names: Sequence[str]) -> dict[str, str]:
-    """Local id -> ARK, for the local ids of this owner that are known."""
+    """Local id -> ARK, for this owner's known local ids."""
     query = select(local_ids.c.local_id, local_ids.c.inv_object_ark).where(local_ids.c.inv_owner_ark == owner)
     return {name: ark for name, ark in rows_with(connection, query, local_ids.c.local_id, names)}
 
 
 def local_ids_of(connection: Connection, ark: str) -> tuple[str, ...]:
-    """The local ids of the object, in the order in which they were recorded."""
+    """The object's local ids, in the order recorded."""
     query = select(local_ids.c.local_id).where(local_ids.c.inv_object_ark == ark).order_by(local_ids.c.id)
     return tuple(connection.scalars(query))
 
@@ -56,7 +56,7 @@ def arks_named(connection: Connection, local_id: str) -> tuple[str, ...]:
 
 
 def reserve_local_ids(connection: Connection, owner: str, ark: str, ids: Sequence[str]) -> None:
-    """Reserve these local ids of this owner for `ark`, all or none; called before anything is stored.
+    """Reserve the owner's local ids for `ark`, all or none; called before anything is stored.
 
     Idempotent. StepFailed(content), naming the id and the other ARK, if a local id belongs to another object,
     or if the object belongs to another owner.
@@ -84,7 +84,7 @@ def _reserve(connection: Connection, owner: str, ark: str, ids: Sequence[str]) -
             for name in names
         ],
     )
-    # the insert above waited for transactions with the same ids, so the result of this query is final
+    # the insert waited for concurrent transactions with the same ids, so this query's result is final
     for name, named in sorted(known_local_ids(connection, owner, names).items()):
         if named != ark:
             raise content(
@@ -122,7 +122,7 @@ _STANDING = select(
         for column in (minted_arks.c.job_id, minted_arks.c.job_key)
     ),
 )
-"""What the inventory knows of an ARK."""
+"""The inventory's data about an ARK."""
 
 _OF_JOB = union_all(
     select(
@@ -136,7 +136,7 @@ _OF_JOB = union_all(
     .join(objects, objects.c.id == ingests.c.inv_object_id)
     .where(ingests.c.job_id == bindparam("jid")),
 )
-"""The ARKs that were minted for a job, and the one under which it was entered."""
+"""The ARKs that were minted for a job, and the ARK that its version is entered under."""
 
 
 def known_arks(connection: Connection, arks: Sequence[str]) -> frozenset[str]:
@@ -153,8 +153,8 @@ def claim_ark(
 ) -> bool:
     """Enter the ARK as minted for the job, with its local ids; False if another job has the ARK.
 
-    `unused`: nothing is stored under it, so it is another's if the inventory knows it. StepFailed(content) if
-    its object belongs to another owner.
+    `unused`: nothing is stored under the ARK, so an ARK that the inventory knows belongs to another job.
+    StepFailed(content) if its object belongs to another owner.
     """
     claimed = _claim(connection, job, owner, ark, unused=unused)
     if claimed:
@@ -177,9 +177,9 @@ def _claim(connection: Connection, job: Job, owner: str, ark: str, *, unused: bo
 
 
 def ark_of(connection: Connection, job: Job) -> str | None:
-    """The ARK under which the job was entered, or that was minted for it; None if the job is not known.
+    """The ARK that the job was entered under, or that was minted for it; None if the job is unknown.
 
-    StepFailed(system) if another job of the same number is known.
+    StepFailed(system) if another job with the same number is known.
     """
     rows = connection.execute(_OF_JOB, {"jid": job.jid}).all()
     for entered in (row for row in rows if row.minted is None):
@@ -226,9 +226,9 @@ def placement_of(connection: Connection, ark: str) -> Placement | None:
 
 
 def titles(connection: Connection, owner: str, within: Sequence[str], arks: Sequence[str]) -> dict[str, str]:
-    """ARK -> title, for those of the ARKs that name an object of the owner in one of these collections.
+    """ARK -> title, for the ARKs that name an object of the owner in one of these collections.
 
-    Titles of other collections are not for the depositors of these.
+    Depositors must not see titles of other collections.
     """
     query = (
         select(objects.c.ark, objects.c.erc_what)
@@ -241,7 +241,7 @@ def titles(connection: Connection, owner: str, within: Sequence[str], arks: Sequ
 
 
 FILES_PER_STATEMENT = 5_000
-"""Rows of one executemany; more rows were not faster, and need more memory."""
+"""Rows per executemany; more rows were not faster and need more memory."""
 
 _METADATA = {"mrt-erc.txt", "mrt-dc.xml", "mrt-dublincore.xml"}
 """Files that describe the object; all other files are data."""
@@ -250,7 +250,7 @@ _SOURCES = ("producer", "system")
 
 
 REBUILT = "metadata modification"
-"""The type of the event of an entry that was made from storage, in PREMIS's vocabulary of events."""
+"""The event type, in PREMIS's vocabulary, of an entry that was rebuilt from storage."""
 
 
 _ENTRY = select(ingests.c.job_id, versions.c.ark, versions.c.number).join(
@@ -261,7 +261,7 @@ _ENTRIES = union(
     _ENTRY.where(ingests.c.job_id == bindparam("jid")),
     _ENTRY.where(versions.c.inv_object_id == bindparam("object"), versions.c.number == bindparam("number")),
 )
-"""Of a job, and of a number: an OR over two tables would scan both."""
+"""The entries of a job and of a version number, as a union: an OR over two tables would scan both."""
 
 _VERSION = versions.insert().returning(versions.c.id)
 _FILES, _KERNELS, _INGESTS = files.insert(), dublin_kernels.insert(), ingests.insert()
@@ -275,9 +275,9 @@ def _ids(table: Table) -> Select[Any]:
 
 
 def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") -> None:
-    """Enter the version unless this job has entered it; StepFailed if its number belongs to another job.
+    """Enter the version unless this job has already; StepFailed if the number belongs to another job.
 
-    `rebuilt_by`: who makes the entry from storage, for an event of the object.
+    `rebuilt_by`: who rebuilds the entry from storage, for the object's event.
     """
     object_id = _object(connection, recording)
     if object_id is None:
@@ -306,7 +306,7 @@ def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") ->
             damaged=0,
             files=(),
             version=version.number,
-            reported=at,  # no notice is sent of this event
+            reported=at,  # no notice is sent for this event
         )
         enter_event(connection, object_id, rebuilt)
 
@@ -330,7 +330,7 @@ def _id_of(connection: Connection, table: Table, ark: str) -> int:
 def _object(connection: Connection, recording: Recording) -> int | None:
     """Create or update the object's row and lock it: versions of an object are entered one at a time.
 
-    None if the version is entered already; nothing of it is judged or changed then.
+    None if the version is already entered; nothing is then checked or changed.
     """
     version = recording.version
     owner_id = _id_of(connection, owners, recording.owner)
@@ -414,7 +414,7 @@ def _files(recording: Recording, own: dict[str, int]) -> Iterator[dict[str, Any]
 
 
 def _provenance(of: Provenance | None) -> dict[str, str | None]:
-    """The same columns in every row, as executemany needs them."""
+    """The columns of the provenance; executemany needs the same ones in every row."""
     return {
         "landed_digest": of.sha512 if of else None,
         "source_digest": of.digest if of else None,

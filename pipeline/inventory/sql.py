@@ -1,4 +1,4 @@
-"""The inventory in an SQL database: each question and each entry is one transaction."""
+"""The inventory in an SQL database: every query and every entry is one transaction."""
 
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def _write_deployment(connection: Connection, deployment: Deployment) -> None:
-    """Write the row, or set the mark of the row that has this id."""
+    """Write the row, or set the mark of the row with this id."""
     values = {"row": 1, **deployment.model_dump(include={"id", "created", "mark"})}
     statement = insert(connection, deployments).values(values)
     connection.execute(
@@ -41,7 +41,7 @@ def last_number(connection: Connection, prefix: str, *columns: Column[str]) -> i
     numbers = []
     for column in columns:
         newest = select(column).where(column.like(f"{prefix}%"))
-        # by length first: beyond ten digits the names grow
+        # by length first: names get longer beyond ten digits
         numbers.append(connection.scalar(newest.order_by(func.length(column).desc(), column.desc()).limit(1)))
     return max((number_of(name) for name in numbers if name), default=0)
 
@@ -52,14 +52,14 @@ def _is_empty(connection: Connection) -> bool:
 
 
 def _entered_jobs(connection: Connection, jids: Sequence[str]) -> frozenset[str]:
-    """The jobs, out of `jids`, whose version the inventory has."""
+    """Those of the jobs whose version the inventory has."""
     return frozenset(
         jid for (jid,) in rows_with(connection, select(ingests.c.job_id), ingests.c.job_id, jids)
     )
 
 
 def _newest_versions(connection: Connection, limit: int) -> tuple[tuple[str, str], ...]:
-    """(ARK, job id) of the versions that were entered last."""
+    """(ARK, job id) of the most recently entered versions."""
     query = (
         select(objects.c.ark, ingests.c.job_id)
         .join(objects, objects.c.id == ingests.c.inv_object_id)
@@ -88,7 +88,7 @@ def _writes(work: Callable[Concatenate[Connection, P], T]) -> Question[P, T]:
 
 
 def _reads_if_there(otherwise: T, work: Callable[Concatenate[Connection, P], T]) -> Question[P, T]:
-    """Nothing is created; ServiceDown if the database does not answer."""
+    """A method that reads, or returns `otherwise` without a database; ServiceDown if it does not answer."""
 
     @wraps(work)
     def method(self: "SqlInventory", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -103,20 +103,20 @@ def _reads_if_there(otherwise: T, work: Callable[Concatenate[Connection, P], T])
 
 
 def _last_job(connection: Connection) -> int:
-    """The highest job number of an ingest or of a minted ARK."""
+    """The highest job number of an ingest or a minted ARK."""
     return last_number(connection, "jid", ingests.c.job_id, minted_arks.c.job_id)
 
 
 def _last_batch(connection: Connection) -> int:
-    """The highest batch number of an ingest or of the archive."""
+    """The highest batch number of an ingest or in the archive."""
     return last_number(connection, "bid", ingests.c.batch_id, batches_archived.c.bid)
 
 
 class SqlInventory:
-    """Cheap to create, for any thread and child process; satisfies `pipeline.deployment.Store` too.
+    """The inventory; cheap to create, usable in any thread and child process; a `pipeline.deployment.Store`.
 
-    A method does what its function says, in one transaction. Errors are StepFailed: `content` if identifiers
-    conflict, `transient` if a retry may succeed.
+    A method runs its function in one transaction. Errors are StepFailed: `content` if identifiers conflict,
+    `transient` if a retry may succeed.
     """
 
     def __init__(self, database: Database) -> None:
@@ -133,7 +133,7 @@ class SqlInventory:
     objects_named = _reads(recording.arks_named)
 
     def arks_of(self, owner: str, local_id: Sequence[str]) -> dict[str, str]:
-        """Local id -> ARK, for the local ids of this owner that are known; without ids nothing is read."""
+        """Local id -> ARK, for this owner's known local ids; without ids nothing is read."""
         if not local_id:
             return {}
         return self.database.read(lambda connection: recording.known_local_ids(connection, owner, local_id))

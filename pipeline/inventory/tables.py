@@ -1,6 +1,6 @@
-"""The tables of the inventory, and their statements in both dialects of SQL.
+"""The tables of the inventory, and their statements in both SQL dialects.
 
-`inv_*` as in Merritt's inventory, `arc_*` the archive of ended batches and jobs, `deployment`,
+`inv_*` as in Merritt's inventory, `arc_*` for the archive of ended batches and jobs, `deployment`,
 `minted_arks`, `tokens`, and `logins`. Only the dialect of the configured database is loaded.
 """
 
@@ -44,7 +44,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class Utc(TypeDecorator[datetime]):
-    """A point in time in UTC, whatever the database does with time zones."""
+    """A point in time in UTC, regardless of how the database handles time zones."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -59,8 +59,8 @@ class Utc(TypeDecorator[datetime]):
 
 
 class Prose(TypeDecorator[str]):
-    """Text written by people. Characters that the database cannot store are replaced: they must not prevent
-    the recording of a stored version."""
+    """Text written by people. Characters that the database cannot store are replaced, because they must not
+    prevent the recording of a stored version."""
 
     impl = Text
     cache_ok = True
@@ -223,7 +223,7 @@ minted_arks = Table(
     Column("job_key", String(32), nullable=False),
     time_column("created"),
 )
-"""An ARK belongs to its job from the moment it is minted, whatever becomes of the record's counter."""
+"""An ARK belongs to its job from the moment it is minted, whatever happens to the record's counter."""
 
 deployments = Table(
     "deployment",
@@ -247,7 +247,7 @@ dublin_kernels = Table(
     prose_column("value"),
 )
 
-# one row for each object: its last complete reading, and when its next reading is due
+# one row per object: its last complete check, and when its next check is due
 fixities = Table(
     "inv_fixities",
     metadata,
@@ -279,7 +279,7 @@ fixity_reads = Table(
     prose_column("problem"),
 )
 
-# fixity checks that somebody asked for now, with the result; of those that ended the last of each version
+# fixity checks on request, with the result; of the ended ones, only the last of each version
 proofs = Table(
     "inv_proofs",
     metadata,
@@ -297,8 +297,8 @@ proofs = Table(
     Column("custody", Text, nullable=True),
 )
 
-# events in the life of a stored object, as PREMIS has them, except those that are columns of inv_ingests:
-# downloaded, stored, read back, entered
+# PREMIS events in the life of a stored object, except those that are columns of inv_ingests: downloaded,
+# stored, read back, entered
 events = Table(
     "inv_events",
     metadata,
@@ -310,7 +310,7 @@ events = Table(
     Column("outcome", String(16), nullable=False),
     Column("damaged", Integer, nullable=False),
     Column("detail", JSON, nullable=False),
-    # NULL: the event is of all versions
+    # NULL: the event concerns all versions
     Column("version", Integer, nullable=True),
     Column("note", Prose, nullable=False, server_default=""),
     # when the notice to the operator was sent; the time of the event if it needs no notice
@@ -411,7 +411,7 @@ reports_sent = Table(
     prose_column("text"),
 )
 
-# who may use the web interfaces; the token itself is kept nowhere
+# who may use the web interfaces; the token itself is not stored anywhere
 tokens = Table(
     "tokens",
     metadata,
@@ -425,7 +425,7 @@ tokens = Table(
     prose_column("created_by"),
     Column("revoked", Utc, nullable=True),
     prose_column("revoked_by"),
-    # within a minute
+    # accurate to a minute
     Column("used", Utc, nullable=True),
 )
 
@@ -433,7 +433,7 @@ tokens = Table(
 logins = Table(
     "logins",
     metadata,
-    # SHA-256 of what the browser keeps
+    # SHA-256 of the browser's cookie
     Column("hash", String(64), primary_key=True),
     Column("name", String(255), nullable=False, index=True),
     prose_column("credential"),
@@ -444,7 +444,7 @@ logins = Table(
 T = TypeVar("T")
 
 NAMES_AT_A_TIME = 500
-"""Values of one IN list; all SQLite builds allow 999 parameters."""
+"""Values per IN list; all SQLite builds allow 999 parameters."""
 
 
 def insert(connection: Connection, table: Table) -> Insert:
@@ -468,7 +468,7 @@ def _insert_new(dialect: str, table: Table) -> Insert:
 
 
 def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert the rows that violate no unique constraint."""
+    """Insert those of the rows that violate no unique constraint."""
     if rows:
         connection.execute(_insert_new(connection.dialect.name, table), list(rows))
 
@@ -479,7 +479,7 @@ def _insert_if_new(dialect: str, column: Column[T]) -> ReturningInsert[tuple[T]]
 
 
 def insert_if_new(connection: Connection, column: Column[T], row: Mapping[str, Any]) -> T | None:
-    """The row's value of the column, if the row was inserted; None if it violates a unique constraint."""
+    """Insert the row and return its value of the column; None if it violates a unique constraint."""
     return connection.execute(_insert_if_new(connection.dialect.name, column), row).scalar_one_or_none()
 
 
@@ -492,6 +492,6 @@ def portions(things: Iterable[T], size: int) -> Iterator[list[T]]:
 def rows_with(
     connection: Connection, query: Select[Any], column: Column[Any], values: Iterable[str]
 ) -> Iterator[Any]:
-    """The rows of the query in which the column has one of these values, however many these are."""
+    """The query's rows in which the column has one of the values, of which there may be any number."""
     for portion in portions(dict.fromkeys(values), NAMES_AT_A_TIME):
         yield from connection.execute(query.where(column.in_(portion)))

@@ -1,6 +1,6 @@
-"""Tokens of the web interfaces, and logins at the pages: the SHA-256 and the rights, never the token.
+"""Tokens of the web interfaces, and logins to the pages: the SHA-256 and the rights, never the token.
 
-Rule: a name is never used twice, because batches and idempotency keys belong to `token:NAME`.
+Rule: a name is never reused, because batches and idempotency keys belong to `token:NAME`.
 """
 
 from datetime import datetime
@@ -31,7 +31,7 @@ class TokenEntry(Record):
 
 
 def insert_token(inventory: SqlInventory, entry: TokenEntry) -> bool:
-    """False if another token has the name."""
+    """Insert the token; False if another token has the name."""
     given = None if entry.collections is None else sorted(entry.collections)
     row = {**entry.model_dump(), "hash": entry.hash, "role": entry.role.value, "collections": given}
 
@@ -44,7 +44,7 @@ def insert_token(inventory: SqlInventory, entry: TokenEntry) -> bool:
 
 
 def all_tokens(inventory: SqlInventory) -> tuple[TokenEntry, ...]:
-    """In the order of their names; those that were revoked are among them."""
+    """All tokens by name, including revoked ones."""
     query = select(tokens).order_by(tokens.c.name)
     return tuple(TokenEntry.model_validate(dict(row)) for row in inventory.database.rows(query))
 
@@ -55,7 +55,7 @@ def token_with_hash(inventory: SqlInventory, digest: str) -> TokenEntry | None:
 
 
 def revoke_token(inventory: SqlInventory, name: str, by: str, at: datetime) -> TokenEntry | None:
-    """The token, revoked; who revoked it first stays. None if there is no token of this name."""
+    """Revoke and return the token; the first revocation is kept. None if there is no token of this name."""
     change = update(tokens).where(tokens.c.name == name, tokens.c.revoked.is_(None))
     query = select(tokens).where(tokens.c.name == name)
 
@@ -72,7 +72,7 @@ def note_use(inventory: SqlInventory, name: str, at: datetime) -> None:
 
 
 LOGINS_OF_ONE = 100
-"""Logins of one name at most: a further one ends the oldest."""
+"""Maximum logins per name: a further login ends the oldest."""
 
 
 class LoginEntry(Record):
@@ -80,14 +80,14 @@ class LoginEntry(Record):
 
     hash: str = Field(repr=False)
     name: str
-    """Of the token, or of the person at the provider."""
+    """The name of the token, or of the person at the provider."""
     credential: str = Field(repr=False)
-    """What the rights follow from: the token's hash, or the sealed session of the provider's login."""
+    """The basis of the rights: the token's hash, or the sealed session of the provider's login."""
     ends: datetime
 
 
 def insert_login(inventory: SqlInventory, entry: LoginEntry) -> None:
-    """Logins that are over, and too many of the same name, are removed."""
+    """Insert a login; removes expired logins, and the oldest of the name beyond LOGINS_OF_ONE."""
     own = select(logins.c.hash).where(logins.c.name == entry.name)
     newest = own.order_by(logins.c.ends.desc(), logins.c.hash).limit(LOGINS_OF_ONE)
 

@@ -1,6 +1,6 @@
-"""Checkm manifests: Merritt's four profiles, read into values, checked before submission, and written.
+"""Checkm manifests in Merritt's four profiles: parsed into values, checked before submission, and written.
 
-Rule: there is one reader. `check` returns all problems; `parse` refuses if one of them is an error.
+Rule: there is one reader. `check` returns all problems; `parse` raises if one of them is an error.
 """
 
 import codecs
@@ -41,12 +41,12 @@ _TAR = slice(257, 262)
 
 
 def problem_of(data: bytes) -> str | None:
-    """What the bytes are, and how to submit them, if they are surely no manifest."""
+    """What the bytes are and how to submit them, if they are certainly not a manifest; else None."""
     head = data[:EXAMINED]
     if kind := _archive_or_file(head):
         how = "with the type container" if "archive" in kind else "with the type file"
         return f"this is {kind}, not a manifest: submit it {how}"
-    if is_web_page(head, HTML):  # no manifest begins as markup
+    if is_web_page(head, HTML):  # no manifest begins with markup
         return (
             "this is a web page, not a manifest: give the address that downloads the manifest itself; "
             f"{SIGN_IN}"
@@ -63,7 +63,7 @@ def _archive_or_file(head: bytes) -> str | None:
 
 
 def _is_table(head: bytes) -> bool:
-    """Whether the first line is that of a table: cells, and neither a header nor a row of a manifest."""
+    """Whether the first line is a table's: it has cells, but is neither a header nor a row of a manifest."""
     first = next((line for line in head.decode("utf-8-sig", "replace").splitlines() if line.strip()), "")
     if first.startswith("#") or "|" in first or "://" in first:
         return False
@@ -71,10 +71,10 @@ def _is_table(head: bytes) -> bool:
 
 
 HEADER_LIMIT = 100
-"""Lines that begin with #%; a manifest needs four."""
+"""Maximum lines that begin with #%; a manifest needs four."""
 
 LINE_LIMIT = 1 << 17
-"""Bytes of one line: all columns at their own limits fit."""
+"""Maximum bytes of a line; all columns at their own limits fit."""
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -90,7 +90,7 @@ class Line:
 
 
 def read(data: bytes, most: int | None, findings: Findings) -> tuple[list[Line], list[Line]]:
-    """The headers and the rows before `#%eof`, which must be the last line with text."""
+    """Read the headers and the rows before `#%eof`, which must be the last line with text."""
     headers: list[Line] = []
     rows: list[Line] = []
     ended = False
@@ -122,7 +122,7 @@ def read(data: bytes, most: int | None, findings: Findings) -> tuple[list[Line],
 
 
 def _raw_lines(data: bytes, findings: Findings) -> Iterator[bytes]:
-    """One line at a time, so that a manifest of many short lines does not fill the memory."""
+    """Yield one line at a time, so that a manifest of many short lines does not fill the memory."""
     if problem := problem_of(data):
         findings.stop(0, problem)
     if data.startswith(_UTF16):
@@ -135,7 +135,7 @@ def _raw_lines(data: bytes, findings: Findings) -> Iterator[bytes]:
 
 
 def _text(number: int, raw: bytes, findings: Findings) -> str:
-    """The text of the line; empty if it cannot be read."""
+    """The line's text; empty if it cannot be decoded."""
     if len(raw) > LINE_LIMIT:
         findings.stop(number, f"the line is longer than {LINE_LIMIT} bytes")
     try:
@@ -190,7 +190,7 @@ class Manifest:
 
 
 ReadRows = Callable[[bytes, str, ManifestProfile, bool, int | None], Iterable[Row]]
-"""As `parse_rows`, here or in another process; the rows may come one by one, and a refusal with the first."""
+"""`parse_rows`, in this or another process; rows may be streamed, and a refusal comes with the first row."""
 
 
 def parse(
@@ -201,10 +201,10 @@ def parse(
     most: int | None = None,
     repeats: bool = False,
 ) -> Manifest:
-    """The manifest in `data`, of `most` rows; `source` names it in messages.
+    """The manifest in `data`, with at most `most` rows; `source` names it in messages.
 
     With `expected`, another profile is refused and a manifest without any header is accepted.
-    `repeats`: several rows may have one identifier.
+    `repeats`: several rows may have the same identifier.
     """
     manifest, findings = _read(data, expected, case_fold, most, repeats)
     if findings.errors or manifest is None:
@@ -215,9 +215,9 @@ def parse(
 def parse_rows(
     data: bytes, source: str, expected: ManifestProfile, case_fold: bool = True, most: int | None = None
 ) -> tuple[Row, ...]:
-    """As `parse`, for the manifest of a submission: StepFailed(content) if it is refused.
+    """Like `parse`, for a submission's manifest: StepFailed(content) if it is refused.
 
-    Several rows may have one identifier: `pipeline.manifests.split` judges that by the submission.
+    Several rows may have the same identifier: `pipeline.manifests.split` decides whether that is allowed.
     """
     try:
         return parse(data, source, expected, case_fold, most, repeats=True).rows
@@ -226,7 +226,7 @@ def parse_rows(
 
 
 def check_declared(data: bytes, name: str, size: int | None, digest: Digest | None) -> None:
-    """StepFailed(content) unless the manifest has the size and the digest that were declared for it."""
+    """StepFailed(content) unless the manifest has its declared size and digest."""
     if size not in (None, len(data)):
         raise content(
             f"manifest {name} has {len(data):,} bytes, but {size:,} were declared: submit it again with the "
@@ -242,13 +242,13 @@ def check_declared(data: bytes, name: str, size: int | None, digest: Digest | No
 def check(
     data: bytes, expected: ManifestProfile | None = None, case_fold: bool = True, most: int | None = None
 ) -> tuple[Problem, ...]:
-    """The errors that `parse` would refuse, and warnings, in the order of the lines."""
+    """The errors for which `parse` would refuse the manifest, and warnings, in line order."""
     _, findings = _read(data, expected, case_fold, most)
     return findings.in_order()
 
 
 def write(profile: ManifestProfile, rows: Iterable[Row]) -> bytes:
-    """A manifest that reads back as these rows; ManifestError if a row cannot be written so that it does."""
+    """A manifest that reads back as these rows; ManifestError if a row would not."""
     given = tuple(rows)
     percent = any(checkm_row.has_escapes(profile, row) for row in given)
     lines = [
@@ -281,7 +281,7 @@ def _read(
         _check_headers(headers, profile, findings)
         if not lines and not findings.errors:
             findings.stop(0, "the manifest has no rows")
-        lines.reverse()  # a line is dropped with its row: together they would take twice the memory
+        lines.reverse()  # lines are dropped as rows are made: together they would take twice the memory
         percent = any(line.text == checkm_row.PERCENT for line in headers)
         rows = tuple(
             checkm_row.read(profile, *_next(lines), findings, percent=percent) for _ in range(len(lines))
@@ -336,7 +336,7 @@ def _check_headers(headers: list[Line], profile: ManifestProfile, findings: Find
 def check_rows(
     profile: ManifestProfile, rows: Sequence[Row], case_fold: bool, findings: Findings, repeats: bool = False
 ) -> None:
-    """Report the problems between rows that are valid on their own."""
+    """Report conflicts between rows that are valid on their own."""
     if profile is ManifestProfile.OBJECT:
         named = [row for row in rows if row.name]
         for clash in duplicates((row.name for row in named), case_fold):
@@ -360,9 +360,9 @@ def check_rows(
 
 
 def repeated_identifiers(row: Row, lines: dict[tuple[str, str], int]) -> Iterator[str]:
-    """What is wrong with identifiers that an earlier row of the batch has, too.
+    """Messages about the row's identifiers that an earlier row of the batch also has.
 
-    `lines`: identifier -> line, of the rows before; those of this row are added.
+    `lines`: identifier -> line, for the earlier rows; this row's identifiers are added.
     """
     named = [("local id", name) for name in row.local_id]
     if row.primary_id and is_ark(row.primary_id):

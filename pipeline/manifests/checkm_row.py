@@ -1,8 +1,8 @@
 """One row of a Checkm manifest: its columns, their valid values, and how they are written.
 
-Columns are read by position, as Merritt reads them; `%20` and `%7c` stand for a space and a | in every
-column but the URL. Merritt cannot write these texts themselves: where a row has them, the header PERCENT says
-that `%25` stands for a %.
+Columns are read by position, as in Merritt; `%20` and `%7c` stand for a space and a | in every column but
+the URL. Merritt has no way to write these escapes literally: for a row that contains them, the header PERCENT
+declares that `%25` stands for a %.
 """
 
 import re
@@ -43,7 +43,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem of a line, counted from 1; line 0 is the manifest as a whole."""
+    """A problem on a line, counted from 1; line 0 is the manifest as a whole."""
 
     line: int
     message: str
@@ -54,7 +54,7 @@ class Problem:
 
 
 class StopReading(Exception):
-    """The rest of the manifest is not read."""
+    """Raised to skip the rest of the manifest."""
 
 
 @dataclass
@@ -80,10 +80,10 @@ class Findings:
 
 
 URL_LIMIT = 8192
-"""Characters of a URL, as in a job's configuration."""
+"""Maximum characters of a URL, as in a job's configuration."""
 
 TEXT_LIMIT = 4000
-"""Characters of any other column, as in a job's configuration."""
+"""Maximum characters of any other column, as in a job's configuration."""
 
 PERCENT = "#%percent | %25"
 """The header of a manifest in which `%25` stands for a %; arkline's own, for names such as `a%20b.pdf`."""
@@ -160,7 +160,7 @@ class Row:
 
 
 def read(profile: ManifestProfile, text: str, line: int, findings: Findings, *, percent: bool = False) -> Row:
-    """The row in `text`; only its name can be used once an error was found. `percent`: as PERCENT says."""
+    """The row in `text`; after an error only its name is usable. `percent`: the manifest has PERCENT."""
     url, *cells = (cell.strip(" \t") for cell in text.split("|"))
     extra = len(cells) + 1 - len(profile.columns)
     if extra > 0 and any(cells[-extra:]):
@@ -177,7 +177,7 @@ def read(profile: ManifestProfile, text: str, line: int, findings: Findings, *, 
 def of_cells(
     profile: ManifestProfile, url: str, cell: Mapping[str, str], line: int, findings: Findings
 ) -> Row:
-    """The row of these values: column name -> value, for every column but the URL."""
+    """The row with these values: column name -> value, for every column but the URL."""
     error, warn = partial(findings.error, line), partial(findings.warn, line)
     too_long = next((name for name, value in cell.items() if len(value) > TEXT_LIMIT), None)
     if too_long:
@@ -211,7 +211,7 @@ def of_cells(
 
 
 def has_escapes(profile: ManifestProfile, row: Row) -> bool:
-    """Whether the row has a text that a reader would take for an escape, so that it needs PERCENT."""
+    """Whether the row has text that a reader would take for an escape, so that the manifest needs PERCENT."""
     return any(_ESCAPE.search(value) for value in _cells(profile, row))
 
 
@@ -237,7 +237,7 @@ def _cells(profile: ManifestProfile, row: Row) -> list[str]:
 
 
 def encoded(text: str, percent: bool = False) -> str:
-    """Spaces at the ends are written as %20, since a reader strips them."""
+    """Encode a cell; leading and trailing spaces become %20, since a reader strips them."""
     if percent:
         text = text.replace("%", "%25")
     inner = text.strip(" ")
@@ -259,7 +259,7 @@ def url_problem(url: str) -> str | None:
     try:
         parts = urlsplit(url)
         _ = parts.port
-    except ValueError:  # its text may quote a password
+    except ValueError:  # the error's text may quote a password
         return "the URL is not valid: its host or its port cannot be read, or a sign needs an escape"
     return _address_problem(parts)
 

@@ -1,7 +1,7 @@
-"""A table in CSV, as spreadsheets write it, turned into a manifest.
+"""Conversion of a CSV table, as spreadsheets write it, into a manifest.
 
-Rule: a column is identified by its name, in any order; rows are checked like rows of a manifest, and problems
-are reported with the line in the table.
+Rule: columns are identified by name, in any order; rows are checked like rows of a manifest, and problems
+are reported with the line of the table.
 """
 
 import csv
@@ -40,12 +40,12 @@ _USUAL_NAMES = {
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table as a column of the manifest."""
+    """A column of the table, mapped to a column of the manifest."""
 
     name: str = ""
-    """Empty: the column is left out."""
+    """The manifest's column; empty: the table's column is left out."""
     algorithm: str = ""
-    """Of a column of digests that is called by their algorithm, such as MD5."""
+    """The algorithm, for a column of digests that is named after it, such as MD5."""
     titled: bool = True
 
 
@@ -57,10 +57,10 @@ def identify(
     findings: Findings,
     url_from: Sequence[str],
 ) -> tuple[Column, ...]:
-    """The columns of the header row `titles`, in its order; what is wrong with them is in `findings`.
+    """Map the header row `titles` to columns, in order; problems are added to `findings`.
 
-    `named`: title -> the manifest's column, as a person gave it; an empty name leaves the column out.
-    `url_from`: the columns of which one must be there.
+    `named`: title -> the manifest's column, as given by a person; an empty name leaves the column out.
+    `url_from`: columns, at least one of which is required.
     """
     known = _known(profile)
     chosen = {plain(title): name for title, name in named.items()}
@@ -85,7 +85,7 @@ def identify(
 
 
 def row_values(columns: Sequence[Column], cells: Sequence[str]) -> dict[str, str]:
-    """Column of the manifest -> the cell; a digest of a column such as MD5 has its algorithm."""
+    """Column of the manifest -> cell; a digest in a column such as MD5 gets that algorithm."""
     given: dict[str, str] = {}
     for column, cell in zip(columns, cells, strict=False):
         if column.name:
@@ -104,7 +104,7 @@ def title_of(column: str) -> str:
 
 
 def plain(title: str) -> str:
-    """`nfo:fileUrl`, `File URL` and `file_url` are one column."""
+    """Normalize a title: `nfo:fileUrl`, `File URL` and `file_url` are the same column."""
     return re.sub(r"[\s_-]", "", title.lower()).rpartition(":")[2]
 
 
@@ -142,13 +142,13 @@ def _unknown(title: str, profile: ManifestProfile, known: Mapping[str, Column]) 
 
 
 CELL_LIMIT = 1 << 17
-"""Characters of one cell: more than any column may have, so that the column's limit is reported."""
+"""Maximum characters of a cell: more than any column may have, so that the column's limit is reported."""
 
 URL_OR_NAME = ("nfo:fileUrl", "nfo:fileName")
-"""One of these columns says where the file is, if files of this machine are deposited."""
+"""The columns, one of which locates the file if local files are deposited."""
 
 DELIMITERS = (",", ";", "\t")
-"""Delimiters of spreadsheets; they depend on the country."""
+"""Delimiters that spreadsheets use, depending on the country."""
 
 _EXAMPLES = {
     "nfo:hashAlgorithm": "sha256",
@@ -166,7 +166,7 @@ _EXAMPLE_NAMES = {
     ManifestProfile.FILE_BATCH: "harbour.jpg",
 }
 _HINT = re.compile(r'"?sep *= *([,;\t|]|\\t)"?[,;\t| ]*(?:\r\n|\r|\n|$)', re.IGNORECASE)
-"""A first line that names the delimiter to Excel; other programs quote it, or add empty cells."""
+"""A first line that tells Excel the delimiter; other programs quote it or append empty cells."""
 
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -174,7 +174,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 @dataclass(frozen=True)
 class Converted:
-    """`manifest` is None if a problem is an error; lines are those of the table, from 1."""
+    """A converted table; `manifest` is None if a problem is an error. Lines are the table's, from 1."""
 
     problems: tuple[Problem, ...]
     rows: int
@@ -182,7 +182,7 @@ class Converted:
 
 
 def template(profile: ManifestProfile) -> str:
-    """The header row of a table for `profile`, and an example row."""
+    """The header row of a table for `profile`, with an example row."""
     name = _EXAMPLE_NAMES[profile]
     examples = {**_EXAMPLES, "nfo:fileUrl": f"https://example.org/{name}", "nfo:fileName": name}
     text = io.StringIO()
@@ -200,11 +200,11 @@ def convert(
     named: Mapping[str, str] | None = None,
     address: Callable[[str], str] | None = None,
 ) -> Converted:
-    """The table as a manifest, or all problems that prevent it.
+    """Convert the table to a manifest, or report all problems that prevent it.
 
-    `named`: title of a column -> the manifest's column, where the table has a name that nobody could know.
-    `address`: the URL of what the column of URLs or, without one, of names says; ArklineError or ValueError
-    says why there is none.
+    `named`: title -> the manifest's column, for titles that cannot be recognized.
+    `address`: maps a cell of the URL column or, if that is empty, of the name column to a URL; raises
+    ArklineError or ValueError with the reason if there is none.
     """
     findings, rows = Findings(), list[Row]()
     with suppress(StopReading):
@@ -240,7 +240,7 @@ def _rows(
 
 
 def _records(data: bytes, findings: Findings) -> Iterator[tuple[int, list[str]]]:
-    """The records that are not empty: the number of the first line, and the cells."""
+    """The non-empty records: number of the first line, and cells."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -264,9 +264,9 @@ def _records(data: bytes, findings: Findings) -> Iterator[tuple[int, list[str]]]
 
 
 def _delimiter(text: str) -> str:
-    """The delimiter that the header row has most of, outside quotes; the row may go over several lines.
+    """The most frequent delimiter of the header row, outside quotes; the row may span several lines.
 
-    Rows without text may stand before it.
+    Rows without text may precede the header row.
     """
     unquoted = _QUOTED.sub("x", text)
     lines = io.StringIO(unquoted, newline=None)

@@ -1,4 +1,4 @@
-"""Lists that are files of a deposit, read line by line: manifests, and the files that an update deletes."""
+"""Line-by-line reading of lists in a deposit: manifests, and the files that an update deletes."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,10 +7,10 @@ from pipeline import names
 from pipeline.outcome import content
 
 LIST_BYTES = 50_000_000
-"""Bytes of one list: 100,000 files, with a sha512 and a path of 300 characters each."""
+"""Maximum bytes of a list: 100,000 files with a sha512 and a path of 300 characters."""
 
 LIST_ENTRIES = 100_000
-"""Entries of one list, as many as a container may have by default."""
+"""Maximum entries of a list: as many as a container may have by default."""
 
 LINE_CHARACTERS = 1 << 17
 
@@ -18,9 +18,9 @@ LINE_CHARACTERS = 1 << 17
 def read(
     path: Path, title: str, not_text: str, encoding: str = "utf-8", limit: int = LIST_BYTES
 ) -> Iterator[tuple[int, str]]:
-    """The lines with text, without a byte order mark, and their numbers from 1.
+    """The non-blank lines, without a byte order mark, with their numbers from 1.
 
-    StepFailed(content) if a limit is reached or the bytes are not in the encoding, which `not_text` says.
+    StepFailed(content) if a limit is exceeded, or, with the message `not_text`, if decoding fails.
     """
     check_size(path, title, limit)
     with path.open(encoding=encoding) as stream:
@@ -44,7 +44,7 @@ def check_size(path: Path, title: str, limit: int = LIST_BYTES) -> None:
 
 
 def check_entries(count: int, title: str, files: int) -> None:
-    """StepFailed(content) if a list has more entries than any list may have, or than there are `files`."""
+    """StepFailed(content) if a list has more entries than LIST_ENTRIES and than there are `files`."""
     if count > max(LIST_ENTRIES, files):
         raise content(f"{title} has more than {max(LIST_ENTRIES, files):,} entries: divide the object")
 
@@ -61,7 +61,7 @@ _TITLE = f"producer/{DELETION_LIST}"
 
 
 def read_deletion_list(producer: Path) -> Iterator[str]:
-    """Logical paths that the update deletes; StepFailed(content) if a line is no path."""
+    """Logical paths that the update deletes; StepFailed(content) if a line is not a path."""
     not_text = "is not UTF-8: save it as UTF-8 and submit again"
     paths: dict[str, None] = {}
     for number, line in read(producer / DELETION_LIST, _TITLE, not_text):

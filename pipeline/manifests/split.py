@@ -1,7 +1,7 @@
-"""The payload of a batch, split into jobs: one job per object, kept in little memory.
+"""The split of a batch's payload into jobs: one job per object, packed to save memory.
 
 Rule: the same payload always gives the same plan, so that an interrupted split continues where it stopped.
-The digest of the plan shows whether the payload has changed meanwhile.
+The plan's digest shows whether the payload has changed since.
 """
 
 import json
@@ -31,7 +31,7 @@ from pipeline.records import PayloadType, Priority, Record, Submission, Submissi
 
 
 class PlannedJob(Record):
-    """One object to be made; values that are absent are those of the submission."""
+    """One object to create; absent values are taken from the submission."""
 
     payload_url: str
     payload_type: PayloadType
@@ -51,12 +51,12 @@ class PlannedJob(Record):
 class Plan:
     jobs: Sequence[PlannedJob]
     sha256: str
-    """Digest of the payload's content; without the priority, which an operator may change meanwhile."""
+    """Digest of the payload's content, without the priority, which an operator may change at any time."""
 
 
 @dataclass(frozen=True)
 class PackedJobs(Packed[PlannedJob]):
-    """Jobs that are unpacked when they are read; `priority` is that of all."""
+    """Jobs that are unpacked when read; all have `priority`."""
 
     priority: int | None = None
 
@@ -81,7 +81,7 @@ def pack(jobs: Iterator[PlannedJob]) -> tuple[tuple[bytes, ...], int, str]:
 
 
 def _canonical(job: PlannedJob) -> str:
-    """The same in every release: without default values, and with the payload's type as 0.1.0 spelled it."""
+    """The job's text for the digest, the same in every release: no defaults, the type as in 0.1.0."""
     values = job.model_dump(mode="json", exclude_defaults=True) | {"payload_type": job.payload_type.label}
     return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
@@ -109,7 +109,7 @@ def plan(
 ) -> Plan:
     """The jobs of a submission. `read(url, limit)` fetches a batch manifest; nothing else is fetched.
 
-    A payload that cannot be split is StepFailed(content): the depositor has to submit another.
+    StepFailed(content) if the payload cannot be split: the depositor has to submit another one.
     """
     profile = _BATCHES.get(submission.type)
     if profile is None:
@@ -160,7 +160,7 @@ def _single(submission: Submission) -> PlannedJob:
 
 
 def _may_be_named_by_source(submission: Submission) -> bool:
-    """Whether the name that the source states for the payload, if it states one, is that of the payload."""
+    """Whether the payload gets the name that the source states, if it states one."""
     is_one = submission.type in (SubmissionType.FILE, SubmissionType.CONTAINER)
     return is_one and not submission.payload_filename
 
@@ -203,7 +203,7 @@ def _from_rows(
 
 
 def _from_row(submission: Submission, profile: ManifestProfile, row: Row) -> PlannedJob:
-    """The values of the row, else of the submission; local ids, digest and size only of the row."""
+    """The row's values, else the submission's; local ids, digest and size come from the row only."""
     return PlannedJob(
         payload_url=row.url,
         payload_type=_TYPE_OF_ROWS[profile],

@@ -1,7 +1,7 @@
 """The storage manifest `mrt-manifest.txt`: all files of a version, in Checkm.
 
-Columns are read by position. `%20` is a blank at an end, `%7c` is a bar; Checkm cannot express a literal
-`%20`, so a name that contains one reads back changed. The inventory in storage is exact.
+Columns are read by position. `%20` is a leading or trailing blank, `%7c` a bar; Checkm cannot express a
+literal `%20`, so a name that contains one reads back changed. The inventory in storage is exact.
 """
 
 import mimetypes
@@ -27,12 +27,12 @@ _HEAD = (
     " | nfo:fileName | mrt:mimeType",
 )
 _ROW = re.compile(r" \| sha512 \| ([0-9a-f]+) \| (\d+) \|  \| ([^|]*) \| ")
-"""Digest, size and path of a row: a path has no bar."""
-# Only Python's built-in types: with the lists of their hosts, two workers could disagree.
+"""Digest, size and path of a row; a path contains no bar."""
+# Only Python's built-in types: with their hosts' lists, two workers could disagree.
 _TYPES = mimetypes.MimeTypes(filenames=())
 
 
-@lru_cache(maxsize=256)  # our own files have the same names in every object, and are asked for twice
+@lru_cache(maxsize=256)  # our own files have the same names in every object, and are looked up twice
 def mime_type(path: str) -> str:
     """The MIME type by file name, the same on every host; compressed files have the compression's type."""
     # Without folders and after "./", no name is mistaken for a URL.
@@ -47,7 +47,7 @@ def _file_url(path: Path) -> str:
 
 @lru_cache(maxsize=4)
 def _folder_url(folder: str) -> str:
-    return Path(folder).absolute().as_uri().removesuffix("/")  # the root folder's ends with one
+    return Path(folder).absolute().as_uri().removesuffix("/")  # the root folder's URL ends with a slash
 
 
 def write(files: Iterable[ContentFile], url: Callable[[Path], str] = _file_url) -> bytes:
@@ -61,7 +61,7 @@ def write(files: Iterable[ContentFile], url: Callable[[Path], str] = _file_url) 
 
 
 def unlike(manifest: bytes, stored: Iterable[StoredFile]) -> str:
-    """The first file of a manifest of `write` that is not stored as listed; "" if all are."""
+    """The first file in a manifest by `write` that is not stored as listed; "" if all are."""
     there = {(file.sha512, str(file.size), encoded(file.path)) for file in stored}
     rows = (match.groups() for match in _ROW.finditer(manifest.decode()))
     return next((path for sha512, size, path in rows if (sha512, size, path) not in there), "")

@@ -1,4 +1,4 @@
-"""The report of a batch as a value. It is always computed from the record, never counted separately.
+"""The report of a batch as a value, always computed from the record and never counted separately.
 
 Rule: the counts always cover every job of the batch; the lists of an update have only the changes.
 """
@@ -41,7 +41,7 @@ class JobOutcome:
     identifiers: Identifiers
     status: JobStatus
     history: tuple[HistoryEntry, ...] = ()
-    """Of a failed job; a report says nothing of the history of others."""
+    """The history of a failed job; a report does not use the history of other jobs."""
 
 
 class ReportedJob(Record):
@@ -59,7 +59,7 @@ class ReportedJob(Record):
 
 
 class ReportedJobs(Packed[ReportedJob]):
-    """A list in reports, in JSON and in schemas."""
+    """A list of jobs in reports, JSON and schemas."""
 
     @classmethod
     def of(cls, jobs: Iterable[ReportedJob]) -> Self:
@@ -70,7 +70,7 @@ class ReportedJobs(Packed[ReportedJob]):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Read and written a job at a time."""
+        """Read and write one job at a time."""
         jobs = core_schema.generator_schema(handler(ReportedJob))
         written = core_schema.plain_serializer_function_ser_schema(iter, return_schema=jobs)
         return core_schema.no_info_after_validator_function(cls.of, jobs, serialization=written)
@@ -79,7 +79,7 @@ class ReportedJobs(Packed[ReportedJob]):
 def by_state(
     jobs: Iterable[ReportedJob], group: Callable[[ReportedJob], JobState | None]
 ) -> dict[JobState | None, ReportedJobs]:
-    """The jobs of each group by their ids."""
+    """Group -> its jobs, ordered by id."""
     last, ordered = "", True
 
     def lines() -> Iterable[tuple[JobState | None, str]]:
@@ -116,7 +116,7 @@ _ADVICE = {
 }
 _CANNOT_RESUME = f"Correct the problem described in the message and {_AGAIN}; this job cannot be resumed."
 _NO_SOURCE = f"Correct the problem described in the message and {_AGAIN}."
-"""For a file that was uploaded: nothing can be corrected at a source."""
+"""For an uploaded file, which cannot be corrected at a source."""
 
 _UNKNOWN = "Contact the repository's staff and quote the job's number."
 _STOPPED = "Ask our staff before you submit this object again."
@@ -221,14 +221,14 @@ def compose_reported(
     *,
     at: datetime | None = None,
 ) -> BatchReport:
-    """As `compose_report`, of the report's lines: a caller need not have all jobs in memory."""
+    """Like `compose_report`, from the report's lines: a caller need not have all jobs in memory."""
     groups = by_state(lines, lambda job: job.state if job.state in _ENDED else None)
     completed, failed = (groups.get(state, NO_JOBS) for state in (JobState.COMPLETED, JobState.FAILED))
     removed = {job.jid: job for job in groups.get(JobState.DELETED, NO_JOBS)}
     for jid, tombstone in deleted.items():
         removed.setdefault(jid, _deleted(jid, tombstone))
     unfinished = groups.get(None, NO_JOBS)
-    if unfinished:  # a job may have ended while the others were read
+    if unfinished:  # a job may have ended while others were being read
         ended = {job.jid for jobs in (completed, failed) for job in jobs} | removed.keys()
         unfinished = ReportedJobs.of(job for job in unfinished if job.jid not in ended)
     submission = batch.submission
@@ -264,7 +264,7 @@ def compose_reported(
 
 
 def status_report_of(report: BatchReport) -> StatusReport:
-    """The outcomes in a report of the whole batch, with the date of the last one that was sent."""
+    """The outcomes in a report of the whole batch, with the date of the last report sent."""
     return StatusReport(
         last_modified=report.sent_at or report.reported_at,
         failed_jobs=tuple(job.jid for job in report.failed),
@@ -293,9 +293,9 @@ def known_after(sent: BatchReport, before: StatusReport | None) -> StatusReport:
 
 
 def compose_update(report: BatchReport, since: StatusReport) -> BatchReport | None:
-    """The report without what an earlier report said; None if nothing changed since.
+    """The report reduced to changes since an earlier report; None if nothing has changed.
 
-    For the depositor, a job that failed, was resumed and failed again has not changed.
+    To the depositor, a job that failed, was resumed and failed again has not changed.
     """
     failed_before, completed_before = set(since.failed_jobs), set(since.successful_jobs)
     open_before = failed_before | set(since.unfinished_jobs)
@@ -330,14 +330,14 @@ def reported_job(job: Job | JobOutcome) -> ReportedJob:
 
 
 def deleted_with_batch(job: Job, reason: str) -> ReportedJob:
-    """The line of a job whose batch is deleted: what is stored stays stored, all else is gone."""
+    """The line of a job whose batch is deleted: a stored object remains, everything else is removed."""
     if job.status.status is JobState.COMPLETED:
         return reported_job(job)
     return ReportedJob(**_names(job), state=JobState.DELETED, message=reason)
 
 
 def _by_staff(history: Sequence[Entry[Any]], what: str) -> str:
-    """What happened and why, if a person ended the work; empty if a fault did."""
+    """What happened and why, if a person ended the work; empty if a fault ended it."""
     last = next((entry for entry in reversed(history) if entry.event is Event.FAIL), None)
     if last is None or last.via is None:
         return ""
@@ -353,7 +353,7 @@ def _deleted(jid: str, tombstone: "ArchivedJob | None") -> ReportedJob:
 
 
 def _names(job: "Job | JobOutcome | ArchivedJob") -> dict[str, Any]:
-    """The names by which the depositor recognizes the object."""
+    """The names that the depositor recognizes the object by."""
     configuration, identifiers = job.configuration, job.identifiers
     return {
         "jid": job.jid,

@@ -1,11 +1,11 @@
 """Callbacks: a signed HTTP POST to the depositor's system when a job completes or fails.
 
 The headers `webhook-*` are those of Standard Webhooks, whose own library computes the signature. Secrets are
-read here: that library takes every text for base64 and ignores characters that are none, so that a mistyped
-secret would sign with another key.
+parsed here: the library treats any text as base64 and ignores invalid characters, so that a mistyped secret
+would sign with a different key.
 
-A collection's secret is in the file NAME.secret beside its profile; the setting is the default. A secret is
-never in a profile, because profiles are shown to people.
+A collection's secret is in the file NAME.secret beside its profile; the setting is the default. A profile
+never contains a secret, because profiles are shown to people.
 """
 
 import base64
@@ -36,19 +36,19 @@ from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 
 TIMEOUT = 60.0
-"""Seconds to wait for the answer to a callback, the connection included."""
+"""Seconds to wait for the answer to a callback, including the connection."""
 
 DELIVERY_ID = "webhook-id"
-"""Header with JID-RETRIES, the same for every repetition: a receiver can ignore what it has seen."""
+"""Header with JID-RETRIES, the same for every repetition, so that a receiver can ignore duplicates."""
 
 TIME = "webhook-timestamp"
 """Header with the time of this request in seconds since 1970."""
 
 SIGNATURE = "webhook-signature"
-"""Header: `v1,` and the HMAC-SHA256 of `ID.TIME.BODY` in base64; one for each secret, with blanks between."""
+"""Header: `v1,` and the HMAC-SHA256 of `ID.TIME.BODY` in base64; one per secret, separated by blanks."""
 
 BASE64_SECRET = b"whsec_"
-"""Prefix of a secret that is written in base64, as the libraries of Standard Webhooks expect it."""
+"""Prefix of a secret in base64, as the Standard Webhooks libraries expect it."""
 
 OLD_DELIVERY_ID = "Arkline-Delivery"
 OLD_SIGNATURE = "Arkline-Signature"
@@ -64,7 +64,7 @@ MIN_SECRET_BYTES = 16
 def callback_secrets_of(settings: Settings, profile_name: str) -> tuple[bytes, ...]:
     """The collection's secrets, else the default one; empty if callbacks are not signed.
 
-    While a secret is replaced, the collection's file has the new and the old one on a line of their own.
+    While a secret is being replaced, the collection's file has the new and the old secret, one per line.
     """
     path = settings.profiles / f"{profile_name}{SUFFIX}"
     try:
@@ -84,15 +84,15 @@ def callback_secrets_of(settings: Settings, profile_name: str) -> tuple[bytes, .
 
 
 def _lines(content: bytes) -> tuple[bytes, ...]:
-    """The secrets of a file, one on each line; a file of random bytes is one secret, line feeds included."""
+    """The secrets in a file, one per line; a file of random bytes is one secret, line feeds included."""
     text = content.isascii() and content.replace(b"\r", b"").replace(b"\n", b"").decode().isprintable()
     return tuple(line for line in map(bytes.strip, content.splitlines()) if line) if text else (content,)
 
 
 def signed_headers(delivery: str, sent: int, body: bytes, secrets: Sequence[bytes]) -> dict[str, str]:
-    """The headers of one request, with a signature of every secret.
+    """The headers of one request, with one signature per secret.
 
-    `sent`: seconds since 1970; `body`: UTF-8, as every form of a callback is.
+    `sent`: seconds since 1970; `body`: UTF-8, as in every format of a callback.
     """
     headers = {DELIVERY_ID: delivery, TIME: str(sent), OLD_DELIVERY_ID: delivery}
     if not secrets:
@@ -130,7 +130,7 @@ class Payload:
 def callback_facts(job: Job, version: int | None) -> Facts:
     """The facts of a callback; facts without a value are left out.
 
-    A callback is sent only for a job that is complete or has failed.
+    Callbacks are sent only for jobs that have completed or failed.
     """
     configuration, status = job.configuration, job.status
     failed = status.status is JobState.FAILED
@@ -157,7 +157,7 @@ def callback_facts(job: Job, version: int | None) -> Facts:
 
 
 def _work_ended(job: Job) -> datetime:
-    """When the job failed, or its object was recorded: a callback sent again has the same date."""
+    """When the job failed or its object was recorded, so that a repeated callback has the same date."""
     if job.status.status is not JobState.FAILED:
         for entry in reversed(job.history):
             if (entry.state, entry.event) == (JobState.NOTIFY, Event.SUCCEED):
@@ -166,7 +166,7 @@ def _work_ended(job: Job) -> datetime:
 
 
 def test_facts(collection: str) -> Facts:
-    """The facts of a test: its `jobStatus` is that of no job."""
+    """The facts of a test, with a `jobStatus` that no job has."""
     return {
         "jobID": "test",
         "jobStatus": "TEST",
@@ -214,7 +214,7 @@ def _turtle(facts: Facts) -> bytes:
 
 @dataclass(frozen=True)
 class _Request:
-    """What is sent; every repetition is signed anew."""
+    """A callback to send; every repetition is signed anew."""
 
     url: str
     payload: Payload
@@ -230,7 +230,7 @@ class HttpCallback:
     def deliver(self, job: Job, profile: Profile, version: int | None, attempt: Attempt = UNATTENDED) -> None:
         """POST the job's state to the profile's callback URL; do nothing if the profile has none.
 
-        AttemptOver once the attempt is over, at most a second late.
+        Raises AttemptOver at most a second after the attempt is over.
         """
         if profile.callback_url is None:
             return
@@ -239,11 +239,11 @@ class HttpCallback:
             retry_request(lambda: self._send(request, attempt), self._pause, attempt)
 
     def deliver_once(self, job: Job, profile: Profile, version: int | None) -> int:
-        """As `deliver`, by one request; the status of the answer. StepFailed unless the receiver took it."""
+        """Like `deliver`, without retries; returns the HTTP status. StepFailed unless accepted."""
         return self._send(self._request(job, profile, version), UNATTENDED)
 
     def send_test(self, profile: Profile) -> int:
-        """POST a test, signed as a callback is; the status of the answer. StepFailed as `deliver_once`."""
+        """POST a test, signed like a callback; returns the HTTP status. StepFailed as in `deliver_once`."""
         payload = render(test_facts(profile.name), profile.notification_format or ResponseType.JSON)
         return self._send(self._signed(f"test-{secrets.token_hex(8)}", profile, payload), UNATTENDED)
 
@@ -256,7 +256,7 @@ class HttpCallback:
         return _Request(str(profile.callback_url), payload, delivery, secrets_of_collection)
 
     def _send(self, request: _Request, attempt: Attempt) -> int:
-        """Signed at its own time: a receiver refuses what is old."""
+        """Sign the request with the current time, because receivers refuse old ones, and send it."""
         payload = request.payload
         signed = signed_headers(request.delivery, int(time.time()), payload.body, request.secrets)
         return self._post(request.url, payload.body, {"Content-Type": payload.media_type, **signed}, attempt)
@@ -276,7 +276,7 @@ class HttpCallback:
         )
         try:
             with session:
-                # user and password of the URL become Basic authentication; the answer's body is not read
+                # the URL's user and password become Basic authentication; the answer's body is not read
                 response = session.request(url, headers, body, check)
                 response.close()
                 _judge(url, response)

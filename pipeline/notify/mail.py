@@ -25,20 +25,20 @@ from pipeline.settings import Settings
 _log = logging.getLogger(__name__)
 
 SMTP_TIMEOUT = 30.0
-"""Seconds to wait for a connection and for each answer."""
+"""Seconds to wait for the connection, and for every answer."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._@-]")
 
 
 class Mailer(Protocol):
     def send(self, message: EmailMessage) -> None:
-        """Deliver the message. In an outbox, a message delivered twice (same Message-ID) is one file."""
+        """Deliver the message. In an outbox, messages with the same Message-ID are one file."""
 
 
 class OutboxMailer:
-    """Writes every message to an .eml file, which mail programs can open; also a message without recipients.
+    """Writes every message, even one without recipients, to an .eml file that mail programs can open.
 
-    A repository without a mail server reads its reports in the outbox.
+    In a repository without a mail server, people read the reports in the outbox.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -65,7 +65,7 @@ def _file_name(message: EmailMessage) -> str:
     safe = _UNSAFE.sub("_", name).lstrip(".")[:150]
     if safe == name and safe:
         return safe
-    # two messages may differ only in what was replaced or cut
+    # two Message-IDs may differ only in what was replaced or cut
     return f"{safe}-{hashlib.sha256(name.encode() or message.as_bytes()).hexdigest()[:16]}"
 
 
@@ -97,7 +97,7 @@ class SmtpMailer:
         except (OSError, smtplib.SMTPException) as error:
             raise self._failure(error) from error
         if refused:
-            # A failure would send the message again to those who received it.
+            # A failure would send the message again to recipients who already have it.
             _log.warning("%s refused some recipients: %s", self._server, _recipients(refused))
 
     def _deliver(self, message: EmailMessage) -> dict[str, tuple[int, bytes]]:
@@ -132,7 +132,7 @@ class SmtpMailer:
                 make = _by_code(min(code for code, _ in error.recipients.values()))
                 problem = f"refused every recipient: {_recipients(error.recipients)}"
             case smtplib.SMTPSenderRefused():
-                make = transient  # it refuses every mail of this sender, until ARKLINE_MAIL_FROM is corrected
+                make = transient  # every mail of this sender is refused until ARKLINE_MAIL_FROM is corrected
                 problem = f"refused the sender {error.sender}: {_reply(error)}"
             case smtplib.SMTPResponseException():
                 make = _by_code(error.smtp_code)
@@ -176,11 +176,11 @@ def open_mailer(settings: Settings) -> Mailer:
 
 
 NAMED_FILES = 20
-"""Damaged files that a notice names."""
+"""Maximum damaged files that a notice names."""
 
 
 def notice(settings: Settings, subject: str, text: str, key: str, at: datetime) -> EmailMessage:
-    """A notice; a repetition with the same `key` has the same Message-ID, so mail programs show one."""
+    """A notice; repetitions with the same `key` have the same Message-ID, so that mail programs show one."""
     message = EmailMessage()
     message["From"] = settings.mail_from
     if settings.operator_mail:
@@ -194,7 +194,7 @@ def notice(settings: Settings, subject: str, text: str, key: str, at: datetime) 
 
 
 def fixity_notice(event: PreservationEvent, settings: Settings) -> EmailMessage:
-    """The notice of damage that a check found, or of its repair."""
+    """The notice that a check found damage, or that the damage is repaired."""
     what = "damage in storage" if event.outcome == FAIL else "damage repaired"
     key = f"{event.type} {event.id} {event.at.isoformat()}"
     return notice(settings, f"arkline: {what}: {event.ark}", _fixity_text(event), key, event.at)
@@ -209,7 +209,7 @@ def outage_notice(
     hosts: Sequence[str],
     ended: datetime | None,
 ) -> EmailMessage:
-    """The notice that the outage `name` began, or is over; `hosts`: those whose workers met the fault."""
+    """The notice that the outage `name` has begun or ended; `hosts`: those whose workers met the fault."""
     what = "works again" if ended else "is unavailable"
     lines = [
         f"Service: {name}",

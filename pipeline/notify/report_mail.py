@@ -1,6 +1,6 @@
 """Mails to depositors: the report of a batch as text, HTML, JSON and CSV; the confirmation of receipt.
 
-Rule: the HTML page is passive. Reading it fetches nothing; it has no links made from submitted values, no
+Rule: the HTML page is passive. Viewing it fetches nothing; it has no links made from submitted values, no
 images and no scripts.
 """
 
@@ -117,14 +117,14 @@ def _wrapped(text: str, *, indent: str = "", hanging: str | None = None) -> list
         WIDTH,
         initial_indent=indent,
         subsequent_indent=indent + "  " if hanging is None else hanging,
-        # URLs and ARKs stay whole, so that they can be copied
+        # keep URLs and ARKs whole, so that they can be copied
         break_long_words=False,
         break_on_hyphens=False,
     )
 
 
 def on_one_line(text: str) -> str:
-    """Without control characters: a file name must not move the cursor, end a line or change a page."""
+    """Replace control characters: a file name must not move the cursor, end a line or change a page."""
     return printable(text, " ").replace("\n", " ")
 
 
@@ -138,8 +138,8 @@ BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 """Without this mark Excel reads UTF-8 as the code page of its country."""
 
 _FORMULA = re.compile(r"(?:^|(?<=[;,\t]))(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
-"""Where a spreadsheet would begin to compute, also if it splits at another delimiter than ours or reads
-full-width signs: a depositor's text must not run."""
+"""Where a spreadsheet would start a formula, even if it splits at another delimiter or reads full-width
+characters: a depositor's text must not be executed."""
 
 
 def as_csv(report: BatchReport) -> str:
@@ -147,7 +147,7 @@ def as_csv(report: BatchReport) -> str:
 
 
 def written(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """CSV for spreadsheets (RFC 4180); a spreadsheet reads no cell as a formula."""
+    """CSV for spreadsheets (RFC 4180), in which no cell is read as a formula."""
     text = io.StringIO()
     text.write(BYTE_ORDER_MARK)
     writer = csv.writer(text, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
@@ -162,7 +162,7 @@ def _csv_row(job: ReportedJob) -> tuple[str, ...]:
 
 
 def _cell(value: str) -> str:
-    """The value on one line, with an apostrophe before whatever a spreadsheet would compute."""
+    """The value on one line, with an apostrophe before anything that a spreadsheet would compute."""
     return _FORMULA.sub("'", printable(value, " ").replace("\n", " "))
 
 
@@ -181,15 +181,15 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class Section:
-    """The objects of one outcome, as a table."""
+    """A table of the objects with one outcome."""
 
     title: str
     advice: str
-    """About all of them; empty if each has its own."""
+    """Advice for all objects; empty if they have their own."""
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     count: int
-    """Of all objects; the rows are the first LISTED."""
+    """The number of all objects; the rows are the first LISTED."""
 
 
 def as_html(report: BatchReport) -> str:
@@ -219,7 +219,7 @@ def _lines(text: str) -> str:
 
 
 def sections(report: BatchReport) -> Iterator[Section]:
-    """The tables of a report, without those that have no object."""
+    """The non-empty tables of a report."""
     for title, jobs in report.sections:
         if jobs:
             columns = _COLUMNS[title]
@@ -263,7 +263,7 @@ def _text(text: str) -> str:
 
 
 ATTACHED_PLAIN = 2_000_000
-"""Bytes; a larger attachment is compressed, because mail servers refuse messages above 10 to 25 MB."""
+"""Maximum bytes of an uncompressed attachment: mail servers refuse messages above 10 to 25 MB."""
 
 # RFC 5321 4.5.3.1 and 5322 3.4.1, without comments, quotes and address literals; plain ASCII
 _ADDRESS = re.compile(
@@ -279,7 +279,7 @@ class Recipients:
 
 
 def recipients(profile: Profile, submission: Submission) -> Recipients:
-    """The recipients of the collection and of the submission, without repeats; an entry may list several."""
+    """The collection's and the submission's recipients, without duplicates; an entry may list several."""
     given = names.mail_addresses((*profile.notification, *submission.notification))
     # in practice, addresses that differ only in case belong to the same person
     by_key: dict[str, str] = {}
@@ -292,7 +292,7 @@ def recipients(profile: Profile, submission: Submission) -> Recipients:
 def report_mail(report: BatchReport, profile: Profile, submission: Submission, sender: str) -> EmailMessage:
     """The report as a mail; the same report always gives the same bytes.
 
-    A mail without recipients is written to an outbox, for the operator, but is not sent by SMTP.
+    A mail without recipients is written to an outbox, for the operator, but not sent by SMTP.
     """
     outcome = "OK" if report.status is BatchState.COMPLETED else "FAIL"
     action = "Updated" if report.since else "Processed"
@@ -316,18 +316,18 @@ def report_mail(report: BatchReport, profile: Profile, submission: Submission, s
 
 
 def next_report(report: BatchReport, batch: Batch, since: StatusReport | None) -> BatchReport | None:
-    """The next report of a batch as it is to be sent; None if nothing changed.
+    """The next report to send for a batch; None if nothing has changed.
 
-    `since`: for an update, the state that the last report gave.
+    `since`: for an update, the state in the last report.
     """
     changed = report if since is None else compose_update(report, since)
-    # the date at which reporting began: every attempt composes the same mail
+    # the date at which reporting began, so that every attempt composes the same mail
     again = {"number": batch.status.reports + 1, "reported_at": batch.status.last_modified}
     return None if changed is None else changed.model_copy(update=again)
 
 
 def report_text(mail: EmailMessage) -> str:
-    """The text of a report's mail, for people."""
+    """The plain text of a report's mail."""
     part = mail.get_body(("plain",))
     assert part is not None, "every mail of _mail has a text"
     return str(part.get_content())
@@ -336,7 +336,7 @@ def report_text(mail: EmailMessage) -> str:
 def confirmation_mail(
     bid: str, submission: Submission, profile: Profile, jobs: int, sender: str
 ) -> EmailMessage:
-    """Confirms that a submission was received, with the number of objects in it."""
+    """A mail that confirms a submission, with its number of objects."""
     to = recipients(profile, submission)
     name = submission.name
     objects = "1 object" if jobs == 1 else f"{jobs:,} objects"
@@ -356,10 +356,10 @@ def confirmation_mail(
 
 
 def _repeatable(message: EmailMessage, body: str) -> EmailMessage:
-    """With part boundaries derived from the text: composing a mail again gives the same bytes.
+    """Derive part boundaries from the text, so that composing the mail again gives the same bytes.
 
-    RFC 2046 allows 70 characters. A header line has 78: a longer boundary would be divided as RFC 2231 says,
-    and some mail programs, which do not read that form, would show nothing.
+    RFC 2046 allows 70 characters. A header line has 78: a longer boundary would be split as in RFC 2231,
+    which some mail programs cannot read, so that they would show nothing.
     """
     digest = hashlib.sha256(body.encode()).hexdigest()[:32]
     for number, part in enumerate(message.walk()):
@@ -372,7 +372,7 @@ def _mail(sender: str, to: Recipients, subject: str, date: datetime, body: str, 
     message = EmailMessage()
     try:
         message["From"] = sender
-    except (ValueError, IndexError) as error:  # the standard library has both for a broken address
+    except (ValueError, IndexError) as error:  # the standard library raises either for an invalid address
         raise system(
             "the setting ARKLINE_MAIL_FROM is not a valid sender address; write name@host"
         ) from error
@@ -399,7 +399,7 @@ def _refused_line(to: Recipients) -> str:
 
 
 def _written(title: str, jobs: Iterable[ReportedJob]) -> Iterator[bytes]:
-    """A JSON document of one list, a job at a time: a batch may have 100,000."""
+    """A JSON document with one list, yielded job by job: a batch may have 100,000."""
     before = f'{{\n "{title}": ['
     for job in jobs:
         values = job.model_dump(mode="json", exclude_defaults=True)

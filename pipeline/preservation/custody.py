@@ -1,7 +1,7 @@
 """The custody of an object's files: their digests as declared, downloaded, stored, and read back now.
 
-`prove` reads the bytes of an object and compares them with all records of their digests. Only what was read
-in this call counts as proved.
+`prove` reads an object's bytes and compares them with all records of their digests. Only bytes that this call
+has read count as proved.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ SHA512 = f"{OF_RECORD}:"
 
 
 class Origin(StrEnum):
-    """The known facts about the digest of a file at its source."""
+    """What is known about a file's digest at its source."""
 
     DECLARED = "declared"
     OF_CONTAINER = "declared for its container"
@@ -62,7 +62,7 @@ class Download:
 
 @dataclass(frozen=True)
 class StorageRecord:
-    """The stored file by the inventory, and the version that added its bytes."""
+    """The stored file according to the inventory, and the version that added its bytes."""
 
     sha512: str
     size: int
@@ -114,7 +114,7 @@ def problems_of(
     current: ReadBackFile | None,
     version: int | None,
 ) -> Iterator[CustodyProblem]:
-    """`version` is None if the reading was stopped: then storage may list a file that was not read."""
+    """The problems of a file; `version` is None if reading was stopped: storage may list unread files."""
     if source.origin is Origin.DECLARED and download and source.digest.startswith(SHA512):
         declared = source.digest.removeprefix(SHA512)
         if declared != download.sha512 == stored.sha512:
@@ -180,7 +180,7 @@ def _compare(download: Download) -> str:
 
 
 def size_of(known: InventoryObject, numbers: Collection[int]) -> int:
-    """Bytes that `prove` reads for these versions; shared bytes are read once."""
+    """The bytes that `prove` reads for these versions; shared files are read once."""
     files = (file for version in known.versions if version.number in numbers for file in version.files)
     return sum({file.digest: file.size for file in files}.values())
 
@@ -191,16 +191,16 @@ class _Stopped(Exception):
 
 @dataclass(frozen=True)
 class Reading:
-    """How storage is read for a proof, and who learns of it."""
+    """How storage is read for a proof, with callbacks for progress."""
 
     on_read: OnRead = ignore
-    """Gets the number of bytes of every piece that was read."""
+    """Receives the number of bytes of every chunk read."""
     stopped: Callable[[], bool] = lambda: False
-    """Once true, the reading ends, and the result covers what was read so far (`complete` is false)."""
+    """Once true, reading ends, and the result covers what has been read (`complete` is false)."""
     already: Mapping[str, ReadBackFile] = field(default_factory=dict)
-    """Results of an interrupted reading by their place: those bytes are not read again."""
+    """Place -> result of an interrupted reading: those bytes are not read again."""
     on_file: Callable[[ReadBackFile], None] = lambda _: None
-    """Gets the result of every file."""
+    """Receives the result of every file."""
 
 
 WHOLE = Reading()
@@ -209,7 +209,7 @@ WHOLE = Reading()
 def prove(
     known: InventoryObject, numbers: Collection[int], storage: Storage | None, reading: Reading = WHOLE
 ) -> Custody:
-    """Compare the records of these versions with each other and, given `storage`, with its bytes."""
+    """Compare the records of these versions with each other and, given `storage`, with the stored bytes."""
     began, total = now(), 0
     read: dict[tuple[int, str], ReadBackFile] = {}
     complete = storage is not None
@@ -245,7 +245,7 @@ def prove(
 
 
 class _Chain:
-    """Where the bytes of a file came from, whichever version added them."""
+    """The origin of a file's bytes, whichever version added them."""
 
     def __init__(self, known: InventoryObject) -> None:
         self._downloaded: defaultdict[str, list[tuple[InventoryVersion, InventoryFile]]] = defaultdict(list)
@@ -280,7 +280,7 @@ class _Chain:
 def _files(
     chain: _Chain, version: InventoryVersion, read: dict[tuple[int, str], ReadBackFile], complete: bool
 ) -> Iterator[FileCustody]:
-    """The version's files in the inventory's order, then those that only storage has."""
+    """The version's files in the inventory's order, then the files that only storage has."""
     listed = set()
     for file in version.files:
         listed.add(file.path)

@@ -1,8 +1,8 @@
-"""Copies a version of an object out of storage as a BagIt bag (RFC 8493), and verifies every byte.
+"""Export of an object's version from storage as a BagIt bag (RFC 8493), with every byte verified.
 
-The tag file `metadata/premis.xml` has the events of the object up to this export.
+The tag file `metadata/premis.xml` has the object's events up to this export.
 
-Rule: the folder gets its name last. A bag that is there is complete; a refused or interrupted export leaves
+Rule: the folder gets its name last. A bag that exists is complete; a refused or interrupted export leaves
 nothing under that name.
 """
 
@@ -26,7 +26,7 @@ from pipeline.storage.base import OutgoingFile, Storage
 PAYLOAD = "data"
 PREMIS = "metadata/premis.xml"
 _ESCAPES = {"%": "%25", "\n": "%0A", "\r": "%0D"}
-"""The characters of a path that RFC 8493 has encoded in a manifest; the percent sign comes first."""
+"""The characters of a path that RFC 8493 encodes in a manifest; the percent sign comes first."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def export_bag(
 ) -> ExportedBag:
     """Write the version as a bag in the new folder `folder`.
 
-    `premis`: the document of the object and its events; it is asked for once every file was compared.
+    `premis`: returns the document of the object and its events; called once all files have been compared.
 
     DamagedObject if storage does not have exactly the recorded files with the recorded digests; UsageRefused
     if the folder exists or cannot be written; StepFailed(transient) if storage cannot be read.
@@ -64,7 +64,7 @@ def export_bag(
 
 @contextmanager
 def _draft(folder: Path) -> Iterator[Path]:
-    """A new folder beside `folder` that gets its name if the block succeeds, and is removed if not."""
+    """A new folder beside `folder` that gets its name if the block succeeds, and is removed otherwise."""
     if folder.exists() or folder.is_symlink():
         raise UsageRefused(f"{folder} exists: choose another folder for the bag")
     draft = folder.with_name(f".{folder.name}.partial-{secrets.token_hex(4)}")
@@ -83,7 +83,7 @@ def _draft(folder: Path) -> Iterator[Path]:
 def _copy_payload(
     ark: str, version: InventoryVersion, storage: Storage, draft: Path, on_read: OnRead
 ) -> dict[str, str]:
-    """Path in the bag -> sha512."""
+    """Copy the files; returns path in the bag -> sha512."""
     recorded = {file.path: file for file in version.files}
     digests = {}
     for outgoing in storage.read_out(ark, version.storage_url, version.number):
@@ -101,7 +101,7 @@ def _copy_payload(
 
 
 def _copy(ark: str, outgoing: OutgoingFile, file: InventoryFile, target: Path, on_read: OnRead) -> str:
-    """Copy a file; its sha512. DamagedObject unless size and digest are those of the inventory."""
+    """Copy a file and return its sha512; DamagedObject unless size and digest match the inventory."""
 
     def counted() -> Iterator[bytes]:
         for piece in outgoing.pieces:
@@ -121,7 +121,7 @@ def _copy(ark: str, outgoing: OutgoingFile, file: InventoryFile, target: Path, o
 
 
 def _write(path: Path, pieces: Iterable[bytes], *algorithms: str) -> Digester:
-    """Write a new file, which is synced with the whole bag."""
+    """Write a new file; it is synced later with the whole bag."""
     path.parent.mkdir(parents=True, exist_ok=True)
     digester = Digester({OF_RECORD, *algorithms})
     with path.open("xb") as file:

@@ -1,10 +1,10 @@
-"""Reads objects again, those that are due first, and enters the outcome: undamaged, or the damage.
+"""Fixity checks: reads objects again, in the order in which they are due, and enters the outcome.
 
-Rule: nothing is repaired. Damage counts only if a second reading of the same bytes finds it too, and only if
-storage as a whole can be read; so a disk that is unmounted meanwhile is no damage of its objects.
+Rule: nothing is repaired. Damage counts only if a second reading of the same bytes confirms it, and only if
+storage as a whole can be read, so that unmounting a disk is not taken for damage of its objects.
 
-The object whose period ends first is next. It is read once LEAD of its period is over, so that there is time
-left for a slow storage, for an outage, and for objects whose periods end together.
+The object whose period ends first is next. It is read once the fraction LEAD of its period has passed, which
+leaves time for slow storage, for an outage, and for objects whose periods end together.
 """
 
 import time
@@ -27,16 +27,16 @@ from pipeline.settings import Settings
 from pipeline.storage.base import Storage
 
 LONGEST_SLEEP = 0.5
-"""Seconds between two questions whether to stop, while the reading waits for its rate."""
+"""Maximum seconds between two checks whether to stop, while reading is throttled."""
 
 SHORTEST_SLEEP = 0.01
-"""Seconds; shorter waits are added up, because a system cannot sleep so briefly."""
+"""Seconds; shorter waits are accumulated, because a system cannot sleep so briefly."""
 
 
 class Pace:
-    """At most `rate` bytes per second (0: no limit), until `over` is true.
+    """A rate limit of `rate` bytes per second (0: no limit), until `over` is true.
 
-    Time in which nothing was read is not made up for: a pause is not followed by a burst.
+    Time in which nothing is read is not credited: a pause is not followed by a burst.
     """
 
     def __init__(self, rate: int, over: Callable[[], bool] = lambda: False) -> None:
@@ -54,13 +54,13 @@ class Pace:
 
 
 KEEP_INTERVAL = 60.0
-"""Seconds of reading that a crash may cost."""
+"""Seconds between saves of results: the reading that a crash may cost."""
 
 _REMEDY = "restore the object from a copy of the storage, then check it again"
 
 
 class _Reading:
-    """The reading of one object, with the results that an interrupted reading has stored."""
+    """The reading of one object, including the stored results of an interrupted reading."""
 
     def __init__(self, schedule: "Schedule", known: InventoryObject, pace: Pace, on_read: OnRead) -> None:
         self._inventory = schedule.inventory
@@ -73,7 +73,7 @@ class _Reading:
         self._unstored: list[ReadBackFile] = []
         self._stored_at = time.monotonic()
         self.custody: Custody | None = None
-        """Of all versions; None if the files cannot be listed."""
+        """The custody of all versions; None if the files cannot be listed."""
 
     def run(self) -> FixityCheck | None:
         try:
@@ -147,25 +147,25 @@ def _damaged_files(custody: Custody) -> list[tuple[DamagedFile, str]]:
 LEAD = 0.75
 
 MAX_FAILURES = 3
-"""Objects that cannot be read, after which a run ends: storage itself is at fault then."""
+"""Unreadable objects after which a run ends, because storage itself must be at fault."""
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """An object that could not be checked, because storage or the inventory failed."""
+    """An object that could not be checked because storage or the inventory failed."""
 
     ark: str
     problem: str
 
 
 def periods(inventory: SqlInventory, profiles: Profiles, settings: Settings) -> dict[str, timedelta]:
-    """Collection -> period, of the collections whose objects are scheduled."""
+    """Collection -> period, for the collections whose objects are scheduled."""
     days = {name: fixity_days(name, profiles, settings) for name in fixity.scheduled_profiles(inventory)}
     return {name: timedelta(days=number) for name, number in days.items() if number}
 
 
 def fixity_days(profile_name: str, profiles: Profiles, settings: Settings) -> int:
-    """Days of the collection's period, 0 if its objects are not scheduled."""
+    """Days in the collection's period; 0 if its objects are not scheduled."""
     try:
         own = profiles.get(profile_name).fixity_days
     except ProfileError:
@@ -180,7 +180,7 @@ class Schedule:
     profiles: Profiles
     settings: Settings
     agent: str
-    """The program and the process or person that checks, for the events."""
+    """The program, and the process or person, that performs the checks; for events."""
 
     def periods(self) -> dict[str, timedelta]:
         return periods(self.inventory, self.profiles, self.settings)
@@ -191,7 +191,7 @@ class Schedule:
     def run(
         self, pace: Pace, now: Callable[[], datetime], on_read: OnRead = ignore, lead: float = LEAD
     ) -> Iterator[FixityCheck | Unreadable]:
-        """Check every object that is due, or until `pace` is over; an interrupted object continues."""
+        """Check every due object until `pace` is over; an interrupted check of an object is continued."""
         fixity.add_new_objects(self.inventory)
         own_periods = self.periods()
         began = records.now()
@@ -215,7 +215,7 @@ class Schedule:
     def prove(
         self, ark: str, pace: Pace, on_read: OnRead = ignore
     ) -> tuple[FixityCheck, Custody | None] | Unreadable | None:
-        """As `check`, with the custody of all versions; without it if the files cannot be listed.
+        """Like `check`, with the custody of all versions, or None if the files cannot be listed.
 
         If storage cannot be read, nothing is entered. The next call continues a reading that `pace` ended.
         """

@@ -1,8 +1,8 @@
 """The events of an object, and its PREMIS document: its files, and its events up to the last check.
 
-The events up to storage are copied from the PREMIS of each stored version, once its digest is confirmed. The
-later ones are in the inventory: stored, read back, entered, checked again, exported. Rule: an event is a
-record of work that was done, with the time of the work.
+The events up to storage are copied from the stored versions' own PREMIS, once its digest is confirmed. Later
+events are in the inventory: stored, read back, entered, checked again, exported. Rule: an event records work
+that was done, with the time of the work.
 """
 
 import tempfile
@@ -36,7 +36,7 @@ _OBJECT, _EVENT, _AGENT = (f"{{{premis.NAMESPACE}}}{name}" for name in ("object"
 _DECLARATION = f' xmlns:premis="{premis.NAMESPACE}"'
 
 STORAGE = "storage"
-"""The vocabulary of the Library of Congress has no such type."""
+"""A type of event that the Library of Congress's vocabulary lacks."""
 
 ACCESSION = "accession"
 
@@ -44,7 +44,7 @@ ElementTree.register_namespace("premis", premis.NAMESPACE)
 
 
 def events_of(known: InventoryObject, entered: Iterable[PreservationEvent]) -> tuple[ObjectEvent, ...]:
-    """The events of all versions, oldest first; `entered` are those that the inventory has as rows."""
+    """The events of all versions, oldest first; `entered` are the rows of the inventory."""
     entered = tuple(entered)
     of_versions = (event for version in known.versions for event in _of_version(version))
     runs = (
@@ -102,7 +102,7 @@ def _as_entered(event: PreservationEvent) -> ObjectEvent:
 def _last_proof(
     ark: str, proof: FixityProof, entered: tuple[PreservationEvent, ...]
 ) -> tuple[ObjectEvent, ...]:
-    """The last complete reading; a reading that changed the outcome is entered already."""
+    """The event of the last complete check; a check that changed the outcome is already entered."""
     if proof.checked is None or proof.damaged or any(event.at == proof.checked for event in entered):
         return ()
     detail = f"{proof.files:,} files of {proof.versions:,} versions, read again from storage and compared"
@@ -119,14 +119,14 @@ def _last_proof(
 
 
 def _identifier(ark: str, kind: str, at: datetime) -> str:
-    """Without the key of the row, which a restored inventory gives to another event."""
+    """The event's identifier, without the row's key, which a restored inventory may give to another event."""
     return f"{ark} {kind} {at.isoformat()}"
 
 
 def pieces(known: InventoryObject, events: Iterable[ObjectEvent], storage: Storage) -> Iterator[bytes]:
-    """The document piece by piece; errors as for `Storage.read_back`.
+    """The document in pieces; errors as in `Storage.read_back`.
 
-    A version whose own PREMIS is damaged or missing has an event that says so in place of its earlier events.
+    For a version whose own PREMIS is damaged or missing, one event saying so replaces its earlier events.
     """
     yield premis.BEGIN
     yield premis.object_element(known.ark, known.local_id, known.versions[-1].payload_name)
@@ -154,7 +154,7 @@ def pieces(known: InventoryObject, events: Iterable[ObjectEvent], storage: Stora
 
 
 def _files(known: InventoryObject) -> Iterator[PremisFile]:
-    """Each file once, with the number of the first version that has it."""
+    """Every file once, with the number of the first version that has it."""
     described: set[tuple[str, str]] = set()
     events = {run.check: run.event for version in known.versions for run in version.checks}
     for version in known.versions:
@@ -194,7 +194,7 @@ def _declared(file: InventoryFile) -> Digest | None:
 
 
 def _stored_elements(ark: str, version: InventoryVersion, storage: Storage) -> Iterator[Element]:
-    """The events and agents in the version's own PREMIS, if it has one; DamagedObject before the first."""
+    """The events and agents in the version's own PREMIS, if it has one; DamagedObject if that is damaged."""
     recorded = next((file for file in version.files if file.path == _STORED), None)
     if recorded is None:
         return
@@ -208,7 +208,7 @@ def _stored_elements(ark: str, version: InventoryVersion, storage: Storage) -> I
 
 
 def _events_and_agents(document: IO[bytes]) -> Iterator[Element]:
-    # our own document, with the digest that it was stored with
+    # our own document, whose digest has been confirmed
     steps = ElementTree.iterparse(document, ("start", "end"))  # noqa: S314
     root = None
     for step, element in steps:
@@ -217,7 +217,7 @@ def _events_and_agents(document: IO[bytes]) -> Iterator[Element]:
         elif step == "end" and element.tag in (_EVENT, _AGENT, _OBJECT):
             if element.tag != _OBJECT:
                 yield element
-            # elements that were read would fill the memory
+            # processed elements would fill the memory
             root.clear()
 
 
@@ -235,7 +235,7 @@ def _copy(
 
 
 def _serialized(element: Element) -> bytes:
-    """The element on its own lines; the document's element declares the namespaces."""
+    """The element on lines of its own; the root element declares the namespaces."""
     ElementTree.indent(element, level=1)
     text = ElementTree.tostring(element, encoding="unicode")
     head, _, rest = text.partition(">")

@@ -1,7 +1,7 @@
-"""The inventory entry of a stored version, made from the files that describe the version in storage.
+"""The inventory entry of a stored version, rebuilt from the files that describe the version in storage.
 
-What storage does not have stays unknown: where and when the files were downloaded, and when they were read
-back last.
+Facts that storage does not have stay unknown: where and when the files were downloaded, and when they were
+last read back.
 """
 
 from collections.abc import Iterable
@@ -19,11 +19,11 @@ from pipeline.records import Job
 from pipeline.storage.base import Storage
 
 Nodes = Iterable[int | None]
-"""Storage nodes that may have a version; None is the service's own."""
+"""Storage nodes that may have a version; None is the service's default node."""
 
 
 def version_of(storage: Storage, ark: str, jid: str, key: str, nodes: Nodes) -> StoredVersion | None:
-    """The job's version at whichever of the nodes has it; None if none has it."""
+    """The job's version on any of the nodes; None if no node has it."""
     asked = dict.fromkeys(map(storage.node_of, nodes))
     versions = (storage.version_of(ark, jid, node, key) for node in asked)
     return next((version for version in versions if version is not None), None)
@@ -69,9 +69,9 @@ def recording_of(storage: Storage, ark: str, jid: str, key: str = "", nodes: Nod
 
 
 def names_job(storage: Storage, version: StoredVersion, job: Job) -> bool:
-    """Whether a version without a key describes itself as the job's: by number, batch and second.
+    """Whether a version without a key describes itself as the job's, by job number, batch and second.
 
-    Releases before 0.2.1 gave jobs no key. A number that was given again has another second of submission.
+    Releases before 0.2.1 gave jobs no key. A reused number has another second of submission.
     """
     path = f"system/{metadata.INGEST}"
     data = storage.read(version.ark, path, version.number, url=version.url)
@@ -85,9 +85,9 @@ def names_job(storage: Storage, version: StoredVersion, job: Job) -> bool:
 
 
 def require_as_sent(storage: Storage, version: StoredVersion) -> None:
-    """StepFailed(system) unless the version has the files that its own manifest lists, as they were sent.
+    """StepFailed(system) unless the version has the files in its own manifest, as they were sent.
 
-    For a version that was not read back yet: a service may have stored other bytes than it got.
+    For a version that has not been read back yet: a service may have stored other bytes than it received.
     """
     path = f"system/{storage_manifest.NAME}"
     manifest = storage.read(version.ark, path, version.number, url=version.url)

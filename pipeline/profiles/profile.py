@@ -68,7 +68,7 @@ class _Line(NamedTuple):
 
 
 def read_merritt_text(text: str) -> tuple[dict[str, object], tuple[str, ...]]:
-    """The fields of the text, not validated yet, and a warning for every key that is ignored."""
+    """The fields of the text, not yet validated, and a warning for every ignored key."""
     lines = tuple(_lines(text))
     given = {line.key: line for line in lines if line.value}
     fields: dict[str, object] = {_FIELD[key]: line.value for key, line in given.items() if key in _FIELD}
@@ -100,7 +100,7 @@ def _lists(lines: Iterable[_Line]) -> dict[str, object]:
 
 
 def _ignored(lines: Iterable[_Line]) -> tuple[str, ...]:
-    """The warnings: one for all keys of a numbered list."""
+    """Warnings about ignored keys; a numbered list has one warning for all its keys."""
     warnings: dict[str, str] = {}
     for line in lines:
         stem = _NUMBERED.sub(r"\1", line.key)
@@ -127,7 +127,7 @@ def _lines(text: str) -> Iterator[_Line]:
 
 
 def _shoulder(line: _Line) -> dict[str, object]:
-    """NAAN and shoulder from the URL of Merritt's minter; the minter itself is chosen by a setting."""
+    """NAAN and shoulder from the URL of Merritt's minter; a setting chooses the minter itself."""
     match = _MINTER.fullmatch(line.value)
     if match is None:
         raise MalformedText(
@@ -297,7 +297,7 @@ class Profile(BaseModel):
 
     @property
     def ark_prefixes(self) -> tuple[str, ...]:
-        """The beginnings of the ARKs that depositors may give to new objects."""
+        """The prefixes of the ARKs that depositors may give to new objects."""
         return (f"ark:/{self.naan}/{self.shoulder}", *self.given_arks)
 
     @property
@@ -315,7 +315,7 @@ class Profile(BaseModel):
 
 
 def _without_secrets(url: str) -> str:
-    """Without user and password, and without the query, which may hold a token."""
+    """Remove user, password and query, which may contain a token."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
 
@@ -327,7 +327,7 @@ class Profiles:
         self.folder = folder
 
     def get(self, name: str) -> Profile:
-        """The profile as its file is now."""
+        """The profile as currently in its file."""
         return read_profile(self.file(name))[0]
 
     def names(self) -> tuple[str, ...]:
@@ -342,7 +342,7 @@ class Profiles:
         return tuple(sorted(name for name in names if re.match(_NAME, name)))
 
     def unread(self) -> tuple[Path, ...]:
-        """Files that look like profiles but have a suffix that is not read."""
+        """Files that look like profiles but have an unsupported suffix."""
         return tuple(sorted(path for path in self.folder.iterdir() if path.suffix in _MISTAKEN))
 
     def file(self, name: str) -> Path:
@@ -360,7 +360,7 @@ class Profiles:
 
 
 def read_profile(path: Path) -> tuple[Profile, tuple[str, ...]]:
-    """The profile in a file, named after the file, and warnings about ignored fields."""
+    """Read the profile in a file, which has the file's name; also returns warnings about ignored fields."""
     source = path.name
     name = path.stem if path.suffix in _SUFFIXES else path.name
     try:
@@ -428,7 +428,7 @@ def _fault(error: ErrorDetails) -> str:
 
 
 _OF_SITE = ("object_bytes", "batch_jobs", "live_jobs", "recipients")
-"""Limits that are never without a value; an operator raises one for a collection in its profile."""
+"""Limits that always have a value; an operator raises one for a collection in its profile."""
 
 
 def with_site_limits(profile: Profile, settings: Settings) -> Profile:
@@ -437,11 +437,11 @@ def with_site_limits(profile: Profile, settings: Settings) -> Profile:
 
 
 CACHE_SECONDS = 5
-"""Seconds for which a quota is cached: it is needed whenever a job ends."""
+"""Seconds for which a quota, which is needed whenever a job ends, is cached."""
 
 
 def quota_in(folder: Path) -> Callable[[str], int | None]:
-    """The function from a collection's name to its quota, by the profiles in `folder`; None is no limit."""
+    """A function from a collection's name to its quota in the profiles in `folder`; None is no limit."""
     return lambda name: _limits(folder, name, int(time.monotonic() // CACHE_SECONDS)).jobs_at_work
 
 

@@ -1,4 +1,4 @@
-"""A batch's snapshot of its collection's profile: the rules that a batch starts with hold until it has ended.
+"""A batch's snapshot of its collection's profile: a batch keeps the rules that it started with.
 
 Rule: the record contains no secrets. User, password and query of a callback URL come from the profile's
 current file, and only while that file names the same address.
@@ -14,14 +14,14 @@ from pipeline.profiles.profile import Profile, ProfileError, Profiles
 from pipeline.records import RewrittenRecord, now
 
 RENEWALS = 20
-"""Earlier renewals that a snapshot names; the oldest are dropped."""
+"""Maximum earlier renewals that a snapshot names; the oldest are dropped."""
 
 REASON_LIMIT = 500
-"""Characters of the reason of an earlier renewal."""
+"""Maximum characters of an earlier renewal's reason."""
 
 
 class Renewal(RewrittenRecord):
-    """A profile given to a batch; `by` is empty if the batch started with the profile."""
+    """The assignment of a profile to a batch; `by` is empty if the batch started with the profile."""
 
     since: datetime = Field(default_factory=now)
     by: str = ""
@@ -40,7 +40,7 @@ class ProfileSnapshot(Renewal):
     """The earlier profiles of the batch, oldest first."""
 
     def after(self, before: "ProfileSnapshot") -> "ProfileSnapshot":
-        """This snapshot as the one that follows `before`."""
+        """This snapshot as the successor of `before`."""
         values = before.model_dump(exclude={"profile", "earlier"}, exclude_none=True)
         last = Renewal.model_validate(values | {"reason": before.reason[:REASON_LIMIT]})
         return self.model_copy(update={"earlier": (*before.earlier, last)[-RENEWALS:]})
@@ -62,7 +62,7 @@ def public_profile(snapshot: ProfileSnapshot) -> Profile:
 
 
 def with_secrets(profile: Profile, profiles: Profiles) -> Profile:
-    """A profile without secrets, with those that its file has now."""
+    """Add the secrets that the profile's file currently has."""
     if profile.callback_url is None:
         return profile
     try:

@@ -28,7 +28,7 @@ class _Source:
 
 
 def _source(text: str) -> _Source:
-    """ValueError if the text is no source."""
+    """Parse a source; ValueError if the text is not one."""
     port = None
     place = text.strip().lower()
     if (split := _PORT.fullmatch(place)) and (split[1].endswith("]") or ":" not in split[1]):
@@ -54,7 +54,7 @@ SourceText = Annotated[str, AfterValidator(_checked)]
 
 @dataclass(frozen=True)
 class Sources:
-    """The sources of one collection; every host is one if none is listed."""
+    """The sources of one collection; if none is listed, every host is a source."""
 
     listed: tuple[_Source, ...] = ()
 
@@ -63,7 +63,7 @@ class Sources:
         return cls(tuple(map(_source, texts)))
 
     def may_have(self, host: str, port: int) -> bool:
-        """Before the host is looked up: False if no address could make it a source."""
+        """Check before the host is resolved: False if no address could make it a source."""
         if not self.listed:
             return True
         here = [source for source in self.listed if source.port in (None, port)]

@@ -1,4 +1,4 @@
-"""A new profile's file: every field with its description, those that may be left out commented out."""
+"""The file of a new profile: every field with its description, optional fields commented out."""
 
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ _EXAMPLES: Mapping[str, object] = {
     "jobs_at_work": 20,
     "host_connections": 4,
 }
-"""Values of the fields that have no default, or none that shows their form."""
+"""Example values of fields without a default, or whose default does not show the format."""
 
 
 def template(name: str) -> str:

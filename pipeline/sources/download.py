@@ -1,7 +1,7 @@
-"""One file to fetch: its limits, its bytes so far with their digests, and the file as it arrived.
+"""The download of one file: its limits, its bytes so far with their digests, and the complete file.
 
-An unfinished download notes which state of the source its bytes are of. A file of an upload is copied from
-the site's folder and checked like a download.
+An unfinished download records which version of the source its bytes belong to. A file of an upload is copied
+from the site's folder and checked like a download.
 """
 
 import os
@@ -31,24 +31,24 @@ from pipeline.uploads.stored import StoredUpload, faults, locate
 from pipeline.working_storage.capacity import no_room
 
 FROM = ".from"
-"""The end of the name of the file beside a part."""
+"""Suffix of the file beside a part that records the part's origin."""
 
 HELD = 128 << 10
-"""Bytes of a new file that are in memory, at most, until the file is whole. Nobody continues so few: to write
-them to a part would cost three folders and the removal of these."""
+"""Maximum bytes of a new file that are held in memory until the file is complete. So few bytes are not worth
+continuing: writing them to a part would cost the creation and removal of three folders."""
 
 PIECES_AHEAD = 16
-"""Pieces that wait for the thread at most, of READ_CHUNK bytes at most."""
+"""Maximum chunks, of at most READ_CHUNK bytes, that wait for the thread."""
 
 WRITE_AHEAD = 32 << 20
-"""Bytes after which the system is asked to begin to write them to the disk."""
+"""Bytes after which the system is asked to start writing them to disk."""
 
 VALIDATOR_LENGTH = 1000
-"""Characters of an ETag or a date that are kept, and sent in If-Range."""
+"""Maximum characters of an ETag or a date that is saved and sent in If-Range."""
 
 
 class Origin(BaseModel):
-    """Which bytes a source offered: saved beside a part, so that a later try can request the rest."""
+    """The identity of a source's bytes, saved beside a part, so that a later try can request the rest."""
 
     model_config = ConfigDict(frozen=True)
     url: str
@@ -58,27 +58,27 @@ class Origin(BaseModel):
     name: str = ""
     """The name of the file, as the source states it."""
     is_web_page: bool = False
-    """The bytes, or their type, are those of HTML."""
+    """Whether the bytes or their content type are HTML."""
     coding: str = ""
-    """The content coding of the bytes, which was not accepted."""
+    """The content coding of the bytes, although none was accepted."""
     noted_size: int = 0
     noted_sha512: str = ""
-    """Of the bytes on the disk when an attempt ended in order, for the attempt that continues."""
+    """Size and digest of the bytes on disk when an attempt ended properly, for the attempt that continues."""
 
     @property
     def validator(self) -> str:
-        """What `If-Range` may name: a strong ETag, else a date; empty if the rest cannot be requested."""
+        """The value for `If-Range`: a strong ETag, else a date; empty if the rest cannot be requested."""
         return self.etag or self.last_modified
 
     def may_be_continued(self, digest: Digest | None) -> bool:
         """True if another attempt may request the rest of a file with this declared digest.
 
-        Without a digest only a strong ETag proves that the rest fits: two contents may have one date.
+        Without a digest only a strong ETag proves that the rest fits: two contents may have the same date.
         """
         return bool(self.etag or (digest and self.validator))
 
     def same(self, other: "Origin") -> bool:
-        """True unless the two answers are known to be of different bytes."""
+        """True unless the two answers are known to have different bytes."""
         pairs = (
             (self.etag, other.etag),
             (self.last_modified, other.last_modified),
@@ -88,7 +88,7 @@ class Origin(BaseModel):
 
 
 def origin_of(url: str, response: Response) -> Origin:
-    """What the headers of a 200 or 206 say about the whole file."""
+    """The origin by the headers of a 200 or 206, which describe the whole file."""
     etag = response.headers.get("ETag", "").strip()
     modified = response.headers.get("Last-Modified", "").strip()
     total = content_length(response)
@@ -105,7 +105,7 @@ def origin_of(url: str, response: Response) -> Origin:
 
 
 def _settled(modified: str, date: str) -> bool:
-    """True if the file was at least a second old, so that no second change hides (RFC 9110, 8.8.2.2)."""
+    """True if the file was a second old or more, so that no later change has its date (RFC 9110, 8.8.2.2)."""
     changed, answered = http_date(modified), http_date(date)
     if changed is None or answered is None or not _can_be_sent_back(modified):
         return False
@@ -117,9 +117,9 @@ def _can_be_sent_back(validator: str) -> bool:
 
 
 class StreamDigester:
-    """As Digester. The thread starts once the stream has READ_CHUNK bytes: a small file is not worth one.
+    """A Digester with a thread, which starts once the stream has READ_CHUNK bytes.
 
-    One thread calls it. `finish` it: no thread outlives its download.
+    Used by one thread. Call `finish` at the end: no thread may outlive its download.
     """
 
     def __init__(self, algorithms: Iterable[str] = (OF_RECORD,)) -> None:
@@ -139,7 +139,7 @@ class StreamDigester:
         self._waiting.put(data)
 
     def finish(self) -> None:
-        """Return once all pieces are in the digests; more may follow."""
+        """Wait until all chunks are in the digests; more may follow."""
         if self._thread is not None:
             self._waiting.put(None)
             self._thread.join()
@@ -158,15 +158,15 @@ class Part:
     """The unfinished file at `path`; made by `open_part`."""
 
     def __init__(self, path: Path, algorithms: Iterable[str], draft: Path | None) -> None:
-        """`draft` as in Download: with one, a file is made at `path` once there are more than HELD bytes."""
+        """`draft` as in Download: if given, a file is made at `path` only for more than HELD bytes."""
         self.path = path
         self.origin: Origin | None = None
         self._draft = draft
         self._held: list[bytes] = []
-        """All bytes, until there is a file."""
+        """All bytes, as long as there is no file."""
         self._descriptor = None if draft else _open(path, 0)
         self._has_bytes = self._descriptor is not None and os.fstat(self._descriptor).st_size > 0
-        """The file may have bytes."""
+        """Whether the file may have bytes."""
         self._origin_saved = draft is None and origin_path(path).exists()
         self._algorithms = tuple(algorithms)
         self.digests = StreamDigester(self._algorithms)
@@ -177,13 +177,13 @@ class Part:
 
     @property
     def complete(self) -> bool:
-        """True if every byte that the source promised is here."""
+        """True if all bytes that the source announced have arrived."""
         return self.origin is not None and self.origin.total == self.size
 
     def continue_from(self, url: str, attempt: Attempt, *, declared: bool) -> None:
-        """Use the bytes that an earlier try left, if it is known of which file they are the beginning.
+        """Use the bytes that an earlier try left, if the file that they belong to is known.
 
-        Without a declared digest, which judges the whole later, they must be those of their note.
+        Without a declared digest, which is compared later, the bytes must match their recorded digest.
         """
         origin = saved_origin(self.path) if self._origin_saved else None
         if origin is None or origin.url != url or not origin.validator:
@@ -195,7 +195,7 @@ class Part:
                 self.digests.update(chunk)
         noted = (origin.noted_size, origin.noted_sha512)
         if not declared and origin.noted_sha512 and noted != (self.size, self.digests.value()):
-            self.restart()  # damaged, or continued without a new note
+            self.restart()  # damaged, or continued without a new record
             return
         self.origin = origin
 
@@ -226,13 +226,13 @@ class Part:
         self.digests.update(chunk)
         if before // WRITE_AHEAD < self.digests.size // WRITE_AHEAD:
             start_writing(descriptor)
-        # Only a large file is worth a second file that says where it came from.
+        # Only a large file is worth a second file with its origin.
         if before < READ_CHUNK <= self.digests.size and self.origin and not self.complete:
             self._origin_saved = True
             origin_path(self.path).write_text(self.origin.model_dump_json())
 
     def _open_file(self) -> int:
-        """The descriptor of the file at `path`, which gets the bytes that were in memory."""
+        """The descriptor of the file at `path`; writes the bytes held in memory to a new file."""
         if self._descriptor is None:
             assert self._draft is not None
             self._descriptor = _open(self.path, os.O_EXCL, self._draft.parent)
@@ -246,7 +246,7 @@ class Part:
             os.close(self._descriptor)
 
     def note(self) -> None:
-        """Note what is here, for the attempt that continues; without a note it starts anew."""
+        """Record size and digest for the attempt that continues; without them it starts over."""
         if self.origin is None or self.size < READ_CHUNK or self.complete:
             return
         with suppress(OSError):
@@ -256,16 +256,16 @@ class Part:
             self._origin_saved = True
 
     def publish(self, target: Path) -> None:
-        """Put the bytes at `target`, which is whole or absent while this machine runs.
+        """Put the bytes at `target`, which is complete or absent unless the machine crashes.
 
-        They are not synced: who relies on them after a crash reads them first, or syncs all files together.
+        Nothing is synced: callers either read the bytes again after a crash, or sync all files together.
         """
         path = self.path
         if self._descriptor is None and self._draft is not None:
             path = self._draft
             write_file(path, b"".join(self._held))
         try:
-            os.replace(path, target)  # noqa: PTH105 - of every small file: Path.replace parses the target
+            os.replace(path, target)  # noqa: PTH105 - for every small file: Path.replace parses the target
         except FileNotFoundError:
             target.parent.mkdir(exist_ok=True)
             path.replace(target)
@@ -278,12 +278,12 @@ class Part:
 
 
 def origin_path(path: Path) -> Path:
-    """The file that says from where the part at `path` comes."""
+    """The file with the origin of the part at `path`."""
     return path.with_name(f"{path.name}{FROM}")
 
 
 def saved_origin(path: Path) -> Origin | None:
-    """From where the part at `path` comes; None if that is not known."""
+    """The origin of the part at `path`; None if not known."""
     try:
         return Origin.model_validate_json(origin_path(path).read_bytes())
     except (OSError, ValueError):
@@ -291,7 +291,7 @@ def saved_origin(path: Path) -> Origin | None:
 
 
 def _open(path: Path, flags: int, existing: Path | None = None) -> int:
-    """`existing`: a folder below which folders are made; None: the folder of the file's folder."""
+    """Open to append. `existing`: the folder below which folders are made; None: the file's grandparent."""
     flags |= os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o666)
@@ -302,9 +302,9 @@ def _open(path: Path, flags: int, existing: Path | None = None) -> int:
 
 @contextmanager
 def open_part(path: Path, algorithms: Iterable[str], draft: Path | None = None) -> Iterator[Part]:
-    """Open the part at `path`, with what is there already; a full disk is a transient failure.
+    """Open the part at `path` with its existing bytes; a full disk is a transient failure.
 
-    `draft` as in Download: nothing is at `path`, and the part need not be looked for.
+    `draft` as in Download: if given, nothing is at `path`, and no part is looked for.
     """
     try:
         part = Part(path, algorithms, draft)
@@ -325,7 +325,7 @@ def open_part(path: Path, algorithms: Iterable[str], draft: Path | None = None) 
 
 
 def _any_size(_: int) -> None:
-    """There is room for every size."""
+    """Admit every size."""
 
 
 class DocumentTooLarge(StepFailed):
@@ -341,7 +341,7 @@ class DocumentTooLarge(StepFailed):
 
 @dataclass(frozen=True)
 class Download:
-    """One file to fetch. `target` appears whole or not at all; unfinished bytes stay in `part`."""
+    """One file to fetch. `target` appears complete or not at all; unfinished bytes stay in `part`."""
 
     url: str
     target: Path
@@ -349,34 +349,34 @@ class Download:
     digest: Digest | None = None
     size: int | None = None
     limit: int | None = None
-    """Bytes accepted at most, whatever the source sends."""
+    """Maximum bytes accepted, whatever the source sends."""
     admit: Callable[[int], None] = _any_size
-    """Called with the bytes that the file will have, before they are written; raises if there is no room."""
+    """Called with the size that the file will have, before bytes are written; raises if there is no room."""
     draft: Path | None = None
-    """Where a small file is written once it is whole, before it gets its name. Only if nothing is at `part`
-    yet, nor beside it; the folders of `part` need not be there then, but that of `draft`."""
+    """Where a complete small file is written before it gets its name. Only allowed if nothing is at or beside
+    `part` yet; then only the folder of `draft` must exist, not that of `part`."""
 
     @property
     def label(self) -> str:
-        """The file as a message names it."""
+        """The file's name for messages."""
         return f"{self.target.name} ({redact_url(self.url)})"
 
     def check_stated(self, total: int | None) -> None:
-        """Raise unless the file may have the size that its source states, if the source states one."""
+        """Raise if the source states a size that the file must not have."""
         if None not in (self.size, total) and total != self.size:
             raise content(self.size_differs(f"{total:,}"))
         self._check_limit(total or 0)
         self.admit(total or 0)
 
     def check_size(self, size: int) -> None:
-        """Raise unless the file may have so many bytes; called before they are written."""
+        """Raise unless the file may have that many bytes; called before they are written."""
         if self.size is not None and size > self.size:
             raise content(self.size_differs(f"more than {self.size:,}"))
         self._check_limit(size)
         self.admit(size)
 
     def check_whole(self, size: int, digests: StreamDigester) -> None:
-        """DigestMismatch unless the bytes that arrived are those that were declared."""
+        """DigestMismatch unless the received bytes have the declared size and digest."""
         if self.size is not None and size != self.size:
             raise DigestMismatch(self.size_differs(f"{size:,}"))
         if self.digest is not None and (actual := digests.value(self.digest.algorithm)) != self.digest.value:
@@ -395,13 +395,13 @@ class Download:
 
 @dataclass(frozen=True)
 class Downloaded:
-    """A file that arrived whole: its size and its digest of record (sha512), computed while it streamed."""
+    """A completely received file: its size and its digest of record (sha512), computed while it streamed."""
 
     size: int
     sha512: str
     is_web_page: bool = False
     name: str = ""
-    """The name that the source states, if it states one that can be used."""
+    """The name that the source states, if it is usable."""
 
 
 @dataclass(frozen=True)
@@ -412,7 +412,7 @@ class UploadedSource:
         return locate(self.root, url).file.size
 
     def read(self, url: str, limit: int) -> bytes:
-        """A small document, at most `limit` bytes."""
+        """Read a small document of at most `limit` bytes."""
         stored = locate(self.root, url)
         if stored.file.size > limit:
             raise DocumentTooLarge(quote_name(stored.file.name), f"{stored.file.size:,} bytes", limit)
@@ -423,9 +423,9 @@ class UploadedSource:
         return data
 
     def copy(self, file: Download, attempt: Attempt) -> Downloaded:
-        """Copy one file; it appears once it has the digests of the upload and of the depositor.
+        """Copy one file; it appears once its digests match the upload's and the depositor's.
 
-        A copy and no link: the job's files may be changed in place by a fault, and the upload must not.
+        A copy, not a link: a fault may change the job's files in place, but must not change the upload.
         """
         stored = locate(self.root, file.url)
         file.check_stated(stored.file.size)

@@ -60,19 +60,19 @@ from pipeline.sources.response import (
 from pipeline.states import FailureKind
 
 LONGEST_PAUSE = 30.0
-"""Seconds that a file waits for its source while the job keeps its worker. If the source requests a
-longer pause, the job is handed back and another job gets the worker."""
+"""Maximum seconds that a file waits for its source while the job occupies its worker. If the source requests
+a longer pause, the job is handed back and another job gets the worker."""
 
 DOCUMENT_TIME = 600.0
-"""Seconds that a small document may take, however slowly its bytes arrive."""
+"""Maximum seconds for a small document, however slowly its bytes arrive."""
 
 T = TypeVar("T")
 
 
 class HttpFetcher:
-    """Fetches from http and https sources and from uploads; all threads of a process may use one.
+    """Fetches from http and https sources and from uploads; thread-safe.
 
-    Errors: RateLimited; StepFailed, `content` if the depositor must act, `transient` if it may pass.
+    Errors: RateLimited; StepFailed, `content` if the depositor must act, `transient` if a retry may succeed.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class HttpFetcher:
         self._limiter = limiter
         self._pace = Pace(settings.min_speed, timeouts)
         self._sessions = {} if sessions is None else sessions
-        """Shared by the fetchers of a process. A connection is reused for the same sources alone."""
+        """Shared by the fetchers of a process. A connection is reused only for the same sources."""
         self._sources = sources
         self._uploads = UploadedSource(settings.uploads_folder)
         self._pausing_hosts: set[str] = set()
@@ -100,9 +100,9 @@ class HttpFetcher:
     def limited_by(
         self, limiter: HostLimiter, sources: Callable[[], Sources] = lambda: EVERYWHERE
     ) -> "HttpFetcher":
-        """A fetcher for one attempt, on the same connections, that keeps to the fleet's limits per host.
+        """A fetcher for one attempt that shares the connections and observes the fleet's limits per host.
 
-        `sources`: those of the collection; called with the first request, StepFailed if they are not known.
+        `sources`: returns the collection's; called at the first request, StepFailed if they are not known.
         """
         return HttpFetcher(self._settings, self._timeouts, limiter, self._sessions, sources)
 
@@ -129,9 +129,9 @@ class HttpFetcher:
         self.close()
 
     def size(self, url: str, attempt: Attempt = UNATTENDED) -> int | None:
-        """Bytes at `url`, by the headers of a GET; None if the source does not say.
+        """Bytes at `url`, by the headers of a GET; None if the source does not state them.
 
-        Raises nothing but RateLimited: the download reports what is wrong.
+        Raises only RateLimited: the download reports other faults.
         """
         if is_upload(url):
             return self._uploads.size(url)
@@ -149,11 +149,11 @@ class HttpFetcher:
             self._pausing_hosts.add(host)
             self._limiter.back_off(fault.host, fault.seconds, fault.cause)
         except StepFailed:
-            pass  # the download will meet the same and report it
+            pass  # the download will meet the same fault and report it
         return None
 
     def read(self, url: str, limit: int, attempt: Attempt = UNATTENDED) -> bytes:
-        """A small document, at most `limit` bytes."""
+        """Read a small document of at most `limit` bytes."""
         if is_upload(url):
             return self._uploads.read(url, limit)
         return self._retry(url, lambda: self._read_once(url, limit, attempt), attempt)
@@ -183,7 +183,7 @@ class HttpFetcher:
             try:
                 self._complete(file, part, attempt)
             except DigestMismatch:
-                part.restart()  # the transfer may have damaged the bytes: once more, from the beginning
+                part.restart()  # the transfer may have damaged the bytes: retry from the beginning
                 try:
                     self._complete(file, part, attempt)
                 except DigestMismatch as mismatch:
@@ -195,7 +195,7 @@ class HttpFetcher:
             return Downloaded(part.size, part.digests.value(), origin.is_web_page, origin.name)
 
     def _complete(self, file: Download, part: Part, attempt: Attempt) -> None:
-        """Fetch until the part is complete; DigestMismatch if its bytes are not those that were declared."""
+        """Fetch until the part is complete; DigestMismatch if its bytes are not the declared ones."""
         self._retry(file.url, lambda: self._stream(file, part, attempt), attempt, lambda: part.size)
         try:
             file.check_whole(part.size, part.digests)
@@ -207,7 +207,7 @@ class HttpFetcher:
             raise failure from mismatch
 
     def _stream(self, file: Download, part: Part, attempt: Attempt) -> None:
-        """Append the body of one answer; a transient failure if the file is not complete then."""
+        """Append the body of one answer; a transient failure if the file is still incomplete."""
         if part.complete:
             return
         validator = ""
@@ -242,10 +242,10 @@ class HttpFetcher:
         headers: Mapping[str, str] | None = None,
         within: float | None = None,
     ) -> Iterator[Response]:
-        """One GET, on one of the connections that the fleet may have open to the host. Messages about a host
-        name the URL; a fault of a host is that of the last one asked.
+        """Send one GET, on one of the connections that the fleet may have open to the host.
 
-        `within`: seconds for the request and its whole answer; None: those of any file.
+        Messages about a host name the URL; a fault belongs to the last host of the redirects.
+        `within`: seconds for the request and its whole answer; None: the default for files.
         """
         check_url(url)
         session = self._session
@@ -283,10 +283,10 @@ class HttpFetcher:
         attempt: Attempt,
         bytes_so_far: Callable[[], int] = lambda: 0,
     ) -> T:
-        """What `fetch` returns; repeated until settings.fetch_tries tries in a row brought no new byte.
+        """Retry `fetch` until settings.fetch_tries tries in a row have brought no new byte.
 
-        A host that lets a timeout pass is not asked again in this attempt: it would keep this process, and
-        those of other jobs, for minutes, since the fleet learns of its silence at the end of the tries.
+        After a host's timeout the request is not retried in this attempt: the host would occupy this process,
+        and those of other jobs, for minutes, because the fleet learns of its silence only after the last try.
         """
         tries, furthest = 0, bytes_so_far()
         while True:
@@ -335,7 +335,7 @@ def _begin(file: Download, part: Part, response: Response) -> None:
 
 
 def _admit(file: Download, part: Part, chunk: bytes) -> None:
-    """Raise unless the file may have these bytes too; nobody continues the part then."""
+    """Raise unless the file may have these bytes too; the part is then discarded."""
     try:
         file.check_size(part.size + len(chunk))
     except StepFailed as failure:
@@ -352,13 +352,13 @@ def _note_page(part: Part, first: bytes, response: Response) -> None:
 
 
 SAMPLE_BYTES = 8 << 20
-"""Bytes of a file that are read at most to measure the speed of its source."""
+"""Maximum bytes of a file that are read to measure the speed of its source."""
 
 SAMPLE_SECONDS = 3.0
-"""Seconds that reading them may take."""
+"""Maximum seconds for reading them."""
 
 SAMPLE_WITHIN = 30.0
-"""Seconds that the request and the sample may take together."""
+"""Maximum seconds for the request and the sample together."""
 
 
 @dataclass(frozen=True)
@@ -370,19 +370,19 @@ class ProbeResult:
     size: int | None = None
     failure: str = ""
     transient: bool = False
-    """The failure may pass: a download would be retried."""
+    """Whether the failure is transient: a download would be retried."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Bytes that arrived, and the seconds taken, on one connection."""
+    """Bytes received on one connection, and the seconds taken."""
 
     bytes: int
     seconds: float
 
 
 def probe(fetcher: HttpFetcher, url: str, attempt: Attempt = UNATTENDED) -> ProbeResult:
-    """Whether the source answers one request, and the size that it says the file has."""
+    """Check whether the source answers one request, and the file size that it states."""
     start = time.monotonic()
     size: int | None = None
     failure, transient = "", False
@@ -397,7 +397,7 @@ def probe(fetcher: HttpFetcher, url: str, attempt: Attempt = UNATTENDED) -> Prob
 
 
 def sample(fetcher: HttpFetcher, url: str, attempt: Attempt = UNATTENDED) -> Sample | None:
-    """How fast the beginning of a file arrives; None if it does not, or comes from no host."""
+    """Measure how fast the beginning of a file arrives; None if it does not, or if it is an upload."""
     if is_upload(url):
         return None
     try:

@@ -1,6 +1,7 @@
-"""How long an answer of a source takes, how fast the bytes come, and what the fleet allows per host.
+"""Limits on a source's answers, in time and speed, and the fleet's limits per host.
 
-So a slow source occupies no worker for days, and a host has no more connections than it bears.
+They keep a slow source from occupying a worker for days, and a host from getting more connections than it can
+bear.
 """
 
 import threading
@@ -16,19 +17,19 @@ from pipeline.states import FailureKind
 
 @dataclass(frozen=True)
 class SourceTimeouts:
-    """Seconds that a source gets; others than these are for tests."""
+    """Timeouts of a source in seconds; values other than the defaults are for tests."""
 
     headers: float | None = None
-    """From a request until the headers of its answer are complete, all redirects included. None: two minutes,
-    or a connection and a wait for bytes, if the settings give these more."""
+    """From a request until the headers of its answer are complete, including redirects. None: two minutes, or
+    the settings' connect and read timeouts together if that is longer."""
     answer: float = 86400.0
-    """For a whole answer; then the rest is requested, if the source can continue the file."""
+    """For a whole answer; the rest is then requested, if the source can continue the file."""
     window: float = 60.0
-    """Over which the speed of all files of a job together is measured."""
+    """Window in which the speed of all files of a job together is measured."""
     turn: float = 3600.0
-    """After which a download that its source can continue gives its place to other jobs."""
+    """Time after which a download that its source can continue yields its place to other jobs."""
     first_pause: float = 0.5
-    """Before the second try of a request; doubles with each further one, and varies by up to a half."""
+    """Pause before the second try of a request; doubles with every further try, and varies by up to half."""
 
 
 TIMEOUTS = SourceTimeouts()
@@ -42,9 +43,9 @@ class TooSlow(StepFailed):
 
 
 class Pace:
-    """The bytes of all open responses of one attempt together; several threads may add to them.
+    """Counts the bytes of all open responses of one attempt together; thread-safe.
 
-    Each reads a response in a `with` block; time without any does not count.
+    Threads read a response in a `with` block; time without an open response does not count.
     """
 
     def __init__(self, min_speed: int, timeouts: SourceTimeouts) -> None:
@@ -69,7 +70,7 @@ class Pace:
             self._open -= 1
 
     def check(self, arrived: int = 0) -> None:
-        """Count bytes that arrived; TooSlow at the end of a window with too few, while a response is read."""
+        """Count received bytes; TooSlow at the end of a window with too few, while a response is read."""
         with self._mutex:
             self._bytes += arrived
             seconds = time.monotonic() - self._since
@@ -84,7 +85,7 @@ class Pace:
             )
 
     def check_turn(self, attempt: Attempt) -> None:
-        """Raise Stopping once the attempt has used its time: the job is released, and continues later."""
+        """Raise Stopping once the attempt's time is used up: the job is handed back and continues later."""
         if attempt.yields():
             raise Stopping(
                 "the download gives its process to a job of another submitter or collection; "
@@ -100,14 +101,14 @@ class Pace:
 
 @dataclass
 class RequestClock:
-    """From the moment of the request; `check` ends the request or the answer. One thread uses it."""
+    """A clock that starts with a request; `check` ends the request or its answer. Used by one thread."""
 
     url: str
     attempt: Attempt
     pace: Pace
     headers_within: float
     within: float
-    """Seconds for the request and the whole answer."""
+    """Maximum seconds for the request and the whole answer."""
     answered: bool = False
     """Whether the headers of the last answer have arrived."""
     began: float = field(default_factory=time.monotonic)
@@ -129,33 +130,33 @@ class RequestClock:
 
 
 class HostLimiter:
-    """What the fleet allows per host; here no limits, for a process that shares its sources with no other.
+    """The fleet's limits per host; this class has none, for a process that shares its sources with no other.
 
-    `host`: host and port, as urls.place_of writes them.
+    `host`: host and port, as written by urls.place_of.
     """
 
     def connection(self, host: str, attempt: Attempt) -> AbstractContextManager[None]:
-        """One connection to `host`, for the block; waits for it a while, then raises RateLimited.
+        """Acquire a connection to `host` for the block; waits for a while, then raises RateLimited.
 
-        HostDown if the host did not answer a moment ago, HostGivenUp if it has not for long.
+        HostDown if the host recently did not answer, HostGivenUp if it has not for a long time.
         """
         del host, attempt
         return nullcontext()
 
     def redirected(self, start: str, host: str, attempt: Attempt) -> None:
-        """A request to `start`, which has a connection, is redirected to `host`: wait as for a connection."""
+        """Wait as for a connection, because a request to `start`, which has one, is redirected to `host`."""
 
     def back_off(self, host: str, seconds: float, cause: str = "") -> None:
-        """The host sent Retry-After: no worker sends it a request for so many seconds.
+        """Keep all workers from sending requests to the host for that many seconds: it sent Retry-After.
 
-        `cause`: what it answered, without a URL.
+        `cause`: the host's answer, without a URL.
         """
 
     def no_answer(self, host: str, cause: str) -> None:
-        """The host was not reached, or sent nothing in time: one worker probes it, and the others wait."""
+        """Report a host not reached, or silent for too long: one worker probes it, the others wait."""
 
     def answered(self, host: str) -> None:
-        """The host answered a request."""
+        """Report that the host answered a request."""
 
 
 NO_LIMIT = HostLimiter()

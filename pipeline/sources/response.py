@@ -1,4 +1,4 @@
-"""One request to a content source, and what its answer means: bytes, a failure, or a fault that may pass."""
+"""One request to a content source, and the meaning of its answer: bytes, a failure, or a transient fault."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -17,12 +17,12 @@ from pipeline.outcome import NoAnswer, StepFailed, content, transient
 from pipeline.states import FailureKind
 
 COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".z", ".br", ".svgz")
-"""Names of files that are compressed themselves; some servers say so in Content-Encoding."""
+"""Suffixes of files that are themselves compressed, for which some servers set Content-Encoding."""
 
 _CODINGS = frozenset(
     {"gzip", "x-gzip", "compress", "x-compress", "deflate", "br", "zstd", "dcb", "dcz", "exi", "aes128gcm"}
 )
-"""The content codings of IANA's registry. Some servers name a charset there, or `none`, `binary`."""
+"""The content codings in IANA's registry; some servers send a charset, `none` or `binary` instead."""
 
 _PARAMETER = re.compile(r""";\s*([!#$%&'*+.^_`|~\w-]+)\s*=\s*("(?:[^"\\]|\\.)*"?|[^;"]*)""", re.ASCII)
 _RANGE = re.compile(r"bytes[ =](\d{1,19})-(\d{1,19})/(\d{1,19}|\*)", re.IGNORECASE | re.ASCII)
@@ -32,7 +32,7 @@ _TLS_ONLY = re.compile(rb"plain HTTP|HTTP request to an HTTPS|requires TLS", re.
 _FIRST_BYTE = {"Range": "bytes=0-0"}
 
 _DIGITS = 30
-"""Digits of a size that are read, leading zeros included."""
+"""Maximum digits of a size, including leading zeros."""
 
 
 class PauseRequested(StepFailed):
@@ -43,11 +43,11 @@ class PauseRequested(StepFailed):
         self.seconds = seconds
         self.host = host
         self.cause = cause
-        """What the host answered, without the URL, which is for other submitters too."""
+        """The host's answer without the URL, so that other submitters may see it."""
 
 
 def answer_of(url: str, request: Callable[[], Response]) -> Response:
-    """The response, its body unread; a transient or content failure otherwise. The caller closes it."""
+    """The response, with its body unread; the caller closes it. A transient or content failure if none."""
     try:
         return request()
     except ValueError as error:
@@ -57,11 +57,11 @@ def answer_of(url: str, request: Callable[[], Response]) -> Response:
 
 
 def source_size(url: str, ask: Callable[[Mapping[str, str]], AbstractContextManager[Response]]) -> int | None:
-    """Bytes at `url`, None if the source does not say; a transient or content failure if it is refused.
+    """Bytes at `url`; None if the source does not state them, a transient or content failure if it refuses.
 
-    `ask` sends one GET with the headers it gets. The first byte is requested, whose answer names the size of
-    the whole and leaves the connection open. HEAD is refused, not answered or not signed for by some sources.
-    A source that refuses the range is asked for the whole, which is not read.
+    `ask` sends one GET with the given headers. The first byte is requested: the answer states the whole size
+    and leaves the connection open, whereas some sources refuse, ignore or do not sign for HEAD. If a source
+    refuses the range, the whole file is requested and not read.
     """
     with ask(_FIRST_BYTE) as response:
         if response.status == 206:
@@ -80,18 +80,18 @@ def source_size(url: str, ask: Callable[[Mapping[str, str]], AbstractContextMana
 
 
 def whole_size(response: Response, url: str) -> int | None:
-    """The bytes of the whole file that an answer to a Range states."""
+    """The whole file's size, as stated in the answer to a Range."""
     return stated_size(response.headers.get("Content-Range", "").rpartition("/")[2].strip(), url)
 
 
 def first_byte(response: Response) -> int | None:
-    """The place of the first byte that an answer with a Range states; the unit may be in any case."""
+    """The position of the first byte that Content-Range states; the unit is case-insensitive."""
     start = _RANGE.match(response.headers.get("Content-Range", ""))
     return int(start[1]) if start else None
 
 
 def is_whole(response: Response) -> bool:
-    """Whether a Range that was not asked for has the whole file, as some servers answer."""
+    """Whether an unrequested range is the whole file, as some servers answer."""
     stated = _RANGE.match(response.headers.get("Content-Range", ""))
     return stated is not None and int(stated[1]) == 0 and stated[3] == str(int(stated[2]) + 1)
 
@@ -116,8 +116,8 @@ def require_status(response: Response, url: str, *statuses: int) -> None:
 
 
 def offered_name(response: Response) -> str:
-    """The file name of Content-Disposition (RFC 6266), without its folders and signs that no name has; '' if
-    there is none that can be used.
+    """The file name in Content-Disposition (RFC 6266), without folders and forbidden characters; '' if there
+    is no usable name.
     """
     if "Content-Disposition" not in response.headers:
         return ""
@@ -131,7 +131,7 @@ def offered_name(response: Response) -> str:
 
 
 def _extended(value: str) -> str:
-    """The text of a value with its charset (RFC 8187); '' if it is none, or its charset is not known."""
+    """Decode a value with a charset (RFC 8187); '' if it is invalid or its charset is not known."""
     charset, _, text = value.strip('"').partition("'")
     if charset.lower() not in _CHARSETS:
         return ""
@@ -143,9 +143,9 @@ def _extended(value: str) -> str:
 
 
 def _quoted(value: str) -> str:
-    """The text of a token or a quoted string: UTF-8, as most servers send it, else latin-1.
+    """Decode a token or a quoted string as UTF-8, which most servers send, else as latin-1.
 
-    Words as in mail (RFC 2047) are decoded, as by browsers.
+    Encoded words as in mail (RFC 2047) are decoded, as in browsers.
     """
     text = value.strip()
     if text.startswith('"'):
@@ -158,7 +158,7 @@ def _quoted(value: str) -> str:
 
 
 def _says_tls(response: Response) -> bool:
-    """Whether the page of a refusal says that the port speaks TLS, as nginx, Apache and Go do."""
+    """Whether the error page says that the port speaks TLS, as those of nginx, Apache and Go do."""
     try:
         return _TLS_ONLY.search(response.read1()) is not None
     except ConnectionFault:
@@ -166,13 +166,13 @@ def _says_tls(response: Response) -> bool:
 
 
 def coding_of(response: Response) -> str:
-    """The content coding of the body, although none was accepted; '' for none, or a word that names none."""
+    """The content coding of the body, although none was accepted; '' if none, or if it is not a coding."""
     stated = response.headers.get("Content-Encoding", "").lower().split(",")
     return ", ".join(coding for part in stated if (coding := part.strip()) in _CODINGS)
 
 
 def refuse_encoded(response: Response, url: str) -> None:
-    """Raise a content failure if the body has a content coding and is no file that is compressed itself."""
+    """Raise a content failure if the body has a content coding, unless the file itself is compressed."""
     if not (coding := coding_of(response)):
         return
     names = (urlsplit(url).path, urlsplit(response.url).path, offered_name(response))
@@ -191,7 +191,7 @@ def encoded(url: str, coding: str) -> StepFailed:
 def body_chunks(response: Response, url: str) -> Iterator[bytes]:
     """The body as it arrives; a transient failure if it ends early.
 
-    `read1` returns what is there: a slow source does not keep the caller from checking its attempt.
+    `read1` returns what has arrived, so that a caller of a slow source can still check its attempt.
     """
     while True:
         try:
@@ -204,17 +204,17 @@ def body_chunks(response: Response, url: str) -> Iterator[bytes]:
 
 
 def content_length(response: Response) -> int | None:
-    """Content-Length, if it is there and says where the body ends; a content failure beyond LARGEST_BODY."""
+    """Content-Length, if it determines the end of the body; a content failure beyond LARGEST_BODY."""
     if "Transfer-Encoding" in response.headers:
         return None
     return stated_size(response.headers.get("Content-Length", ""), response.url)
 
 
 def stated_size(stated: str, url: str) -> int | None:
-    """Bytes that a header states, None if it states none; a content failure if no file is so large."""
+    """The size that a header states, None if it states none; a content failure if no file is that large."""
     if not (stated.isascii() and stated.isdigit()):
         return None
-    # int() refuses numbers of thousands of digits
+    # int() refuses numbers with thousands of digits
     if len(stated) > _DIGITS or int(stated) > LARGEST_BODY:
         raise content(
             f"{redact_url(url)}: the source states a size of {quote_name(stated, 30)} bytes, "
@@ -224,7 +224,7 @@ def stated_size(stated: str, url: str) -> int | None:
 
 
 def _failure(url: str, error: Exception) -> StepFailed:
-    """The failure that a fault of a request means; `error` itself if it is none."""
+    """The failure for a fault of a request; raises `error` if it is not such a fault."""
     if (outage := lack_of_host(error)) is not None:
         return outage
     match error:

@@ -1,4 +1,4 @@
-"""What a step works with: the clients of outside systems, opened once per process, and its attempt."""
+"""The context of a step: the clients of external systems, opened once per process, and its attempt."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from pipeline.storage.factory import open_storage
 
 @dataclass(frozen=True)
 class Clients:
-    """Opened once per process, by `pipeline.steps.context`."""
+    """The clients of external systems, opened once per process by `open_clients`."""
 
     settings: Settings
     profiles: Profiles
@@ -44,7 +44,7 @@ class Clients:
         limiter: HostLimiter,
         profile_of: Callable[[], Profile],
     ) -> "StepContext":
-        """The context of the steps of one attempt, whose fetcher keeps to the fleet's limits per host."""
+        """The context for one attempt's steps, with a fetcher that observes the fleet's limits per host."""
         own = StepContext(**vars(self), job_record=job_record, attempt=attempt, profile_of=profile_of)
         return replace(own, fetcher=self.fetcher.limited_by(limiter, lambda: own.profile.allowed_sources))
 
@@ -55,9 +55,9 @@ class StepContext(Clients):
 
     job_record: JobRecord
     attempt: Attempt
-    """Checked before every effect."""
+    """Checked before every external effect."""
     profile_of: Callable[[], Profile]
-    """Reads the profile of the batch's snapshot; called when the profile is first needed."""
+    """Reads the profile in the batch's snapshot; called when the profile is first needed."""
 
     @property
     def profile(self) -> Profile:
@@ -69,7 +69,7 @@ class StepContext(Clients):
 
 
 InventoryOpener: TypeAlias = Callable[[Settings, Expected | None], SqlInventory]
-"""What a plugin adds to the group `arkline.inventory`."""
+"""The type of the plugins in the group `arkline.inventory`."""
 
 
 def _open_inventory(settings: Settings, expected: Expected | None) -> SqlInventory:
@@ -78,8 +78,10 @@ def _open_inventory(settings: Settings, expected: Expected | None) -> SqlInvento
 
 
 def open_clients(settings: Settings, expected: ExpectedOf | None = None) -> Clients:
-    """`expected`: the deployment that storage and inventory must belong to, or ServiceDown, which stops their
-    use. Without it nothing is checked, and stores that are missing are created.
+    """Open the clients of this process.
+
+    `expected`: the deployment that storage and inventory must belong to; ServiceDown otherwise. Without
+    `expected` nothing is checked, and missing stores are created.
     """
     return Clients(
         settings=settings,

@@ -1,8 +1,8 @@
-"""Downloading: the job's files arrive in `producer/`, whole and checked, and `landing.json` lists them.
+"""Downloading: the job's files arrive in `producer/`, complete and checked, and `landing.json` lists them.
 
-A file appears in `producer/` only after its digest was checked; `landing.json` is written last, and then all
-of them are synced at once. So a worker that takes over after a crash anywhere in between reads the files that
-are there, keeps those that still have their digest, and fetches the others.
+A file appears in `producer/` only after its digest has been checked; `landing.json` is written last, and then
+everything is synced at once. So a worker that takes over after a crash at any point reads the existing files,
+keeps those that still have their digest, and fetches the others.
 """
 
 import os
@@ -42,24 +42,24 @@ from pipeline.working_storage.capacity import full_waits, in_units
 from pipeline.working_storage.workspace import DownloadedFile, Workspace
 
 EXPANSION = 200
-"""Maximum ratio of the bytes in a container to those of the container."""
+"""Maximum ratio of a container's unpacked bytes to its own."""
 
 FAILURES_REPORTED = 20
-"""Failed files after which no others are tried: enough for the depositor to see a pattern."""
+"""Failed files after which no further files are tried: enough for the depositor to see a pattern."""
 
 FOLDERS_NAMED = 3
 
 MESSAGE_LIMIT = 1800
-"""Characters of a message that are stored, less some for its beginning."""
+"""Characters of a stored message, less a margin for its beginning."""
 
 
 def remark(downloaded: Sequence[DownloadedFile], empty: Sequence[str] = ()) -> str:
-    """What the depositor should look at; '' for nothing."""
+    """Notes for the depositor to check; '' if there are none."""
     return "; ".join(filter(None, (_guessed_names(downloaded), _web_pages(downloaded), _empty(empty))))
 
 
 def _web_pages(downloaded: Sequence[DownloadedFile]) -> str:
-    """Files that came as web pages although their names say otherwise: their number, and the first name."""
+    """A note on files that are web pages, contrary to their names: their number and the first name."""
     pages = [file.path for file in downloaded if file.is_web_page]
     if not pages:
         return ""
@@ -80,7 +80,7 @@ def _empty(folders: Sequence[str]) -> str:
 
 
 def _guessed_names(downloaded: Sequence[DownloadedFile]) -> str:
-    """Names whose encoding the container does not say: their number, the encodings taken, the first name."""
+    """A note on names with an undeclared encoding: their number, the assumed encodings, the first name."""
     guessed = [file for file in downloaded if file.name_encoding]
     if not guessed:
         return ""
@@ -92,9 +92,9 @@ def _guessed_names(downloaded: Sequence[DownloadedFile]) -> str:
 
 
 def summary(failures: Mapping[int, str], files: int, place: Callable[[int], str]) -> str:
-    """The failures by line, in the order of the manifest, as many as a message can hold.
+    """The failures in the order of the manifest, as many as a message can hold.
 
-    `place`: the beginning of the message for a line.
+    `place`: returns the beginning of the message for a line.
     """
     lines = [place(line) + message for line, message in sorted(failures.items())]
     if len(lines) == 1:
@@ -109,7 +109,7 @@ def summary(failures: Mapping[int, str], files: int, place: Callable[[int], str]
 
 
 ARCHIVE = "container"
-"""The container's name in the attempt's folder; its own name may be anything."""
+"""The container's name in the attempt's folder, since its own name may be anything."""
 
 
 def work(job: Job, context: StepContext) -> Done | Wait:
@@ -141,7 +141,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
         context.attempt.check()
         workspace.write_downloaded(downloaded)
         sync_tree(workspace.producer, (workspace.downloaded, workspace.folder))
-    # an attempt that is over may still write there; what stays goes with the working directory
+    # an attempt that is over may still write there; leftovers are removed with the working directory
     shutil.rmtree(workspace.attempt.parent, ignore_errors=True)
     size = sum(file.size for file in downloaded)
     undeclared = sum(file.digest is None for file in files)
@@ -182,7 +182,7 @@ class _Download:
         return self.job.configuration.named_by_source and not self.is_container
 
     def name_of_source(self, downloaded: tuple[DownloadedFile, ...]) -> str:
-        """How the message of the download says that a file got the name that its source states."""
+        """The part of the message that says that a file got the name that its source states."""
         if not self.is_named_by_source or downloaded[0].path == self.files[0].name:
             return ""
         return f"; its source names it {quote_name(downloaded[0].path)}"
@@ -193,12 +193,12 @@ class _Download:
 
     @cached_property
     def can_hold_both_cases(self) -> bool:
-        """Whether two names that differ only in upper and lower case stay two files until they are stored."""
+        """Whether names that differ only in case remain two files here and in storage."""
         return self.workspace.distinguishes_case() and self.context.storage.distinguishes_case()
 
     @cached_property
     def made_folders(self) -> set[str]:
-        """Folders that this attempt knows to be there."""
+        """Folders that this attempt knows to exist."""
         return set()
 
     @cached_property
@@ -207,7 +207,7 @@ class _Download:
 
     @cached_property
     def attempts(self) -> list[Path]:
-        """The folders of this attempt and of earlier ones, which may have parts of files."""
+        """The folders of this and of earlier attempts, which may have parts of files."""
         return resume.attempts_of(self.workspace)
 
     def check_case(self) -> None:
@@ -217,10 +217,10 @@ class _Download:
             raise content(f"{clash.reason}; the file system cannot hold both: rename one and submit again")
 
     def all_files(self) -> tuple[DownloadedFile, ...]:
-        """Every file in `producer/`, and no other file; several are fetched at a time.
+        """Fetch all files into `producer/`, several at a time, and remove any other file there.
 
         A content failure of one file does not stop the others: the depositor learns of all failures at
-        once, and the files that arrive are not fetched again.
+        once, and files that have arrived are not fetched again.
         """
         journal = resume.read_journals(self.workspace, self.attempts)
         present = resume.names_below(self.workspace.producer)
@@ -234,7 +234,7 @@ class _Download:
 
         place = "line {}: ".format if self.has_manifest else lambda _: ""
         result = self._gather(files, one_file, place)
-        if present:  # else every file there is of this manifest
+        if present:  # else every file there belongs to this manifest
             self.context.attempt.check()
             resume.remove_unlisted(self.workspace, result)
         return result
@@ -246,7 +246,7 @@ class _Download:
         place: Callable[[int], str],
         size: int = 0,
     ) -> tuple[DownloadedFile, ...]:
-        """All `files`, in their order. `size`: bytes of the object besides; `place` as in `summary`."""
+        """Get all `files`, in order. `size`: further bytes of the object; `place` as in `summary`."""
         downloaded: dict[int, DownloadedFile] = {}
         failures: dict[int, str] = {}
         details: list[str] = []
@@ -267,7 +267,7 @@ class _Download:
                         failures[file.line] = str(failure)
                         details += filter(None, [failure.detail])
                     case StepFailed() | RateLimited() if failures:
-                        break  # the content failures are reported first: this fault may have passed by then
+                        break  # content failures are reported first: this fault may be over by then
                     case fault:
                         raise fault
                 if len(failures) >= FAILURES_REPORTED:
@@ -279,13 +279,13 @@ class _Download:
         return tuple(downloaded[file.line] for file in files)
 
     def _with_names_of_source(self, left: frozenset[str]) -> tuple[Row, ...]:
-        """The files; one that its source names, by the name that an earlier attempt left it under."""
+        """The files; a file named by its source gets the name under which an earlier attempt left it."""
         if not (self.is_named_by_source and left):
             return self.files
         return (replace(self.files[0], name=min(left)),)
 
     def _left(self, file: Row, journal: resume.Journal, attempt: Attempt) -> DownloadedFile | None:
-        """The file as an earlier attempt left it in `producer/`; None if it has to be fetched."""
+        """The file that an earlier attempt left in `producer/`; None if it has to be fetched."""
         target = self.workspace.producer / file.name
         left = resume.reusable(target, file, journal.get(file.name, []), attempt)
         if left is not None:
@@ -293,8 +293,8 @@ class _Download:
         return left
 
     def _fetch(self, file: Row, target: Path, attempt: Attempt, *, fresh: bool = False) -> DownloadedFile:
-        """`fresh`: no attempt has left a part of a file."""
-        folder = os.path.dirname(target)  # noqa: PTH120 - of every small file
+        """Fetch a file. `fresh`: no earlier attempt has left parts of files."""
+        folder = os.path.dirname(target)  # noqa: PTH120 - for every small file
         for needed in (folder,) if fresh else (folder, str(self.parts)):
             if needed not in self.made_folders:
                 self.workspace.make_folder(Path(needed))
@@ -328,7 +328,7 @@ class _Download:
         )
 
     def container(self) -> tuple[DownloadedFile, ...]:
-        """The container's files in `producer/`, which is replaced as a whole and never holds a mixture."""
+        """Unpack the container into `producer/`, which is replaced as a whole and never holds a mixture."""
         attempt = self.context.attempt
         if (complete := resume.completed_download(self.workspace, attempt)) is not None:
             return complete
@@ -355,9 +355,9 @@ class _Download:
     def _fetch_listed(
         self, unpacked: Path, files: tuple[DownloadedFile, ...], *, case_fold: bool
     ) -> tuple[DownloadedFile, ...]:
-        """The files that the fetch.txt of bags in the container lists, in their places in `unpacked`.
+        """Fetch the files that bags in the container list in fetch.txt to their places in `unpacked`.
 
-        They are as the files of a manifest: an attempt takes the whole files and the parts of earlier ones.
+        As with the files of a manifest, an attempt uses complete files and parts of earlier attempts.
         """
         (container,) = self.files
         attempt, most = self.context.attempt, self.context.settings.object_files
@@ -417,9 +417,9 @@ class _Download:
 def _with_declared_digests(
     step: _Download, downloaded: tuple[DownloadedFile, ...], uploaded: Collection[int]
 ) -> tuple[DownloadedFile, ...]:
-    """The files with their declared digests; for the files of a container, the digest of the container.
+    """The files with their declared digests; files of a container get the digest of the container.
 
-    `uploaded`: the lines whose digest is the one that the depositor gave with the upload.
+    `uploaded`: the lines whose digest the depositor gave with the upload.
     """
     name = step.job.configuration.payload_name or "manifest"
     container = step.files[0].name if step.is_container else ""
@@ -428,13 +428,13 @@ def _with_declared_digests(
         place = f"{name} line {expected.line}" if step.has_manifest else "submission"
         place = "upload" if expected.line in uploaded else place
         declared = {"declared_by": place, "container": container} if expected.digest else {"declared_by": ""}
-        # processing of an earlier attempt may have noted what a container declares; it does so again
+        # an earlier attempt's processing may have set what a container declares; processing sets it again
         return file.model_copy(update={"container": "", "digest": expected.digest, **declared})
 
     if not step.is_container:
         return tuple(map(with_digest, downloaded, step.files))
     (of_container,) = step.files
-    # the digest of a file that a bag's fetch.txt lists is declared by the bag, as of its other files
+    # the bag declares the digest of a file in its fetch.txt, as for its other files
     undeclared = replace(of_container, digest=None)
     return tuple(
         with_digest(file, of_container if file.url == of_container.url else undeclared) for file in downloaded

@@ -1,8 +1,8 @@
-"""Working storage and live progress of a download: more is reserved before more is written than was reserved.
+"""Working storage and live progress of a download: space is reserved before more than reserved is written.
 
-Rule: a job whose sizes are as estimated writes nothing to the record here. A job that finds no room gives
-back all that it has and waits for room as before its download: two downloads of unknown size that each kept
-a half of working storage would wait for each other for ever.
+Rule: a job with the estimated sizes writes nothing to the record here. A job that finds no room gives back
+all that it has and waits for room as before its download: two downloads of unknown size that kept half of
+working storage each would wait for each other forever.
 """
 
 import shutil
@@ -26,11 +26,11 @@ REPORT_INTERVAL = 1.0
 """Seconds between two reports."""
 
 RATE_WINDOW = 10
-"""Reports over which the rate is measured."""
+"""Number of reports over which the rate is measured."""
 
 
 class DownloadProgress:
-    """Shared by the threads of one attempt; reports at most once in REPORT_INTERVAL."""
+    """The progress of an attempt's download, shared by its threads; reports once per REPORT_INTERVAL."""
 
     def __init__(self, attempt: Attempt, files: tuple[Row, ...]) -> None:
         self._attempt = attempt
@@ -45,7 +45,7 @@ class DownloadProgress:
         self._mutex = threading.Lock()
 
     def expect(self, files: tuple[Row, ...]) -> None:
-        """Add files that a bag among the first files lists."""
+        """Add the files that a bag among the first files lists."""
         sizes = [file.size for file in files]
         with self._mutex:
             more = None if None in sizes else sum(size or 0 for size in sizes)
@@ -53,7 +53,7 @@ class DownloadProgress:
             self._files_expected += len(files)
 
     def of(self, file: Row, attempt: Attempt) -> Attempt:
-        """The attempt for the download of one file; what is reported to it counts for the whole job."""
+        """The attempt for the download of one file, whose progress counts towards the whole job's."""
         return CheckedAttempt(attempt.check, partial(self.report, file), attempt.yields)
 
     def complete(self, file: Row, size: int) -> None:
@@ -66,7 +66,7 @@ class DownloadProgress:
         with self._mutex:
             self._bytes[file.line] = progress.bytes
             if not self._samples and sum(self._bytes.values()) == self._expected:
-                return  # a download that is over with its first piece has no progress to show
+                return  # a download that is complete with its first chunk has no progress to show
             if self._samples and now - self._samples[-1][0] < REPORT_INTERVAL:
                 return
             whole = self._whole(file, progress, now)
@@ -88,15 +88,15 @@ class DownloadProgress:
 
 
 SMALLEST_STEP = 1 << 20
-"""Bytes that are reserved at least, if there is so much, beyond those that are about to be written."""
+"""Minimum bytes to reserve, if available, beyond those that are about to be written."""
 
 FIRST_STEP = 16 << 20
 
 LARGEST_STEP = 1 << 30
-"""Bytes. The reservation doubles up to this step, so that a terabyte of unknown size needs 1,000 writes."""
+"""Bytes. The reservation doubles up to this step, so that a terabyte of unknown size takes 1,000 writes."""
 
 UNPACKED = -1
-"""The number under which the unpacked files of a container are counted; files have those of their lines."""
+"""The number for all unpacked files of a container; other files have the numbers of their lines."""
 
 
 class NoRoom(ArklineError):
@@ -105,24 +105,24 @@ class NoRoom(ArklineError):
     def __init__(self, reason: str, needed: int | None, most: int) -> None:
         super().__init__(reason)
         self.needed = needed
-        """Bytes that have to fit before the job is downloaded again; None if working storage is too small."""
+        """Bytes that must be free to download the job again; None if working storage is too small."""
         self.most = most
         """Bytes that fit into empty working storage."""
 
 
 class DownloadSpace:
-    """What is reserved for the job, and what its files have; shared by the threads of one attempt."""
+    """The job's reservation and the sizes of its files, shared by the threads of one attempt."""
 
     def __init__(self, job: Job, context: StepContext, files: tuple[Row, ...]) -> None:
         self._job = job
         self._context = context
         self._sizes = {file.line: file.size or 0 for file in files}
-        """Bytes of every file: declared, or the most that it had in this attempt."""
+        """Number of a file -> its bytes: as declared, or the maximum in this attempt."""
         self._total = sum(self._sizes.values())
         self._reserved = job.space_needed
         self._mutex = threading.Lock()
         self.grew = False
-        """More was reserved than the job had at the beginning of the attempt."""
+        """Whether the reservation is larger than at the beginning of the attempt."""
 
     def admit(self, number: int, size: int) -> None:
         """Called before file `number` has `size` bytes; NoRoom if they cannot be reserved."""
@@ -136,7 +136,7 @@ class DownloadSpace:
             self._total += more
 
     def admit_unpacked(self, size: int) -> int:
-        """As `admit`, for all unpacked files; returns the bytes that they may have before the next call."""
+        """Like `admit`, for all unpacked files; returns the bytes that they may have before the next call."""
         self.admit(UNPACKED, size)
         with self._mutex:
             return self._sizes[UNPACKED] + self._reserved - self._total
@@ -147,7 +147,7 @@ class DownloadSpace:
         reason = None
         while True:
             self._context.attempt.check()
-            # The sum comes first: if a reservation changes before the others are read, the sum is outdated.
+            # The sum is read first: if a reservation changes before all are read, the sum is outdated.
             counted = record.promised()
             step, refused = self._largest_step(total, counted)
             if not refused:
@@ -158,10 +158,10 @@ class DownloadSpace:
                 raise self._no_room(total, reason)
             else:
                 reason = refused
-                measure_again()  # the disk was measured some seconds ago
+                measure_again()  # the last measurement is some seconds old
 
     def _largest_step(self, total: int, counted: Promised) -> tuple[int, str | None]:
-        """The bytes that fit beyond `total`, and None; or why not even the smallest step fits."""
+        """The bytes that fit beyond `total`, and None; or 0, and why not even the smallest step fits."""
         settings = self._context.settings
         reservations = cache(self._context.job_record.working_storage.reservations)
         left = max(0, self._most() - total)
@@ -180,13 +180,13 @@ class DownloadSpace:
 
     def _no_room(self, total: int, reason: str) -> NoRoom:
         most = self._most()
-        # doubled, so that an object is fetched again a few times at most
+        # doubled, so that an object is fetched again only a few times
         needed = min(2 * total, most) if total <= most else None
         return NoRoom(reason, needed, most)
 
 
 def give_back(no_room: NoRoom, workspace: Workspace) -> Done:
-    """Remove what the job has; it goes back to wait for room, or fails if working storage is too small."""
+    """Remove the job's content; the job waits for room again, or fails if working storage is too small."""
     remove_content(workspace)
     if no_room.needed is None:
         raise content(

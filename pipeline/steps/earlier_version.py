@@ -1,8 +1,8 @@
 """The version that an earlier attempt of a job stored, found by the job's key before content is read.
 
-Rule: what arrives after a version was stored says nothing about the version, because its source may have
-changed. Such a job is not downloaded again; its version is verified and recorded as it is. A job that was
-neither named, nor processed, nor resumed before, and lost no worker in processing, asks no server.
+Rule: content that arrives after a version was stored proves nothing about the version, because the source may
+have changed. Such a job is not downloaded again; its version is verified and recorded as it is. No server is
+queried for a job that has never been named, processed or resumed, and has lost no worker in processing.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from pipeline.working_storage import mount
 from pipeline.working_storage.workspace import ContentGone, Workspace, read_stored
 
 DOWNLOADS_AGAIN = 3
-"""Times that content that is gone from working storage is downloaded again, without an operator."""
+"""Times that content missing from working storage is downloaded again without an operator."""
 
 
 def find(job: Job, context: StepContext) -> StoredVersion | None:
@@ -38,8 +38,8 @@ def look(job: Job, context: StepContext) -> StoredVersion | None:
 
 
 def noted_or_stored(job: Job, context: StepContext) -> tuple[StoredVersion | None, bytes]:
-    """The job's version and its ERC, as noted in working storage; from storage, without the ERC, if that is
-    lost. None if the job has no version.
+    """The job's version and its ERC, as saved in working storage; if that is lost, the version from storage,
+    without the ERC. None if the job has no version.
     """
     ark = job.identifiers.primary_id
     noted, erc = read_stored(Workspace.of(job, context.settings.working))
@@ -49,13 +49,13 @@ def noted_or_stored(job: Job, context: StepContext) -> tuple[StoredVersion | Non
 
 
 def stored(job: Job, context: StepContext, ark: str) -> StoredVersion | None:
-    """The version with the job's number, at the profile's storage node or where storing it began before."""
+    """The version with the job's number, on the profile's storage node or a node where storing has begun."""
     nodes = (context.profile.storage_node, *(context.job_record.identifiers(job).nodes or ()))
     return rebuild.version_of(context.storage, ark, job.jid, job.configuration.key, nodes)
 
 
 def note_node(job: Job, context: StepContext) -> None:
-    """Before storing: a batch whose profile is renewed with another node may have the version at this one."""
+    """Record the node before storing, because a renewed profile may name another node later."""
     known = context.job_record.identifiers(job)
     node, before = context.storage.node_of(context.profile.storage_node), known.nodes or ()
     if node is not None and node not in before:
@@ -78,21 +78,21 @@ def message(version: StoredVersion) -> str:
 
 
 def pass_on(version: StoredVersion) -> Done:
-    """The end of a step that has nothing to do for a version that is stored."""
+    """The result of a step that has nothing to do because the version is stored."""
     return Done(message=message(version))
 
 
 def without_content(
     job: Job, context: StepContext, gone: ContentGone, keep: Callable[[StoredVersion], Done] = pass_on
 ) -> Done:
-    """The end of a step whose content is gone: `keep` the version that is stored, or download again."""
+    """The result of a step whose content is gone: `keep` the stored version, or download again."""
     mount.require(context.settings, context.job_record.working_storage)
     earlier = look(job, context)
     return _download_again(job, gone) if earlier is None else keep(earlier)
 
 
 def _download_again(job: Job, gone: ContentGone) -> Done:
-    """Back to an earlier step; StepFailed(system) if that did not help, until an operator resumes the job."""
+    """Return to an earlier step; StepFailed(system) after DOWNLOADS_AGAIN times without a resume."""
     events = [entry.event for entry in job.history if entry.event in (Event.DOWNLOAD_AGAIN, Event.RESUME)]
     again = len(list(takewhile(Event.DOWNLOAD_AGAIN.__eq__, reversed(events))))
     if again >= DOWNLOADS_AGAIN:
@@ -116,7 +116,7 @@ def _may_be_stored(job: Job, context: StepContext) -> bool:
 
 
 def _was_processed(entry: HistoryEntry) -> bool:
-    """Also if a repair replaced what the history said."""
+    """Whether the entry shows processing; assumed for entries that a repair replaced."""
     return entry.state is JobState.PROCESSING or entry.damaged is not None
 
 

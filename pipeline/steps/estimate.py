@@ -1,12 +1,12 @@
-"""Estimating: how much working storage the job will need, as far as its sources say; it never fails.
+"""Estimating: the working storage that the job will need, as far as its sources state sizes; never fails.
 
-It may wait for a rate limit or for a host that does not answer (RateLimited), but only before the first
-answer. After an answer it continues without the sizes that it cannot get, since starting over might
-never end.
+The step may wait for a rate limit or for a host that does not answer (RateLimited), but only before the first
+answer. After an answer it continues without the sizes that it cannot get, since starting over might never
+end.
 
-Rule for the queue: a job of unknown size and a very large one let others go first, by PENALTY. It is added to
-the priority with which the job came to this state. Only the move out of the state stores it, and a job that
-was estimated before keeps its priority: repeating the step adds nothing twice.
+Rule for the queue: jobs of unknown size and very large jobs yield to others, by PENALTY, which is added to
+the priority with which the job entered this state. Only the move out of the state stores the new priority,
+and a job that was estimated before keeps its own: repeating the step never adds the penalty twice.
 """
 
 import time
@@ -27,17 +27,17 @@ PENALTY = 10
 """Added to the priority (00 goes first), as Merritt does for undeclared jobs."""
 
 LAST = 99
-"""The largest priority that has two digits, as queue entries are sorted as text."""
+"""The largest priority with two digits, because queue entries are sorted as text."""
 
 LARGE = 10 << 30
-"""Bytes above which a job waits behind smaller jobs: it occupies a worker and the storage for a long time."""
+"""Bytes above which a job waits behind smaller jobs, since it occupies a worker and storage for long."""
 
 CONTAINER_FACTOR = 2
 """A container counts for itself and for its unpacked files, assumed to be as large: most deposited formats
 (images, PDF, sound, film) hardly compress. Downloading replaces the estimate by the real size."""
 
 TIME_LIMIT = 300.0
-"""Seconds spent on asking for sizes; the others stay unknown."""
+"""Seconds after which no further sizes are requested; they stay unknown."""
 
 
 def work(job: Job, context: StepContext) -> Done | Wait:
@@ -48,7 +48,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
         parse = manifest_reader(context.decoder, context.attempt)
         files = expected_files(job, context.settings.working, parse)
     except StepFailed as failure:
-        # Downloading reads the same and fails; here the size is just unknown.
+        # Downloading will meet the same fault and fail; here the size is just unknown.
         return Done(
             space_needed=0, priority=_new_priority(job, 0, 0), message=f"size unknown: {failure.message}"
         )
@@ -65,7 +65,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
 
 
 def _new_priority(job: Job, needed: int, known: int) -> int | None:
-    """The job's new priority, if it changes."""
+    """The job's new priority; None if it does not change."""
     if known and needed <= LARGE:
         return None
     if any((entry.state, entry.event) == (JobState.PROVISIONING, Event.SUCCEED) for entry in job.history):
@@ -83,7 +83,7 @@ def _message(needed: int, known: int, files: int) -> str:
 
 
 def _sizes(files: tuple[Row, ...], context: StepContext) -> list[int | None]:
-    """The declared sizes of the files, and the sizes that sources say of the others; None if unknown."""
+    """The files' declared sizes, and for the others the sizes that sources state; None if unknown."""
     deadline = time.monotonic() + TIME_LIMIT
 
     def ask(file: Row, attempt: Attempt) -> int | None:

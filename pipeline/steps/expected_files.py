@@ -1,4 +1,4 @@
-"""The files that a job fetches, its payload or those that its object manifest lists, and their limits.
+"""The files that a job fetches (its payload, or those in its object manifest), and their limits.
 
 A payload without a manifest is line 1.
 """
@@ -22,7 +22,7 @@ from pipeline.working_storage.workspace import Workspace
 
 
 def check_files(profile: Profile, count: int) -> None:
-    """A content failure if the collection accepts fewer files."""
+    """Raise a content failure if the collection accepts fewer files."""
     limit = profile.limits.object_files
     if limit is not None and count > limit:
         raise content(
@@ -32,7 +32,7 @@ def check_files(profile: Profile, count: int) -> None:
 
 
 def check_bytes(profile: Profile, count: int) -> None:
-    """A content failure if the collection accepts fewer bytes."""
+    """Raise a content failure if the collection accepts fewer bytes."""
     limit = profile.limits.object_bytes
     if limit is not None and count > limit:
         raise content(
@@ -46,7 +46,7 @@ class ManifestLost(StepFailed):
 
 
 def expected_files(job: Job, working: Path, parse: ReadRows = parse_rows) -> tuple[Row, ...]:
-    """The files of the job's object; for a container, the container. ManifestLost if its manifest is gone."""
+    """The files of the job's object, or its container. ManifestLost if its manifest is gone."""
     if job.configuration.payload_type is not PayloadType.OBJECT_MANIFEST:
         return (payload_file(job.configuration),)
     path = Workspace.of(job, working).manifest
@@ -66,7 +66,7 @@ def expected_files(job: Job, working: Path, parse: ReadRows = parse_rows) -> tup
 
 
 def with_upload_digests(files: tuple[Row, ...], uploads: Path) -> tuple[Row, ...]:
-    """The files; those that were uploaded and have no digest, with the one that was given at the upload."""
+    """The files; uploaded files without a digest get the one declared at the upload."""
     return tuple(
         replace(file, digest=locate(uploads, file.url).file.digest)
         if file.digest is None and is_upload(file.url)
@@ -76,7 +76,7 @@ def with_upload_digests(files: tuple[Row, ...], uploads: Path) -> tuple[Row, ...
 
 
 def save_manifest(job: Job, context: StepContext) -> int:
-    """Fetch the object manifest, check it and write it to the working directory; the number of its files."""
+    """Fetch, check and save the object manifest in the working directory; returns its number of files."""
     settings, workspace = context.settings, Workspace.of(job, context.settings.working)
     data = context.fetcher.read(job.configuration.payload_url, settings.manifest_limit, context.attempt)
     case_fold = not context.profile.case_sensitive_names
@@ -101,7 +101,7 @@ def payload_file(configuration: JobConfiguration) -> Row:
 
 
 def named(file: Row, stated: str) -> str:
-    """The name of a file that the depositor did not name: the one that its source stated, else the URL's."""
+    """The name of a file that the depositor did not name: the source's, else the URL's."""
     try:
         return stated or safe_name(name_in(file.url), PRODUCER)
     except UnsafeName as error:
@@ -119,9 +119,9 @@ def read_manifest(
     most: int | None = None,
     parse: ReadRows = parse_rows,
 ) -> tuple[Row, ...]:
-    """The files of the object manifest in `data`; a content failure unless it is valid and the one declared.
+    """The files in the object manifest `data`; a content failure unless it is valid and as declared.
 
-    `most` rows at most, which bounds the memory: 100,000 take about 120 MB beside the manifest's own bytes.
+    At most `most` rows, to limit memory: 100,000 take about 120 MB besides the manifest's own bytes.
     """
     name = configuration.payload_name or redact_url(configuration.payload_url)
     check_declared(data, name, configuration.size, configuration.digest)

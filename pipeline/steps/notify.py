@@ -1,4 +1,4 @@
-"""Notify: deliver the callback that says that the job is complete, if the profile has a callback URL."""
+"""Notify: deliver the callback about the job's completion, if the profile has a callback URL."""
 
 from pipeline.outcome import Done
 from pipeline.records import Job

@@ -1,6 +1,6 @@
-"""Pending: the job is acquired, unless its collection is on hold or its payload cannot be used.
+"""Pending: acquire the job, unless its collection is on hold or its payload is unusable.
 
-A failure here needs a new submission: only faults of the payload itself are refused here.
+A failure here requires a new submission, so only faults of the payload itself are refused here.
 """
 
 from pipeline.decoding.calls import manifest_reader
@@ -40,8 +40,8 @@ def work(job: Job, context: StepContext) -> Done | Wait:
 def _saved_manifest(job: Job, context: StepContext) -> int | None:
     """The number of files in the manifest that an earlier attempt saved; None if it has to be fetched.
 
-    It is used only if it has the declared digest. Without a declared digest the source may have changed: the
-    manifest is read again, which costs one small request.
+    The manifest is used only if it has the declared digest. Without a declared digest the source may have
+    changed, and the manifest is fetched again, which costs one small request.
     """
     if job.configuration.digest is None:
         return None

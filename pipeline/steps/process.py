@@ -1,15 +1,15 @@
 """Processing: the content gets its identifier and its description, and is stored.
 
-Nothing is undone after a crash: the work is repeated and has the same result. The ARK and the local ids are
-in the record and in the inventory before anything is stored. The files that describe the object depend on
-the job alone, and for an update on the previous version, which is locked meanwhile. Storage has one version
-per job: once it is there, the content is not read any more.
+Nothing is undone after a crash: the work is repeated with the same result. The ARK and the local ids are in
+the record and in the inventory before anything is stored. The files that describe the object depend only on
+the job and, for an update, on the previous version, which stays locked. Storage has one version per job: once
+that exists, the content is not read again.
 
-The ARK is the one that was given, that of a local id, or a new one. Two jobs with the same new local id
-become two versions of one object: a job locks its local ids, looks them up, and unlocks them once the
-inventory has them reserved for its ARK. The record's counter is not the only memory of what was minted,
-because the record may be restored from a backup: names that inventory or storage knows are skipped, and a
-job that one of them knows keeps its ARK.
+The ARK is the given one, that of a local id, or a new one. Two jobs with the same new local id become two
+versions of one object: a job locks its local ids, looks them up, and unlocks them once the inventory has
+reserved them for its ARK. The record's counter is not the only memory of minted names, because the record may
+be restored from a backup: names known to inventory or storage are skipped, and a job known to one of them
+keeps its ARK.
 """
 
 from contextlib import ExitStack
@@ -46,15 +46,15 @@ class Identity:
     ark: str
     identifiers: Identifiers
     new: bool
-    """True if the ARK was minted for this job and no local id can name the object yet."""
+    """True if the ARK was minted for this job and no local id can already name the object."""
 
 
 def identify(job: Job, profile: Profile, context: StepContext, local_id: tuple[str, ...]) -> Identity:
     """The job's ARK, written to the job's identifiers with all local ids, and reserved in the inventory.
 
-    An attempt that ended early does not matter: the next one comes to the same ARK, because a minted ARK is
-    written in the transaction that takes its number. If another job has reserved the local ids for its own
-    ARK meanwhile, this job uses that ARK; its own number stays unused.
+    An attempt that ends early does no harm: the next one gets the same ARK, because a minted ARK is written
+    in the transaction that takes its number. If another job has in between reserved the local ids for its own
+    ARK, this job uses that ARK; its own number stays unused.
     """
     with ExitStack() as locks:
         # In sorted order, so that two jobs with several ids cannot deadlock.
@@ -80,9 +80,9 @@ def identify(job: Job, profile: Profile, context: StepContext, local_id: tuple[s
 
 
 def recall(job: Job, context: StepContext) -> bool:
-    """Whether the inventory has an ARK for this job; a record that lost the ARK gets it with its local ids.
+    """Whether the inventory has an ARK for this job; restores a lost ARK and its local ids to the record.
 
-    StepFailed(system) if the inventory knows another job of this number.
+    StepFailed(system) if the inventory knows another job with this number.
     """
     ark = context.inventory.ark_of(job)
     known = context.job_record.identifiers(job)
@@ -94,10 +94,10 @@ def recall(job: Job, context: StepContext) -> bool:
 
 
 def check_consent(job: Job, ark: str, context: StepContext, *, recorded: bool = False) -> None:
-    """StepFailed(content) if the job would add a version to an object, and may not.
+    """StepFailed(content) if the job would add a version to an object without being allowed to.
 
-    A version that this job stored itself is none. Asked before the job's local ids are reserved for the
-    object, and again under the lock of its storage: another job may have made the object meanwhile.
+    A version that this job itself stored does not count. Checked before the job's local ids are reserved for
+    the object, and again under the lock of its storage, since another job may have created the object.
     """
     profile, storage = context.profile, context.storage
     if minter.may_add_version(job.configuration, profile):
@@ -134,7 +134,7 @@ def _given_ark(given: str, named: dict[str, str], context: StepContext) -> str:
 
 
 def _known_ark(named: dict[str, str]) -> str:
-    """The ARK that the local ids name."""
+    """The ARK that the local ids belong to."""
     if len(set(named.values())) > 1:
         pairs = ", ".join(f"'{name}' belongs to {ark}" for name, ark in sorted(named.items()))
         raise content(f"the local ids belong to several objects ({pairs}): submit every object separately")
@@ -144,8 +144,8 @@ def _known_ark(named: dict[str, str]) -> str:
 def _mint_ark(
     job: Job, profile: Profile, context: StepContext, known: Identifiers, local_id: tuple[str, ...]
 ) -> Identity:
-    """A new ARK. The inventory reserves the local ids for it before it is registered anywhere: after a crash,
-    the next job with these local ids uses this ARK.
+    """Mint a new ARK. The inventory reserves the local ids for it before it is registered anywhere, so that
+    after a crash the next job with these local ids uses this ARK.
     """
     if job.configuration.submission_mode is SubmissionMode.RESET:
         raise content(
@@ -157,7 +157,7 @@ def _mint_ark(
     if known.primary_id is not None:
         _write(job, context, known, assigned)
     claim = partial(_claim, job, profile, context, local_id)
-    names: Known = none_known  # the claim asks too; only a counter that is behind needs a search
+    names: Known = none_known  # the claim checks too; only a counter that is behind needs a search
     while True:
         context.attempt.check()
         try:
@@ -171,7 +171,7 @@ def _mint_ark(
 
 
 def _claim(job: Job, profile: Profile, context: StepContext, local_id: tuple[str, ...], ark: str) -> None:
-    """Storage first: the local ids of a claimed ARK are reserved for ever."""
+    """Claim the ARK; checks storage first, because a claim reserves local ids forever."""
     storage, node = context.storage, profile.storage_node
     stored = storage.has_object(ark, node)
     if stored and storage.version_of(ark, job.jid, node, job.configuration.key) is None:
@@ -193,7 +193,7 @@ class _Content:
 
     workspace: Workspace
     downloaded: tuple[DownloadedFile, ...]
-    """With the digests that the content itself declares."""
+    """The downloaded files, with the digests that the content itself declares."""
     files: tuple[ContentFile, ...]
     """The depositor's files in the object."""
     statements: Statements
@@ -220,7 +220,7 @@ def _process(job: Job, context: StepContext) -> Done:
     except ServiceDown:
         raise
     except StepFailed:
-        submitted.workspace.read_content()  # raises ContentGone if that is the reason
+        submitted.workspace.read_content()  # raises ContentGone if that is the cause
         raise
     return replace(done, remark=job.status.with_remarks(*submitted.statements.remarks))
 
@@ -242,7 +242,7 @@ def _read_content(job: Job, context: StepContext) -> _Content:
     known = context.job_record.identifiers(job).local_id
     local_id = metadata.all_local_ids(known, statements.elements)
     with_digests = statements.with_digests(downloaded)
-    if with_digests != downloaded:  # noted before the version is stored: its next attempt reads no content
+    if with_digests != downloaded:  # saved before storing: the next attempt reads no content
         context.attempt.check()
         with full_waits("noting the digests that the content declares"):
             workspace.write_downloaded(with_digests)
@@ -250,11 +250,11 @@ def _read_content(job: Job, context: StepContext) -> _Content:
 
 
 def _store_once(job: Job, context: StepContext, submitted: _Content, identity: Identity) -> Done:
-    """The job's version is stored now, unless an earlier attempt stored it.
+    """Store the job's version, unless an earlier attempt has stored it.
 
     Order: storage accepts the request, then the ARK is announced, then the version is stored. So no object
     is stored under an unknown ARK, and no ARK is announced for a request that storage refuses. A job that is
-    stored already announces nothing: a later version may have announced newer metadata.
+    already stored announces nothing, because a later version may have announced newer metadata.
     """
     with context.job_record.exclusive("storage", identity.ark):
         context.attempt.check()
@@ -270,7 +270,7 @@ def _store_once(job: Job, context: StepContext, submitted: _Content, identity: I
 def _store(
     job: Job, context: StepContext, submitted: _Content, identity: Identity
 ) -> tuple[StoredVersion, bytes]:
-    """The new version and its ERC."""
+    """Store the new version; returns the version and its ERC."""
     profile = context.profile
     if not identity.new:
         check_consent(job, identity.ark, context)
@@ -287,7 +287,7 @@ def _store(
 def _compose_version(
     job: Job, profile: Profile, context: StepContext, submitted: _Content, identity: Identity
 ) -> tuple[StoreRequest, anvl.Pairs]:
-    """Compose the files that describe the object; the request to store the version, and its ERC."""
+    """Compose the files that describe the object; returns the request to store the version, and its ERC."""
     previous = _previous(job, profile, context, identity.ark)
     described = metadata.describe(job, profile, identity.ark, submitted.statements.elements, previous)
     declared = {
@@ -324,7 +324,7 @@ def _compose_version(
 
 
 def _names_read(downloaded: tuple[DownloadedFile, ...]) -> str:
-    """The names whose encoding the container does not say, with their bytes, percent-encoded."""
+    """The names whose encoding the container does not declare, with their bytes, percent-encoded."""
     return "".join(
         f"{file.raw_name}, read as {file.name_encoding}: {file.path}\n"
         for file in downloaded
@@ -333,7 +333,7 @@ def _names_read(downloaded: tuple[DownloadedFile, ...]) -> str:
 
 
 def _assignment(job: Job, profile: Profile, context: StepContext, identity: Identity) -> Assignment | None:
-    """None if the depositor gave the ARK."""
+    """The assignment of the ARK by arkline; None if the depositor gave the ARK."""
     if not identity.identifiers.assigned:
         return None
 
@@ -345,13 +345,13 @@ def _assignment(job: Job, profile: Profile, context: StepContext, identity: Iden
 
 
 def _keep(job: Job, context: StepContext, stored: StoredVersion) -> Done:
-    """Note a version that an earlier attempt stored, by what was sent with it: nothing that arrived later."""
+    """Keep a version that an earlier attempt stored, as it was sent and not by what arrived later."""
     require_as_sent(context.storage, stored)
     return _note(job, context, stored)
 
 
 def _note(job: Job, context: StepContext, stored: StoredVersion, erc: bytes = b"") -> Done:
-    """Read the version back unless it was when it was stored, and record that in working storage."""
+    """Read the version back, unless storing it has, and save the result in working storage."""
     if stored.verified is None:
         context.storage.verify(stored, context.attempt)
         stored = replace(stored, verified=now())
@@ -399,7 +399,7 @@ def _fence(job: Job, context: StepContext) -> None:
 def _check_ours(job: Job, files: tuple[ContentFile, ...], stored: StoredVersion) -> None:
     """StepFailed unless the version with the job's id has this job's content.
 
-    For jobs and versions of releases before 0.2.1, which have no key: job ids may be reused.
+    For jobs and versions of releases before 0.2.1, which have no key, while job ids may be reused.
     """
     digests = {file.path: file.sha512 for file in stored.files}
     for file in files:

@@ -1,8 +1,8 @@
 """Provisioning: the job continues once its bytes fit into working storage, and reserves them.
 
-The bytes are reserved in the transaction that moves the job, on condition that no other job reserved any
-since they were counted. A job that does not fit waits here and does not block smaller jobs; a job that would
-not fit into empty working storage fails.
+The bytes are reserved in the transaction that moves the job, provided that no other job has reserved any
+since the reservations were counted. A job that does not fit waits here without blocking smaller jobs; a job
+that would not fit into empty working storage fails.
 """
 
 from pipeline.outcome import Done, Reservation, Wait, system
@@ -20,7 +20,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
     too_large = never_fits(needed, context.settings)
     if too_large is not None:
         raise system(too_large)
-    # The sum comes first: if a reservation changes before the others are read, the sum is outdated.
+    # The sum is read first: if a reservation changes before all are read, the sum is outdated.
     promised = context.job_record.promised()
     reservations = context.job_record.working_storage.reservations
     reason = refusal(needed, promised.bytes, reservations, context.settings, job.jid)

@@ -45,9 +45,9 @@ def work(job: Job, context: StepContext) -> Done:
 
 
 def _remark(job: Job, version: StoredVersion) -> str | None:
-    """What was remarked before, and that the repository had the object already; None: nothing new.
+    """The remarks, with one that the repository already had the object; None if it does not apply.
 
-    Whoever asked for a new version need not check that there is one.
+    A depositor who requested a new version need not check for one.
     """
     asked = job.configuration.new_version or job.configuration.submission_mode is not SubmissionMode.ADD
     if version.number == 1 or asked:
@@ -58,7 +58,7 @@ def _remark(job: Job, version: StoredVersion) -> str | None:
 
 
 def _stored(job: Job, context: StepContext) -> tuple[StoredVersion, bytes]:
-    """The job's version, which was read back, and its ERC, if that is noted."""
+    """The job's version, read back, and its ERC, if that is saved."""
     ark = job.identifiers.primary_id
     if ark is None:
         raise system(
@@ -105,7 +105,7 @@ def _recording(
 
 
 def _arrived(job: Job, version: StoredVersion, context: StepContext) -> tuple[DownloadedFile, ...] | None:
-    """The list of downloaded files; None if it is lost, or is of other content than was stored."""
+    """The list of downloaded files; None if it is lost or lists other content than was stored."""
     listed = Workspace.of(job, context.settings.working).downloaded_files()
     digests = {file.path: file.sha512 for file in version.files}
     if any(digests.get(f"{PRODUCER}{file.path}", file.sha512) != file.sha512 for file in listed or ()):
@@ -119,7 +119,7 @@ def _provenance(file: DownloadedFile) -> Provenance:
 
 
 def _downloaded_at(job: Job, version: StoredVersion) -> datetime:
-    """When the job completed the downloading step last before the version was stored."""
+    """When the job last completed the downloading step before the version was stored."""
     moves = zip((JobState.PENDING, *(entry.state for entry in job.history)), job.history, strict=False)
     left = [e.at for before, e in moves if before is JobState.DOWNLOADING and e.event is Event.SUCCEED]
     earlier = [at for at in left if at <= version.created]
@@ -127,7 +127,7 @@ def _downloaded_at(job: Job, version: StoredVersion) -> datetime:
 
 
 def _described(job: Job, version: StoredVersion, noted: bytes, context: StepContext) -> anvl.Pairs:
-    """The kernel metadata as stored with the object; as submitted if the object has none."""
+    """The kernel metadata as stored with the object, or as submitted if the object has none."""
     data = _stored_erc(version, noted, context)
     if data is not None:
         return anvl.kernel(anvl.parse(data, ERC_PATH))
@@ -137,7 +137,7 @@ def _described(job: Job, version: StoredVersion, noted: bytes, context: StepCont
 
 
 def _stored_erc(version: StoredVersion, noted: bytes, context: StepContext) -> bytes | None:
-    """The stored file; as it was noted in working storage when it was stored, if it was."""
+    """The stored ERC; taken from working storage if it was saved there unchanged."""
     digest = next((file.sha512 for file in version.files if file.path == ERC_PATH), None)
     if digest is None:
         return None

@@ -1,8 +1,8 @@
-"""Reuse the files of earlier download attempts, as far as they can be trusted.
+"""Reuse of files of earlier download attempts, as far as they can be trusted.
 
-Rule: no file is reused without reading it. A whole file must have its declared digest, or the one that was
-noted when it arrived; part of a file is reused only if a declared digest will check the whole. An earlier
-attempt may still be running without knowing that it is over: its files are copied or linked, never written.
+Rule: no file is reused without reading it. A complete file must have its declared digest, or the one recorded
+on arrival; part of a file is reused only if a declared digest will check the whole. An earlier attempt may
+still be running without knowing that it is over, so its files are copied or linked, never written.
 """
 
 import os
@@ -23,17 +23,17 @@ from pipeline.sources.download import origin_path, saved_origin
 from pipeline.working_storage.workspace import DownloadedFile, Workspace
 
 JOURNAL = "landed.jsonl"
-"""In an attempt's folder: a line per file without a declared digest, written once the file is in place."""
+"""A file in an attempt's folder: a line per file without a declared digest, written once that is in place."""
 
 Journal = dict[str, list[DownloadedFile]]
-"""Path -> what was noted whenever a file was downloaded to it."""
+"""Path -> the entries for all files downloaded to it."""
 
 
 @contextmanager
 def journal_of(workspace: Workspace) -> Iterator[Callable[[Row, DownloadedFile], None]]:
-    """A function that notes a downloaded file for the attempts after this one, if `reusable` needs the note.
+    """A function that enters a downloaded file in the journal, if `reusable` needs the entry later.
 
-    A file with a declared digest needs none, so that a job of such files writes no journal.
+    A file with a declared digest needs none, so a job with only such files writes no journal.
     """
     with ExitStack() as opened:
 
@@ -50,7 +50,7 @@ def journal_of(workspace: Workspace) -> Iterator[Callable[[Row, DownloadedFile],
 
 
 def read_journals(workspace: Workspace, attempts: Sequence[Path]) -> Journal:
-    """All that is noted of this job's files: by a completed download, and by these attempts."""
+    """All entries for this job's files, by a completed download and by these attempts."""
     journal: Journal = defaultdict(list)
     for file in (*(workspace.downloaded_files() or ()), *_journal_lines(attempts)):
         journal[file.path].append(file)
@@ -70,8 +70,8 @@ def completed_download(workspace: Workspace, attempt: Attempt) -> tuple[Download
 def reusable(path: Path, file: Row, noted: list[DownloadedFile], attempt: Attempt) -> DownloadedFile | None:
     """The file at `path` if it is the expected one; None if it has to be fetched.
 
-    Without a declared digest and without a note, the file might have been cut off by a power failure, or be
-    of another state of the source: only fetching it again is safe.
+    Without a declared digest and a journal entry, the file might have been truncated by a power failure, or
+    belong to another version of the source: only fetching it again is safe.
     """
     noted = [entry for entry in noted if entry.url == file.url]
     if file.digest is None and not noted:
@@ -93,7 +93,7 @@ def reusable(path: Path, file: Row, noted: list[DownloadedFile], attempt: Attemp
 
 
 def names_below(folder: Path) -> frozenset[str]:
-    """The paths below the folder of what is there."""
+    """The paths of all files below the folder, relative to it."""
     below = ((Path(parent).relative_to(folder).as_posix(), names) for parent, _, names in os.walk(folder))
     return frozenset(
         name if within == "." else f"{within}/{name}" for within, names in below for name in names
@@ -101,11 +101,11 @@ def names_below(folder: Path) -> frozenset[str]:
 
 
 def adopt_part(workspace: Workspace, earlier: Sequence[Path], name: str, file: Row, attempt: Attempt) -> None:
-    """Copy the longest beginning of `file` that an earlier attempt fetched to this attempt's `name`.
+    """Copy the longest part of `file` that an earlier attempt fetched to this attempt's `name`.
 
-    The earlier parts are removed, so that a job that is interrupted often does not fill working storage. An
-    attempt that still writes to one of them is over, and cannot publish its bytes. `earlier`: the folders of
-    the attempts before this one.
+    The earlier parts are removed, so that a job that is often interrupted does not fill working storage. An
+    attempt that still writes to one of them is over and cannot publish its bytes. `earlier`: the folders of
+    the earlier attempts.
     """
     if not earlier:
         return
@@ -120,7 +120,7 @@ def adopt_part(workspace: Workspace, earlier: Sequence[Path], name: str, file: R
 
 
 def _may_be_continued(part: Path, file: Row) -> bool:
-    """Without a declared digest the bytes on the disk need a note: a power failure may have damaged them."""
+    """Whether a part is usable; without a declared digest a recorded one must rule out a power failure."""
     origin = saved_origin(part)
     if origin is None or not origin.may_be_continued(file.digest):
         return False
@@ -132,7 +132,7 @@ def _copy_longest(parts: list[Path], own: Path, attempt: Attempt) -> None:
     if not sizes:
         return
     longest = max(sizes, key=sizes.__getitem__)
-    with suppress(FileNotFoundError):  # its owner may be attempt, and just done with it
+    with suppress(FileNotFoundError):  # an attempt that is still running may just have completed the part
         origin_path(own).write_bytes(origin_path(longest).read_bytes())
         with longest.open("rb") as source, own.open("wb") as copy:
             while chunk := source.read(READ_CHUNK):
@@ -141,7 +141,7 @@ def _copy_longest(parts: list[Path], own: Path, attempt: Attempt) -> None:
 
 
 def adopt_file(workspace: Workspace, name: str, folders: Iterable[Path], *others: Path) -> None:
-    """Link a whole file of an earlier attempt, or one of `others`, to be checked by `reusable`."""
+    """Link a complete file of an earlier attempt, or one of `others`, to be checked by `reusable`."""
     own = workspace.attempt / name
     for earlier in (*(folder / name for folder in folders), *others):
         if own.exists():
@@ -152,7 +152,7 @@ def adopt_file(workspace: Workspace, name: str, folders: Iterable[Path], *others
 
 
 def remove_unlisted(workspace: Workspace, files: tuple[DownloadedFile, ...]) -> None:
-    """Leave in `producer/` exactly `files`."""
+    """Remove everything but `files` from `producer/`."""
     listed = {file.path for file in files}
     for folder, folders, names in os.walk(workspace.producer, topdown=False):
         within = Path(folder).relative_to(workspace.producer).as_posix()
@@ -161,7 +161,7 @@ def remove_unlisted(workspace: Workspace, files: tuple[DownloadedFile, ...]) -> 
             if f"{start}{name}" not in listed:
                 Path(folder, name).unlink()
         for name in folders:
-            with suppress(OSError):  # not empty: it holds files that stay
+            with suppress(OSError):  # not empty: the folder has files that stay
                 Path(folder, name).rmdir()
 
 
@@ -169,7 +169,7 @@ def attempts_of(workspace: Workspace) -> list[Path]:
     """The folders of the job's attempts."""
     attempts = workspace.attempt.parent
     try:
-        return sorted(attempts / name for name in os.listdir(attempts))  # noqa: PTH208 - of every job
+        return sorted(attempts / name for name in os.listdir(attempts))  # noqa: PTH208 - runs in every job
     except FileNotFoundError:
         return []
 
@@ -181,7 +181,7 @@ def _journal_lines(attempts: Sequence[Path]) -> Iterator[DownloadedFile]:
         except FileNotFoundError:
             continue
         for line in lines:
-            with suppress(ValidationError):  # a crash cut the last line
+            with suppress(ValidationError):  # a crash truncated the last line
                 yield DownloadedFile.model_validate_json(line)
 
 

@@ -1,7 +1,7 @@
 """Our own files of a version, under `system/`: its description, its events and its manifest.
 
-A small file stays in memory until storage writes it: on a network disk every file that is created, renamed
-and removed costs several round trips. A large one is written to working storage.
+A small file stays in memory until storage writes it, because on a network disk creating, renaming and
+removing a file costs several round trips. A large file is written to working storage.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ SUBMITTED_MANIFEST = "mrt-submission-manifest.txt"
 ERC_PATH = f"system/{metadata.ERC}"
 
 IN_MEMORY = 1 << 20
-"""Bytes of a file that stays in memory, at most; a version has about ten such files."""
+"""Maximum bytes of a file that stays in memory; a version has about ten such files."""
 
 
 def compose_all(
@@ -34,7 +34,7 @@ def compose_all(
     producer_files: tuple[ContentFile, ...],
     attempt: Attempt,
 ) -> tuple[ContentFile, ...]:
-    """The files with these texts, and the manifest of all other files, which comes last."""
+    """Compose the files with these texts and, last, the manifest of all other files."""
     composed = [_compose(workspace, name, pieces) for name, pieces in texts.items()]
     with suppress(FileNotFoundError), workspace.manifest.open(encoding="latin-1", newline="") as lines:
         composed.append(_compose(workspace, SUBMITTED_MANIFEST, _without_secrets(lines)))
@@ -53,7 +53,7 @@ def compose_all(
 
 
 def _compose(workspace: Workspace, name: str, pieces: Iterable[bytes]) -> tuple[ContentFile, Draft | None]:
-    """The file, in memory or as a draft that no other attempt sees."""
+    """Compose a file, in memory or as a draft that no other attempt sees."""
     rest = iter(pieces)
     start, size = [], 0
     for piece in rest:
@@ -72,8 +72,8 @@ def _file(workspace: Workspace, name: str, size: int, digest: str, data: bytes |
 
 
 def _without_secrets(lines: Iterable[str]) -> Iterator[bytes]:
-    """The lines without the secrets of their URLs, which would open their sources to every later reader.
+    """The lines without secrets in URLs, which would give every later reader access to the sources.
 
-    In Latin-1 every byte is one character, and back.
+    Latin-1 maps bytes to characters one to one.
     """
     return (hide_secrets(line).encode("latin-1") for line in lines)

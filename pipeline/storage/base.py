@@ -1,6 +1,6 @@
 """Storage of objects: one version per job, one writer per object at a time.
 
-The functions are rules for every kind of storage: which requests are valid, and what an update carries over.
+The functions are rules for all kinds of storage: which requests are valid, and what an update carries over.
 """
 
 import re
@@ -48,7 +48,7 @@ class StoreRequest:
 
 @dataclass(frozen=True)
 class VersionEntry:
-    """A version as the storage's own listing has it; no file of the version was read."""
+    """A version as listed by storage; no file of the version has been read."""
 
     ark: str
     number: int = 0
@@ -58,9 +58,9 @@ class VersionEntry:
     created: datetime | None = None
     url: str = ""
     digests: Mapping[str, str] = field(default_factory=dict)
-    """Logical path -> sha512, as storage lists them."""
+    """Logical path -> sha512, as listed by storage."""
     problem: str = ""
-    """Why the object cannot be read; then the other fields are empty, and `ark` is its place."""
+    """Why the object cannot be read; the other fields are then empty, and `ark` is the object's place."""
 
 
 NOTHING_READ: Mapping[str, ReadBackFile] = MappingProxyType({})
@@ -68,11 +68,11 @@ NOTHING_READ: Mapping[str, ReadBackFile] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class OutgoingFile:
-    """A file of a version on its way out of storage."""
+    """A file of a version that is being copied out of storage."""
 
     path: str
     pieces: Iterator[bytes]
-    """The bytes as they are read now; to be consumed before the next file is asked for.
+    """The bytes, read lazily; to be consumed before the next file is requested.
 
     DamagedObject if the file is missing or cannot be read.
     """
@@ -80,16 +80,15 @@ class OutgoingFile:
 
 class Storage(Protocol):
     def check(self, request: StoreRequest, attempt: Attempt = UNATTENDED) -> None:
-        """StepFailed if `store` would refuse the request for the object as it is now; publishes nothing.
+        """StepFailed if `store` would refuse the request for the object as it is; publishes nothing.
 
-        Call this before the identifier of the version is published. A version that is stored already is not
-        refused.
+        Called before the version's identifier is published. A version that is already stored is accepted.
         """
 
     def store(self, request: StoreRequest, fence: Callable[[], None]) -> StoredVersion:
-        """Store `request.files` as a new version; a version that already has this job's id is returned.
-        Its `verified` is set if the files that it added were read back; otherwise `verify` it.
+        """Store `request.files` as a new version; returns an existing version with this job's id unchanged.
 
+        `verified` is set if the added files have been read back; otherwise the caller must `verify`.
         `fence` is called right before the version becomes visible, and raises if the attempt is over.
         add: exactly these files. update: these files and the depositor's files of the previous version,
         without `delete`. reset: exactly these files, for an object that exists; its history is kept.
@@ -99,7 +98,7 @@ class Storage(Protocol):
         """False if storage cannot hold two names that differ only in upper and lower case."""
 
     def node_of(self, node: int | None) -> int | None:
-        """The storage node that a profile with this one stores at; None if the service has no nodes."""
+        """The storage node for a profile with node `node`; None if the service has no nodes."""
 
     def version_of(self, ark: str, jid: str, node: int | None = None, key: str = "") -> StoredVersion | None:
         """The job's version; None if there is none.
@@ -111,15 +110,16 @@ class Storage(Protocol):
         """Whether there is an object with this ARK."""
 
     def versions(self) -> Iterator[VersionEntry]:
-        """Every version of every object, in no particular order of objects; UsageRefused if the service
-        cannot list them. An object that cannot be read has one entry with a `problem`. Takes no lock.
+        """All versions of all objects, the objects in no particular order; takes no lock.
+
+        An unreadable object has one entry with a `problem`. UsageRefused if the service cannot list them.
         """
 
     def versions_of(self, ark: str, url: str = "") -> tuple[VersionEntry, ...]:
-        """The versions of one object, as `versions` has them; empty if there is no such object.
+        """The versions of one object, as in `versions`; empty if there is no such object.
 
-        `url`: that of one of its versions, for a service with several nodes. DamagedObject if the object
-        cannot be read. A service that lists no jobs leaves `jid` empty.
+        `url`: the URL of one of its versions, for a service with several nodes. DamagedObject if the object
+        cannot be read. A service that does not list jobs leaves `jid` empty.
         """
 
     def deployment_store(self) -> StorageStore | None:
@@ -128,16 +128,16 @@ class Storage(Protocol):
     def read(
         self, ark: str, path: str, number: int | None = None, node: int | None = None, url: str = ""
     ) -> bytes | None:
-        """A small file of the version (None: the latest), checked against the digest in storage.
+        """Read a small file of the version (None: the latest), checked against the digest in storage.
 
-        `url`: that of a version, for a service with several nodes; it names the node. None if there is no
-        such object, version or file; StepFailed(system) if the file is damaged.
+        `url`: the URL of a version, which names the node for a service with several nodes. None if there is
+        no such object, version or file; StepFailed(system) if the file is damaged.
         """
 
     def verify(self, version: StoredVersion, attempt: Attempt = UNATTENDED) -> None:
         """Read back the files that the version added and compare digests; StepFailed(system) on a mismatch.
 
-        Files of earlier versions must exist with their size; an audit reads them.
+        Files of earlier versions must exist with their size; audits read them.
         """
 
     def read_back(
@@ -151,20 +151,20 @@ class Storage(Protocol):
         """Read every byte of these versions (empty: all), file by file, ordered by version and path.
 
         `url` is the StoredVersion.url of a version. A file that storage lists but cannot deliver has a
-        `problem`; a file that storage does not list is left out. `on_read` gets the number of bytes of every
-        piece. `already` has results of an interrupted reading by their `place`: those bytes are not read
-        again. StepFailed if the storage service cannot be used, DamagedObject if the files of the object
-        cannot be listed, UsageRefused if the url belongs to another kind of storage. Takes no lock.
+        `problem`; a file that storage does not list is left out. `on_read` receives the bytes of every chunk.
+        `already` maps `place` to results of an interrupted reading: those bytes are not read again.
+        StepFailed if the storage service cannot be used, DamagedObject if the object's files cannot be
+        listed, UsageRefused if the url belongs to another kind of storage. Takes no lock.
         """
 
     def problems_of(self, ark: str, url: str) -> tuple[str, ...]:
-        """Damage of the files in which storage describes the object, a sentence for each.
+        """Damage to the files in which storage describes the object, one sentence per damage.
 
-        Errors as for `read_back`. A service that keeps these files to itself has no problems.
+        Errors as in `read_back`. A service that does not expose these files has no problems.
         """
 
     def read_out(self, ark: str, url: str, number: int) -> Iterator[OutgoingFile]:
-        """The files of a version, ordered by path, to be copied elsewhere; errors as for `read_back`."""
+        """The files of a version, ordered by path, to be copied elsewhere; errors as in `read_back`."""
 
     def tidy(self, ended: Callable[[str], bool]) -> tuple[str, ...]:
         """Remove unfinished versions of jobs that have ended; returns the ids of these jobs."""
@@ -184,7 +184,7 @@ def check_names(paths: Iterable[str]) -> None:
     listed = tuple(paths)
     for path in listed:
         try:
-            names.safe_name(path, stored=True)  # an update carries what early releases stored
+            names.safe_name(path, stored=True)  # an update carries over what early releases stored
         except names.UnsafeName as error:
             raise content(str(error)) from error
     for clash in names.duplicates(listed, case_fold=False):
@@ -195,7 +195,7 @@ def carried_paths(request: StoreRequest, latest: int, paths: Collection[str]) ->
     """The paths of the latest version that the request's version will also have.
 
     `latest` is the number of the object's latest version, 0 if there is no object; `paths` are its files.
-    An update carries over the depositor's files. Our own files describe one version and are written anew.
+    An update carries over the depositor's files; our own files describe one version and are rewritten.
     StepFailed if this object cannot accept the request.
     """
     if request.new and latest:
@@ -220,7 +220,7 @@ def carried_paths(request: StoreRequest, latest: int, paths: Collection[str]) ->
 
 
 def describe_mismatch(file: ContentFile | StoredFile, actual: tuple[int, str]) -> str:
-    """How bytes of the `actual` size and sha512 differ from the file's."""
+    """How the `actual` size and sha512 differ from the file's."""
     size, sha512 = actual
     if size != file.size:
         return f"it has {size} bytes, not {file.size}"
@@ -228,7 +228,7 @@ def describe_mismatch(file: ContentFile | StoredFile, actual: tuple[int, str]) -
 
 
 def stored_elsewhere(ark: str, url: str, configured: str) -> UsageRefused:
-    """The refusal to read an object that is in another storage service than the settings name."""
+    """The error for an object that is in another storage service than the settings name."""
     return UsageRefused(
         f"{ark} was stored at {url}, but the settings name {configured}: use the storage settings of the "
         "workers"

@@ -1,10 +1,10 @@
-"""What one owner has in the folder of uploads, and how much that may be.
+"""The quota of an owner in the folder of uploads: current use and limits.
 
-`owners/HASH/ID` notes an upload of the owner, so that the uploads of one are found without reading those of
-all. The note is written after the upload's folder, and again at every write; who finds that the upload has
-gone removes it. Rule: bytes count when they arrive, by one process exactly, by others within some seconds. No
-process goes beyond a limit with what it knows, so that all together never have more than the limit times
-their number.
+`owners/HASH/ID` marks an upload as the owner's, so that an owner's uploads are found without reading all
+uploads. The marker is written after the upload's folder, and again at every write; a process that finds that
+the upload no longer exists removes it. Rule: bytes count when they arrive, exactly for the same process and
+within seconds for others. No process knowingly exceeds a limit, so that all processes together never use more
+than the limit times their number.
 """
 
 import os
@@ -23,13 +23,13 @@ from pipeline.uploads import stored
 from pipeline.uploads.stored import faults
 
 MEASURED_FOR = 5.0
-"""Seconds that a measurement is reused, with what this process added since."""
+"""Seconds for which a measurement is reused, plus what this process has since added."""
 
 OWNERS = 1000
-"""Owners whose measurement a process keeps."""
+"""Maximum owners whose measurements a process keeps."""
 
 REST = 4
-"""A measurement is also reused for this many times as long as it took."""
+"""A measurement is also reused for this many times its duration."""
 
 
 class UploadQuota(UsageRefused):
@@ -38,7 +38,7 @@ class UploadQuota(UsageRefused):
 
 @dataclass(frozen=True)
 class Used:
-    """Of one owner: uploads and the files in them, together, and the bytes of the files."""
+    """An owner's uploads and files, counted together, and the bytes of the files."""
 
     entries: int = 0
     size: int = 0
@@ -51,7 +51,7 @@ class Used:
 
 
 class Quota:
-    """Of one owner in one process. Thread-safe; no thread waits while another one measures."""
+    """The quota of one owner in one process. Thread-safe; no thread waits while another one measures."""
 
     def __init__(self, settings: Settings, owner: str) -> None:
         self._settings = settings
@@ -61,17 +61,17 @@ class Quota:
         self._measuring = threading.Lock()
         self._measured: Used | None = None
         self._added = Used()
-        """By this process, and not in the measurement."""
+        """Added by this process and not in the measurement."""
         self._unwritten = Used()
-        """What was taken, and may not be on the disk yet."""
+        """Taken, but possibly not on the disk yet."""
         self._took = 0.0
         self._ended = 0.0
         self._until = 0.0
-        """The moment, by the monotonic clock, until which the measurement is reused."""
+        """The time, by the monotonic clock, until which the measurement is reused."""
 
     @contextmanager
     def taking(self, entries: int = 0, size: int = 0) -> Iterator[None]:
-        """Count uploads and files, or bytes, that are made and written until the block ends; UploadQuota."""
+        """Count uploads and files, or bytes, that the block creates; UploadQuota if a limit is exceeded."""
         more = Used(entries, size)
         self._take(more)
         try:
@@ -89,12 +89,12 @@ class Quota:
                 raise self._refusal(more)
 
     def forget(self) -> None:
-        """Something was removed: measure again for the next request, unless that takes much of the time."""
+        """Measure again soon because something was removed, but not before REST times the last duration."""
         with self._guard:
             self._until = self._ended + REST * self._took
 
     def note(self, upload: str) -> None:
-        """That the upload is the owner's."""
+        """Mark the upload as the owner's."""
         folder = stored.owner_folder(self._root, self._owner)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / upload).touch()
@@ -148,7 +148,7 @@ class Quota:
 
 
 class Quotas:
-    """Of one process: shared by all its requests. Thread-safe."""
+    """The quotas of one process, shared by all its requests. Thread-safe."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -156,7 +156,7 @@ class Quotas:
         self._of: OrderedDict[str, Quota] = OrderedDict()
 
     def of(self, owner: str) -> Quota:
-        """The quota of one owner; of more than OWNERS, those that were unused for longest are forgotten."""
+        """The quota of one owner; beyond OWNERS, the least recently used is dropped."""
         with self._guard:
             quota = self._of.pop(owner, None) or Quota(self._settings, owner)
             self._of[owner] = quota
@@ -166,7 +166,7 @@ class Quotas:
 
 
 def measure(root: Path, owner: str) -> Used:
-    """What the owner has now; notes of uploads that have gone are removed."""
+    """Measure what the owner has; removes markers of uploads that no longer exist."""
     used = Used(size=sum(_size(path) for path in form_files(root, owner)))
     folder = stored.owner_folder(root, owner)
     with faults(root):
@@ -181,7 +181,7 @@ def measure(root: Path, owner: str) -> Used:
 
 
 def form_files(root: Path, owner: str) -> Iterator[Path]:
-    """Files of the owner's forms that are arriving."""
+    """Files of the owner's forms that are still arriving."""
     return (root / stored.FORMS).glob(f"{stored.owner_folder(root, owner).name}.*")
 
 

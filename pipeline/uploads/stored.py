@@ -1,8 +1,8 @@
-"""The folder of uploads: its mark, its records, and where everything is; reads by owners and by workers.
+"""The folder of uploads: its mark, its records and its layout; reads by owners and workers.
 
 Layout: `ID[:2]/ID/upload.json`; a complete file is `files/HASH/` with `content` and `file.json`, an
-unfinished one `parts/HASH/`; HASH is of the file's name. Rule: every path is derived from the id and the
-name, so that no name of a depositor and no record can lead out of the folder.
+unfinished one `parts/HASH/`; HASH is the hash of the file's name. Rule: every path is derived from id and
+name, so that neither a depositor's name nor a record can lead out of the folder.
 """
 
 import hashlib
@@ -32,10 +32,10 @@ RECORD = "upload.json"
 CONTENT = "content"
 DESCRIPTION = "file.json"
 FORMS = "forms"
-"""The folder of the files of a form, while the form arrives; their names begin with the owner's hash."""
+"""The folder for the files of a form while it arrives; their names begin with the owner's hash."""
 
 OWNERS = "owners"
-"""The folder of notes which upload is whose; `pipeline.uploads.quota` has them."""
+"""The folder with the owners of uploads; see `pipeline.uploads.quota`."""
 
 REMOVED = "removed"
 """The folder of uploads that are being removed."""
@@ -52,14 +52,14 @@ class Upload(Record):
 
     id: str
     owner: str
-    """Identity of the principal that alone may use it."""
+    """Identity of the only principal that may use the upload."""
     created: datetime = Field(default_factory=now)
     submitted: datetime | None = None
-    """When a batch was first made of it."""
+    """When a batch was first submitted from the upload."""
 
 
 class Declared(Record):
-    """What the depositor says of a file before it arrives."""
+    """The depositor's declaration of a file before it arrives."""
 
     name: str
     size: int | None = None
@@ -75,7 +75,7 @@ class UploadedFile(Record):
     sha512: str
     """Computed while the bytes arrived."""
     digest: Digest | None = None
-    """As the depositor gave it; the bytes had it when they arrived."""
+    """The depositor's digest, which the bytes matched when they arrived."""
     created: datetime = Field(default_factory=now)
 
 
@@ -108,7 +108,7 @@ def part_folder(root: Path, upload: str, name: str) -> Path:
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Write a small file that is whole or absent at any moment, also after a power failure."""
+    """Write a small file that is complete or absent at any moment, even after a power failure."""
     draft = path.with_name(f"{path.name}.draft")
     write_file(draft, record.model_dump_json().encode())
     sync(draft)
@@ -121,7 +121,7 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True)
 class StoredUpload:
-    """A complete file of an upload, and where its bytes are."""
+    """A complete file of an upload, with the path of its bytes."""
 
     path: Path
     file: UploadedFile
@@ -143,7 +143,7 @@ def faults(root: Path) -> AbstractContextManager[None]:
 
 
 def load(root: Path, upload: str, owner: str) -> Upload:
-    """The upload; `upload-missing` if there is none or it is another's, which looks the same."""
+    """The upload; `upload-missing` if it does not exist or, indistinguishably, belongs to somebody else."""
     record = _read(root, folder_of(root, upload) / RECORD, Upload)
     if record is None or record.owner != owner:
         raise missing(upload)
@@ -155,12 +155,12 @@ def find_file(root: Path, upload: str, name: str) -> UploadedFile | None:
 
 
 def find_part(root: Path, upload: str, name: str) -> Declared | None:
-    """What was declared of an unfinished file; None if it was not begun."""
+    """The declaration of an unfinished file; None if the file has not been begun."""
     return _read(root, part_folder(root, upload, name) / DESCRIPTION, Declared)
 
 
 def part_size(root: Path, upload: str, name: str) -> int:
-    """Bytes of an unfinished file that are here."""
+    """The bytes of an unfinished file so far."""
     return (part_folder(root, upload, name) / CONTENT).stat().st_size
 
 
@@ -177,7 +177,7 @@ def parts(root: Path, upload: str) -> tuple[Declared, ...]:
 
 
 def first_names(root: Path, upload: str) -> set[str]:
-    """The names of its files, complete or not; of many, two."""
+    """The names of the upload's files, complete or not; at most two of them."""
     place, names = folder_of(root, upload), set[str]()
     whole = (file.name for file in _each(root, place / "files", UploadedFile))
     begun = (file.name for file in _each(root, place / "parts", Declared))
@@ -197,9 +197,9 @@ def _each(root: Path, folder: Path, kind: type[R]) -> Iterator[R]:
 
 
 def locate(root: Path, url: str) -> StoredUpload:
-    """The file at an `upload:` URL, for a worker; a content failure if it is not there.
+    """The file at an `upload:` URL, for a worker; a content failure if it does not exist.
 
-    Who may use it was checked when the batch was submitted.
+    The right to use it was checked when the batch was submitted.
     """
     require(root)
     address = parse_upload_url(url)

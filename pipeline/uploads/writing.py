@@ -1,8 +1,8 @@
-"""Writes, uses and removes uploads: bytes stream to an unfinished file, completed by one rename.
+"""Writing, use and removal of uploads: bytes stream to an unfinished file, completed by one rename.
 
-Rule: a file of an upload is whole, synced and never changed. A crash leaves an unfinished file at most,
-which is continued if its sender asks for it, and removed after a day if nobody does. An upload that a batch
-is about to use is not removed at the same moment.
+Rule: a file of an upload is complete, synced and never changed. A crash leaves an unfinished file at most,
+which the sender may continue, and which is removed after a day otherwise. An upload is never removed while a
+batch is about to use it.
 """
 
 import errno
@@ -37,7 +37,7 @@ from pipeline.uploads.stored import (
 
 
 def create(root: Path, owner: str, upload: str = "") -> Upload:
-    """A new upload of this owner; an earlier one with the id `upload`, if it is the same owner's."""
+    """Create an upload of this owner; returns an existing one with the id `upload` if it is the owner's."""
     stored.require(root)
     upload = upload or uuid.uuid4().hex
     folder = stored.folder_of(root, upload)
@@ -52,19 +52,19 @@ def create(root: Path, owner: str, upload: str = "") -> Upload:
 class _KeptDigests:
     """The digests of the unfinished files that this process wrote last, so that a continuation reads nothing.
 
-    Thread-safe. Digests are taken by one writer, and only while the file is as it was when they were kept.
+    Thread-safe. Digests are handed to one writer, and only if the file has not changed since they were kept.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._guard = Lock()
         self._kept: OrderedDict[tuple[int, int], tuple[tuple[int, int, str], Digester]] = OrderedDict()
-        """Device and inode -> the size, time and algorithm that the digests are of."""
+        """Device and inode -> (size, time, algorithm) of the file, and the digests."""
 
     def keep(self, stream: BinaryIO, algorithm: str, digests: Digester) -> None:
         status = os.fstat(stream.fileno())
         if status.st_size != digests.size:
-            return  # a write was cut
+            return  # a write was incomplete
         with self._guard:
             self._kept[status.st_dev, status.st_ino] = (
                 (status.st_size, status.st_mtime_ns, algorithm),
@@ -85,14 +85,14 @@ class _KeptDigests:
 _KEPT = _KeptDigests(most=1000)
 
 REREAD = 64 << 20
-"""Bytes that one call reads again: a fraction of a second, after which the thread serves another request."""
+"""Bytes that one call reads again, in a fraction of a second, before the thread serves another request."""
 
 
 Taking = Callable[[int], AbstractContextManager[None]]
 
 
 class PartWriter:
-    """An unfinished file, locked for one writer; opened by `writing`."""
+    """An unfinished file, locked for one writer; created by `writing`."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class PartWriter:
         self._is_read = False
 
     def read_on(self) -> bool:
-        """Read the next REREAD bytes of what an earlier process wrote; False once all of it was read."""
+        """Read the next REREAD bytes that an earlier process wrote; False once all have been read."""
         left = REREAD
         while left > 0 and not self._is_read:
             chunk = self._stream.read(min(left, READ_CHUNK))
@@ -126,7 +126,7 @@ class PartWriter:
 
     @property
     def offset(self) -> int:
-        """Bytes that are here, once all of them were read."""
+        """The bytes received so far; reads all of them first."""
         while self.read_on():
             pass
         return self._digests.size
@@ -136,7 +136,7 @@ class PartWriter:
         return stored.part_folder(self._root, self._upload, self.declared.name)
 
     def append(self, chunk: bytes) -> None:
-        """Write the next bytes; `upload-too-large` or UploadRefused if the file has more than it may have."""
+        """Write the next bytes; `upload-too-large` or UploadRefused if the file gets too large."""
         size = self.offset + len(chunk)
         check_size(self.declared.name, size, self._limit)
         if self.declared.size is not None and size > self.declared.size:
@@ -153,12 +153,12 @@ class PartWriter:
         os.fsync(self._stream.fileno())
 
     def pause(self) -> None:
-        """Sync, and keep what was computed for the request that continues."""
+        """Sync, and keep the digests for the request that continues."""
         self.sync()
         _KEPT.keep(self._stream, self._algorithm, self._digests)
 
     def finish(self) -> UploadedFile:
-        """The file, complete and checked; UploadRefused and nothing stored if it is not the declared one."""
+        """Complete and check the file; UploadRefused, with nothing stored, if it is not as declared."""
         name, declared = quote_name(self.declared.name), self.declared
         if declared.size not in (None, self.offset):
             raise UploadRefused(
@@ -212,10 +212,10 @@ def writing(  # noqa: PLR0913 - who writes what, and within which limits
 ) -> Iterator[PartWriter]:
     """Write a file of the upload; `upload-busy` if another request is doing so.
 
-    `taking` counts bytes while they are written, and may refuse them. `resumable`: what arrived before an
-    exception stays, to be continued; else nothing stays. Bytes that are refused never stay. What was declared
-    when a file was begun holds for its continuation. `offset-differs` if the file does not end at `offset`
-    now, which is compared before its bytes are read.
+    `taking` counts bytes while they are written, and may refuse them. `resumable`: bytes that arrived before
+    an exception are kept, to be continued; otherwise they are removed, as refused bytes always are. The
+    declaration with which a file was begun also holds for its continuation. `offset-differs` if the file does
+    not end at `offset`, which is checked before its bytes are read.
     """
     stored.require(root)
     safe_name(declared.name)
@@ -253,7 +253,7 @@ def _differs(size: int) -> ArklineError:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether the bytes that arrived are of no use to a continuation, or fill the disk."""
+    """Whether the received bytes are useless for a continuation, or fill the disk."""
     if isinstance(error, OSError):
         return is_full(error)
     return isinstance(error, UploadRefused)
@@ -269,7 +269,7 @@ def check_size(name: str, size: int, limit: int) -> None:
 
 
 def _lock(stream: BinaryIO, folder: Path, name: str) -> None:
-    """Lock the file; `upload-busy` if another request has it, or has just completed it."""
+    """Lock the file; `upload-busy` if another request has locked or just completed it."""
     busy = ArklineError(
         f"{quote_name(name)} is being uploaded by another request: try again when it has ended",
         code=codes.UPLOAD_BUSY,
@@ -310,7 +310,7 @@ PART_AGE = 86400.0
 
 
 def use(root: Path, upload: str, owner: str) -> Upload:
-    """Note that a batch is made of the upload, which keeps it for as long as an unused one is kept."""
+    """Record that a batch uses the upload, which is then kept for as long again as an unused one."""
     folder = stored.folder_of(root, upload)
     with faults(root), _locked(folder):
         record = load(root, upload, owner)
@@ -320,7 +320,7 @@ def use(root: Path, upload: str, owner: str) -> Upload:
 
 
 def remove(root: Path, upload: str) -> None:
-    """Remove the whole upload; a crash leaves it whole, or among those that the next clean-up removes."""
+    """Remove the upload; a crash leaves it complete, or for the next clean-up to remove."""
     with faults(root):
         (root / stored.REMOVED).mkdir(exist_ok=True)
         target = root / stored.REMOVED / f"{upload}.{uuid.uuid4().hex}"
@@ -330,10 +330,10 @@ def remove(root: Path, upload: str) -> None:
 
 
 def clean_up(root: Path, unused_for: float, needed: Callable[[], frozenset[str]]) -> list[str]:
-    """Remove what no batch needs and nobody wrote to for `unused_for` seconds; the ids of those removed.
+    """Remove uploads that no batch needs and nobody wrote to for `unused_for` seconds; returns their ids.
 
-    `needed`: the ids of uploads whose batch may still read them; asked after the old ones are known, and only
-    if there are some. The clock is that of the file system which dated the files.
+    `needed`: returns the ids of uploads that a batch may still read; called once the old ones are known, and
+    only if there are any. Time is measured by the clock of the file system, which dated the files.
     """
     if not stored.is_marked(root):
         return []
@@ -365,7 +365,7 @@ def clean_up(root: Path, unused_for: float, needed: Callable[[], frozenset[str]]
 def _remove_if_old(root: Path, upload: Path, present: float, unused_for: float) -> bool:
     with _locked(upload):
         if present - _written(upload) <= unused_for:
-            return False  # it was submitted meanwhile
+            return False  # it has just been submitted
         remove(root, upload.name)
         return True
 
@@ -380,7 +380,7 @@ def _remove_old_parts(upload: Path, present: float) -> None:
 
 
 def _is_written(content: Path) -> bool:
-    """Whether a request writes the file at this moment."""
+    """Whether a request is writing the file now."""
     if not content.exists():
         return False
     with content.open("rb") as stream:
@@ -392,7 +392,7 @@ def _is_written(content: Path) -> bool:
 
 
 def _written(upload: Path) -> float:
-    """When something was written to the upload last."""
+    """When the upload was last written to."""
     places = [upload / stored.RECORD, upload / "files", upload / "parts"]
     places += [part / stored.CONTENT for part in _folders(upload / "parts")]
     moments = []
@@ -418,7 +418,7 @@ def _folders(path: Path) -> list[Path]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Holds the upload's lock; none if the folder no longer exists."""
+    """Hold the upload's lock; without a lock if the folder no longer exists."""
     try:
         stream = (folder / "lock").open("a")
     except FileNotFoundError:

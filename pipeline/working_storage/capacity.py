@@ -1,8 +1,8 @@
 """How full working storage is, and whether a job's content fits.
 
-Rule: a job counts with the bytes that it has on the disk and with those that are outstanding: reserved for
-it, and not on the disk yet. Both are counted per job, so that what one job has beyond its reservation never
-hides what another was promised.
+Rule: a job counts with its bytes on the disk and with its outstanding bytes, which are reserved and not yet
+on the disk. Both are counted per job, so that bytes that one job has beyond its reservation never hide what
+another job was promised.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from pipeline.settings import Settings
 
 MEASURED_FOR = 5
-"""Seconds that one measurement of the disk is reused: all waiting jobs are checked in a row."""
+"""Seconds for which a measurement of the disk is reused: all waiting jobs are checked in a row."""
 
 REST = 4
-"""A measurement is also reused for this many times as long as it took, so that a large folder costs a part of
-one processor, and not all of it."""
+"""A measurement is also reused for this many times its duration, so that a large folder takes only a part of
+one processor."""
 
 OUTSIDE_OF_JOBS = ""
-"""The name under which files that belong to no job are counted."""
+"""The key for files that belong to no job."""
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 SPACE_WAIT = 30.0
-"""Seconds after which a job that found working storage full tries again."""
+"""Seconds after which a job that found working storage full is retried."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Bytes of working storage: those that can be used, and those in use."""
+    """The usable bytes of working storage, and those in use."""
 
     total: int
     used: int
@@ -60,13 +60,13 @@ class Occupancy(Usage):
     """JID -> bytes."""
 
     def outstanding(self, reservations: Mapping[str, int], except_for: str = "") -> dict[str, int]:
-        """Bytes that are reserved and have not arrived yet, by job; jobs that lack none are left out."""
+        """Job -> bytes that are reserved and have not arrived yet; jobs without any are left out."""
         lacking = {jid: size - self.on_disk.get(jid, 0) for jid, size in reservations.items()}
         return {jid: size for jid, size in lacking.items() if size > 0 and jid != except_for}
 
 
 def usage(settings: Settings) -> Usage:
-    """Usage of the file system; of the folder, if the settings limit its capacity."""
+    """Usage of the file system, or of the folder if the settings limit its capacity."""
     with working_storage_faults(settings):
         if not settings.working_capacity:
             return _of_disk(settings.working)
@@ -81,7 +81,7 @@ def _of_disk(working: Path) -> Usage:
 
 
 def check_writable(settings: Settings) -> None:
-    """ServiceDown unless a file can be written, synced and removed again; a full disk is no fault."""
+    """ServiceDown unless a file can be written, synced and removed; a full disk is no fault."""
     probe = settings.working / f".probe-{uuid.uuid4().hex}"
     with working_storage_faults(settings), suppress_full():
         try:
@@ -92,16 +92,16 @@ def check_writable(settings: Settings) -> None:
 
 
 def occupancy(settings: Settings) -> Occupancy:
-    """Usage and the bytes of every job, measured together: MEASURED_FOR seconds ago, or the last time.
+    """Usage and the bytes of every job, measured together; at most MEASURED_FOR seconds old, or the last one.
 
-    Bytes that arrive or go later change what is used and what is outstanding by the same number, so that a
-    reservation that is read after the measurement is counted right.
+    Bytes that arrive or are removed later change used and outstanding bytes by the same number, so that
+    reservations read after the measurement are counted correctly.
     """
     return _MEASUREMENTS.of(settings.working, settings.working_capacity)
 
 
 def usage_now(settings: Settings) -> Usage | None:
-    """As `usage`, for who must not wait; None while another thread makes the first measurement."""
+    """Like `usage`, without waiting; None while another thread makes the first measurement."""
     if not settings.working_capacity:
         return usage(settings)
     with working_storage_faults(settings):
@@ -109,26 +109,26 @@ def usage_now(settings: Settings) -> Usage | None:
 
 
 def occupancy_now(settings: Settings) -> Occupancy | None:
-    """As `occupancy`, for who must not wait; None while another thread makes the first measurement."""
+    """Like `occupancy`, without waiting; None while another thread makes the first measurement."""
     return _MEASUREMENTS.known(settings.working, settings.working_capacity)
 
 
 def measure_again() -> None:
-    """Forget the measurements: files were removed."""
+    """Discard the measurements, because files were removed."""
     _MEASUREMENTS.forget()
 
 
 class _Measurements:
-    """The last measurement of each folder. One thread at a time measures; meanwhile the others have the last.
+    """The last measurement of every folder. One thread at a time measures while the others use the last one.
 
-    A key is a folder and the capacity that the settings give it.
+    A key is a folder and its capacity in the settings.
     """
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._measuring: dict[tuple[Path, int], threading.Lock] = {}
         self._last: dict[tuple[Path, int], tuple[Occupancy, float]] = {}
-        """With the moment, by the monotonic clock, until which it is reused."""
+        """Key -> measurement, and the time, by the monotonic clock, until which it is reused."""
         self._forgotten = 0
 
     def of(self, folder: Path, capacity: int) -> Occupancy:
@@ -139,7 +139,7 @@ class _Measurements:
             return self._measure((folder, capacity))
 
     def known(self, folder: Path, capacity: int) -> Occupancy | None:
-        """None while another thread makes the first measurement: nobody waits."""
+        """The measurement, without waiting; None while another thread makes the first one."""
         key = folder, capacity
         with self._guard:
             measuring = self._measuring.setdefault(key, threading.Lock())
@@ -162,13 +162,13 @@ class _Measurements:
         measured = _measured(*key)
         ended = time.monotonic()
         with self._guard:
-            # If it was forgotten meanwhile, the next caller measures again.
+            # If it has been discarded since, the next caller measures again.
             reused = max(MEASURED_FOR, (ended - began) * REST) if forgotten == self._forgotten else 0.0
             self._last[key] = measured, ended + reused
         return measured
 
     def forget(self) -> None:
-        """Have the next caller measure; those that come meanwhile still have the last measurement."""
+        """Have the next caller measure; until then, others still use the last measurement."""
         with self._guard:
             self._forgotten += 1
             self._last = {key: (measured, 0.0) for key, (measured, _) in self._last.items()}
@@ -178,7 +178,7 @@ _MEASUREMENTS = _Measurements()
 
 
 def _measured(working: Path, capacity: int) -> Occupancy:
-    # The files are counted before the disk: what arrives in between counts twice, and never not at all.
+    # The files are counted before the disk: what arrives in between counts twice and is never missed.
     on_disk = _counted(working)
     if capacity:
         return Occupancy(capacity, sum(on_disk.values()), on_disk)
@@ -187,7 +187,7 @@ def _measured(working: Path, capacity: int) -> Occupancy:
 
 
 def _counted(folder: Path) -> Mapping[str, int]:
-    """Bytes below `folder` by job, whose folder is `BID/JID`."""
+    """Job -> bytes below `folder`, in which a job's folder is `BID/JID`."""
     counts: Counter[str] = Counter()
     for parent, _, names in os.walk(folder, onerror=_raise_unless_gone):
         jid = next(iter(Path(parent).relative_to(folder).parts[1:2]), OUTSIDE_OF_JOBS)
@@ -198,7 +198,7 @@ def _counted(folder: Path) -> Mapping[str, int]:
 
 
 def _raise_unless_gone(error: OSError) -> None:
-    """Jobs end while their bytes are counted, and their folders are removed."""
+    """Ignore missing folders: jobs end, and their folders are removed, while their bytes are counted."""
     if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
         raise error
 
@@ -218,7 +218,7 @@ def never_fits(need: int, settings: Settings) -> str | None:
 def fits(need: int, outstanding: int, space: Usage, threshold: int) -> str | None:
     """None if `need` bytes fit beside the used and the outstanding bytes; else why not, for people.
 
-    `outstanding`: bytes reserved for other jobs and not in `space.used` yet; `threshold`: percentage of
+    `outstanding`: bytes reserved for other jobs and not yet in `space.used`; `threshold`: percentage of
     working storage that may be used.
     """
     limit = space.limit(threshold)
@@ -239,8 +239,8 @@ def refusal(
 ) -> str | None:
     """Why `need` bytes for job `jid` do not fit now beside the reservations of all jobs; None if they fit.
 
-    `promised`: the sum of the reservations, which are read only if the sum alone does not answer. What the
-    job itself has on the disk already counts as its own.
+    `promised`: the sum of the reservations, which are read only if the sum does not decide. Bytes that the
+    job already has on the disk count as its own.
     """
     if fits(need, promised, usage(settings), settings.working_threshold) is None:
         return None  # even if not one reserved byte has arrived
@@ -251,7 +251,7 @@ def refusal(
 
 
 def holders(reservations: Mapping[str, int], on_disk: Mapping[str, int]) -> dict[str, int]:
-    """Bytes that every job holds: reserved, or on the disk if those are more; the most first."""
+    """Job -> bytes that it holds: the reserved bytes, or those on the disk if more; largest first."""
     held = {jid: max(reservations.get(jid, 0), on_disk.get(jid, 0)) for jid in {*reservations, *on_disk}}
     held.pop(OUTSIDE_OF_JOBS, None)
     return dict(sorted(held.items(), key=lambda entry: (-entry[1], entry[0])))
@@ -270,7 +270,7 @@ def in_units(count: int) -> str:
 
 
 def working_storage_faults(settings: Settings) -> AbstractContextManager[None]:
-    """ServiceDown for a fault of the file system of working storage, in this block."""
+    """Raise ServiceDown for a fault of working storage's file system in this block."""
     return mount_faults(Service.WORKING_STORAGE, settings.working, "working storage")
 
 

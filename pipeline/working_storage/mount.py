@@ -1,8 +1,8 @@
-"""Whether the folder of working storage is the one that has the jobs' content.
+"""Whether the folder of working storage is the one with the jobs' content.
 
 Rule: a folder that is missing, or empty because nothing is mounted there, is an outage of working storage and
-no loss of content. A mark in the folder tells the two apart. It is written once, for the first job, and the
-record notes it; from then on whoever knows that the content is lost writes it by hand.
+no loss of content. A mark in the folder distinguishes the two. The mark is written once, for the first job,
+and noted in the record; afterwards only a person who knows that the content is lost creates it again.
 """
 
 from collections.abc import Collection, Iterator
@@ -20,10 +20,10 @@ is_marked, mark = _MARK.is_in, _MARK.put_into
 
 
 def require(settings: Settings, record: WorkingStorageRecord) -> None:
-    """ServiceDown unless working storage is there; the record is read only if the folder has no mark.
+    """ServiceDown unless working storage is available; the record is read only if the folder has no mark.
 
-    The first folder is marked if no job has a part of working storage, or one that has a part has its folder
-    there, as in that of an earlier release.
+    The first folder is marked if no job has a reservation, or if a job with one has its folder there, as with
+    an earlier release.
     """
     folder = settings.working
     with _MARK.faults(folder):
@@ -33,14 +33,14 @@ def require(settings: Settings, record: WorkingStorageRecord) -> None:
             mark(folder)
             record.note_marked()
             return
-    # another process marks before it notes the mark, and before its job reserves a part
+    # another process marks the folder before it notes the mark, and before its job gets a reservation
     _MARK.require(folder)
 
 
 @contextmanager
 def losses(settings: Settings) -> Iterator[None]:
-    """A file that vanishes under a step: an outage if working storage is not there, else worth another try,
-    which downloads what is gone."""
+    """Translate a file's disappearance during a step: into an outage if working storage is not available,
+    else into a transient failure, after which a retry downloads the file again."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -63,7 +63,7 @@ def make_folder(path: Path, working: Path) -> None:
 
 
 def note_mark(settings: Settings, record: WorkingStorageRecord) -> None:
-    """Note a mark that is there: a process may have died between the mark and the note."""
+    """Note an existing mark, since a process may have died between marking and noting."""
     if is_marked(settings.working) and not record.was_marked():
         record.note_marked()
 

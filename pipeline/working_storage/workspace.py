@@ -3,7 +3,7 @@
 Layout of a working directory: `producer/` the depositor's files, complete ones only; `system/` our files;
 `attempts/TOKEN/` one attempt's unfinished files; `manifest.checkm` the object manifest;
 `landing.json` the downloaded files with size and digest, written last; `stored.json` the stored version and
-its ERC. What has NAME.TOKEN.draft as its name was never completed.
+its ERC. A file named NAME.TOKEN.draft was never completed.
 """
 
 import os
@@ -35,17 +35,17 @@ class DownloadedFile(Record):
     sha512: str
     url: str = ""
     digest: Digest | None = None
-    """Declared for the file, or for `container`; checked before the file was put here."""
+    """The digest declared for the file or for `container`; checked before the file was put here."""
     declared_by: str | None = None
     """Where the digest was declared, in words; empty if none was, None in records of early releases."""
     container: str = ""
-    """The container whose digest it is; empty if the digest is the file's own."""
+    """The container that the digest belongs to; empty if it is the file's own."""
     name_encoding: str = ""
-    """The encoding as which the name was read, if its container does not say it."""
+    """The encoding assumed for the name, if its container does not declare it."""
     raw_name: str = ""
-    """The name as packed, in that case: its bytes, percent-encoded."""
+    """The packed bytes of the name, percent-encoded, in that case."""
     is_web_page: bool = False
-    """It came as HTML, although its name is not that of a web page."""
+    """Whether the file arrived as HTML, although its name is not a web page's."""
 
 
 _FILES = TypeAdapter(tuple[DownloadedFile, ...])
@@ -53,7 +53,7 @@ _STORED = TypeAdapter(StoredVersion)
 
 
 class _StoredErc(Record):
-    """What is beside the fields of the stored version; earlier releases wrote nothing."""
+    """The additional fields beside those of the stored version; earlier releases wrote none."""
 
     erc: str = ""
 
@@ -68,8 +68,8 @@ class Draft:
 
 
 def folder_of(job: Job, working: Path) -> Path:
-    """The job's working directory, whatever the record has as `working_dir`: a path that is read could name
-    a folder of somebody else, which would be removed with the job."""
+    """The job's working directory, regardless of the record's `working_dir`: a path from the record could
+    name somebody else's folder, which would be removed with the job."""
     return folder_at(working, job.bid, job.jid)
 
 
@@ -78,7 +78,7 @@ def folder_at(working: Path, bid: str, jid: str) -> Path:
 
 
 class Workspace:
-    """Paths of one job's working directory."""
+    """The paths of one job's working directory."""
 
     def __init__(self, folder: Path, token: str) -> None:
         self._token = token
@@ -96,16 +96,16 @@ class Workspace:
 
     @property
     def content(self) -> tuple[Path, ...]:
-        """The folders that hold nearly all bytes; without them the content has to be downloaded again."""
+        """The folders with nearly all bytes; without them the content has to be downloaded again."""
         return self.attempt.parent, self.producer
 
     def make_folder(self, path: Path) -> None:
-        """Make a folder below the working directory; ServiceDown if working storage is not there any more."""
+        """Make a folder in the working directory; ServiceDown if working storage is no longer available."""
         mount.make_folder(self.folder, self.folder.parents[1])
         make_below(path, self.folder)
 
     def draft_of(self, name: str) -> Path:
-        """Where this attempt writes a file before it has a name below the working directory."""
+        """The path at which this attempt writes a file before it gets its name in the working directory."""
         return self.folder / f"{name}.{self._token}.draft"
 
     def publish(self, path: Path, data: bytes) -> None:
@@ -135,7 +135,7 @@ class Workspace:
             return path.open("wb")
 
     def place(self, draft: Draft, path: Path) -> None:
-        """Give the draft its name, in place of an earlier file of this name."""
+        """Give the draft its name, replacing an earlier file of this name."""
         try:
             draft.path.replace(path)
         except FileNotFoundError:
@@ -151,7 +151,7 @@ class Workspace:
         self.publish(self.downloaded, _FILES.dump_json(files, indent=1))
 
     def read_downloaded(self) -> tuple[DownloadedFile, ...]:
-        """The downloaded files, as they were listed; ContentGone if the list is missing or unreadable."""
+        """The downloaded files as listed; ContentGone if the list is missing or unreadable."""
         try:
             return _FILES.validate_json(read_all(self.downloaded))
         except FileNotFoundError as error:
@@ -167,7 +167,7 @@ class Workspace:
             return None
 
     def read_content(self) -> tuple[DownloadedFile, ...]:
-        """The downloaded files; ContentGone unless every file is there with the size that it had."""
+        """The downloaded files; ContentGone unless every file exists with its listed size."""
         files = self.read_downloaded()
         for file in files:
             path = f"{self.producer}/{file.path}"
@@ -181,14 +181,14 @@ class Workspace:
 
 
 def write_stored(workspace: Workspace, version: StoredVersion, erc: bytes = b"") -> None:
-    """Note the version, and the ERC that was stored with it; b"" if that is not at hand."""
+    """Save the version and the ERC that was stored with it; b"" if that is not available."""
     noted = {**_STORED.dump_python(version, mode="json"), "erc": erc.decode()}
     workspace.publish(workspace.stored, to_json(noted, indent=1))
 
 
 def read_stored(workspace: Workspace) -> tuple[StoredVersion | None, bytes]:
-    """The stored version, None if the file is lost, and the ERC that was noted with it, b"" if none was: then
-    storage has the answer.
+    """The stored version, None if the file is lost, and the ERC saved with it, b"" if none was saved; storage
+    has them in that case.
     """
     try:
         data = read_all(workspace.stored)
@@ -203,7 +203,7 @@ def read_stored(workspace: Workspace) -> tuple[StoredVersion | None, bytes]:
 
 @dataclass(frozen=True)
 class Holder:
-    """A failed job: the bytes that are outstanding of its reservation, and those that its content takes."""
+    """A failed job: the outstanding bytes of its reservation, and the bytes of its content."""
 
     jid: str
     outstanding: int
@@ -212,14 +212,14 @@ class Holder:
 
 @dataclass(frozen=True)
 class Reclaim:
-    """The jobs that give up their reservations, and those whose content is removed as well."""
+    """The jobs that lose their reservations, and the jobs whose content is also removed."""
 
     reservations: tuple[str, ...] = ()
     contents: tuple[str, ...] = ()
 
 
 def plan(short: int, holders: Sequence[Holder]) -> Reclaim | None:
-    """What frees `short` bytes; None if the failed jobs hold less. `holders`: the oldest failure first."""
+    """Choose what frees `short` bytes; None if failed jobs hold less. `holders`: oldest failure first."""
     reservations: list[str] = []
     contents: list[str] = []
     for holder in holders:

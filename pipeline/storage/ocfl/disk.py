@@ -1,4 +1,4 @@
-"""Files of the OCFL store: copies files, reads and locks the folder of an object, names faults of the root.
+"""Files of the OCFL store on disk: copying and reading back, the folder of an object, its lock, and faults.
 
 A copy is complete when its bytes have been synced and read back from the disk, not from the page cache.
 """
@@ -31,12 +31,12 @@ from pipeline.outcome import Service, ServiceDown, StepFailed, damaged, of_objec
 from pipeline.storage.ocfl.objects import INVENTORY, Inventory, StoredObject, extends, parse
 
 COPY_CHUNK = 32 << 20
-"""Bytes that are copied between two checks of the attempt; a disk needs less than a second for them."""
+"""Bytes copied between two checks of the attempt; a disk needs less than a second for them."""
 
 READ_ONLY = 0o444
 
 REQUESTED_AHEAD = 128 << 10
-"""Bytes of a file that are requested from the disk before they are read: as many as Linux reads ahead."""
+"""Bytes of a file that are prefetched from the disk: as many as Linux reads ahead."""
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
@@ -53,9 +53,7 @@ def put(file: ContentFile, target: str, attempt: Attempt) -> int:
 
 
 def _copy(reader: int, writer: int, size: int, attempt: Attempt) -> None:
-    """Copy until the end, or until there are `size` bytes: with another end it is not the file that was asked
-    for, as the digest of the copy shows.
-    """
+    """Copy until the end or `size` bytes; a file of another size is detected by the copy's digest."""
     copied = 0
     while copied != size and (some := _copy_some(reader, writer, min(COPY_CHUNK, size + 1 - copied))):
         copied += some
@@ -65,10 +63,10 @@ def _copy(reader: int, writer: int, size: int, attempt: Attempt) -> None:
 
 
 def copy_and_read_back(source: Path, target: str, attempt: Attempt) -> tuple[int, str]:
-    """Copy a large file; returns the size and the sha512 of the copy, read from the disk.
+    """Copy a large file; returns the copy's size and sha512, read back from the disk.
 
-    A thread reads the previous chunk from the disk while the next chunk is copied and synced. The caller
-    still syncs the copy and its folder, for their metadata.
+    A thread reads the previous chunk from the disk while the next chunk is copied and synced. The caller must
+    still sync the copy and its folder, for their metadata.
     """
     size, sha512 = 0, hashlib.sha512()
     with (
@@ -98,7 +96,7 @@ def read_back(path: Path, on_read: OnRead) -> tuple[int, str]:
 def read_all_back(paths: Sequence[str], on_read: OnRead) -> list[tuple[int, str]]:
     """Sizes and sha512 of synced files, read from the disk and not from the page cache.
 
-    All are open at a time, and their beginnings are requested from the disk before the first is read.
+    All are open at the same time, and their beginnings are prefetched before the first is read.
     """
     with ExitStack() as stack:
         descriptors = []
@@ -110,7 +108,7 @@ def read_all_back(paths: Sequence[str], on_read: OnRead) -> list[tuple[int, str]
 
 
 def read_open_back(descriptors: Sequence[int], on_read: OnRead) -> list[tuple[int, str]]:
-    """As `read_all_back`, for files that are open already."""
+    """Like `read_all_back`, for files that are already open."""
     for descriptor in descriptors:
         _drop_from_memory(descriptor, 0, 0)
         if len(descriptors) > 1:
@@ -125,13 +123,13 @@ def _size_and_sha512(descriptor: int, on_read: OnRead) -> tuple[int, str]:
 
 
 def _drop_from_memory(descriptor: int, start: int, length: int) -> None:
-    """Let the next reading be one from the disk; a length of 0 is until the end."""
+    """Drop the pages from the cache, so that the next read comes from the disk; length 0 means to the end."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, start, length, os.POSIX_FADV_DONTNEED)
 
 
 def _request_from_disk(descriptor: int) -> None:
-    """Let the disk begin to read; returns at once."""
+    """Start prefetching from the disk; returns immediately."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, 0, REQUESTED_AHEAD, os.POSIX_FADV_WILLNEED)
 
@@ -145,8 +143,8 @@ def _copy_chunk(reader: int, writer: int) -> int:
 
 
 def _copy_some(reader: int, writer: int, most: int) -> int:
-    """The kernel copies, which is free where the file system can share blocks. Never a hard link: later
-    changes in the working directory must not change stored content.
+    """Copy in the kernel, which is free where the file system can share blocks. Never makes a hard link:
+    later changes in the working directory must not change stored content.
     """
     if hasattr(os, "copy_file_range"):
         try:
@@ -169,8 +167,8 @@ def _sync_bytes(descriptor: int) -> None:
 def _read(
     descriptor: int, start: int, length: int, update: Callable[[memoryview], None], on_read: OnRead
 ) -> None:
-    """Read `length` bytes; fewer if the file ends before."""
-    view = memoryview(bytearray(min(READ_CHUNK, length)))  # memory that is not used costs time, too
+    """Read `length` bytes, fewer if the file ends earlier."""
+    view = memoryview(bytearray(min(READ_CHUNK, length)))  # unused memory costs time, too
     end = start + length
     while start < end and (size := os.preadv(descriptor, [view[: end - start]], start)):
         update(view[:size])
@@ -179,16 +177,16 @@ def _read(
 
 
 LOCK_POLL = 0.05
-"""Seconds between two tries for the lock of an object."""
+"""Seconds between two tries to acquire an object's lock."""
 
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 
 @contextmanager
 def failures(root: Path) -> Iterator[None]:
-    """ServiceDown if the root's file system is at fault or full; other errors of it as StepFailed.
+    """Raise ServiceDown if the root's file system is at fault or full; raise its other errors as StepFailed.
 
-    A fault of another file system, that of the files to be stored, stays what it is.
+    A fault of another file system, that of the files to be stored, is not translated.
     """
     try:
         yield
@@ -214,7 +212,7 @@ class ObjectFolder(StoredObject):
         return (self.folder / f"v{number}").as_uri()
 
     def head(self) -> Inventory | None:
-        """A writer replaces inventory and sidecar one after the other, atomically."""
+        """The object's inventory; a writer replaces inventory and sidecar one after the other, atomically."""
         data = self.read(INVENTORY)
         if data is None and self.folder.exists():
             # The object may have appeared, complete, between the two calls.
@@ -224,7 +222,7 @@ class ObjectFolder(StoredObject):
         return parse(data, f"{self.folder}/{INVENTORY}") if data is not None else None
 
     def latest(self) -> Inventory | None:
-        """The head, or the complete version after it that a stopped writer left and the next will publish."""
+        """The head, or the complete next version of a stopped writer, which the next writer will publish."""
         head = self.head()
         if head is None:
             return None
@@ -268,9 +266,9 @@ def read_if_present(path: Path | str) -> bytes | None:
 
 
 def create(path: Path | str, data: bytes) -> int:
-    """Create a file with this content; its descriptor, which the caller closes.
+    """Create a file with this content; returns the descriptor, which the caller closes.
 
-    The file is durable once the caller has synced the file and its folder.
+    The file is durable once the caller has synced it and its folder.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     return written(descriptor, partial(write_all, data=data))
@@ -278,7 +276,7 @@ def create(path: Path | str, data: bytes) -> int:
 
 @contextmanager
 def writing() -> Iterator[Callable[[Path, bytes], int]]:
-    """A function that writes a new file, which is open until the end of the block; returns its descriptor."""
+    """A function that writes a new file, open until the end of the block, and returns its descriptor."""
     with ExitStack() as stack:
 
         def write(path: Path, data: bytes) -> int:
@@ -319,8 +317,8 @@ def _try_lock(path: Path) -> int | None:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, _LOCK, 0o644)
     try:
-        # FileNotFoundError: the previous holder may remove the file after we open it, and another process may
-        # make a new one. Then this lock excludes nobody.
+        # FileNotFoundError: the previous holder may remove the file after it was opened here, and another
+        # process may create a new one. This lock then excludes nobody.
         with suppress(BlockingIOError, FileNotFoundError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(path.stat(), os.fstat(descriptor)):

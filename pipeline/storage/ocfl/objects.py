@@ -1,6 +1,6 @@
-"""OCFL 1.1: the files of a storage root, the inventory of an object and of its next version.
+"""OCFL 1.1: the files of a storage root, and the inventories of an object and of its next version.
 
-Only the parts of OCFL that arkline uses are here: sha512, versions v1, v2 ... without padding, forward
+Implements only the parts of OCFL that arkline uses: sha512, versions v1, v2 ... without padding, forward
 deltas, and the registered layout 0003, which has readable folder names.
 """
 
@@ -35,11 +35,11 @@ DECLARATION = "0=ocfl_1.1"
 DECLARATION_TEXT = b"ocfl_1.1\n"
 
 _ENCAPSULATION_LIMIT = 100
-"""Maximum characters of an encoded identifier; the layout cuts longer ones and appends a hash."""
+"""Maximum characters of an encoded identifier; the layout truncates longer ones and appends a hash."""
 
 
 def root_files() -> dict[str, bytes]:
-    """The files of a new root by their path in it; the declaration comes last."""
+    """Path -> content of the files of a new root; the declaration comes last."""
     return {
         CONFIGURATION: _json(_PARAMETERS),
         "ocfl_layout.json": _json({"extension": LAYOUT, "description": _DESCRIPTION}),
@@ -49,7 +49,7 @@ def root_files() -> dict[str, bytes]:
 
 @lru_cache(maxsize=64)
 def object_path(identifier: str) -> Path:
-    """The object's folder, relative to the storage root; to store a version asks for it nine times."""
+    """The object's folder, relative to the storage root; cached, as storing a version needs it nine times."""
     digest = hashlib.sha256(identifier.encode()).hexdigest()
     folder = re.sub(
         r"[^A-Za-z0-9_-]", lambda c: "".join(f"%{byte:02x}" for byte in c[0].encode()), identifier
@@ -61,7 +61,7 @@ def object_path(identifier: str) -> Path:
 
 @lru_cache(maxsize=8)
 def check_layout(configuration: bytes | None, root: str) -> None:
-    """StepFailed unless CONFIGURATION holds our layout; the same bytes are understood once."""
+    """StepFailed unless CONFIGURATION has our layout; cached, so that the same bytes are parsed once."""
     try:
         parameters = json.loads(configuration or b"null")
     except ValueError:
@@ -71,7 +71,7 @@ def check_layout(configuration: bytes | None, root: str) -> None:
 
 
 def check_free(names: Iterable[str], root: str, remedy: str) -> None:
-    """StepFailed if a place with these names in it is anything but an unfinished root."""
+    """StepFailed if a place with these entries is anything but an unfinished root."""
     foreign = set(names) - {path.partition("/")[0] for path in root_files()}
     if foreign:
         raise system(
@@ -90,7 +90,7 @@ SIDECAR = f"{INVENTORY}.{OF_RECORD}"
 CONTENT = "content"
 
 _JOB = re.compile(r"(?:\A|\n)(?:key=([0-9a-f]{32})\n)?jid=(\w+)\Z")
-"""The last lines of a version's message. The id comes last: releases before 0.2.1 look for it there."""
+"""The last lines of a version's message. The id comes last, where releases before 0.2.1 expect it."""
 
 
 class User(BaseModel):
@@ -126,7 +126,7 @@ class Version(BaseModel):
 
 
 class Inventory(BaseModel):
-    """`inventory.json`; fields of other writers, such as `fixity`, are kept."""
+    """`inventory.json`; fields of other writers, such as `fixity`, are preserved."""
 
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
     id: str
@@ -142,7 +142,7 @@ class Inventory(BaseModel):
         return int(self.head[1:])
 
     def number_of(self, jid: str, key: str) -> int | None:
-        """The job's version; StepFailed if another job with the same id created one."""
+        """The number of the job's version; StepFailed if another job with the same id created one."""
         for name, version in self.versions.items():
             if version.jid == jid:
                 if key and version.key and key != version.key:
@@ -171,7 +171,7 @@ def parse(data: bytes, path: Path | str) -> Inventory:
 
 
 def first_paths(files: Mapping[str, str]) -> dict[str, str]:
-    """Digest -> the first of its logical paths: equal files are stored once, under that name."""
+    """Digest -> the first of its logical paths, the name under which identical files are stored once."""
     first: dict[str, str] = {}
     for path in sorted(files):
         first.setdefault(files[path], path)
@@ -181,7 +181,7 @@ def first_paths(files: Mapping[str, str]) -> dict[str, str]:
 def next_inventory(head: Inventory | None, request: StoreRequest) -> Inventory:
     """The inventory with the requested version added; StepFailed if this object cannot accept the request.
 
-    `check_request` has accepted the request, with the names of its files.
+    `check_request` has accepted the request, including the names of its files.
     """
     latest = head.versions[head.head].digests() if head else {}
     carried = carried_paths(request, head.number if head else 0, latest)
@@ -241,10 +241,10 @@ NOT_IN_MANIFEST = f"{INVENTORY} has no content path for this file"
 
 
 class StoredObject(Protocol):
-    """An OCFL object on a disk or in a bucket; its files have their paths in the object."""
+    """An OCFL object on disk or in an S3 bucket; files are named by their path in the object."""
 
     may_be_unfinished: bool = False
-    """Whether a stopped writer may leave the latest version without its own inventory and its sidecar."""
+    """Whether a stopped writer may leave the latest version without its own inventory and sidecar."""
 
     def location(self, path: str) -> str:
         """The place of the file, for messages."""
@@ -259,13 +259,13 @@ class StoredObject(Protocol):
         """A small file; None if there is no such file."""
 
     def size(self, path: str) -> int | None:
-        """Bytes; None if there is no such file."""
+        """The file's size in bytes; None if there is no such file."""
 
     def pieces(self, path: str) -> Iterator[bytes] | None:
-        """The bytes as they are read now; None if there is no such file."""
+        """The bytes, read lazily; None if there is no such file."""
 
     def digest(self, path: str, on_read: OnRead) -> tuple[int, str] | None:
-        """Size and sha512 of the bytes as they are read now; None if there is no such file."""
+        """Size and sha512 of the bytes, read now; None if there is no such file."""
 
     def latest(self) -> Inventory | None:
         """The inventory with the latest complete version."""
@@ -282,7 +282,7 @@ class StoredObject(Protocol):
         return parse(data, self.location(path))
 
     def has_inventories(self, number: int, data: bytes) -> bool:
-        """Whether object and version have this inventory, byte by byte, and the version its sidecar."""
+        """Whether object and version have exactly this inventory, and the version its sidecar."""
         expected = {f"v{number}/{INVENTORY}": data, f"v{number}/{SIDECAR}": sidecar(data), INVENTORY: data}
         return all(self.read(path) == text for path, text in expected.items())
 
@@ -304,7 +304,7 @@ class StoredObject(Protocol):
     def describe(
         self, inventory: Inventory, number: int, sizes: Mapping[str, int] = NOTHING_KNOWN
     ) -> StoredVersion:
-        """A version of the inventory. `sizes`: by digest, of files that were read just now."""
+        """A version of the inventory. `sizes`: digest -> size, for files that have just been read."""
         version = inventory.versions[f"v{number}"]
         files = []
         for path, sha512 in sorted(version.digests().items()):
@@ -318,7 +318,7 @@ class StoredObject(Protocol):
 
 
 def inventory_problems(stored: StoredObject, number: int) -> Iterator[str]:
-    """Damage of the files in which storage describes an object with `number` versions."""
+    """Damage to the files in which storage describes an object with `number` versions."""
     latest, root = f"v{number}", stored.read(INVENTORY)
     for name in (f"v{version}" for version in range(1, number + 1)):
         try:
@@ -329,7 +329,7 @@ def inventory_problems(stored: StoredObject, number: int) -> Iterator[str]:
                 yield damage.message
     if stored.read(f"{latest}/{INVENTORY}") not in (root, None):
         yield f"{stored.location(INVENTORY)} differs from its copy in {latest}"
-    # A writer replaces the sidecar after the inventory, so the one of the version before is no damage.
+    # A writer replaces the sidecar after the inventory, so the previous version's sidecar is no damage.
     sidecars = {sidecar(root or b""), stored.read(f"v{number - 1}/{SIDECAR}")} - {None}
     for path, valid in ((SIDECAR, sidecars), (OBJECT_DECLARATION[0], {OBJECT_DECLARATION[1]})):
         data = stored.read(path)

@@ -1,4 +1,4 @@
-"""Reading OCFL objects back, from a disk or from a bucket; nothing here writes or takes a lock."""
+"""Reading of OCFL objects on disk or in an S3 bucket; takes no locks."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -25,19 +25,19 @@ from pipeline.storage.ocfl.objects import (
 )
 
 MARKER = "extensions/arkline/deployment.json"
-"""The deployment id; OCFL lets an extension keep what it likes in its folder."""
+"""The file with the deployment id; OCFL lets an extension keep any files in its folder."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-@lru_cache(maxsize=8)  # the same bytes are read several times for each job
+@lru_cache(maxsize=8)  # the same bytes are read several times per job
 def _deployment(data: bytes) -> Deployment:
     return Deployment.model_validate_json(data)
 
 
 class OcflReader(ABC):
-    """The methods of Storage that only read: the same for a root on a disk and for one in a bucket."""
+    """The methods of Storage that only read, shared by roots on disk and in S3 buckets."""
 
     expected: Expected | None = None
     """The deployment that the root must belong to; None: not checked, and a missing root is created."""
@@ -48,15 +48,15 @@ class OcflReader(ABC):
     @property
     @abstractmethod
     def place(self) -> str:
-        """The folder, or the URL of the bucket."""
+        """The root's folder, or the bucket's URL."""
 
     @abstractmethod
     def inventories(self) -> Iterator[tuple[str, Inventory | StepFailed]]:
-        """(place, inventory) of every object, read one after another; the fault if one cannot be read."""
+        """(place, inventory) of every object, read one by one; a fault instead of an unreadable one."""
 
     @abstractmethod
     def read_root_file(self, path: str) -> bytes | None:
-        """A file of the storage root; None if there is none."""
+        """Read a file of the storage root; None if it does not exist."""
 
     @abstractmethod
     def write_root_file(self, path: str, data: bytes) -> None:
@@ -64,11 +64,11 @@ class OcflReader(ABC):
 
     @abstractmethod
     def failures(self) -> AbstractContextManager[None]:
-        """Translates errors of the file system or of the server into StepFailed or ServiceDown."""
+        """Translate errors of the file system or the server into StepFailed or ServiceDown."""
 
     @abstractmethod
     def check_readable(self, ark: str, url: str) -> None:
-        """UsageRefused if the url is of another kind of storage, StepFailed if there is no storage root."""
+        """UsageRefused if the url belongs to another kind of storage, StepFailed if the root is missing."""
 
     def for_all(self, work: Callable[[T, Attempt], R], files: Iterable[T], attempt: Attempt) -> list[R]:
         """The results of `work` for all files; the first failure stops the others."""
@@ -102,7 +102,7 @@ class OcflReader(ABC):
                 yield VersionEntry(place, problem=inventory.message)
                 continue
             yield from self._entries(inventory)
-        self.confirm()  # a mount that went away looks like the end of the listing
+        self.confirm()  # a mount that has disappeared looks like the end of the listing
 
     def versions_of(self, ark: str, url: str = "") -> tuple[VersionEntry, ...]:
         self.confirm()
@@ -142,7 +142,7 @@ class OcflReader(ABC):
             ) from error
 
     def write_deployment(self, deployment: Deployment) -> None:
-        """Without the mark: a storage root has none."""
+        """Write the id without the mark, which a storage root does not have."""
         data = deployment.model_copy(update={"mark": 0}).model_dump_json(indent=1).encode()
         with self.failures():
             self.write_root_file(MARKER, data + b"\n")
@@ -152,7 +152,7 @@ class OcflReader(ABC):
             return next(iter(self.inventories()), None) is None
 
     def confirm(self) -> None:
-        """ServiceDown unless the root is there and belongs to the expected deployment."""
+        """ServiceDown unless the root exists and belongs to the expected deployment."""
         if self.expected is not None:
             check_marker(Service.STORAGE, self.place, self.read_deployment(), self.expected())
 
@@ -176,7 +176,7 @@ class OcflReader(ABC):
             return data
 
     def verify(self, version: StoredVersion, attempt: Attempt = UNATTENDED) -> None:
-        """The version's own inventory and the object's inventory must also agree with what was stored."""
+        """The version's own inventory and the object's inventory must also match what was stored."""
         self.confirm()
         with self.failures():
             own, stored = self.check_inventories(version), self.object(version.ark)
@@ -193,7 +193,7 @@ class OcflReader(ABC):
             self.for_all(compare, (file for file in version.files if file.added), checked)
 
     def check_inventories(self, version: StoredVersion) -> Inventory:
-        """The version's own inventory; StepFailed unless that and the object's list what was stored."""
+        """The version's own inventory; StepFailed unless it and the object's list what was stored."""
         name, stored = f"v{version.number}", self.object(version.ark)
         own, head = stored.inventory_of(name), stored.head()
         if head is None or name not in own.versions or head.versions.get(name) != own.versions[name]:
@@ -210,7 +210,7 @@ class OcflReader(ABC):
         on_read: OnRead = ignore,
         already: Mapping[str, ReadBackFile] = NOTHING_READ,
     ) -> Iterator[ReadBackFile]:
-        """Bytes that several files share are read once."""
+        """Bytes shared by several files are read once."""
         stored, head = self._opened(ark, url)
         if head is None:
             return

@@ -23,10 +23,10 @@ from pipeline.storage.ocfl import disk, objects, writer
 from pipeline.storage.ocfl.reading import OcflReader
 
 READERS = 4
-"""Threads that read copies back: the disk has several requests at a time."""
+"""Threads that read copies back, so that the disk has several requests at a time."""
 
 TOGETHER = 32
-"""Copies that are open, and requested from the disk, at a time by a thread."""
+"""Copies that a thread has open, and prefetches from the disk, at a time."""
 
 
 class OcflStorage(OcflReader):
@@ -37,7 +37,7 @@ class OcflStorage(OcflReader):
         """Seconds that a writer waits for another writer of the same object."""
 
     def check(self, request: StoreRequest, attempt: Attempt = UNATTENDED) -> None:
-        """Repairs the object first: an unfinished version may have the files that are to be deleted."""
+        """Repairs the object first, since an unfinished version may have the files to be deleted."""
         check_request(request)
         self.confirm()
         with self.failures():
@@ -53,7 +53,7 @@ class OcflStorage(OcflReader):
     def store(self, request: StoreRequest, fence: Callable[[], None]) -> StoredVersion:
         """Stage the files, sync them and read them back; lock the object; call `fence`; rename.
 
-        The process may stop after any of these steps. A version that another attempt published is not read
+        The process may stop after any of these steps. A version published by another attempt is not read
         back here.
         """
         check_request(request)
@@ -73,12 +73,12 @@ class OcflStorage(OcflReader):
             if published is None:
                 return stored.describe(inventory, number)
             version = stored.describe(inventory, number, {file.sha512: file.size for file in request.files})
-            if not stored.has_inventories(number, published):  # the next version may be there already
+            if not stored.has_inventories(number, published):  # the next version may already exist
                 self.check_inventories(version)
             return replace(version, verified=now())
 
     def distinguishes_case(self) -> bool:
-        """Asked of the file system by another spelling of the root's declaration."""
+        """Determined by looking up the root's declaration with its case swapped."""
         with self.failures():
             return not (self.root.folder / objects.DECLARATION.swapcase()).exists()
 
@@ -90,7 +90,7 @@ class OcflStorage(OcflReader):
         return str(self.root.folder)
 
     def inventories(self) -> Iterator[tuple[str, objects.Inventory | StepFailed]]:
-        """Folders are read one at a time: a root may have a million objects."""
+        """Reads one folder at a time, because a root may have a million objects."""
         for folder in writer.object_folders(self.root):
             try:
                 inventory = disk.ObjectFolder(folder).head()
@@ -128,7 +128,7 @@ class OcflStorage(OcflReader):
     def _add(
         self, request: StoreRequest, stage: Path, attempt: Attempt, fence: Callable[[], None]
     ) -> tuple[objects.Inventory, bytes | None]:
-        """The inventory with the version; and as this call published it, None if it was there."""
+        """The inventory with the version, and its bytes if this call published it; else None."""
         head = self._repaired_head(request.ark, stage, attempt)
         if head and head.number_of(request.jid, request.key):
             return head, None
@@ -155,8 +155,9 @@ class OcflStorage(OcflReader):
     def _stage(
         self, request: StoreRequest, head: objects.Inventory | None, stage: Path, attempt: Attempt
     ) -> None:
-        """Copy new content, sync it and read it back from the disk, before anybody sees the version. Read
-        content that the object has already as well, because our copy will be deleted.
+        """Copy new content, sync it and read it back from the disk, before the version becomes visible.
+
+        Content that the object already has is also read back, because the working copy will be deleted.
         """
         stored, content = self.object(request.ark), str(writer.content_in(stage))
         writer.content_in(stage).parent.mkdir()
@@ -201,22 +202,22 @@ class OcflStorage(OcflReader):
 
 
 def _make_folder(folder: str, content: str, existing: set[str]) -> None:
-    """Make a folder, which is `content` or below, and its parents up to that, unless they are `existing`."""
+    """Make `folder`, which is `content` or below, and its parents up to `content`, unless `existing`."""
     if folder in existing:
         return
     if folder != content:
         _make_folder(folder.rpartition("/")[0], content, existing)
-    os.mkdir(folder)  # noqa: PTH102 - of every job
+    os.mkdir(folder)  # noqa: PTH102 - runs in every job
     existing.add(folder)
 
 
 def _read_back(
     files: Sequence[ContentFile], open_copies: Mapping[str, int], content: str, attempt: Attempt
 ) -> None:
-    """StepFailed unless the copies of the files have their bytes on the disk.
+    """StepFailed unless the files' copies on the disk have the right bytes.
 
-    Small ones are requested from the disk together, by one thread: its next file is there when it is read.
-    `open_copies`: the descriptors of copies by their paths, of all files or of none.
+    One thread prefetches small files together, so that the next one is in memory when it is read.
+    `open_copies`: path -> descriptor of the copy, for all files or for none.
     """
 
     def compare_some(files: Sequence[ContentFile], attempt: Attempt) -> None:

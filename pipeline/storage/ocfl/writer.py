@@ -3,9 +3,9 @@
 Rule: a version is staged completely, outside the objects, and becomes visible by one rename under the
 object's lock; the first version comes with the object itself. A second rename replaces the root inventory.
 Between the two renames, the version's folder is ahead of the root inventory. The next holder of the lock
-repairs that: a valid version is published, an invalid one is moved to quarantine. The folder
-extensions/arkline is not part of any object: `staging/JID-TOKEN/` has unfinished versions, `locks/` the locks
-of objects, `quarantine/` invalid versions, `deployment.json` the id of the deployment.
+repairs that: it publishes a valid version and moves an invalid one to quarantine. The folder
+extensions/arkline belongs to no object: `staging/JID-TOKEN/` has unfinished versions, `locks/` the locks of
+objects, `quarantine/` invalid versions, `deployment.json` the deployment id.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from pipeline.storage.ocfl import disk, objects
 log = logging.getLogger(__name__)
 
 _VERSION = "version"
-"""The version in its staging folder, until it has its name."""
+"""The version's name in the staging folder, until it gets its final name."""
 
 
 class Root:
@@ -49,7 +49,7 @@ class Root:
         if not self.declaration.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             names = [path.name for path in self.folder.iterdir()]
-            # Second check: another process may have created the root and stored an object meanwhile.
+            # Second check: another process may just have created the root and stored an object.
             if not self.declaration.exists():
                 remedy = "set ARKLINE_STORAGE_ROOT to an empty folder or to an OCFL root"
                 objects.check_free(names, str(self.folder), remedy)
@@ -64,7 +64,7 @@ class Root:
 def staged(root: Root, jid: str) -> Iterator[Path]:
     """A new folder for this attempt, removed afterwards; leftovers of earlier attempts are removed first.
 
-    An attempt that was paused finds its folder removed when it continues, and raises AttemptOver.
+    A paused attempt that continues finds its folder removed and raises AttemptOver.
     """
     _remove_staged(root, jid)
     folder = root.staging / f"{jid}-{secrets.token_hex(8)}"
@@ -80,16 +80,16 @@ def staged(root: Root, jid: str) -> Iterator[Path]:
 
 
 def _remove_staged(root: Root, jid: str) -> None:
-    """Remove the folders in staging that unfinished attempts of the job left."""
+    """Remove the job's leftover folders in staging."""
     start = f"{jid}-"
     with suppress(FileNotFoundError):
-        for name in os.listdir(root.staging):  # noqa: PTH208 - of every job
+        for name in os.listdir(root.staging):  # noqa: PTH208 - runs in every job
             if name.startswith(start):
                 _remove(root.staging / name)
 
 
 def remove_ended(root: Root, ended: Callable[[str], bool]) -> tuple[str, ...]:
-    """Remove what unfinished attempts of ended jobs left in staging; the ids of these jobs."""
+    """Remove leftover folders of ended jobs in staging; returns the ids of these jobs."""
     jobs = sorted({folder.name.partition("-")[0] for folder in root.staging.glob("jid*-*")})
     removed = tuple(jid for jid in jobs if ended(jid))
     for jid in removed:
@@ -98,7 +98,7 @@ def remove_ended(root: Root, ended: Callable[[str], bool]) -> tuple[str, ...]:
 
 
 def object_folders(root: Root) -> Iterator[Path]:
-    """Every object's folder, by the depth of the layout."""
+    """The folders of all objects, found by the depth of the layout."""
     for first in _subfolders(root.folder):
         if first.name != "extensions":
             for second in _subfolders(first):
@@ -114,12 +114,12 @@ def _subfolders(folder: Path) -> Iterator[Path]:
 
 
 def _remove(folder: Path) -> None:
-    """The folder is renamed first: a paused writer that continues must see all of the folder or nothing."""
+    """Rename the folder before removal: a paused writer that continues must see all of it or nothing."""
     renamed = folder.with_suffix(".gone")
     try:
         try:
             folder.rmdir()
-        except OSError:  # it has something in it
+        except OSError:  # it is not empty
             folder.rename(renamed)
     except FileNotFoundError:
         return
@@ -127,7 +127,7 @@ def _remove(folder: Path) -> None:
 
 
 def needs_repair(stored: disk.ObjectFolder, head: objects.Inventory) -> bool:
-    """Whether a writer stopped, or is working, between its two renames."""
+    """Whether a writer has stopped, or is still working, between its two renames."""
     return (stored.folder / f"v{head.number + 1}").exists() or not _has_current_sidecar(stored)
 
 
@@ -137,7 +137,7 @@ def _has_current_sidecar(stored: disk.ObjectFolder) -> bool:
 
 
 def repair(root: Root, ark: str, stage: Path) -> objects.Inventory | None:
-    """Under the object's lock: finish or undo the work of a stopped writer; returns the head."""
+    """Finish or undo the work of a stopped writer, under the object's lock; returns the head."""
     folder = root.object(ark)
     stored = disk.ObjectFolder(folder)
     head = stored.head()
@@ -157,7 +157,7 @@ def repair(root: Root, ark: str, stage: Path) -> objects.Inventory | None:
         valid = False
     except OSError as error:
         if is_fault_of(error, root.folder):
-            raise  # it says nothing about this version
+            raise  # the fault says nothing about this version
         valid = False
     if valid:
         log.warning("%s: publishing %s, which a stopped writer left", ark, unfinished.head)
@@ -172,16 +172,16 @@ def repair(root: Root, ark: str, stage: Path) -> objects.Inventory | None:
 
 
 def content_in(stage: Path) -> Path:
-    """The folder of the staged version's content, which is made with its first file."""
+    """The folder of the staged version's content; created with the first file."""
     return stage / _VERSION / objects.CONTENT
 
 
 def publish(
     root: Root, ark: str, inventory: objects.Inventory, stage: Path, fence: Callable[[], None]
 ) -> bytes:
-    """Under the object's lock: make the staged content visible as the inventory's head, which is returned.
+    """Make the staged content visible as the inventory's head, under the object's lock; returns its bytes.
 
-    `fence` is the last call before the rename; after the rename the version counts, whatever happens.
+    `fence` is the last call before the rename; after the rename the version is valid, whatever happens.
     """
     data = inventory.encode()
     version = stage / _VERSION
@@ -220,7 +220,7 @@ def _publish_object(root: Root, path: Path, data: bytes, stage: Path, fence: Cal
         try:
             ready.rename(root.folder / part)
         except OSError:
-            # Other objects are in this folder: move ours into it.
+            # Another writer has created this folder: move ours into it.
             if part == path or not (root.folder / part).exists():
                 raise
         else:
@@ -229,7 +229,7 @@ def _publish_object(root: Root, path: Path, data: bytes, stage: Path, fence: Cal
 
 
 def prune(content: Path, inventory: objects.Inventory) -> None:
-    """Remove staged files whose bytes another job has added to the object meanwhile."""
+    """Remove staged files whose bytes another job has since added to the object."""
     start = f"{inventory.head}/{objects.CONTENT}/"
     changed: set[Path] = set()
     needed = {p.removeprefix(start) for ps in inventory.manifest.values() for p in ps if p.startswith(start)}
@@ -251,8 +251,8 @@ def _write_pair(write: Callable[[Path, bytes], int], folder: Path, data: bytes) 
 
 
 def _replace_head(folder: Path, data: bytes, stage: Path) -> None:
-    """The inventory first: an outdated sidecar can be repaired from the version's folder. So can a sidecar
-    that survived a power failure without its inventory.
+    """Replace the inventory before its sidecar: an outdated sidecar can be repaired from the version's
+    folder, and so can a sidecar that survived a power failure without its inventory.
     """
     drafts = _draft(stage, data), _draft(stage, objects.sidecar(data))
     sync_all(drafts)
