@@ -1,1 +1,1 @@
-"""What arkline costs: each file measures one thing, as ratios within one run."""
+"""Benchmarks: each file measures one cost of arkline, as ratios within one run."""

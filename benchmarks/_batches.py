@@ -1,4 +1,4 @@
-"""Batches of a benchmark, from their submission to their end."""
+"""Batches of a benchmark, from submission to end."""
 
 import hashlib
 import uuid
@@ -20,7 +20,7 @@ from zkstate.connection.session import Session
 from zkstate.record import batches
 
 SECONDS = option("SECONDS", 900)
-"""Longest wait for the end of a batch."""
+"""Maximum seconds to wait for the end of a batch."""
 
 
 def end_of(session: Session, bid: str) -> None:
@@ -29,7 +29,7 @@ def end_of(session: Session, bid: str) -> None:
 
 
 def create_and_complete(session: Session, settings: Settings, jobs: int) -> None:
-    """Create a batch of jobs without content, and wait until a fleet has taken all of them to their end."""
+    """Create a batch of jobs without content, and wait until a fleet has completed them all."""
     batch = planting.acquired_batch(session)
     plan = planting.plan(jobs)
     batch = planting.create_jobs(session, batch, plan, settings.working, "benchmark", UNATTENDED)
@@ -39,7 +39,7 @@ def create_and_complete(session: Session, settings: Settings, jobs: int) -> None
 
 
 def deposit_files(session: Session, settings: Settings, source: str, folder: Path, jobs: int) -> str:
-    """Submit one batch of small files, one object each, with the digest and size declared; its BID.
+    """Submit one batch of small files, one object each, with declared digest and size; returns its BID.
 
     `source` is the URL of a source that serves `folder`, for the manifest.
     """
@@ -56,5 +56,5 @@ def _row(source: str, number: int) -> Row:
 
 
 def complete_files(session: Session, settings: Settings, source: str, folder: Path, jobs: int) -> None:
-    """Submit such a batch, and wait until all of its jobs are completed and its report is sent."""
+    """Submit such a batch, and wait until all its jobs are completed and its report is sent."""
     end_of(session, deposit_files(session, settings, source, folder, jobs))

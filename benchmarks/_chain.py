@@ -1,4 +1,4 @@
-"""The work beside arkline's: a chain of as many Celery tasks as a job has states, which do nothing.
+"""The baseline: a chain of no-op Celery tasks, one per state of a job.
 
 `python -m benchmarks._chain plain worker ...` is a worker with Celery's own settings, `as_shipped` one with
 those of celeryconfig.py. The last task of a chain leaves a mark in Redis. Nothing else is written anywhere.
@@ -24,7 +24,7 @@ from tests.support.fleet import Fleet
 TASKS = len(JOB.working())
 _ENDED = "chain-ended"
 _WAIT = 120
-"""Longest wait in seconds for the next chain to end: all begin before the first one ends."""
+"""Maximum seconds to wait for the next chain to end: all begin before the first one ends."""
 
 
 class Configuration(StrEnum):
@@ -59,18 +59,18 @@ def application(url: str, configuration: Configuration) -> Celery:
 
 @cache
 def _client(url: str) -> "redis.Redis":
-    return redis.Redis.from_url(url, socket_timeout=_WAIT + 10)  # the library's own limit is shorter
+    return redis.Redis.from_url(url, socket_timeout=_WAIT + 10)  # the library's default timeout is shorter
 
 
 def worker(fleet: Fleet, configuration: Configuration, processes: int) -> Process:
-    """A worker that is not ready yet."""
+    """Start a worker; it may not be ready yet."""
     name = f"chain-{configuration}"
     arguments = ("worker", "-c", str(processes), "-n", f"{name}@%h", "--without-mingle", "--without-gossip")
     return fleet.start(name, "-m", "benchmarks._chain", configuration, *arguments, wait=False)
 
 
 def run(app: Celery, jobs: int) -> None:
-    """Send the chains of `jobs` jobs, and wait until the last one has ended."""
+    """Send the chains of `jobs` jobs, and wait until the last has ended."""
     client = _client(app.conf.broker_url)
     client.delete(_ENDED)
     for job in range(jobs):

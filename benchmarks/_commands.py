@@ -1,4 +1,4 @@
-"""Whole commands of the command line, each in a process of its own."""
+"""Runs whole commands of the command line, each in its own process."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ _ARKLINE = Path(sys.executable).parent / "arkline"
 
 
 def seconds(settings: Settings, *arguments: str) -> float:
-    """From the start of the command to its end; it may report findings."""
+    """Seconds from the start of the command to its end; it may report findings."""
     start = time.perf_counter()
     done = subprocess.run(
         [str(_ARKLINE), *arguments],
@@ -28,7 +28,7 @@ def seconds(settings: Settings, *arguments: str) -> float:
 
 
 def seconds_and_peak(settings: Settings, *arguments: str) -> tuple[float, float]:
-    """As `seconds`, with the peak memory of the command in megabytes."""
+    """Like `seconds`, with the command's peak memory in megabytes."""
     start = time.perf_counter()
     command = subprocess.Popen([str(_ARKLINE), *arguments], env={**os.environ, **environment(settings)})
     _, status, usage = os.wait4(command.pid, 0)

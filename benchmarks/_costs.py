@@ -1,4 +1,4 @@
-"""What some work costs: seconds, CPU of every process that takes part, packets to ZooKeeper."""
+"""The costs of work: seconds, CPU of every process involved, packets to ZooKeeper."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,8 @@ from zkstate.connection.session import Session
 
 @dataclass(frozen=True)
 class Costs:
-    """Of `jobs` jobs. The processes are by name; `NAME_children` are those that NAME has started."""
+    """The costs of `jobs` jobs. Processes are listed by name; `NAME_children` are those that NAME has
+    started."""
 
     jobs: int
     seconds: float
@@ -25,7 +26,7 @@ class Costs:
 
     @property
     def cpu_ms(self) -> float:
-        """Of all processes, for one job."""
+        """CPU of all processes per job."""
         return 1000 * sum(self.cpu_seconds.values()) / self.jobs
 
     @property
@@ -34,7 +35,7 @@ class Costs:
 
 
 def measured(session: Session, pids: Mapping[str, int], jobs: int, work: Callable[[], object]) -> Costs:
-    """The costs of `work`, which takes `jobs` jobs to their end; this process is the sender."""
+    """The costs of `work`, which completes `jobs` jobs; this process is the sender."""
 
     def cpu() -> dict[str, float]:
         return {**cpu_by_process(pids), "sender": time.process_time()}
@@ -47,7 +48,7 @@ def measured(session: Session, pids: Mapping[str, int], jobs: int, work: Callabl
 
 
 def figures(side: str, rounds: Sequence[Costs]) -> dict[str, object]:
-    """Medians of the rounds, with the names that belong to one side."""
+    """Medians of the rounds, with names prefixed by the side."""
     return {
         f"{side}_jobs": rounds[0].jobs,
         f"{side}_jobs_per_second": round(median(c.jobs_per_second for c in rounds), 2),
@@ -61,11 +62,11 @@ def figures(side: str, rounds: Sequence[Costs]) -> dict[str, object]:
 
 
 def cpu_ms_by_process(rounds: Sequence[Costs]) -> dict[str, float]:
-    """Median for one job."""
+    """Medians per job."""
     names = sorted({name for costs in rounds for name in costs.cpu_seconds})
     return {n: round(median(1000 * c.cpu_seconds.get(n, 0) / c.jobs for c in rounds), 1) for n in names}
 
 
 def spread(values: Sequence[float]) -> list[float]:
-    """The least and the greatest."""
+    """Minimum and maximum."""
     return [round(min(values), 2), round(max(values), 2)]

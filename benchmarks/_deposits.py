@@ -1,4 +1,4 @@
-"""Jobs whose steps run in this process as a worker runs them, with the record in memory."""
+"""Jobs whose steps run in this process as in a worker, with the record in memory."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ from tests.support.step_context import RESERVED, working_job
 
 
 class Deposits:
-    """One site below `folder`: working storage, an OCFL storage root, an inventory."""
+    """A site in `folder`: working storage, an OCFL storage root, an inventory."""
 
     def __init__(self, folder: Path) -> None:
         home = folder / "site"
@@ -27,11 +27,11 @@ class Deposits:
         self._numbers = iter(range(1, 1_000_000))
 
     def one_file(self, url: str, size: int) -> Job:
-        """A job of one file; neither its digest nor its size is declared."""
+        """A job of one file without declared digest or size."""
         return self._job(PayloadType.FILE, url, size)
 
     def small_files(self, source: str, files: int) -> Job:
-        """A job of many small files, with size and sha256 declared for each of them."""
+        """A job of many small files, each with declared size and sha256."""
         rows = [_row(source, number) for number in range(files)]
         size = sum(row.size or 0 for row in rows)
         job = self._job(PayloadType.OBJECT_MANIFEST, f"{source}/manifest.checkm", size)
@@ -48,11 +48,11 @@ class Deposits:
         return job.model_copy(update={"jid": f"jid{number:010}"})
 
     def download(self, job: Job) -> Spent:
-        """Run the step that downloads the content of the job."""
+        """Run the step that downloads the job's content."""
         return spent(lambda: download.work(job, self._repository.services()))
 
     def process(self, job: Job) -> Spent:
-        """Run the step that stores the content of the job as a new object."""
+        """Run the step that stores the job's content as a new object."""
         return spent(lambda: process.work(job, self._repository.services()))
 
     def folder_of(self, job: Job) -> Path:
@@ -60,7 +60,7 @@ class Deposits:
         return Workspace.of(job, self._repository.settings.working).producer
 
     def remove(self) -> None:
-        """Remove what was downloaded and stored, so that the next round begins as this one did."""
+        """Remove everything downloaded and stored, so that the next round starts like this one."""
         settings = self._repository.settings
         for path in (*settings.working.glob("*/*"), *settings.storage.glob("???")):
             shutil.rmtree(path)

@@ -1,4 +1,4 @@
-"""Jobs that a benchmark ends itself: their znodes are as a fleet leaves those of a completed job."""
+"""Jobs that a benchmark completes itself: their znodes are as a fleet leaves those of a completed job."""
 
 from contextlib import suppress
 from itertools import islice
@@ -13,11 +13,11 @@ from zkstate.queue import listings
 from zkstate.record import jobs, record
 
 CHUNK = 20
-"""Jobs in one transaction."""
+"""Jobs per transaction."""
 
 
 def write_ends(session: Session, bid: str, count: int) -> None:
-    """Complete the last `count` pending jobs of the batch, the youngest first; a fleet may take some."""
+    """Complete the last `count` pending jobs of the batch, youngest first; a fleet may take some of them."""
     waiting = reversed(listings.of_batch(session, bid, JobState.PENDING)[-count:])
     while chunk := list(islice(waiting, CHUNK)):
         operations = [operation for job in jobs.load_many(session, chunk) for operation in _end(job)]

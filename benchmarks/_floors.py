@@ -1,4 +1,4 @@
-"""Lower bounds of the steps: libraries and the system alone handle the same bytes."""
+"""Lower bounds for the steps: libraries and the system alone process the same bytes."""
 
 import hashlib
 import os
@@ -14,14 +14,14 @@ from benchmarks._source import SMALL
 from pipeline.settings import Settings
 
 THREADS: int = Settings.model_fields["download_threads"].default
-"""Connections at a time, as shipped."""
+"""Concurrent connections, as shipped."""
 
 
 def place_apart(folder: Path) -> None:
-    """Let ext4 place each folder below `folder` in a part of the disk of its own.
+    """Let ext4 place each folder below `folder` in a separate part of the disk.
 
-    Otherwise a new file is looked for among inodes that other programs have just freed. Without a journal
-    that costs 0.02 to 1.2 ms for each file, and differs from folder to folder.
+    Otherwise it searches for a new file's inode among those that other programs have just freed. Without a
+    journal that costs 0.02 to 1.2 ms per file, and differs from folder to folder.
     """
     with suppress(FileNotFoundError):
         subprocess.run(("chattr", "+T", str(folder)), check=False, stderr=subprocess.DEVNULL)
@@ -30,7 +30,7 @@ def place_apart(folder: Path) -> None:
 def fetch_with_libcurl(source: str, folder: Path, files: int) -> None:
     """Fetch small files, compute sha256 and sha512, rename each complete file, and sync all at the end.
 
-    As many threads as a step has, each with a handle of its own.
+    Uses as many threads as a step, each with its own handle.
     """
     folder.mkdir()
     own = threading.local()

@@ -1,4 +1,4 @@
-"""Where a benchmark ran: cores, load, versions. Figures of two machines are not compared."""
+"""The machine of a benchmark: cores, load, versions. Figures of two machines are not comparable."""
 
 import os
 import platform
@@ -13,13 +13,13 @@ _LIBRARIES = ("celery", "kombu", "redis", "kazoo", "pycurl", "pydantic")
 
 
 def use_two_cores() -> None:
-    """Keep this process, and all that it starts, to two cores: the size that the goals are set for."""
+    """Pin this process, and all that it starts, to two cores: the size for which the goals are set."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
 
 
 def host() -> dict[str, object]:
-    """The cores and the load of this machine, and the versions of Python and its libraries."""
+    """This machine's cores and load, and the versions of Python and its libraries."""
     return {
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "load": round(os.getloadavg()[0], 1),

@@ -1,4 +1,4 @@
-"""How much a benchmark measures: its own numbers, or those of the environment, as in its smoke test."""
+"""Sizes of a benchmark: its defaults, or those of the environment, as in its smoke test."""
 
 import os
 
@@ -9,7 +9,7 @@ def option(name: str, default: int) -> int:
 
 
 def options(name: str, default: tuple[int, ...]) -> tuple[int, ...]:
-    """`ARKLINE_BENCH_NAME` with commas between its numbers, or `default`."""
+    """`ARKLINE_BENCH_NAME` as comma-separated numbers, or `default`."""
     text = os.environ.get(f"ARKLINE_BENCH_{name}", "")
     return tuple(map(int, text.split(","))) if text else default
 

@@ -1,4 +1,4 @@
-"""Printing a benchmark's figures: a table, or with --json one line."""
+"""Prints a benchmark's figures: a table, or one line with --json."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from statistics import median
 def report(
     benchmark: str, ratios: Sequence[float], goal: float, met: bool, figures: Mapping[str, object]
 ) -> None:
-    """The median ratio of the rounds against its goal, with the range of the rounds and other figures."""
+    """Print the median ratio of the rounds against its goal, with their range and other figures."""
     tell(
         {
             "benchmark": benchmark,

@@ -1,10 +1,10 @@
-"""What ZooKeeper counts: the packets that it has received, its nodes, its version."""
+"""ZooKeeper's counters: packets received, nodes, version."""
 
 from zkstate.connection.session import Session
 
 
 def counters(session: Session) -> dict[str, str]:
-    """The server's figures by the names of its command `mntr`."""
+    """The server's figures by their names in the command `mntr`."""
     lines = session.zk.command(b"mntr").splitlines()
     return {name: value for name, _, value in (line.partition("\t") for line in lines) if value}
 

@@ -1,4 +1,4 @@
-"""What processes cost, as the kernel counts: CPU with all descendants, and the most memory used."""
+"""The cost of processes according to the kernel: CPU including all descendants, and peak memory."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """User and system time of the processes and their descendants, ended ones included."""
+    """User and system time of the processes and their descendants, including ended ones."""
     whole = set(pids)
     stats = {int(path.name): _stat(path) for path in Path("/proc").iterdir() if path.name.isdigit()}
     while more := {pid for pid, stat in stats.items() if stat and stat[0] in whole} - whole:
@@ -17,7 +17,7 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def cpu_by_process(pids: Mapping[str, int]) -> dict[str, float]:
-    """User and system time by name; NAME_children has that of all processes that NAME has started."""
+    """User and system time by name; NAME_children is the sum over all processes that NAME has started."""
     used: dict[str, float] = {}
     for name, pid in pids.items():
         whole, alone = cpu_seconds([pid]), _ticks(_fields(Path(f"/proc/{pid}"))[11:13])
@@ -26,7 +26,7 @@ def cpu_by_process(pids: Mapping[str, int]) -> dict[str, float]:
 
 
 def _stat(process: Path) -> tuple[int, float] | None:
-    """(parent, seconds of CPU with those of ended children); None for an ended process."""
+    """(parent, seconds of CPU including ended children); None for an ended process."""
     try:
         fields = _fields(process)
     except OSError:
@@ -35,7 +35,7 @@ def _stat(process: Path) -> tuple[int, float] | None:
 
 
 def _fields(process: Path) -> list[str]:
-    """Of proc(5), from the state on."""
+    """The fields of /proc/PID/stat, from the state on; see proc(5)."""
     return (process / "stat").read_text().rpartition(")")[2].split()
 
 
@@ -44,19 +44,19 @@ def _ticks(fields: Iterable[str]) -> float:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that this one has started and that still run."""
+    """The running children of this process."""
     stats = {int(path.name): _stat(path) for path in Path("/proc").iterdir() if path.name.isdigit()}
     return [child for child, stat in stats.items() if stat and stat[0] == pid]
 
 
 def peak_megabytes(pid: int) -> float:
-    """The most memory that the process had at a time (VmHWM)."""
+    """The process's peak memory (VmHWM)."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
 def megabytes(pid: int) -> float:
-    """The memory that the process has now (VmRSS); 0 if it has ended."""
+    """The process's current memory (VmRSS); 0 if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -65,6 +65,6 @@ def megabytes(pid: int) -> float:
 
 
 def tree(name: str, pid: int) -> dict[str, list[int]]:
-    """The process by its name, and as NAME_children the processes that it has started."""
+    """The process by its name, and its children as NAME_children."""
     started = children(pid)
     return {name: [pid]} | ({f"{name}_children": started} if started else {})

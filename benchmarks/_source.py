@@ -1,4 +1,4 @@
-"""A fast content source in a process of its own: the files of a folder, and small files by their numbers.
+"""A fast content source in its own process: the files of a folder, and numbered small files.
 
 `python -m benchmarks._source FOLDER` prints its port, and serves until its input ends.
 """
@@ -14,18 +14,18 @@ from typing import cast
 
 HOST = "127.0.0.1"
 SMALL = "/small/"
-"""Paths below end with the number of a small file."""
+"""Prefix of the paths of small files, which end with the file's number."""
 
 _REST = random.Random(1).randbytes(9_990)
 
 
 def small_body(number: int) -> bytes:
-    """The 10,000 bytes of a small file; no two have the same bytes."""
+    """The 10,000 bytes of a small file, different for every number."""
     return b"%010d" % number + _REST
 
 
 class _Answers(asyncio.Protocol):
-    """HTTP/1.1 with kept connections: small bodies from memory, files by the kernel."""
+    """HTTP/1.1 with keep-alive: small bodies from memory, files by sendfile."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

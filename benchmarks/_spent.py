@@ -1,4 +1,4 @@
-"""The time and the CPU of work in this process, with the programs that it starts and waits for."""
+"""The time and CPU of work in this process, including programs that it starts and waits for."""
 
 import resource
 import time
@@ -10,7 +10,7 @@ from typing import NamedTuple
 class Spent(NamedTuple):
     seconds: float
     cpu: float
-    """Seconds of CPU, of the user and of the system."""
+    """Seconds of CPU, user and system."""
 
 
 def spent(work: Callable[[], object]) -> Spent:
@@ -29,7 +29,7 @@ def ratios(beside: Sequence[Spent], own: Sequence[Spent]) -> list[float]:
 
 
 def medians(side: str, rounds: Sequence[Spent]) -> dict[str, float]:
-    """The median time and CPU of one side of a benchmark, under the name of the side."""
+    """The median time and CPU of one side of a benchmark, prefixed with the side's name."""
     return {
         f"{side}_s": round(median(one.seconds for one in rounds), 3),
         f"{side}_cpu_s": round(median(one.cpu for one in rounds), 3),

@@ -1,4 +1,4 @@
-"""A whole stack of a benchmark: servers, a source and a fleet, all on loopback, until the block ends."""
+"""A whole stack for a benchmark: servers, a source and a fleet, all on loopback, for the block."""
 
 import os
 import tempfile
@@ -25,10 +25,10 @@ class Stack:
     broker: redis.Server
     source: HttpSource
     fleet: Fleet
-    """Has no process yet."""
+    """Without any process yet."""
 
     def counted(self, **processes: Process) -> dict[str, int]:
-        """The process ids by name of these processes, once they are ready, and of both servers."""
+        """Process ids by name: these processes, once they are ready, and both servers."""
         for process in processes.values():
             self.fleet.wait_ready(process)
         servers = {"zookeeper": self.zookeeper.process, "redis": self.broker.process}
@@ -38,7 +38,7 @@ class Stack:
 @contextmanager
 def stack(**settings: object) -> Iterator[Stack]:
     """ZooKeeper, Redis and a source; `settings`: those that differ from the shipped ones."""
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process compiles what it imports
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # otherwise every process compiles what it imports
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         zk = opened.enter_context(zookeeper.running(folder / "zookeeper", quick_start=False))

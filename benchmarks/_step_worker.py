@@ -1,6 +1,6 @@
 """A worker with the real tasks, whose steps do nothing, or wait: `python -m benchmarks._step_worker`.
 
-`ARKLINE_BENCH_STEP_MS`: milliseconds that each step waits, as a step waits for a source or for a disk.
+`ARKLINE_BENCH_STEP_MS`: milliseconds that each step waits, as if for a source or a disk.
 """
 
 import sys
@@ -26,7 +26,7 @@ def _step(job: Job, _context: StepContext) -> Done:
 
 
 def worker(fleet: Fleet, processes: int, name: str = "worker") -> Process:
-    """A worker that is not ready yet."""
+    """Start a worker; it may not be ready yet."""
     arguments = ("-c", str(processes), "-n", f"{name}@%h")
     return fleet.start(name, "-m", "benchmarks._step_worker", *arguments, wait=False)
 

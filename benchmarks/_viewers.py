@@ -1,4 +1,4 @@
-"""Programs that follow the board's stream of events, as open pages do: all in one thread."""
+"""Clients that follow the board's event stream, as open pages do: all in one thread."""
 
 import asyncio
 import time
@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 SECONDS = 30.0
-"""Longest wait for one event; a stream that does not get it fails the benchmark."""
+"""Maximum seconds to wait for one event; a stream that does not get it fails the benchmark."""
 
 
 def seconds_to_screens(
     url: str, tokens: Sequence[str], streams: int, changes: int, change: Callable[[int], str]
 ) -> list[float]:
-    """For each change and stream: seconds from before the change until the stream has the event.
+    """For each change and stream: seconds from just before the change until the stream has the event.
 
     The streams are divided among the tokens.
 
-    `change` makes one change of a job, and returns the job's JID.
+    `change` makes one change to a job, and returns its JID.
     """
     return asyncio.run(_all(url, tokens, streams, changes, change))
 

@@ -1,4 +1,4 @@
-"""What happens while a batch runs: how many of its jobs have ended, how soon ZooKeeper answers, memory."""
+"""Observes a running batch: how many of its jobs have ended, ZooKeeper's response time, memory."""
 
 import threading
 import time
@@ -20,22 +20,22 @@ PAUSE = 0.25
 @dataclass(frozen=True)
 class Sample:
     at: float
-    """Seconds of the clock that only grows."""
+    """Seconds on the monotonic clock."""
     created: int
     ended: int
     answer_ms: float
-    """Of one read; another client's transaction delays it."""
+    """Duration of one read; other clients' transactions delay it."""
 
 
 @dataclass
 class Watch:
-    """Samples of one batch, taken from a thread and a session of its own."""
+    """Samples of one batch, taken in a thread with its own session."""
 
     bid: str
     pids: Callable[[], dict[str, int]]
     samples: list[Sample] = field(default_factory=list)
     peaks: dict[str, float] = field(default_factory=dict)
-    """Megabytes, of the largest process with the name."""
+    """Megabytes of the largest process with the name."""
 
     def sample(self, session: Session) -> None:
         start = time.perf_counter()
@@ -51,7 +51,7 @@ class Watch:
                 self.peaks[process] = max(self.peaks.get(process, 0), *map(megabytes, own))
 
     def rate(self, first: int, last: int) -> float:
-        """Jobs a second while the jobs from `first` to `last` ended."""
+        """Jobs per second from the end of job `first` to the end of job `last`."""
         inside = [sample for sample in self.samples if first <= sample.ended <= last]
         if len(inside) < 2:
             return 0.0
@@ -62,13 +62,14 @@ class Watch:
         return [sample for sample in self.samples if start <= sample.at <= end]
 
     def seen(self, reached: Callable[[Sample], bool]) -> Sample:
-        """The first sample at which this was so."""
+        """The first sample for which `reached` is true."""
         return next(sample for sample in self.samples if reached(sample))
 
 
 @contextmanager
 def watching(settings: Settings, bid: str, pids: Callable[[], dict[str, int]]) -> Iterator[Watch]:
-    """`pids`: the processes whose memory is measured, with those that they start."""
+    """Watch the batch during the block; `pids`: the processes whose memory is measured, including their
+    children."""
     watch, over = Watch(bid, pids), threading.Event()
 
     def run() -> None:

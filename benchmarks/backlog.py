@@ -1,9 +1,9 @@
-"""One large batch from its submission to its report and its removal; all servers are killed in the middle.
+"""One large batch from submission to report and removal; all servers are killed halfway.
 
 The manifest has `ARKLINE_BENCH_JOBS` rows, and the steps of the jobs do nothing. `ARKLINE_BENCH_CARRIED` jobs
-(all, if left out) go through the fleet; the benchmark itself writes the ends of the others, as a fleet does.
-When half of the carried jobs have ended, ZooKeeper, Redis, the worker and the beat are killed and started
-again. `ratio` divides the jobs a second of the last fifth of the carried jobs by those of the first.
+(default: all) go through the fleet; the benchmark itself writes the ends of the others, as a fleet does. When
+half of the carried jobs have ended, ZooKeeper, Redis, the worker and the beat are killed and restarted.
+`ratio` divides the jobs per second of the last fifth of the carried jobs by those of the first.
 """
 
 import sys
@@ -34,20 +34,20 @@ from zkstate.record import batches
 JOBS = option("JOBS", 100_000)
 CARRIED = option("CARRIED", JOBS)
 OTHERS = option("OTHERS", 100)
-"""Jobs of the batches that run beside the removal of the large one."""
+"""Jobs of the batches that run during the removal of the large one."""
 
 COMMANDS = option("COMMANDS", 3)
-"""Times that a command is timed."""
+"""How often each command is timed."""
 
 KILL = bool(option("KILL", 1))
 PROCESSES = 2
 GOAL = 0.9
 MOST = 36_000.0
-"""Seconds until anything has happened."""
+"""Maximum seconds to wait for anything."""
 
 
 class Fleet:
-    """A worker and a beat that are killed and started again."""
+    """A worker and a beat that are killed and restarted."""
 
     def __init__(self, own: Stack) -> None:
         self._own = own
@@ -62,7 +62,7 @@ class Fleet:
             self._own.fleet.wait_ready(process)
 
     def kill_everything(self) -> None:
-        """As a machine that loses its power."""
+        """Kill all processes at once, as a power failure would."""
         for process in (self.worker, self.beat, self._own.broker.process, self._own.zookeeper.process):
             process.kill()
 
@@ -103,7 +103,7 @@ def main() -> None:
 
 
 def _of_life(own: Stack, fleet: Fleet, watch: Watch, submitted: float) -> dict[str, object]:
-    """From the submission to the report."""
+    """Figures from the submission to the report."""
     batch = partial(batches.load, own.session, watch.bid)
     _wait(own, paths.batch_status(watch.bid), lambda: batch().status.total is not None)
     split = time.monotonic()
@@ -127,7 +127,7 @@ def _of_life(own: Stack, fleet: Fleet, watch: Watch, submitted: float) -> dict[s
         _say(f"wrote the ends of {planted} jobs")
     end_of(own.session, watch.bid)
     ended = time.monotonic()
-    _wait_for(lambda: _latest(watch).ended >= JOBS)  # the report of a small batch is sooner than a sample
+    _wait_for(lambda: _latest(watch).ended >= JOBS)  # a small batch may be reported before the next sample
     _wait(own, paths.queue(JobState.COMPLETED), lambda: not queue.counts(own.session)[JobState.COMPLETED])
     clean = time.monotonic()
     last_job = watch.seen(lambda sample: sample.ended >= JOBS).at
@@ -156,7 +156,7 @@ def _of_life(own: Stack, fleet: Fleet, watch: Watch, submitted: float) -> dict[s
 
 
 def _of_removal(own: Stack, bid: str) -> dict[str, object]:
-    """Archive and remove the batch, while other batches run, and the same batches alone."""
+    """Archive and remove the batch while other batches run; compared with the same batches alone."""
     others = partial(create_and_complete, own.session, own.settings, OTHERS)
     others()
     alone = _timed(others)
@@ -201,7 +201,7 @@ def _commands_of(own: Stack, bid: str) -> dict[str, float]:
 
 
 def _rates(watch: Watch) -> tuple[float, float]:
-    """Jobs a second of the first fifth after the split, and of the last."""
+    """Jobs per second of the first fifth after the split, and of the last."""
     split = watch.seen(lambda sample: sample.created >= JOBS).ended
     return watch.rate(split, split + CARRIED // 5), watch.rate(JOBS - CARRIED // 5, JOBS)
 
@@ -214,7 +214,7 @@ def _created_per_second(samples: list[Sample]) -> float:
 
 
 def _answers(samples: list[Sample]) -> dict[str, float]:
-    """Milliseconds until ZooKeeper answers another client: the median, 99 of 100, and the slowest."""
+    """ZooKeeper's response time for another client in milliseconds: median, 99th percentile, maximum."""
     times = sorted(sample.answer_ms for sample in samples)
     if len(times) < 2:
         return {}

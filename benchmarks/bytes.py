@@ -1,7 +1,7 @@
-"""Downloading one large file, against curl and then sha512 of what it wrote.
+"""Downloading one large file, compared with curl followed by sha512 of the result.
 
 `ARKLINE_BENCH_MIB` (256): the size of the file; the goal is for 1,024. The step runs in this process, with a
-source in another one. Both sides end with the file and its sha512; the step has also synced the file.
+source in another. Both sides end with the file and its sha512; the step has also synced the file.
 """
 
 import hashlib

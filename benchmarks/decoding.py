@@ -1,4 +1,4 @@
-"""What it costs to decode in a process of its own: a container unpacked there, and in this process.
+"""The cost of decoding in a separate process: a container unpacked there, and in this process.
 
 Each round unpacks the same container both ways. The ratio within the round is the figure.
 """

@@ -1,8 +1,8 @@
-"""What more processes bring: 1, 2, 4 and 8 on steps that wait, and 8 with 2 ms more network to ZooKeeper.
+"""Scaling with processes: 1, 2, 4 and 8 with steps that wait, and 8 with 2 ms more latency to ZooKeeper.
 
-Every step of a job waits, as for a source or a disk, and uses no CPU: what is left is the cost of keeping the
-state. `ratio` divides the jobs a second of the most processes by their number and by the rate of one process:
-1 is a fleet whose processes do not hinder one another. All numbers of processes take turns.
+Every step of a job waits, as if for a source or a disk, and uses no CPU, so what remains is the cost of
+keeping the state. `ratio` divides the jobs per second of the most processes by their number and by the rate
+of one process: it is 1 if the processes do not slow each other down. All numbers of processes take turns.
 """
 
 import time
@@ -25,20 +25,20 @@ from zkstate.connection.session import Session, connect
 PROCESSES = options("PROCESSES", (1, 2, 4, 8))
 STEP_MS = option("STEP_MS", 100)
 JOBS = option("JOBS", 8)
-"""Jobs of a round for each process."""
+"""Jobs per process and round."""
 
 DELAY = 0.002
-"""Seconds that each answer of ZooKeeper takes longer in a distant fleet."""
+"""Added latency of each ZooKeeper answer in a distant fleet, in seconds."""
 
 GOAL = 0.8
 
 
 def with_processes(own: Stack, workers: Fleet, beat: Process, processes: int) -> Costs:
-    """The costs of a round with one worker of so many processes."""
+    """The costs of a round with one worker of this many processes."""
     worker = _step_worker.worker(workers, processes)
     counted = own.counted(worker=worker, beat=beat)
     live = partial(create_and_complete, own.session, own.settings)
-    live(processes)  # every process opens its session and its clients
+    live(processes)  # every process opens its session and clients
     jobs = JOBS * processes
     costs = measured(own.session, counted, jobs, partial(live, jobs))
     worker.terminate()

@@ -1,8 +1,8 @@
-"""What it costs to take turns at a host: small files fetched with the fleet's limit, and without it.
+"""The cost of host limits: small files fetched with the fleet's limit, and without it.
 
-Each round fetches the same files from a source on loopback three times: with no limit and nothing in
-ZooKeeper; as one attempt that keeps its connection from file to file; and as one attempt for each file, which
-takes a connection and gives it back. The ratio to the first in the same round is the figure.
+Each round fetches the same files from a source on loopback three times: without a limit and ZooKeeper; as one
+attempt that keeps its connection from file to file; and as one attempt per file, each of which acquires and
+releases a connection. The ratio to the first within the same round is the figure.
 """
 
 import tempfile
@@ -47,7 +47,7 @@ def fetch_alone(fetcher: HttpFetcher, session: Session, download: Download) -> N
 
 
 def measure(session: Session, url: str, work: Fetch) -> tuple[float, float]:
-    """(milliseconds, packets to ZooKeeper) for each file."""
+    """(milliseconds, packets to ZooKeeper) per file."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files = [Download(url, folder / f"{n}", folder / f"{n}.part") for n in range(FILES)]

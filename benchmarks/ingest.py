@@ -1,9 +1,10 @@
-"""What a whole job costs: real jobs of one small file on two cores, beside chains of no-ops of plain Celery.
+"""The cost of a whole job: real jobs of one small file on two cores, compared with no-op chains of plain
+Celery.
 
-Each file has 10 kB, with its digest and size declared, and comes from a source on loopback, in a process that
-is not counted. arkline's side is the fleet that `./dev up` starts, without Flower: two workers with two
-processes each and a beat; its time is that from the submission of a batch to the end of its report. The other
-side is one worker with two processes. `ratio` divides the CPU of all processes for one job by a chain's.
+Each file has 10 kB, with declared digest and size, and comes from a source on loopback, in a process that is
+not counted. arkline's side is the fleet that `./dev up` starts, without Flower: two workers with two
+processes each and a beat; it is timed from the submission of a batch to the end of its report. The other side
+is one worker with two processes. `ratio` divides the CPU of all processes per job by a chain's.
 """
 
 import tempfile
@@ -22,7 +23,7 @@ from benchmarks._stack import stack
 
 JOBS = option("JOBS", 200)
 CHAINS = 3 * JOBS
-"""So that a round of both sides lasts seconds."""
+"""Enough for a round of both sides to last seconds."""
 
 WORKERS = option("WORKERS", 2)
 PROCESSES = 2
@@ -31,13 +32,13 @@ WARM_UP = 2
 """Warm-up rounds; ZooKeeper's JIT needs about 500 jobs."""
 
 RATE = 0.45
-"""Jobs a second, at least, for each chain a second."""
+"""Minimum jobs per second for each chain per second."""
 
 PACKETS = 45
-"""To ZooKeeper, at most, for each job."""
+"""Maximum packets to ZooKeeper per job."""
 
 MEMORY = 120
-"""Megabytes that a process of a worker may have had at a time."""
+"""Maximum peak memory of a worker process in megabytes."""
 
 
 def main() -> None:
@@ -51,7 +52,7 @@ def main() -> None:
         fleet, chains = own.counted(**workers, beat=beat), own.counted(worker=beside)
         app = _chain.application(own.broker.url, _chain.Configuration.PLAIN)
         ingested = partial(complete_files, own.session, own.settings, source, Path(name))
-        ingested(max(2 * WORKERS * PROCESSES, WARM_UP * JOBS))  # compiles and imports, in the servers too
+        ingested(max(2 * WORKERS * PROCESSES, WARM_UP * JOBS))  # compiles and imports, also in the servers
         _chain.run(app, JOBS)
         for _ in range(ROUNDS):
             ours.append(measured(own.session, fleet, JOBS, partial(ingested, JOBS)))

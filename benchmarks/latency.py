@@ -1,8 +1,8 @@
-"""From submit to completed: one file on an idle stack, and the same work by hand, without the pipeline.
+"""From submit to completed: one file on an idle stack, and the same work without the pipeline.
 
-The stack is real: ZooKeeper, Redis, one worker with two processes, a beat, a source over HTTP. By hand, one
-Python process fetches the same file and stores it in an OCFL root, with nothing kept track of. The two take
-turns.
+The stack is real: ZooKeeper, Redis, one worker with two processes, a beat, a source over HTTP. The baseline
+is one Python process that fetches the same file and stores it in an OCFL root, without keeping any state. The
+two take turns.
 """
 
 import tempfile
@@ -28,11 +28,11 @@ from tests.e2e.collection import submit
 from tests.support.fleet import assert_completed, batch_ended, quiet
 
 JOBS = option("JOBS", 20)
-"""Deposits of one round."""
+"""Deposits per round."""
 
 GOAL = 10.0
 TAIL = 2.0
-"""p95 divided by p50, at most."""
+"""Maximum of p95 divided by p50."""
 
 
 def through_the_pipeline(own: Stack, url: str) -> float:
@@ -74,7 +74,7 @@ def main() -> None:
             return through_the_pipeline(own, url), by_hand(own.settings, url, number, Path(name))
 
         for _ in range(2 * JOBS):
-            both()  # imports, and code that ZooKeeper's Java and both processes of the worker compile
+            both()  # imports; ZooKeeper's JIT and both worker processes compile
         for _ in range(ROUNDS):
             costs.append(
                 measured(own.session, fleet, JOBS, lambda: rounds.append([both() for _ in range(JOBS)]))

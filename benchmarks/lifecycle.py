@@ -1,7 +1,8 @@
-"""What keeping the state costs: jobs without content through the real tasks, beside chains of plain Celery.
+"""The cost of keeping the state: jobs without content through the real tasks, compared with plain Celery
+chains.
 
-The steps of the jobs do nothing. Both sides have one worker with the same settings and as many processes, and
-use the same Redis. arkline's side has ZooKeeper and a beat besides, and creates its jobs, feeds them, ends
+The steps of the jobs do nothing. Both sides have one worker with the same settings and number of processes,
+and use the same Redis. arkline's side also has ZooKeeper and a beat, and creates its jobs, feeds them, ends
 and reports the batch, and cleans up; the other side has nothing but the chains.
 """
 
@@ -25,7 +26,7 @@ WARM_UP = 2
 
 GOAL = 1.0
 PACKETS = 20
-"""To ZooKeeper, at most, for each job."""
+"""Maximum packets to ZooKeeper per job."""
 
 
 def main() -> None:
@@ -41,7 +42,7 @@ def main() -> None:
         live = partial(create_and_complete, own.session, own.settings)
         chained = partial(_chain.run, app)
         for warm_up in (live, chained):
-            warm_up(max(2 * PROCESSES, WARM_UP * JOBS))  # compiles and imports, in the servers too
+            warm_up(max(2 * PROCESSES, WARM_UP * JOBS))  # compiles and imports, also in the servers
         for _ in range(ROUNDS):
             ours.append(measured(own.session, fleet, JOBS, partial(live, JOBS)))
             theirs.append(measured(own.session, chains, JOBS, partial(chained, JOBS)))

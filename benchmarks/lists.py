@@ -1,7 +1,7 @@
-"""What a list costs beside one read of every job in it: 10,000 jobs, or `ARKLINE_BENCH_JOBS`.
+"""The cost of a list compared with one read of every job in it: 10,000 jobs, or `ARKLINE_BENCH_JOBS`.
 
-All jobs belong to one batch and are pending. `seconds_*` is one call; `ratio` divides the time of reading
-every job by that of a page of the queue, in the same round.
+All jobs belong to one batch and are pending. `seconds_*` is one call; `ratio` divides the time to read every
+job by that of a page of the queue, in the same round.
 """
 
 import os
@@ -31,7 +31,7 @@ WHOLE = 1000
 """Jobs with all their znodes; the others have only the names that lists count."""
 
 PIECE = 400
-"""Jobs in one transaction; ten transactions are under way at a time."""
+"""Jobs per transaction; ten transactions are in flight at a time."""
 
 JOBS = int(os.environ.get("ARKLINE_BENCH_JOBS", "10000"))
 ROUNDS = 5
@@ -40,7 +40,7 @@ PAGE = 50
 
 
 def build(session: Session, count: int) -> str:
-    """The batch of `count` pending jobs."""
+    """Create a batch of `count` pending jobs; returns its BID."""
     bid, _ = planting.split_batch(session, min(count, WHOLE))
     flights = []
     for start in range(WHOLE + 1, count + 1, PIECE):

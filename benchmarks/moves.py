@@ -1,8 +1,8 @@
-"""What the record costs: transactions, reads and time for each state that a job goes through.
+"""The cost of the record: transactions, reads and time for each state of a job.
 
-Each round drives `JOBS` jobs through all their states with empty steps, one after another, as one worker
-process does, and beside it the same life as single calls in the order of the seed documents. The ratio of
-the two in the same round is the figure; the absolute numbers belong to the machine.
+Each round takes `JOBS` jobs through all their states with empty steps, one after another, as one worker
+process does, and then the same life as single calls in the order of the seed documents. The ratio of the two
+in the same round is the figure; the absolute numbers depend on the machine.
 """
 
 import tempfile
@@ -35,7 +35,7 @@ def fenced_life(session: Session, job: Job) -> None:
 
 
 def single_calls(session: Session, job: Job) -> None:
-    """The same states with the calls of the seed documents one by one: nothing fenced, nothing atomic."""
+    """The same states by the calls of the seed documents, one by one: neither fenced nor atomic."""
     zk = session.zk
     state = JobState.PENDING
     while state is not JobState.COMPLETED:
@@ -52,7 +52,7 @@ def single_calls(session: Session, job: Job) -> None:
 
 
 def measure(session: Session, life: Callable[[Session, Job], None], count: int = JOBS) -> tuple[float, float]:
-    """(jobs a second, packets for each state)."""
+    """(jobs per second, packets per state)."""
     _, jids = planting.split_batch(session, count)
     created = [jobs.load(session, jid) for jid in jids]
     packets, start = received(session), time.perf_counter()

@@ -1,8 +1,8 @@
-"""From the kill of a worker's process to the moment when another process has its job.
+"""From the kill of a worker process until another process has its job.
 
 In each working state a real task holds its job and its lock when the process is killed. ZooKeeper has to end
 the session, the sweep has to notice, and the job's ticket has to go through Redis again: the goal is 5 s more
-than the timeout of the session.
+than the session timeout.
 """
 
 import time
@@ -27,14 +27,14 @@ SESSION_TIMEOUT = option("SESSION_TIMEOUT", 20)
 """Seconds; 20 are shipped, and the server allows no fewer than 4."""
 
 GOAL = 5.0
-"""Seconds after the timeout of the session."""
+"""Seconds after the session timeout."""
 
 Held = tuple[str, str, Process]
 """A batch, its job, and the process that holds the job."""
 
 
 def held(own: Stack, state: JobState, number: int) -> Held:
-    """A job of its own batch that real work has brought to `state`, where it stays."""
+    """A job in its own batch that a real task has brought to `state`, where it stays."""
     name = f"{state}-{number}"
     url = own.source.put(f"/{name}.txt", body_of(name))
     bid, (jid,) = planting.split_batch(
@@ -56,7 +56,7 @@ def taken_after(own: Stack, jid: str, attempt: int, killed: float) -> float:
 
 
 def one_round(own: Stack, number: int) -> dict[JobState, float]:
-    """Seconds to recover by state: all processes are killed at once while a worker and a beat wait."""
+    """Seconds to recover, by state: all processes are killed at once while a worker and a beat wait."""
     holding = {state: held(own, state, number) for state in JOB.working()}
     for _, _, stuck in holding.values():
         own.fleet.wait_ready(stuck)

@@ -1,8 +1,9 @@
-"""What the record costs while many jobs wait: `ARKLINE_BENCH_JOBS` (10,000) beside 1,000, in two ZooKeepers.
+"""The cost of the record while many jobs wait: `ARKLINE_BENCH_JOBS` (10,000) against 1,000, in two
+ZooKeepers.
 
-Both have the shipped heap; every job has all of its znodes. `ratio` divides the moves a second in the one by
-those in the other, in turns. The periodic work is that of the beat, run in this process: `feed` with room for
-jobs, then `feed` and `sweep` with nothing to do.
+Both have the shipped heap; every job has all its znodes. `ratio` divides the moves per second in the one by
+those in the other, in turns. The periodic work is beat's, run in this process: `feed` with room for jobs,
+then `feed` and `sweep` with nothing to do.
 """
 
 import os
@@ -29,10 +30,10 @@ from zkstate.record import batches
 FEW = option("FEW", 1_000)
 JOBS = option("JOBS", 10_000)
 ROUNDS = option("ROUNDS", 9)
-"""Of moves; a command is timed three times at most."""
+"""Rounds of moves; a command is timed at most three times."""
 
 MOVED = option("MOVED", 40)
-"""Jobs that one measurement of moves takes through all their states."""
+"""Jobs that one measurement takes through all their states."""
 
 COMMANDS = os.environ.get(
     "ARKLINE_BENCH_COMMANDS", "help,status,jobs,jobs_pending,why,status_of_batch"
@@ -78,7 +79,7 @@ PERIODIC = (
 
 
 def periodic_work(record: Record) -> dict[str, float]:
-    """Milliseconds and packets of the beat's tasks: with room for jobs, then with nothing to do.
+    """Milliseconds and packets of beat's tasks: with room for jobs, then with nothing to do.
 
     The first sweep dispatches the reports of the batches that the moves have ended.
     """
@@ -97,7 +98,7 @@ def periodic_work(record: Record) -> dict[str, float]:
 
 
 def commands(record: Record) -> dict[str, float]:
-    """Seconds of whole commands, each in a process of its own; of `arkline --help` alone for their start."""
+    """Seconds of whole commands, each in its own process; `arkline --help` shows the cost of starting."""
     asked: dict[str, tuple[str, ...]] = {
         "help": ("--help",),
         "status": ("status",),

@@ -1,13 +1,13 @@
-"""Downloading many small files of one object, against its client alone: libcurl, with digests and sync.
+"""Downloading many small files of one object, compared with its client alone: libcurl, with digests and sync.
 
 A third side is `curl --parallel`, which computes no digest and syncs nothing.
 
-`ARKLINE_BENCH_FILES` (2,000): files of 10,000 bytes. The step runs in this process, with a source in another
-one. It checks a declared sha256 and computes sha512 of each file, and ends with all of them on the disk.
+`ARKLINE_BENCH_FILES` (2,000): files of 10,000 bytes. The step runs in this process, with a source in another.
+It checks a declared sha256 and computes sha512 of each file, and ends with all of them on the disk.
 
-No file is removed before the end: ext4 does not reuse the inode of a file that was removed a moment ago, and
-its search for another costs up to 0.6 ms for each new file, 30 times the usual time. For the same reason the
-folders of the sides are placed apart.
+No file is removed before the end: ext4 does not reuse the inode of a file removed a moment ago, and its
+search for another costs up to 0.6 ms per new file, 30 times the usual time. For the same reason the sides'
+folders are placed apart.
 """
 
 import os
@@ -30,7 +30,7 @@ CONNECTIONS = 8
 
 
 def curl(source: str, folder: Path) -> None:
-    """curl fetches all files into the folder."""
+    """Fetch all files into the folder with curl."""
     lines = (f"url={source}{SMALL}{number}\noutput={folder}/{number:05}\n" for number in range(FILES))
     folder.mkdir()
     arguments = ("--parallel", "--parallel-max", str(CONNECTIONS), "--no-progress-meter", "--fail")

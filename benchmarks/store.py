@@ -1,10 +1,10 @@
 """Processing, which stores an object: one large file, and many small files.
 
-The large file (`ARKLINE_BENCH_MIB`, 256; the goal is for 1,024) stands against a copy that is synced and then
-read for its sha512. The small ones (`ARKLINE_BENCH_FILES`, 2,000 of 10,000 bytes) stand against bagit, which
-makes a bag of them with sha512. bagit renames files, and neither copies nor syncs them. So a third side
-measures the lower bound of a step that does: cp, one sync, and sha512 of the copies, read from the disk.
-`ratio` and `goal` are those of the large file; `met` needs both.
+The large file (`ARKLINE_BENCH_MIB`, 256; the goal is for 1,024) is compared with a copy that is synced and
+then read for its sha512. The small ones (`ARKLINE_BENCH_FILES`, 2,000 of 10,000 bytes) are compared with
+bagit, which makes a bag of them with sha512. bagit renames files, and neither copies nor syncs them. So a
+third side measures the lower bound of a step that does: cp, one sync, and sha512 of the copies, read from the
+disk. `ratio` and `goal` are those of the large file; `met` needs both.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ def copy_and_sha512(source: Path, target: Path) -> None:
 
 
 def large_round(deposits: Deposits, job: Job, folder: Path) -> tuple[Spent, Spent]:
-    """What the copy and the step took."""
+    """The costs of the copy and the step."""
     deposits.download(job)
     (source,) = deposits.folder_of(job).iterdir()
     beside = spent(lambda: copy_and_sha512(source, folder / f"{job.jid}-copy"))
@@ -50,7 +50,7 @@ def large_round(deposits: Deposits, job: Job, folder: Path) -> tuple[Spent, Spen
 
 
 def small_round(deposits: Deposits, job: Job, folder: Path) -> tuple[Spent, Spent, Spent]:
-    """What bagit, the lower bound and the step took."""
+    """The costs of bagit, the lower bound and the step."""
     deposits.download(job)
     bag = folder / f"{job.jid}-bag"
     shutil.copytree(deposits.folder_of(job), bag)

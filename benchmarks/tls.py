@@ -1,8 +1,8 @@
-"""What TLS to ZooKeeper and Redis costs: the jobs of `ingest` with and without, in turns, on two cores.
+"""The cost of TLS to ZooKeeper and Redis: the jobs of `ingest` with and without, in turns, on two cores.
 
-Both fleets use the same servers: ZooKeeper by either of its ports, and Redis directly or by a process that
-speaks TLS for it, which is not counted: the Valkey of the tests is built without TLS.
-`ratio` divides the CPU for a job with TLS by that without.
+Both fleets use the same servers: ZooKeeper through either of its ports, and Redis directly or through a TLS
+proxy process, which is not counted: the tests' Valkey is built without TLS. `ratio` divides the CPU per job
+with TLS by that without.
 """
 
 import os
@@ -33,7 +33,7 @@ WORKERS = option("WORKERS", 2)
 PROCESSES = 2
 GOAL = 1.15
 WARM_UP = 2
-"""Rounds of each side before the first that counts."""
+"""Warm-up rounds of each side."""
 
 PROXY = """
 import sys, threading
@@ -48,7 +48,7 @@ with encrypting(int(sys.argv[1]), Certificate(Path(sys.argv[2]), Path(sys.argv[3
 
 @contextmanager
 def speaking_tls(port: int, own: Certificate) -> Iterator[int]:
-    """The port of a process with TLS that leads to the port."""
+    """The port of a TLS proxy process for `port`."""
     command = [sys.executable, "-c", PROXY, str(port), str(own.certificate), str(own.key)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -65,7 +65,7 @@ def side(opened: ExitStack, name: str, common: dict[str, object]) -> tuple[Setti
 
 def main() -> None:
     use_two_cores()
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process compiles what it imports
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # otherwise every process compiles what it imports
     rounds: dict[str, list[Costs]] = {"plain": [], "tls": []}
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))

@@ -1,9 +1,9 @@
-"""Functions and files of the project on the way of a request: `python -m benchmarks.walks [CHECKOUT]`.
+"""Functions and files of the project that a request passes through: `python -m benchmarks.walks [CHECKOUT]`.
 
-Distinct functions that the processes call for one fixed input, as `sys.setprofile` sees them: one file is
+Distinct functions that the processes call for one fixed input, as seen by `sys.setprofile`: one file is
 submitted by the command line, ingested by a worker, read and explained by the command line and the API; a
-failed job is resumed over the API. Imports, the threads that are busy without a request, and the servers are
-left out. CHECKOUT may be that of an earlier commit: the figures are those of its code, in this Python.
+failed job is resumed over the API. Imports, threads that are busy without a request, and the servers are
+skipped. CHECKOUT may be an earlier commit's: the figures are those of its code, in this Python.
 """
 
 import json
@@ -29,17 +29,17 @@ from tests.support.processes import await_ready
 PROJECT = Path(__file__).parents[1]
 NOTING = Path(__file__).parent / "noting"
 WAIT = 120.0
-"""Seconds that a step may take: every call is noted."""
+"""Maximum seconds for a step: every call is recorded."""
 
 IDLE = 8.0
-"""Seconds without a request: threads that call anything then are left out afterwards."""
+"""Seconds without a request: threads that call anything in them are ignored afterwards."""
 
 Places = set[tuple[str, str]]
 
 
 @dataclass
 class Site:
-    """The processes of a checkout, and what they called."""
+    """The processes of a checkout, and the functions they called."""
 
     code: Path
     folder: Path
@@ -79,7 +79,7 @@ class Site:
         await_ready(process, lambda: ready.exists() or " answers at " in process.log_tail(5), WAIT)
 
     def command(self, *words: str, **variables: str) -> tuple[str, Places]:
-        """The output of a command, and what it called."""
+        """The output of a command, and the functions it called."""
         self.clear()
         done = subprocess.run(
             [sys.executable, "-c", "from entrypoints.cli.main import main; main()", *words],
@@ -97,7 +97,7 @@ class Site:
             file.unlink()
 
     def read(self, pattern: str) -> dict[str, Places]:
-        """Thread -> what it called."""
+        """Thread -> the functions it called."""
         calls: dict[str, Places] = {}
         for file in self.calls.glob(pattern):
             for thread, places in json.loads(file.read_text()).items():
@@ -106,7 +106,7 @@ class Site:
 
     @contextmanager
     def noted(self, walk: str) -> Iterator[dict[str, Places]]:
-        """Yields what is filled with thread -> places when the block ends; busy threads are left out."""
+        """Yields a dict that is filled with thread -> places when the block ends, without busy threads."""
         self._mark(walk)
         calls: dict[str, Places] = {}
         yield calls
@@ -115,7 +115,7 @@ class Site:
         calls |= {thread: places for thread, places in written.items() if thread not in self.busy}
 
     def _mark(self, word: str) -> None:
-        """Have all processes write what they called, and begin anew."""
+        """Have all processes write what they called, and start afresh."""
         self.clear()
         (self.calls / "mark.new").write_text(word)
         (self.calls / "mark.new").replace(self.calls / "mark")
@@ -126,7 +126,7 @@ class Site:
             time.sleep(0.01)  # the answer is a file
 
     def _family(self, name: str) -> Iterable[int]:
-        """The process and its children that note their calls."""
+        """The process and its children that record their calls."""
         pid = self.running[name].pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [pid, *(int(child) for child in children if _notes(int(child)))]
@@ -165,7 +165,7 @@ def walks(site: Site, source: HttpSource) -> Iterator[tuple[str, Places]]:
             if jobs and jobs[0]["state"] in ("completed", "failed"):
                 return str(jobs[0]["jid"])
             assert time.monotonic() < deadline, jobs
-            time.sleep(0.1)  # both releases have no request that waits for a job
+            time.sleep(0.1)  # neither release has a request that waits for a job
 
     def submit(url: str) -> tuple[str, Places]:
         out, places = site.command("submit", url, "--profile", "demo", "--type", "file", "--json")
@@ -176,7 +176,7 @@ def walks(site: Site, source: HttpSource) -> Iterator[tuple[str, Places]]:
     for path in ("", "/why", "/progress"):
         ask("GET", f"/v1/jobs/{failed}{path}")
     with site.noted("idle") as idle:
-        time.sleep(IDLE)  # what runs without a request
+        time.sleep(IDLE)  # calls made without a request
     site.busy |= {thread for thread in idle if "MainThread" not in thread}
 
     with site.noted("job") as calls:

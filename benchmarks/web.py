@@ -1,7 +1,8 @@
 """The web process with `ARKLINE_BENCH_JOBS` jobs (100,000): first board, lists, streams, memory; its cost.
 
 All jobs of the large record belong to one batch and are pending, as in the benchmark `lists`. `ratio` divides
-the jobs a second of a fleet that a web process follows by those of the same fleet without it, round by round.
+the jobs per second of a fleet that a web process follows by those of the same fleet without it, round by
+round.
 """
 
 import os
@@ -37,7 +38,7 @@ STREAMS = 200
 CHANGES = 10
 ROUNDS = int(os.environ.get("ARKLINE_BENCH_ROUNDS", "3"))
 BATCH = 60
-"""Jobs of one round of the fleet."""
+"""Jobs per round of the fleet."""
 
 LISTS = (
     "/v1/jobs?state=pending&limit=50",
@@ -49,7 +50,7 @@ LISTS = (
     "/failures",
 )
 GOALS = {"first_board_s": 3.0, "worst_list_ms": 100.0, "worst_screen_s": 1.0, "peak_mb": 250.0}
-"""Figures that have to be below these."""
+"""Upper bounds of figures."""
 
 RATIO = 0.97
 
@@ -72,7 +73,7 @@ class Web:
 
 @contextmanager
 def web(own: Stack, known: int) -> Iterator[Web]:
-    """A web process until the block ends, once its board shows `known` jobs."""
+    """A web process for the block, entered once its board shows `known` jobs."""
     (port,) = free_ports(1)
     url, token = f"http://127.0.0.1:{port}", new_token(own.settings, f"bench-{port}", Role.OPERATOR)
     start = time.perf_counter()
@@ -96,7 +97,7 @@ def large_record() -> dict[str, float]:
     with stack() as own:
         lists.build(own.session, JOBS)
         with web(own, 0):
-            pass  # what it imports is compiled now
+            pass  # its imports are now compiled
         with web(own, JOBS) as shown:
             pages = {path: median(seconds(lambda: shown.get(path)) for _ in range(5)) for path in LISTS}  # noqa: B023
             viewers = [new_token(own.settings, f"viewer-{n}", Role.VIEWER) for n in range(4)]
@@ -122,7 +123,7 @@ def large_record() -> dict[str, float]:
 class Round:
     jobs_per_second: float
     fleet_cpu_ms: float
-    """Of all processes but the web process, for one job; the source and the depositor are not counted."""
+    """CPU of all processes except the web process, per job; the source and the depositor are not counted."""
     web_cpu_ms: float
 
 
@@ -140,7 +141,7 @@ def fleet_round(own: Stack, fleet: list[Process], followed: Web | None) -> Round
 
 
 def cost_to_the_fleet() -> tuple[list[float], dict[str, float]]:
-    """The ratio of each round, and what the two sides cost."""
+    """The ratio of each round, and the costs of the two sides."""
     with stack() as own:
         fleet = [own.fleet.worker(), own.fleet.beat()]
         fleet_round(own, fleet, None)

@@ -1,1 +1,1 @@
-"""The doors: the command line and the local stack."""
+"""The entry points: the command line, the web interfaces and the local stack."""

@@ -1,7 +1,8 @@
-"""The secrets of a fleet in containers: `python -m entrypoints.generate_secrets FOLDER` at every start.
+"""Generate the secrets of a fleet in containers: `python -m entrypoints.generate_secrets FOLDER` at every
+start.
 
-FOLDER has one volume for each kind of process, so that each gets only the secrets that it needs. Secrets
-that exist stay: a second start changes nothing.
+FOLDER has one volume per kind of process, so that each gets only the secrets it needs. Existing secrets are
+kept, so a second start changes nothing.
 """
 
 import hashlib
@@ -11,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 VOLUMES = ("fleet", "beat", "exporter", "flower", "redis", "postgresql", "grafana")
-"""The volumes in FOLDER, one for each kind of process."""
+"""The volumes in FOLDER, one per kind of process."""
 
 COPIES = {
     "beat": ("arkline_zk_password", "arkline_broker_url"),
     "exporter": ("arkline_zk_password", "arkline_broker_url"),
 }
-"""Volume -> the secrets of the fleet that it has too."""
+"""Volume -> the fleet's secrets that are copied into it."""
 
 BROKER = "redis://{user}:{password}@redis:6379/0"
 RIGHTS = (
@@ -27,11 +28,12 @@ RIGHTS = (
     "+publish +subscribe +psubscribe +unsubscribe +punsubscribe +eval +evalsha +script|load "
     "+script|exists +time +info"
 )
-"""Of a user of Redis, as in docs/operators/trust.md."""
+"""Rights of the Redis user, as in docs/operators/trust.md."""
 
 
 def generate(folder: Path) -> None:
-    """The files of the fleet are read as settings (ARKLINE_SECRETS), that of Flower as its configuration."""
+    """Generate missing secrets; settings read the fleet's files (ARKLINE_SECRETS), and Flower its own as
+    configuration."""
     fleet, flower, redis, postgresql, grafana = (folder / name for name in VOLUMES if name not in COPIES)
     _keep(fleet / "arkline_zk_password", lambda: secrets.token_hex(24))
     users = ["user default off"]
@@ -41,14 +43,14 @@ def generate(folder: Path) -> None:
         users.append(f"user {user} on #{digest} {RIGHTS}")
     login = _keep(flower / "password", lambda: secrets.token_hex(16))
     _write(flower / "flowerconfig.py", f"basic_auth = ['arkline:{login}']\n")
-    # PostgreSQL and Grafana run as other users, and nothing else mounts their folders
+    # PostgreSQL and Grafana run as other users; no other container mounts their folders
     _keep(grafana / "password", lambda: secrets.token_hex(16), 0o644)
     database = _keep(postgresql / "password", lambda: secrets.token_hex(24), 0o644)
     _write(fleet / "pgpass", f"postgresql:5432:arkline:arkline:{database}\n")
     for volume, names in COPIES.items():
         for name in names:
             _write(folder / volume / name, (fleet / name).read_text())
-    # Redis runs as another user; the file has digests of passwords
+    # Redis runs as another user; the file holds only password digests
     _write(redis / "users.acl", "\n".join([*users, ""]), 0o644)
 
 
@@ -63,7 +65,7 @@ def _keep(path: Path, make: Callable[[], str], mode: int = 0o600) -> str:
 
 
 def _write(path: Path, text: str, mode: int = 0o600) -> None:
-    """Completely or not at all."""
+    """Write the file atomically."""
     draft = path.with_suffix(".draft")
     draft.unlink(missing_ok=True)
     draft.touch(mode)

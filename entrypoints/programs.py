@@ -1,6 +1,6 @@
-"""The command lines of the programs of a fleet: workers, beats, the web process and Flower.
+"""The command lines of the fleet's programs: workers, beats, the web process and Flower.
 
-`arkline worker|beat|flower` becomes one of them, and the stack on one machine starts them as child processes.
+`arkline worker|beat|flower` replaces itself with one of them; the local stack starts them as child processes.
 """
 
 import importlib.util
@@ -11,25 +11,25 @@ from pathlib import Path
 from pipeline.errors import UsageRefused
 
 PYTHON = (sys.executable, "-P")
-"""-P: the current directory is not searched for modules."""
+"""-P: modules are not searched for in the current directory."""
 
 CELERY = (*PYTHON, "-m", "celery", "-A", "tasks.app")
 
 FLOWER_TASKS = 5000
-"""Tasks that Flower remembers."""
+"""Number of tasks that Flower keeps."""
 
 FLOWER_COLUMNS = "name,args,state,received,runtime,worker"
-"""Those of its list of tasks; `args` names job, batch, collection and state."""
+"""The columns of Flower's task list; `args` holds job, batch, collection and state."""
 
 
 def worker(processes: int, node: str, queues: Sequence[str] = ()) -> tuple[str, ...]:
-    """`node`: its name among the workers, NAME@HOST; `queues`: those it consumes, all of them if empty."""
+    """A worker; `node`: its name, NAME@HOST; `queues`: those it consumes, all if empty."""
     only = ("-Q", ",".join(queues)) if queues else ()
     return (*PYTHON, "-m", "tasks.worker_program", "-c", str(processes), *only, "-n", node)
 
 
 def ping(node: str) -> tuple[str, ...]:
-    """Ask a worker for an answer, over Redis; ends with 0 if there is one."""
+    """Ping a worker over Redis; exits with 0 if it answers."""
     return (*CELERY, "inspect", "ping", "-d", node)
 
 
@@ -42,9 +42,9 @@ def web(host: str, port: int) -> tuple[str, ...]:
 
 
 def flower(address: str, port: int, *, url_prefix: str = "", conf: Path | None = None) -> tuple[str, ...]:
-    """Flower, read-only: operators act through arkline. Its password is never among its arguments.
+    """Flower, read-only: operators act through arkline. Its password is never an argument.
 
-    `conf`: a file with its `basic_auth`; without one Flower reads FLOWER_BASIC_AUTH. UsageRefused if it is
+    `conf`: a file with its `basic_auth`; without it Flower reads FLOWER_BASIC_AUTH. UsageRefused if Flower is
     not installed.
     """
     if importlib.util.find_spec("flower") is None:

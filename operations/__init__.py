@@ -1,4 +1,4 @@
-"""The verbs and views, once: what the command line, the API and the pages do, each in one function.
+"""The verbs and views that the command line, the API and the pages share, each in one function.
 
-A function here is given a `Site`, the principal who asks, and its own arguments.
+Every function takes a `Site`, the calling principal, and its own arguments.
 """

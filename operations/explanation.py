@@ -1,6 +1,6 @@
-"""Why a job or a batch is where it is, as facts, and the sentences that are made from them.
+"""Why a job or a batch is where it is, as facts, and the sentences made from them.
 
-An API returns the facts; `entrypoints/render` adds the commands, and a page its buttons.
+The API returns the facts; `entrypoints/render` adds the commands, and a page its buttons.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Explanation(Cause):
 
 
 def sentence(facts: Explanation) -> str:
-    """What the reason says of what has these facts."""
+    """The sentence for the reason, filled with these facts."""
     if make := _SENTENCES.get(facts.reason):
         return make(facts)
     words = {

@@ -1,4 +1,4 @@
-"""The reasons for which a job or a batch is where it is, and the fleet is not well."""
+"""Why a job or a batch is where it is, and what is wrong with the fleet."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pipeline.outcome import WaitKind
 
 
 class Reason(Documented):
-    """What keeps a job, a batch or the fleet: what is said of a reason stands in its entry.
+    """What keeps a job, a batch or the fleet from moving; each entry holds everything said about its reason.
 
     The code, which is stable: scripts, pages and alerts read it. The meaning. The sentence about a job or a
     batch, a template of the facts with `by`, `fault`, `soon` and `states`; empty where `explanation` has a
-    function for it. The sentence if the reason is one more obstacle. The phrase if it is a problem of the
-    fleet; in both, `{}` is what it waits for.
+    function for it. The sentence if the reason is an additional obstacle. The phrase if it is a problem of
+    the fleet; in both, `{}` is what it waits for.
     """
 
     sentence: str

@@ -1,4 +1,4 @@
-"""How a long verb reports its progress and learns that it should stop."""
+"""How a long verb reports progress and learns that it should stop."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ class Stopped(ArklineError):
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a long verb. A verb that stopped can be repeated, and does the rest."""
+    """One run of a long verb. A verb that was stopped can be repeated, and does the rest."""
 
     on_progress: Callable[[float, int], None] = lambda done, total: None
-    """Gets the number of jobs and batches that are done, with a fraction for one that is begun, and their
-    total, 0 if it is not known; a reading counts bytes."""
+    """Called with the number of jobs and batches done, including the fraction of a current one, and their
+    total (0 if unknown); a reading counts bytes."""
     should_stop: Callable[[], bool] = lambda: False
-    """Asked before each job and batch, and inside the deletion of a batch."""
+    """Called before each job and batch, and during the deletion of a batch."""
 
     def check(self, message: str) -> None:
-        """Stopped, with this message, if the caller asks to stop."""
+        """Raise Stopped with this message if the caller has asked to stop."""
         if self.should_stop():
             raise Stopped(message)
 
     def adding(self, total: int = 0) -> Callable[[int], None]:
-        """For work that says how much it did since it said so last."""
+        """A progress callback for work that reports increments."""
         done = 0
 
         def add(size: int) -> None:
@@ -40,9 +40,9 @@ class Run:
         return add
 
     def part(self, done: int, total: int) -> Run:
-        """For the next of `total` jobs and batches, of which `done` are done."""
+        """The run of the next of `total` jobs and batches, of which `done` are done."""
         return replace(self, on_progress=lambda within, all_: self.on_progress(done + within / all_, total))
 
 
 UNWATCHED = Run()
-"""Nobody sees the progress, and the verb runs to its end."""
+"""Reports no progress, and runs the verb to its end."""

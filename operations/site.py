@@ -1,7 +1,8 @@
-"""One deployment as a process has it open: every operation is a function of it, of a principal, and of more.
+"""One deployment as opened by a process: operations are functions of a site, a principal, and their
+arguments.
 
-SQLAlchemy, Celery and requests take most of a second to load: their modules are imported as modules, which
-the command line loads when it uses them.
+SQLAlchemy, Celery and requests take most of a second to load, so their modules are imported as modules, which
+the command line loads on first use.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Site:
-    """The settings, the record, and the stores, which are opened when they are used. Thread-safe."""
+    """The settings, the record, and the stores, which are opened on first use. Thread-safe."""
 
     settings: Settings
     session: Session
     record: bool = True
-    """False for what is answered without ZooKeeper: the stores are opened without asking the record."""
+    """False for requests answered without ZooKeeper: the stores are opened without asking the record."""
 
     @cached_property
     def profiles(self) -> profile.Profiles:
@@ -43,12 +44,12 @@ class Site:
 
     @cached_property
     def quotas(self) -> quota.Quotas:
-        """What the owners of uploads have, as this process knows it."""
+        """The upload quotas in use, as this process knows them."""
         return quota.Quotas(self.settings)
 
     def inventory(self) -> sql.SqlInventory:
-        """ServiceDown if it is another deployment's. The connections are those of the process."""
-        # asked each time: a record that is put back from a backup may have another id
+        """The inventory, over the process's connections; ServiceDown if it belongs to another deployment."""
+        # asked each time: a record restored from a backup may have another id
         expected = stores.expected_of(self.session) if self.record else None
         return sql.open_inventory(self.settings.inventory, expected and partial(expected, Service.INVENTORY))
 
@@ -57,7 +58,7 @@ class Site:
         return self.inventory() if inventory_exists(self.settings) else None
 
     def storage(self) -> Storage:
-        """The storage of the inventory; ServiceDown if it is another deployment's."""
+        """The inventory's storage; ServiceDown if it belongs to another deployment."""
         return storage_of(self.settings, self.inventory())
 
     def feed(self) -> None:
@@ -65,28 +66,28 @@ class Site:
         after_move.feed(broker.publisher(self.settings), self.session, self.settings)
 
     def follow(self, moved: Job | Batch) -> bool:
-        """Do what follows a move, without feeding; False if Redis did not take a message."""
+        """Do what follows a move, except feeding; returns False if Redis did not take a message."""
         return after_move.follow(broker.publisher(self.settings), self.session, self.settings, moved)
 
 
 @contextmanager
 def opened(settings: Settings, timeout: float) -> Iterator[Site]:
-    """The site of these settings, until the block ends; ZooKeeper has to answer within `timeout` seconds."""
+    """The site of these settings, for the block; ZooKeeper must answer within `timeout` seconds."""
     with session.connect(settings, timeout) as connected:
         yield Site(settings, connected)
 
 
 def inventory_file(settings: Settings) -> Path:
-    """The file of an inventory that has no URL."""
+    """The file of the inventory if no URL is set."""
     return settings.data / "inventory.sqlite"
 
 
 def inventory_exists(settings: Settings) -> bool:
-    """Whether the inventory may be opened without creating its file."""
+    """Whether the inventory can be opened without creating its file."""
     return bool(settings.inventory_url) or inventory_file(settings).exists()
 
 
 def storage_of(settings: Settings, inventory: sql.SqlInventory) -> Storage:
-    """The storage of this inventory: a root of another deployment is refused with ServiceDown."""
+    """The storage of this inventory; ServiceDown for a root of another deployment."""
     marker = inventory.read_deployment()
     return factory.open_storage(settings, (lambda: marker.id) if marker else None)

@@ -1,7 +1,7 @@
-"""Tokens and logins of the web interfaces: create, list and end them, and tell whose a text is.
+"""Tokens and logins of the web interfaces: create, list, end and authenticate them.
 
-A login of a person at the pages is a random text that the browser has, and the inventory knows whose it is.
-Every web process asks the inventory anew, so a login that was ended is over at once, and everywhere.
+A browser login is a random text that the browser keeps and the inventory maps to a person. Every web process
+asks the inventory each time, so ending a login takes effect at once, everywhere.
 """
 
 import base64
@@ -45,11 +45,11 @@ _FORM = re.compile(rf"{PREFIX}([a-z2-7]{{{_BODY}}})([a-z2-7]{{{CHECK_CHARACTERS}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,99}")
 
 REMEMBERED_SECONDS = 5.0
-"""After this time a token is read again: another process may have revoked it."""
+"""Seconds after which a token is read again: another process may have revoked it."""
 
 REMEMBERED_TOKENS = 1_000
 USE_PAUSE = 60.0
-"""Seconds between two notes of a token's last use."""
+"""Minimum seconds between two updates of a token's last use."""
 
 
 class InvalidToken(ArklineError):
@@ -74,7 +74,7 @@ def create_token(
     role: Role,
     collections: Iterable[str] | None = None,
 ) -> NewToken:
-    """A new token; `collections` None: all. UsageRefused if the name is or was in use."""
+    """Create a token; `collections` None: all. UsageRefused if the name is or was in use."""
     creator.require(Role.ADMIN, "create a token")
     if not _NAME.fullmatch(name):
         raise UsageRefused(
@@ -103,7 +103,7 @@ def list_tokens(inventory: SqlInventory, caller: Principal) -> tuple[TokenEntry,
 
 
 def revoke(inventory: SqlInventory, caller: Principal, name: str) -> TokenEntry:
-    """Revoke the token; every process refuses it within REMEMBERED_SECONDS. Idempotent."""
+    """Revoke the token; every process rejects it within REMEMBERED_SECONDS. Idempotent."""
     caller.require(Role.ADMIN, "revoke a token")
     entry = revoke_token(inventory, name, caller.name, now())
     if entry is None:
@@ -114,18 +114,18 @@ def revoke(inventory: SqlInventory, caller: Principal, name: str) -> TokenEntry:
 
 
 def hash_of(token: str) -> str:
-    """By which the inventory knows a token, or a login, that it does not have."""
+    """The hash by which the inventory stores a token or a login."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _check_characters(body: str) -> str:
-    """Characters by which a mistyped token is recognised without a database; no secret."""
+    """Check characters that expose a mistyped token without a database; not a secret."""
     digest = hashlib.sha256(b"arkline token " + body.encode()).digest()
     return base64.b32encode(digest).decode().lower()[:CHECK_CHARACTERS]
 
 
 def check_form(token: str) -> None:
-    """InvalidToken if the text cannot be a token, because a character is missing or wrong."""
+    """InvalidToken if the text cannot be a token, because characters are missing or wrong."""
     form = _FORM.fullmatch(token)
     if form is None:
         raise InvalidToken(
@@ -143,7 +143,7 @@ class _Remembered:
 
 
 class Authenticator:
-    """Whose token a text is. Thread-safe; a revoked token is refused after REMEMBERED_SECONDS at most."""
+    """Maps a token to its principal. Thread-safe; a revoked token is rejected within REMEMBERED_SECONDS."""
 
     def __init__(self, inventory: Callable[[], SqlInventory]) -> None:
         self._inventory = inventory
@@ -151,12 +151,12 @@ class Authenticator:
         self._entries: OrderedDict[str, _Remembered] = OrderedDict()
 
     def authenticate(self, token: str, interface: Interface) -> Principal:
-        """InvalidToken unless the token is valid and not revoked."""
+        """The token's principal; InvalidToken unless the token is valid and not revoked."""
         check_form(token)
         return self.principal(hash_of(token), interface)
 
     def principal(self, digest: str, interface: Interface) -> Principal:
-        """Whose the token with this hash is; InvalidToken unless it is valid and not revoked."""
+        """The principal of the token with this hash; InvalidToken unless it is valid and not revoked."""
         entry = self._entry(digest)
         if entry is None:
             raise InvalidToken("the token is not known here: ask the operator for a token")
@@ -165,7 +165,8 @@ class Authenticator:
         return Principal(name=entry.name, role=entry.role, collections=entry.collections, interface=interface)
 
     def knows(self, token: str) -> bool:
-        """True if this process has accepted the token before; whether it still does, `authenticate` says."""
+        """True if this process has accepted the token before; `authenticate` says whether it is still
+        valid."""
         with self._guard:
             remembered = self._entries.get(hash_of(token))
         return remembered is not None and remembered.entry.revoked is None
@@ -191,7 +192,7 @@ class Authenticator:
     def _note_use(self, name: str) -> None:
         try:
             note_use(self._inventory(), name, now())
-        except StepFailed as failure:  # a note that is lost must not keep anybody out
+        except StepFailed as failure:  # failing to note the last use must not lock anybody out
             log().warning("the use of a token was not noted", token_name=name, error=failure.message)
 
 
@@ -201,17 +202,17 @@ _LOGIN_FORM = re.compile(rf"{LOGIN_PREFIX}[A-Za-z0-9_-]{{43}}")
 
 
 class Logins:
-    """Thread-safe."""
+    """Maps a browser login to its principal. Thread-safe."""
 
     def __init__(self, inventory: Callable[[], SqlInventory], rights: Callable[[str], Principal]) -> None:
-        """`rights`: whose a credential is; InvalidToken if it counts no more."""
+        """`rights`: returns the credential's principal; InvalidToken if the credential is no longer valid."""
         self._inventory = inventory
         self._rights = rights
         self._guard = threading.Lock()
         self._accepted: OrderedDict[str, None] = OrderedDict()
 
     def begin(self, name: str, credential: str) -> str:
-        """What the browser keeps; the caller has checked the credential."""
+        """Start a login; returns the text for the browser. The caller has checked the credential."""
         login = LOGIN_PREFIX + secrets.token_urlsafe(32)
         ends = now() + timedelta(seconds=LOGIN_SECONDS)
         entry = LoginEntry(hash=hash_of(login), name=name, credential=credential, ends=ends)
@@ -219,7 +220,7 @@ class Logins:
         return login
 
     def principal(self, login: str) -> Principal:
-        """Who logged in, with the rights of now; InvalidToken if the login is over."""
+        """The logged-in principal, with current rights; InvalidToken if the login has ended."""
         entry = login_with_hash(self._inventory(), hash_of(login)) if _LOGIN_FORM.fullmatch(login) else None
         if entry is None or entry.ends < now():
             raise InvalidToken("the login is over, or is not of this site: log in again")
@@ -232,12 +233,12 @@ class Logins:
         return principal
 
     def knows(self, login: str) -> bool:
-        """True if this process has accepted the login before; whether it still does, `principal` says."""
+        """True if this process has accepted the login before; `principal` says whether it is still valid."""
         with self._guard:
             return hash_of(login) in self._accepted
 
     def end(self, login: str) -> None:
-        """Whoever else has a copy of the text is logged out too. Idempotent."""
+        """End the login for every copy of the text. Idempotent."""
         if _LOGIN_FORM.fullmatch(login):
             delete_login(self._inventory(), hash_of(login))
         with self._guard:

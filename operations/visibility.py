@@ -1,8 +1,8 @@
-"""Jobs and batches wherever they are, for who may see them.
+"""Loads jobs and batches, wherever they are, for principals that may see them.
 
-A job or a batch is in ZooKeeper or, once it has left, in the SQL archive, which is opened only then: to open
-a database takes long. What a principal may not see is Missing, in the words for what does not exist. An
-operation loads a job or a batch here, once, and passes it on.
+A job or a batch is in ZooKeeper or, once it has left, in the SQL archive, which is opened only then because
+opening a database is slow. What a principal may not see is Missing, with the same message as what does not
+exist. An operation loads a job or a batch here, once, and passes it on.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Gone(Record):
 
 
 def load_job(site: Site, jid: str) -> Job | ArchivedJob:
-    """Missing if the job is neither in ZooKeeper nor in the archive."""
+    """The job; Missing if it is neither in ZooKeeper nor in the archive."""
     try:
         return jobs.load(site.session, jid)
     except Missing:
@@ -49,7 +49,7 @@ def load_job(site: Site, jid: str) -> Job | ArchivedJob:
 
 
 def load_batch(site: Site, bid: str) -> Batch | ArchivedBatch:
-    """Missing if the batch is neither in ZooKeeper nor in the archive."""
+    """The batch; Missing if it is neither in ZooKeeper nor in the archive."""
     try:
         return batches.load(site.session, bid)
     except Missing:
@@ -66,7 +66,7 @@ def archived_jobs(site: Site, bid: str) -> Iterator[ArchivedJob]:
 
 
 def archived_report(site: Site, bid: str) -> BatchReport | None:
-    """The last report of an archived batch; a report may have many megabytes."""
+    """The last report of an archived batch; it may be many megabytes."""
     if (inventory := site.archive()) is None:
         return None
     text = archive.find_report(inventory, bid)
@@ -74,7 +74,7 @@ def archived_report(site: Site, bid: str) -> BatchReport | None:
 
 
 def kind_of(name: str) -> str:
-    """`job` or `batch`, by the form of its id."""
+    """`job` or `batch`, from the form of the id."""
     for prefix, kind in (("jid", "job"), ("bid", "batch")):
         if name.startswith(prefix):
             return kind
@@ -82,18 +82,18 @@ def kind_of(name: str) -> str:
 
 
 def visible(site: Site, principal: Principal, name: str) -> Job | Batch | ArchivedJob | ArchivedBatch:
-    """The job or batch; Missing if there is none of this name for this principal."""
+    """The job or batch; Missing if it does not exist for this principal."""
     if kind_of(name) == "batch":
         return visible_batch(site, principal, name)
     return visible_job(site, principal, name)
 
 
 def visible_batch(site: Site, principal: Principal, bid: str) -> Batch | ArchivedBatch:
-    """Missing if there is no such batch for this principal."""
+    """The batch; Missing if it does not exist for this principal."""
     try:
         batch = load_batch(site, bid)
     except Missing as error:
-        if sees_fleet(principal):  # who learns which znode a damaged batch lacks
+        if sees_fleet(principal):  # they learn which znode of a damaged batch is missing
             raise
         raise Missing(f"there is no batch {bid}").with_remedies(*error.remedies) from error
     if in_sight(principal, batch.submission.profile_name, batch.submission.owner):
@@ -102,7 +102,7 @@ def visible_batch(site: Site, principal: Principal, bid: str) -> Batch | Archive
 
 
 def visible_job(site: Site, principal: Principal, jid: str) -> Job | ArchivedJob:
-    """Missing if there is no such job for this principal."""
+    """The job; Missing if it does not exist for this principal."""
     try:
         job = load_job(site, jid)
     except Missing as error:
@@ -112,7 +112,7 @@ def visible_job(site: Site, principal: Principal, jid: str) -> Job | ArchivedJob
     collection = job.profile_name if isinstance(job, Job) else job.profile
     owner = ""
     if principal.role is Role.DEPOSITOR:
-        with suppress(Missing):  # then nobody owns it
+        with suppress(Missing):  # no owner if the batch is gone
             owner = load_batch(site, job.bid).submission.owner
     if in_sight(principal, collection, owner):
         return job
@@ -120,7 +120,7 @@ def visible_job(site: Site, principal: Principal, jid: str) -> Job | ArchivedJob
 
 
 def recorded(site: Site, principal: Principal, name: str) -> Job | Batch:
-    """The job or batch in ZooKeeper, on which verbs act; Missing, too, once it has left."""
+    """The job or batch in ZooKeeper, for verbs; Missing, too, once it has left."""
     if kind_of(name) == "batch":
         return recorded_batch(site, principal, name)
     return recorded_job(site, principal, name)
@@ -141,19 +141,19 @@ def recorded_job(site: Site, principal: Principal, jid: str) -> Job:
 
 
 def in_sight(principal: Principal, collection: str, owner: str) -> bool:
-    """True if the principal may see what belongs to this collection and was submitted by this owner."""
+    """Whether the principal may see what this owner submitted to this collection."""
     if principal.collections is not None and collection not in principal.collections:
         return False
     return principal.role is not Role.DEPOSITOR or owner == principal.identity
 
 
 def sees_fleet(principal: Principal) -> bool:
-    """True for those who see every collection, and so workers, servers and storage."""
+    """Whether the principal sees every collection, and therefore workers, servers and storage."""
     return principal.role is not Role.DEPOSITOR and principal.collections is None
 
 
 def require_fleet(principal: Principal, action: str) -> None:
-    """Forbidden for depositors, and for those who have only some collections."""
+    """Forbidden for depositors, and for principals limited to some collections."""
     if principal.role is Role.DEPOSITOR:
         raise Forbidden(
             f"{principal.name} must not {action}: this needs the role {Role.VIEWER} without limits to "

@@ -1,1 +1,1 @@
-"""Programs of a checkout; they are not in the wheel."""
+"""Development programs of a checkout; they are not in the wheel."""

@@ -1,7 +1,7 @@
-"""Prepare a fresh checkout, then run the command: the servers' programs, the environment, the command.
+"""Prepare a fresh checkout, then run a command: installs the servers' programs and the environment first.
 
 Standard library only: it runs before anything is installed. Its messages go to standard error, because
-standard output belongs to the command (`./dev demo --json`). Nothing is installed a second time.
+standard output belongs to the command (`./dev demo --json`). What is installed is not installed again.
 """
 
 import fcntl
@@ -29,7 +29,7 @@ PIP = (str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-ch
 
 
 class BootstrapFailed(Exception):
-    """Something is missing that cannot be installed from here; the message has the remedy."""
+    """Something is missing and cannot be installed from here; the message has the remedy."""
 
 
 def say(line: str) -> None:
@@ -44,7 +44,7 @@ def timed(what: str, work: Callable[[], None]) -> None:
 
 
 def current_stamp() -> str:
-    """A digest of what the environment is made from: the lock file, the project's metadata, this Python."""
+    """A digest of the environment's inputs: the lock file, the project's metadata, this Python."""
     digest = hashlib.sha256()
     for name in (LOCK, "pyproject.toml"):
         digest.update((PROJECT / name).read_bytes())
@@ -62,7 +62,7 @@ def uv_on_path() -> str | None:
 
 
 def uv_in_venv() -> str | None:
-    """The uv of .venv, installed with pip: it installs the other packages five times as fast as pip."""
+    """The uv in .venv, installed with pip: it installs the other packages five times as fast as pip."""
     own = VENV / "bin" / "uv"
     if not succeeds([own, "--version"]):
         succeeds([*PIP, "--require-hashes", "-r", "tools/installer.lock"])
@@ -70,7 +70,7 @@ def uv_in_venv() -> str | None:
 
 
 def install_command() -> tuple[str, ...]:
-    """uv where it runs, else pip."""
+    """uv if it runs, otherwise pip."""
     uv = uv_on_path() or uv_in_venv()
     return (uv, "pip", "install", "--quiet", "--python", str(PYTHON)) if uv else PIP
 
@@ -96,7 +96,7 @@ def make_environment() -> None:
 
 
 def install_checkout() -> None:
-    """In separate calls: a checkout has no digest, and what builds it has one."""
+    """Install the checkout; in separate calls, because it has no digest and its build tools have."""
     install("--require-hashes", "-r", "tools/build.lock")
     install("--no-build-isolation", "--no-deps", "--editable", ".")
 
@@ -107,7 +107,7 @@ def install(*what: str) -> None:
 
 
 def is_usable(with_pip: bool) -> bool:
-    """Whether the Python of .venv runs, has this Python's version, and has pip if pip is needed."""
+    """Whether the Python in .venv runs, has this Python's version, and has pip if needed."""
     question = "import sys; sys.stdout.write(sys.version)"
     if not PYTHON.exists():
         return False
@@ -116,14 +116,14 @@ def is_usable(with_pip: bool) -> bool:
 
 
 def ensure_java() -> None:
-    """Install Java from the package index, where the system has none and none may be installed."""
+    """Install Java from the package index if the system has none and none may be installed there."""
     if java.find_program() is None and not java.runs(str(servers.venv_java())):
         timed("installing Java into .venv", lambda: install("--require-hashes", "-r", "tools/java.lock"))
 
 
 @functools.cache
 def installer_environment() -> dict[str, str]:
-    """The variables for pip and uv: pip's settings, and the certificates that this system trusts."""
+    """The environment for pip and uv: pip's settings, and the certificates that this system trusts."""
     pip = ([str(PYTHON), "-m", "pip"], [sys.executable, "-m", "pip"], ["pip3"])
     settings = package_index.pip_settings(list(pip))
     variables = package_index.environment(os.environ, settings, package_index.system_bundle())
@@ -138,7 +138,7 @@ def succeeds(command: Sequence[str | Path]) -> bool:
 
 
 def run(command: Sequence[str], problem: str) -> None:
-    """Run a command quietly; if it fails, its output is in the error."""
+    """Run a command quietly; the error includes its output."""
     done = subprocess.run(
         command,
         cwd=PROJECT,
@@ -154,7 +154,7 @@ def run(command: Sequence[str], problem: str) -> None:
 def prepare(command: str) -> None:
     VAR.mkdir(exist_ok=True)
     with (VAR / "bootstrap.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # a second ./dev waits until the first has finished installing
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second ./dev waits until the first has installed everything
         needs_servers = commands.BY_NAME[command].needs_zookeeper and not os.environ.get("ARKLINE_ZK_HOSTS")
         if needs_servers:
             servers.ensure_zookeeper(say)

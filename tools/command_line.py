@@ -1,4 +1,4 @@
-"""What the long programs of `./dev` share: lines for people on standard error, and the exit code."""
+"""Shared by the long-running programs of `./dev`: messages on standard error, and the exit code."""
 
 import sys
 from collections.abc import Callable
@@ -13,7 +13,7 @@ def say(line: str) -> None:
 
 
 def end_with(main: Callable[[list[str]], int]) -> NoReturn:
-    """Run `main` with this process's arguments; its result, or the code of its error, ends the process."""
+    """Run `main` with this process's arguments; exits with its result, or with the code of its error."""
     try:
         code = main(sys.argv[1:])
     except ArklineError as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Entry:
-    """One command: what it is for, and whether it runs ZooKeeper, so that Java is needed."""
+    """One command: its purpose, and whether it runs ZooKeeper and therefore needs Java."""
 
     name: str
     help: str

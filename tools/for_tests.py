@@ -1,7 +1,7 @@
 """Programs that only the tests need, from Debian's packages; `./dev test` installs missing ones.
 
 Standard library only, like tools/bootstrap.py, which calls it. Tests that need a missing program are skipped,
-and fail where CI=true. They are installed without a question, but only by root or in CI.
+or fail if CI=true. Programs are installed without asking, but only by root or in CI.
 """
 
 import shlex
@@ -15,7 +15,7 @@ from tools import servers
 from tools.servers import Machine, Say
 
 NO_CLUSTER = Path("/etc/postgresql-common/createcluster.d/arkline-tests.conf")
-"""Debian's package reads here, on its first installation, whether to create and start a database."""
+"""Debian's package reads this on first installation to decide whether to create and start a database."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def may_install(machine: Machine) -> bool:
 
 
 def ensure(machine: Machine, say: Say, programs: Iterable[Program] = PROGRAMS) -> None:
-    """Install missing programs, or say which tests cannot run without them."""
+    """Install missing programs, or print which tests cannot run without them."""
     absent = missing(programs)
     if not absent or not machine.apt:
         return
@@ -76,7 +76,7 @@ def ensure(machine: Machine, say: Say, programs: Iterable[Program] = PROGRAMS) -
 
 
 def install(machine: Machine, say: Say, packages: tuple[str, ...]) -> str:
-    """Install; the problem, or an empty text. PostgreSQL gets no database that runs all the time."""
+    """Install; returns the problem, or an empty text. PostgreSQL gets no permanently running database."""
     if "postgresql" not in packages or NO_CLUSTER.exists():
         return servers.apt(machine, say, *packages)
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:

@@ -1,6 +1,6 @@
 """Write docs/api/json.md and docs/api/json-fields.txt from the types of the documents.
 
-`python -m tools.json_page`. The list of fields is the promise: fields are added to it, none is taken away.
+`python -m tools.json_page`. The list of fields is a promise: fields are added to it, never removed.
 """
 
 import ast
@@ -64,7 +64,7 @@ def page() -> str:
 
 
 def promised() -> list[str]:
-    """A line for each document and each field, as json-fields.txt has them."""
+    """One line per document and field, as in json-fields.txt."""
     commands = [f"{command} -> {_name(kind)}" for command, kind in DOCUMENTS.items()]
     fields = [
         f"{name}.{field.name}: {field.type}" for name, (_, fields) in described().items() for field in fields
@@ -73,7 +73,7 @@ def promised() -> list[str]:
 
 
 def field_names(document: object) -> set[str]:
-    """Of one of the DOCUMENTS; none of a map."""
+    """The fields of one of the DOCUMENTS; empty for a map."""
     _, fields = described().get(_name(document), ("", ()))
     return {field.name for field in fields}
 
@@ -83,7 +83,7 @@ def fields_file() -> str:
 
 
 def removed(earlier: str) -> list[str]:
-    """The lines of an earlier json-fields.txt of this version that the program does not keep."""
+    """Lines of an earlier json-fields.txt of this version that the program no longer has."""
     version, *lines = earlier.splitlines()
     current = set(promised())
     return [line for line in lines if line not in current] if version == f"version {VERSION}" else []
@@ -109,12 +109,12 @@ def described() -> dict[str, tuple[str, tuple[Field, ...]]]:
 
 
 _PROMISED = {"FixityUnreadable": "ScheduleUnreadable", "ListingsUnreadable": "ViewsUnreadable"}
-"""Name of a record -> the name that it had before its class moved: names of records are promised."""
+"""Name of a record -> its name before its class moved: names of records are promised."""
 
 
 @lru_cache
 def _names() -> dict[type, str]:
-    """Every record in a document, with its name; of two with one name the module tells which it is."""
+    """Every record in a document, with its name; the module distinguishes two of the same name."""
     waiting, classes = list(_records_in(DOCUMENTS.values())), dict[type, None]()
     while waiting:
         if (cls := waiting.pop()) not in classes:
@@ -131,7 +131,7 @@ def _names() -> dict[type, str]:
 
 
 def _records_in(kinds: Iterable[object]) -> Iterator[type]:
-    """The records in these types, without their own parts."""
+    """The records in these types, but not the records inside those."""
     for kind in kinds:
         if inspect.isclass(kind) and issubclass(kind, Packed):
             yield from _records_in(_bases(kind))
@@ -141,7 +141,7 @@ def _records_in(kinds: Iterable[object]) -> Iterator[type]:
 
 
 def _bases(kind: type) -> tuple[object, ...]:
-    """The bases with their arguments; `types` has this since Python 3.12."""
+    """The bases with their type arguments; `types` has a function for this since Python 3.12."""
     return tuple(kind.__dict__.get("__orig_bases__", ()))
 
 
@@ -182,11 +182,11 @@ def _linked(type_name: str) -> str:
 
 
 def _meanings(cls: type) -> dict[str, str]:
-    """Field -> the text that follows it in its class."""
+    """Field -> the docstring after it in its class."""
     meanings: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if base.__module__.partition(".")[0] not in _OURS or "[" in base.__name__:
-            continue  # a generic record with its type is described by the record itself
+            continue  # a parametrized generic record is described by the generic record
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         assert isinstance(tree, ast.ClassDef)
         for statement, following in itertools.pairwise(tree.body):

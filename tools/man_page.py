@@ -14,7 +14,7 @@ from entrypoints.cli.command_table import GROUPS, Entry, load
 from entrypoints.cli.main import app
 
 WIDTH = 10_000
-"""Columns: man folds lines itself."""
+"""Columns: man wraps lines itself."""
 
 
 def page() -> str:
@@ -59,7 +59,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """One line in which roff finds no request and no escape."""
+    """One line without roff requests or escapes."""
     line = " ".join(text.split()).replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{line}" if line[:1] in {".", "'"} else line
 

@@ -19,7 +19,7 @@ FOR_UV = {
     "trusted-host": "UV_INSECURE_HOST",
     "proxy": "ALL_PROXY",
 }
-"""An option of pip -> the variable in which uv reads the same."""
+"""pip option -> the variable from which uv reads the same setting."""
 
 BUNDLES = (
     Path("/etc/ssl/certs/ca-certificates.crt"),  # Debian, Ubuntu, Arch
@@ -29,13 +29,13 @@ BUNDLES = (
 
 
 def environment(current: Mapping[str, str], pip: Mapping[str, str], bundle: Path | None) -> dict[str, str]:
-    """The variables to set for pip and uv; a variable that is set already is kept.
+    """The variables to set for pip and uv; a variable that is already set is kept.
 
-    `pip` are pip's settings, from `pip_settings`; `bundle` is the file of the system's certificates.
+    `pip`: pip's settings, from `pip_settings`; `bundle`: the system's certificate file.
     """
     variables = {variable: pip[option] for option, variable in FOR_UV.items() if pip.get(option)}
     if "UV_EXTRA_INDEX_URL" in variables:
-        # as pip does, take a version from any index: every package is compared with the digests of the lock
+        # like pip, accept a version from any index: every package is checked against the lock's digests
         variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     variables |= {"UV_SYSTEM_CERTS": "1", "UV_NATIVE_TLS": "1"}  # the flag's name since uv 0.13, and before
     own_bundle = pip.get("cert") or current.get("REQUESTS_CA_BUNDLE") or current.get("CURL_CA_BUNDLE")
@@ -44,12 +44,12 @@ def environment(current: Mapping[str, str], pip: Mapping[str, str], bundle: Path
     elif "SSL_CERT_FILE" in current:
         variables["PIP_CERT"] = current["SSL_CERT_FILE"]
     elif bundle is not None:
-        variables["PIP_CERT"] = str(bundle)  # before 24.2, pip trusts a list of its own alone
+        variables["PIP_CERT"] = str(bundle)  # before 24.2, pip trusts only its own list
     return {name: value for name, value in variables.items() if not current.get(name)}
 
 
 def system_bundle(candidates: Iterable[Path] = BUNDLES) -> Path | None:
-    """The file of the certificates that this system trusts; None if it is not found."""
+    """The system's certificate file; None if it is not found."""
     by_openssl = ssl.get_default_verify_paths().cafile
     files = (*((Path(by_openssl),) if by_openssl else ()), *candidates)
     return next((file for file in files if file.is_file()), None)
@@ -58,7 +58,7 @@ def system_bundle(candidates: Iterable[Path] = BUNDLES) -> Path | None:
 def pip_settings(
     commands: Iterable[list[str]], run: Callable[[list[str]], str] = lambda command: _output(command)
 ) -> dict[str, str]:
-    """pip's settings from its files and from PIP_* variables, asked of the first pip that answers."""
+    """pip's settings from its files and from PIP_* variables, from the first pip that answers."""
     for command in commands:
         if output := run([*command, "config", "list", "--disable-pip-version-check"]):
             return parse(output)

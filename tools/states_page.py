@@ -1,4 +1,4 @@
-"""The page docs/states.md, made from the tables: `python -m tools.states_page` writes it."""
+"""Generates the page docs/states.md from the tables: `python -m tools.states_page`."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,9 @@
-"""Note which functions of a checkout this process calls; `benchmarks/walks.py` puts this folder on the path.
+"""Records which functions of a checkout this process calls; `benchmarks/walks.py` puts this folder on the
+path.
 
-The file `mark` in the folder WALKS_FOLDER holds a word. When the word changes, and at the end, the process
-writes what it called since the last change, for each thread. Left out: what runs while a module is imported.
+The file `mark` in the folder WALKS_FOLDER holds a word. When the word changes, and at exit, the process
+writes what it has called since the last change, for each thread. Calls during the import of a module are
+skipped.
 """
 
 import atexit
@@ -20,7 +22,7 @@ PACKAGES = tuple(
     for package in ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins")
 )
 IS_FUNCTION = 1
-"""CO_OPTIMIZED: the code is that of a function, not of a class or module."""
+"""CO_OPTIMIZED: the code is a function's, not a class's or module's."""
 
 CHECK_SECONDS = 0.01
 

@@ -1,1 +1,1 @@
-"""The command `arkline`: one file for each group of commands; what they do is in operations."""
+"""The command `arkline`: one file per group of commands; the operations themselves are in `operations`."""

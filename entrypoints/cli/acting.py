@@ -1,4 +1,4 @@
-"""What the commands that act share: how far they are, confirmation and result."""
+"""Shared by commands that act: progress, confirmation and results."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ def bytes_read(done: float, total: int) -> str:
 
 
 def counted(what: str) -> Words:
-    """The number of things of which there is no total."""
+    """Progress in words, for work of unknown total."""
     return lambda done, _: f"{done:,.0f} {what}"
 
 
 @contextmanager
 def shown(words: Words) -> Iterator[Run]:
-    """Shows how far the work is; Ctrl-C stops it before its next part."""
+    """Show progress; Ctrl-C stops the work before its next part."""
     with screen.interruptible() as interrupted, screen.counting(words) as on_progress:
         yield run.Run(on_progress, interrupted)
 
 
 @contextmanager
 def attended(site: Client, words: Words = jobs_done) -> Iterator[None]:
-    """Shows how far a request in this process is, and Ctrl-C stops it before its next part.
+    """Show the progress of a request handled in this process; Ctrl-C stops it before its next part.
 
-    A site that is asked over the network stops once the caller has left.
+    A site on the network stops when its client disconnects.
     """
     if site.here is None:
         yield
@@ -68,13 +68,13 @@ def attended(site: Client, words: Words = jobs_done) -> Iterator[None]:
 
 
 def post(site: Client, path: str, kind: type[R], body: Mapping[str, object], **headers: str) -> R:
-    """What the site answers, while the command shows how far it is."""
+    """POST to the site, and show progress until it answers."""
     with attended(site):
         return site.post(path, kind, body, **headers)
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask before an effect that cannot be undone; UsageRefused without a terminal and without --yes."""
+    """Confirm an irreversible effect; UsageRefused without a terminal and without --yes."""
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -1,7 +1,7 @@
-"""The API of a site: what every command asks, and its problems as the errors that the command line shows.
+"""Client of a site's API: sends every command's requests, and raises the problems as errors.
 
-It is asked over the network where ARKLINE_URL and ARKLINE_TOKEN name a web process. Where none is named, and
-where that of the stack on this machine does not answer, the same application is called in this process.
+Requests go over the network if ARKLINE_URL and ARKLINE_TOKEN name a web process. If none is named, or the web
+process of the stack on this machine does not answer, the same application is called in this process.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ R = TypeVar("R", bound="Record")
 
 CONNECT_TIMEOUT = 10.0
 PROBE_TIMEOUT = 2.0
-"""Seconds to wait for the web process of the stack on this machine to take a connection."""
+"""Seconds to wait for the web process of this machine's stack to accept a connection."""
 
 ANSWER_TIMEOUT = 300.0
-"""Seconds to wait for an answer: the end of an upload is synced to the disk before it is answered."""
+"""Seconds to wait for an answer: an upload is synced to disk before it is acknowledged."""
 
 
 _ERRORS: Mapping[ErrorKind, Callable[[str], ArklineError]] = {
@@ -54,23 +54,23 @@ _ERRORS: Mapping[ErrorKind, Callable[[str], ArklineError]] = {
 
 
 def quoted(name: str) -> str:
-    """A name as one part of a path."""
+    """A name as one path segment."""
     return quote(name, safe="")
 
 
 def path_of(name: str) -> str:
-    """The path of a job or of a batch, by its id."""
+    """The path of a job or a batch, from its id."""
     return f"/v1/{'batches' if name.startswith('bid') else 'jobs'}/{name}"
 
 
 def if_match(version: int | None) -> dict[str, str]:
-    """The header of a verb that must not meet a later state than its caller saw."""
+    """The If-Match header, so that the verb is refused if the status has changed since `version`."""
     return {} if version is None else {"If-Match": f'"{version}"'}
 
 
 @dataclass(frozen=True)
 class Client:
-    """`url` without a slash at its end. `here`: the application in this process, instead of a host."""
+    """`url` has no trailing slash. `here`: the application in this process, instead of a host."""
 
     url: str
     token: str
@@ -103,14 +103,14 @@ class Client:
         data: Iterable[bytes] | bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        """The body of the answer; the error that the site answered, or ServiceUnreachable."""
+        """The body of the answer; raises the error that the site returned, or ServiceUnreachable."""
         given = {name: str(value) for name, value in (query or {}).items() if value is not None}
         target = f"{path}?{urlencode(given)}" if given else path
         with self._answer(method, target, data, headers or {}) as answer:
             return answer.data
 
     def pieces(self, path: str) -> Generator[bytes]:
-        """The body of an answer as it arrives; ServiceUnreachable if nothing comes for `timeout` seconds."""
+        """The body of an answer as it arrives; ServiceUnreachable after `timeout` seconds without data."""
         with self._answer("GET", path, None, {}) as answer:
             while part := answer.read1():
                 yield part
@@ -123,7 +123,7 @@ class Client:
         data: Iterable[bytes] | bytes | None,
         headers: Mapping[str, str],
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        """What the site answers, to be read within the block."""
+        """The site's answer, to be read within the block."""
         authorization = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         try:
             answer = self._sender.request(
@@ -152,7 +152,7 @@ class Client:
 
 
 def _pool(url: str) -> urllib3.PoolManager:
-    """Connections to this host, through the proxy and with the certificates that the environment names."""
+    """Connections to this host, through the proxy and with the certificates named in the environment."""
     certificates = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or certifi.where()
     folder = certificates if Path(certificates).is_dir() else None
     file = None if folder else certificates
@@ -168,10 +168,10 @@ def _pool(url: str) -> urllib3.PoolManager:
 
 @contextmanager
 def site(by: str = "", *, record: bool = True, local: bool = False) -> Iterator[Client]:
-    """The site that the command asks; `by`: the person who acts, where the site is called in this process.
+    """The site for a command; `by`: the person acting, if the site is called in this process.
 
-    `record`: False for a command that is answered without ZooKeeper. `local`: in a shell of the stack the
-    site is called in this process, which has no limit of time and the rights of an administrator.
+    `record`: False for a command that works without ZooKeeper. `local`: call the site in this process if the
+    shell belongs to the stack, without a time limit and with an administrator's rights.
     """
     named = client()
     if named is not None and not (is_own_stack() and (local or not _takes_connections(named.url))):
@@ -185,7 +185,7 @@ def site(by: str = "", *, record: bool = True, local: bool = False) -> Iterator[
 
 
 def client() -> Client | None:
-    """The client of the web process in ARKLINE_URL; None if none is named."""
+    """The client for ARKLINE_URL; None if it is not set."""
     url, token = os.environ.get(URL, ""), os.environ.get(TOKEN, "")
     if not url and not token:
         return None
@@ -212,7 +212,7 @@ def _takes_connections(url: str) -> bool:
 
 
 def _error_of(answer: urllib3.BaseHTTPResponse, target: str) -> ArklineError:
-    """The problem of an answer, with the exit code that the same error has in this process."""
+    """The problem in an answer as an error, with the exit code it would have in this process."""
     problem = _problem(answer.data)
     detail = str(problem.get("detail") or f"{target} was answered {answer.status} {answer.reason}")
     if _lacks_reason(problem.get("errors")):
@@ -227,8 +227,9 @@ def _lacks_reason(errors: object) -> bool:
 
 
 def _kind(problem: Mapping[str, Any], status: int) -> ErrorKind:
-    """The kind that a site of this release answers; for an answer of a proxy, what its status means."""
-    if status == 429:  # beside the stack nothing is limited
+    """The error kind that a site of this release sends; for an answer from a proxy, derived from the
+    status."""
+    if status == 429:  # in this process nothing is rate-limited
         return ErrorKind.UNREACHABLE
     if (given := problem.get("kind")) in set(ErrorKind):
         return ErrorKind(given)

@@ -1,8 +1,7 @@
-"""The commands of `arkline` as data, so that `arkline --help` imports none of their modules.
+"""The commands of `arkline` as data, so that `arkline --help` imports no command module.
 
-A command's module is imported when the command is run or asked for its own help, and what that module
-imports is loaded when one of its names is used. `tests/unit/test_cli.py` compares the table with the
-modules.
+A command's module is imported when the command is run or asked for its help; the imports of that module are
+loaded on first use. `tests/unit/test_cli.py` compares the table with the modules.
 """
 
 import functools
@@ -31,7 +30,7 @@ _LIBRARIES = ("prometheus_client", "redis")
 
 
 class _DeferringFinder(MetaPathFinder):
-    """Finds these modules as usual, and lets them load when one of their names is used."""
+    """Finds these modules as usual, but defers loading them until first use."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -50,7 +49,7 @@ _FINDER = _DeferringFinder()
 
 @contextmanager
 def deferring() -> Iterator[None]:
-    """Modules that are imported within the block load when they are used, until `load_all` is called."""
+    """Defer modules imported within the block until first use, or until `load_all` is called."""
     if _FINDER in sys.meta_path:
         yield
         return
@@ -62,7 +61,8 @@ def deferring() -> Iterator[None]:
 
 
 def load_all() -> None:
-    """Load what is deferred, and defer no more: two threads that use a module at once would load it twice."""
+    """Load all deferred modules and stop deferring: two threads that use a module at once would load it
+    twice."""
     _end()
     for module in tuple(sys.modules.values()):
         getattr(module, "__file__", None)
@@ -147,14 +147,14 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
         Entry("standalone", "standalone_command", "Run a whole stack on this machine.", ("start", "stop")),
     ),
 }
-"""The commands under the heading that they have in the help."""
+"""Heading in the help -> its commands."""
 
 ENTRIES = tuple(entry for entries in GROUPS.values() for entry in entries)
 _BY_NAME = {entry.name: entry for entry in ENTRIES}
 
 
 def load(name: str) -> Any:
-    """The command of this name, from its module; None if the table has no such command."""
+    """The command of this name, imported from its module; None if the table has no such command."""
     entry = _BY_NAME.get(name)
     if entry is None:
         return None
@@ -164,7 +164,7 @@ def load(name: str) -> Any:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_no_options)  # a group, also when the module has one command only
+    app.callback()(_no_options)  # a group, even if the module has only one command
     prefix = f"{name}_" if entry.commands else ""
     with deferring():
         module = import_module(f"{__package__}.commands.{entry.module}")
@@ -177,7 +177,7 @@ def load(name: str) -> Any:
 
 
 def _for_host(name: str, function: Callable[..., None]) -> Callable[..., None]:
-    """The command; one that only a host can do refuses where ARKLINE_URL names another site."""
+    """The command; a host-only command is refused if ARKLINE_URL names another site."""
     if name not in reach.HOST_ONLY:
         return function
 
@@ -190,7 +190,7 @@ def _for_host(name: str, function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _no_options() -> None:
-    """Do nothing before the command."""
+    """Callback of a group: does nothing."""
 
 
 class LazyGroup(TyperGroup):
@@ -209,6 +209,6 @@ class LazyGroup(TyperGroup):
                 formatter.write_dl([(entry.name, entry.help) for entry in entries])
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """The names of commands and options; the table's lines stand for the commands."""
+        """Complete names of commands and options; the table's entries stand for the commands."""
         ctx.command = TyperGroup(name=self.name, commands=dict(self.commands))
         return super().shell_complete(ctx, incomplete)

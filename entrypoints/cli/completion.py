@@ -1,6 +1,6 @@
-"""What the shell completes beside commands and options: profiles, types, queues and ids.
+"""Shell completion for values: profiles, types, queues and ids.
 
-Rule: a completion never disturbs the prompt. What cannot be read at once is not offered, and nothing is said.
+Rule: completion never disturbs the prompt. What cannot be read at once is not offered, and no error is shown.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ TIMEOUT = 1.0
 """Seconds to wait for the site."""
 
 MOST = 50
-"""Ids that are offered: the newest."""
+"""Maximum number of ids offered, newest first."""
 
 _MANY = (JobState.PENDING, JobState.COMPLETED)
-"""States of too many jobs for a choice."""
+"""States with too many jobs to choose from."""
 
 
 def profiles(incomplete: str) -> list[str]:
@@ -28,12 +28,12 @@ def profiles(incomplete: str) -> list[str]:
 
 
 def types(incomplete: str) -> list[str]:
-    """Of payloads."""
+    """Payload types."""
     return _beginning(incomplete, lambda: (kind.replace("_", "-") for kind in records.SubmissionType))
 
 
 def queues(incomplete: str) -> list[str]:
-    """The last one of a list with commas."""
+    """Completes the last queue of a comma-separated list."""
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{queue}" for queue in Queue if queue.startswith(last)]
 
@@ -43,7 +43,7 @@ def bids(incomplete: str) -> list[str]:
 
 
 def jids(incomplete: str) -> list[str]:
-    """Of jobs that are neither pending nor completed."""
+    """Ids of jobs that are neither pending nor completed."""
     return _beginning(incomplete, _jids)
 
 
@@ -57,14 +57,14 @@ def _beginning(incomplete: str, read: Callable[[], Iterable[str]]) -> list[str]:
     logging.disable(logging.CRITICAL)
     try:
         return [name for name in read() if name.startswith(incomplete)][:MOST]
-    except Exception:  # noqa: BLE001 - whatever is wrong is said by the command itself
+    except Exception:  # noqa: BLE001 - the command itself reports any error
         return []
     finally:
         logging.disable(logging.NOTSET)
 
 
 def _named(path: str, rows: str, name: str) -> list[str]:
-    """From a list of the site that ARKLINE_URL names: to call it in this process would take seconds."""
+    """Names from a list of the site in ARKLINE_URL only: calling it in this process would take seconds."""
     site = api.client()
     if site is None:
         return []

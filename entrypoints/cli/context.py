@@ -1,4 +1,4 @@
-"""The settings, sessions and clients of a command, opened only when the command needs them."""
+"""The settings, sessions and clients of a command, opened on demand."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ if TYPE_CHECKING:
     from pipeline.inventory.sql import SqlInventory
 
 CONNECT_TIMEOUT = 3.0
-"""Seconds to wait for the first answer of ZooKeeper."""
+"""Seconds to wait for ZooKeeper's first answer."""
 
 
 def settings() -> Settings:
-    """The settings of the environment; UsageRefused names the variable that cannot be read."""
+    """The settings from the environment; UsageRefused names an invalid variable."""
     return read_settings(Settings)
 
 
 def site() -> AbstractContextManager[Site]:
-    """The site of the environment, until the block ends; the command reports what its logs would."""
+    """The site named by the environment, for the block; its logs are silenced, because the command
+    reports."""
     load_all()  # a session has threads
     quiet_logs()
     return opened(settings(), CONNECT_TIMEOUT)
@@ -47,7 +48,7 @@ def principal(by: str = "") -> Principal:
 
 
 def existing_inventory(settings: Settings) -> SqlInventory:
-    """The inventory for reading, without ZooKeeper: its file is not created."""
+    """The inventory for reading, without ZooKeeper; its file is not created."""
     if not inventory_exists(settings):
         raise UsageRefused(
             f"there is no inventory at {inventory_file(settings)}: set ARKLINE_HOME or "
@@ -58,9 +59,9 @@ def existing_inventory(settings: Settings) -> SqlInventory:
 
 
 def own_inventory(settings: Settings) -> SqlInventory:
-    """The inventory for reading; ServiceDown if a record that can be asked is another deployment's.
+    """The inventory for reading; ServiceDown if the record answers and belongs to another deployment.
 
-    An object must be readable without ZooKeeper: a record that does not answer is a remark.
+    An object must be readable without ZooKeeper, so a record that does not answer only causes a remark.
     """
     load_all()  # a session has threads
     inventory = existing_inventory(settings)
@@ -80,5 +81,5 @@ def own_inventory(settings: Settings) -> SqlInventory:
 
 
 def quiet_logs() -> None:
-    """Hide the log lines of the task layer unless --debug is given: the command reports the result."""
+    """Hide the log lines of the task layer unless --debug is set: the command reports the result."""
     logs.show_from(logging.DEBUG if logging.getLogger().isEnabledFor(logging.DEBUG) else logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""The exit codes of `arkline`, for scripts: the only place that gives a result or an error its number."""
+"""The exit codes of `arkline`, for scripts: the only module that maps results and errors to numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REFUSED = 2
 UNREACHABLE = 3
 BROKEN_CUSTODY = 4
 INTERRUPTED = 130
-"""As a shell reports a command that Ctrl-C ended: 128 + SIGINT."""
+"""The code that a shell reports after Ctrl-C: 128 + SIGINT."""
 
 _FAILED = (*JOB.where(lambda facts: facts.failed), *BATCH.where(lambda facts: facts.failed))
 
@@ -43,7 +43,8 @@ def of_state(state: JobState | BatchState) -> int:
 
 
 def of_outcome(outcome: Outcome) -> int:
-    """Of a verb: 1 if anything was refused, not tried or not completed, 3 if a service did not answer."""
+    """The exit code of a verb: 1 if anything was refused, untried or incomplete, 3 if a service did not
+    answer."""
     complete = not (outcome.refused or outcome.untried) and all(result.complete for result in outcome.done)
     return UNREACHABLE if outcome.stopped else int(not complete)
 

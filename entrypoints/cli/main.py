@@ -1,7 +1,7 @@
-"""`arkline`: the application, and the one place where an error becomes a line and an exit code.
+"""`arkline`: the application, and the only place where an error becomes a message and an exit code.
 
-Exit codes: 0 done, 1 the batch failed or there are findings, 2 wrong usage, 3 a service is unreachable,
-4 an object's custody is broken.
+Exit codes: 0 done, 1 the batch failed or there are findings, 2 wrong usage, 3 a service is unreachable, 4 an
+object's custody is broken.
 """
 
 import errno
@@ -25,7 +25,7 @@ from pipeline.umask import keep_private
 
 
 class ArklineGroup(LazyGroup):
-    """Commands whose errors are shown to people: never a traceback, unless --debug asks for it."""
+    """Commands whose errors are shown as messages: no traceback unless --debug is set."""
 
     def invoke(self, context: Any) -> Any:
         debug = bool(context.params.get("debug"))
@@ -33,7 +33,7 @@ class ArklineGroup(LazyGroup):
         try:
             with deferring():
                 answer = super().invoke(context)
-            sys.stdout.flush()  # a full disk is known only now
+            sys.stdout.flush()  # a full disk shows up only now
             return answer  # noqa: TRY300
         except ArklineError as error:
             _show(error, str(error), debug)
@@ -47,7 +47,7 @@ class ArklineGroup(LazyGroup):
             raise
         except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                raise  # as from `--help`, which no command runs for
+                raise  # as from `--help`, which runs no command
             text = f"{type(error).__name__}: {error}".rstrip(": ")
             remedy = "" if debug else "; `arkline --debug ...` shows where"
             _show(error, f"unexpected {text}{remedy}", debug)
@@ -55,7 +55,7 @@ class ArklineGroup(LazyGroup):
 
 
 def _quiet(debug: bool) -> None:
-    """Hide the libraries' log lines unless --debug is given: our own messages say what matters."""
+    """Hide the libraries' log lines unless --debug is set: our own messages say what matters."""
     if debug:
         logging.basicConfig(level=logging.DEBUG)
         return
@@ -90,7 +90,7 @@ app = typer.Typer(
 
 def _show_version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version  # takes a tenth of the time of `arkline --help`
+        from importlib.metadata import version  # this import takes a tenth of the time of `arkline --help`
 
         typer.echo(f"arkline {version('arkline')}")
         raise typer.Exit
@@ -108,12 +108,12 @@ def _options(
 
 
 GARBAGE = 50_000
-"""Objects after which Python looks for garbage: the modules that a command loads are none."""
+"""Garbage collection threshold in objects: the modules that a command loads are not garbage."""
 
 
 def main() -> None:
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # the caller closed it
+        if getattr(sys, name) is None:  # closed by the caller
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  # until the process ends
     keep_private()
     gc.set_threshold(GARBAGE)
@@ -125,7 +125,7 @@ def main() -> None:
             raise
         where = error.filename or "the output"
         _show(error, f"{where} cannot be written: no space left on its disk", debug=False)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python writes the rest of the output at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes the rest of the output at exit
         sys.exit(exit_codes.FAILED)
     finally:
-        gc.freeze()  # Python would search all loaded modules for garbage, several times, before it ends
+        gc.freeze()  # otherwise Python searches all loaded modules for garbage, several times, at exit

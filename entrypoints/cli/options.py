@@ -1,4 +1,4 @@
-"""Declares commands: the options that several of them share, and the parsers of these options.
+"""Declares commands: shared options, and the parsers of their values.
 
 Help needs this module, so it imports nothing that is slow to load.
 """
@@ -40,7 +40,7 @@ def read_jid(text: str) -> str:
 
 
 def read_id(text: str) -> str:
-    """The id of a batch or of a job."""
+    """The id of a batch or a job."""
     if text.startswith("bid"):
         return read_bid(text)
     return _read_id(text, "jid", "an id looks like bid0000000001 (a batch) or jid0000000001 (a job)")
@@ -68,7 +68,7 @@ Bid = Annotated[
 
 @dataclass(frozen=True)
 class SharedOptions:
-    """The values of the shared options; options that a command does not offer have their defaults."""
+    """The values of the shared options; options that a command does not offer keep their defaults."""
 
     ids: Annotated[
         list[str] | None,

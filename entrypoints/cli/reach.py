@@ -1,7 +1,7 @@
-"""What only a host of the stack can do, in one list: every other command asks the site over its API.
+"""The commands that only a host of the stack can run; every other command calls the site's API.
 
-These commands need the settings, the processes or the disks of that host. In a shell with the stack's file
-`run/environment` they work on that stack; where ARKLINE_URL names another site, they refuse.
+These commands need the settings, processes or disks of that host. In a shell with the stack's file
+`run/environment` they act on that stack; if ARKLINE_URL names another site, they are refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pipeline.errors import UsageRefused
 URL, TOKEN = "ARKLINE_URL", "ARKLINE_TOKEN"
 
 STACK_URL = "ARKLINE_STACK_URL"
-"""The API of the stack whose settings the environment has too, as its file `run/environment` sets them."""
+"""The API URL of the stack whose settings are also in the environment, as set by its file
+`run/environment`."""
 
 HOST_ONLY = frozenset(
     {
@@ -32,12 +33,12 @@ HOST_ONLY = frozenset(
 
 
 def is_own_stack() -> bool:
-    """Whether ARKLINE_URL names the stack whose settings the environment has too."""
+    """Whether ARKLINE_URL names the stack whose settings are also in the environment."""
     return URL in os.environ and os.environ[URL] == os.environ.get(STACK_URL)
 
 
 def refuse_over_api(what: str) -> None:
-    """UsageRefused if the variables name another site: `what` is for the host of a stack."""
+    """UsageRefused if the variables name another site: `what` must run on a host of the stack."""
     if is_own_stack():
         return
     if given := [name for name in (URL, TOKEN) if os.environ.get(name)]:

@@ -1,4 +1,4 @@
-"""The jobs that the options of a command select, as the API lists them."""
+"""The jobs that a command's options select, as listed by the API."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from operations.jobs.job_view import JobList
 
 PAGE = 500
-"""Rows of a page at most."""
+"""Maximum rows per page."""
 
 
 def are_named(options: SharedOptions) -> bool:
-    """True if ids are given, False if a filter is; UsageRefused if neither is, or both are."""
+    """True for ids, False for a filter; UsageRefused for neither or both."""
     if bool(options.ids) == is_filtered(options):
         raise UsageRefused(
             "specify ids of jobs or batches, or select jobs by --batch, --profile, --state, --cause or "
@@ -36,7 +36,7 @@ def is_filtered(options: SharedOptions) -> bool:
 
 
 def jobs(site: Client, options: SharedOptions, limit: int, after: str | None) -> JobList:
-    """One page of the jobs that the options admit."""
+    """One page of the jobs that match the options."""
     rows: list[values.BoardJob] = []
     damaged: list[listings.Unreadable] = []
     for page in _pages(site, options, limit, after):
@@ -81,7 +81,7 @@ def _query(options: SharedOptions) -> dict[str, object]:
 
 
 def _row(row: values.BoardJob) -> listings.JobRow:
-    """Without what the record alone knows, if it was not read: the job has left the record."""
+    """The row without fields that only the record has, if they were not read: the job has left the record."""
     unknown = {name for name in ("local_id", "retry_count") if getattr(row, name) is None}
     shared = row.model_dump(include=set(listings.JobRow.model_fields) - unknown)
     return listings.JobRow.model_validate({**shared, "profile": row.collection})

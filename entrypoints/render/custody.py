@@ -1,6 +1,6 @@
-"""Shows an object with the custody of its files, and what the fixity schedule found.
+"""Renders an object with the custody of its files, and the results of the fixity schedule.
 
-Of a file a table has a row, or on a narrow terminal a paragraph.
+Each file is a table row or, on a narrow terminal, a paragraph.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from pipeline.preservation.fixity import Unreadable
 
 DIGITS = 8
-"""Hexadecimal digits of a digest in a terminal's table; pipes, --json and problems have all digits."""
+"""Hexadecimal digits of a digest in a terminal's table; pipes, --json and problems show all digits."""
 
 MAX_FILES = 500
-"""Files of a version that are shown; more take many seconds. --json has all files."""
+"""Maximum number of files shown of a version; more take many seconds. --json has all."""
 
 MAX_PROBLEMS = 100
-"""Problems that are printed; --json has all of them."""
+"""Maximum number of problems printed; --json has all."""
 
 SHOWN_EVENTS = 20
 
@@ -94,7 +94,7 @@ def _version(version: InventoryVersion) -> None:
 
 
 def _deposit(version: InventoryVersion) -> None:
-    """The deposit of a version: person, time, and the place of its events."""
+    """Print a version's deposit: submitter, time, and where its events are."""
     by = f" by {version.submitter}" if version.submitter else ""
     events = f"system/{premis.NAME}"
     screen.facts(
@@ -111,7 +111,7 @@ def _deposit(version: InventoryVersion) -> None:
 
 
 def _events(timeline: Sequence[ObjectEvent]) -> None:
-    """The latest events, without those of processing, which are in the stored PREMIS."""
+    """Print the latest events, without those of processing, which are in the stored PREMIS."""
     screen.table(
         list(timeline[-SHOWN_EVENTS:]),
         Column("event", lambda event: event.type),
@@ -131,7 +131,7 @@ def _local_if_recorded(moment: datetime | None) -> str:
 
 
 def _some(files: Sequence[FileCustody]) -> None:
-    """The files in order; of very many files only MAX_FILES, those with problems first."""
+    """Print the files in order; beyond MAX_FILES only that many, those with problems first."""
     if len(files) <= MAX_FILES:
         _files(files)
         return
@@ -205,7 +205,7 @@ def _problems(custody: Custody) -> None:
 
 
 def _sum(custody: Custody, versions: int) -> None:
-    """The summary: what is proved, and what is not."""
+    """Print the summary: what is proved and what is not."""
     files = len(custody.files)
     bad = sum(bool(file.problems) for file in custody.files)
     unread = sum(file.verdict is Verdict.NOT_READ for file in custody.files)
@@ -255,7 +255,7 @@ def fixity_report(view: FixityReport) -> None:
 
 
 def checked(outcome: FixityCheck | Unreadable) -> None:
-    """One object, as soon as it was checked."""
+    """Print one object as soon as it has been checked."""
     if not isinstance(outcome, FixityCheck):
         screen.note(f"{outcome.ark} cannot be checked: {printable(outcome.problem)}")
     elif outcome.damaged:

@@ -56,7 +56,7 @@ def _opening(facts: Explanation) -> str:
 
 def _closing(facts: Explanation) -> str:
     if facts.reason is Reason.SERVICE_DOWN:
-        return ""  # the operator's part is in the sentence before
+        return ""  # the sentence before it includes the operator's part
     if facts.moves_itself:
         return "No action is needed now." if facts.afterwards else "No action is needed."
     if facts.remedies:

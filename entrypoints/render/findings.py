@@ -1,4 +1,4 @@
-"""Shows what a check found in record, storage and inventory, and what to do."""
+"""Renders what a check found in record, storage and inventory, and what to do about it."""
 
 from entrypoints.render import screen
 from operations.checks.check import CheckView
@@ -7,7 +7,7 @@ from pipeline.humanize import counted
 from pipeline.names import printable
 
 SHOWN = 20
-"""Differences of one kind that are shown on a screen; --json has up to a thousand of all kinds."""
+"""Maximum differences of one kind shown on a screen; --json has up to a thousand of all kinds."""
 
 _TITLES = {
     StoreProblem.INCONSISTENT: "of the record, looked at twice, so no move in progress",

@@ -1,4 +1,4 @@
-"""The health of the fleet, its workers and its working storage, and the board, for people.
+"""Renders the health of the fleet, its workers, its working storage, and the board.
 
 `arkline status` is one page of 80 columns; `arkline top` shows the board as tables.
 """
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from zkstate.fleet.notes import Correction, FixityStatus
 
 HOSTS = 5
-"""Sources that are named; a manifest may have thousands."""
+"""Maximum number of sources listed; a manifest may name thousands."""
 
 NAMED_FOR = 86_400.0
-"""Seconds for which a correction of a board is named."""
+"""Seconds for which a correction of a board is reported."""
 
 _STYLES = {Health.OK: "green", Health.DEGRADED: "yellow", Health.STOPPED: "bold red"}
 
@@ -155,7 +155,7 @@ def waits(jobs: int) -> str:
 
 
 def _memory(memory: RecordMemory) -> str:
-    """`100,012 of 120,000 jobs, 1,001,685 znodes, 134 MB of data, heap 2.0 GB`, as far as it is known."""
+    """`100,012 of 120,000 jobs, 1,001,685 znodes, 134 MB of data, heap 2.0 GB`, without unknown parts."""
     limit = f" of {memory.accepted_jobs:,}" if memory.accepted_jobs else ""
     known = (
         f"{memory.jobs:,}{limit} jobs",
@@ -167,7 +167,7 @@ def _memory(memory: RecordMemory) -> str:
 
 
 def _corrected(last: Correction | None) -> str:
-    """While it matters: what somebody saw on a page at that time may have been wrong."""
+    """The last correction while it is recent: pages may have shown wrong data before it."""
     if last is None or age(last.at) > NAMED_FOR:
         return ""
     differences = counted(last.differences, "job or batch", "jobs and batches")
@@ -198,7 +198,7 @@ def _stopped(hold: Hold | Stop) -> str:
 
 
 FOLLOWS_LATER = "it will as soon as it runs and reaches ZooKeeper"
-"""Of a worker that does not yet do what the record says of its drain."""
+"""Said of a worker that has not yet followed its drain in the record."""
 
 
 def workers(fleet: Workers) -> None:
@@ -210,7 +210,7 @@ def workers(fleet: Workers) -> None:
 
 
 def drained(done: Drained) -> None:
-    """A drain, or the end of one."""
+    """Print the start or end of a drain."""
     if not done.changed:
         screen.note(f"{done.worker} {'is already' if done.drain else 'was not'} drained")
     screen.say(_worker(done.worker, done.queues if done.answers else None, done.drain))
@@ -219,7 +219,7 @@ def drained(done: Drained) -> None:
 
 
 def _worker(name: str, queues: tuple[str, ...] | None, drain: Hold | None) -> str:
-    """One line; without queues the worker does not answer."""
+    """One line about a worker; without queues, the worker does not answer."""
     answers = "it does not answer" if queues is None else f"it consumes {', '.join(queues) or 'no queue'}"
     if drain is not None:
         taken = "it takes no new jobs" if queues == () else answers
@@ -261,7 +261,7 @@ def space(view: SpaceView) -> None:
 
 
 def given_back(part: Reservation) -> str:
-    """When a job's part is free again, as far as that can be said."""
+    """When a job's part of working storage becomes free, if that can be told."""
     moment = working_storage.GivesBack
     text = {
         moment.AT_ITS_END: "when it ends",
@@ -297,7 +297,7 @@ _OWNERS = {"depositor": "the depositor", "operator": "an operator", "wait": "nob
 
 
 def board_tables(live: LiveView) -> Iterable[Table]:
-    """Counts, stops and failures by cause."""
+    """Tables of counts, stops, and failures by cause."""
     view = live.summary
     yield screen.facts_grid(_board_facts(live))
     yield from _states(view)
@@ -314,7 +314,7 @@ def board_tables(live: LiveView) -> Iterable[Table]:
 
 
 def queue_tables(live: LiveView) -> Iterable[Table]:
-    """Counts, stops and the latest batches."""
+    """Tables of counts, stops, and the latest batches."""
     yield screen.facts_grid(_board_facts(live))
     yield from _states(live.summary)
     if live.batches.rows:

@@ -1,4 +1,5 @@
-"""Shows what would refuse a deposit: problems of profiles, manifests and tables, and results of dry runs."""
+"""Renders what would cause a deposit to be refused: problems in profiles, manifests and tables, and dry
+runs."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from pipeline.names import quote_name
 from pipeline.working_storage.capacity import in_units
 
 SHOWN = 5
-"""Further lines with the same problem that are named."""
+"""Maximum number of further lines listed with the same problem."""
 
 
 def show(results: Sequence[CheckResult]) -> None:
@@ -31,7 +32,7 @@ def print_problems(result: CheckResult) -> None:
 
 
 def _written(result: CheckResult) -> Iterator[tuple[str, str]]:
-    """Text and colour of each line: the form of compilers, so that editors find the place."""
+    """Text and colour of each line, in the format of compilers, so that editors can jump to the location."""
     for findings, severity, colour in (
         (result.errors, "error", "red"),
         (result.warnings, "warning", "yellow"),
@@ -42,7 +43,7 @@ def _written(result: CheckResult) -> Iterator[tuple[str, str]]:
 
 
 def _grouped(findings: Sequence[Finding]) -> Iterator[tuple[str, list[int]]]:
-    """Each message with its lines, in the order of the first one."""
+    """Each message with its lines, ordered by first line."""
     lines: dict[str, list[int]] = {}
     for finding in findings:
         lines.setdefault(finding.message, []).append(finding.line)
@@ -139,7 +140,7 @@ def _time(result: Estimate | None) -> str:
 
 
 def _basis(estimate: Estimate) -> str:
-    """On which measurement the estimate is based."""
+    """The measurement that the estimate is based on."""
     left_out = (
         f" {', '.join(estimate.unmeasured[:5])} gave no sample and is not included."
         if estimate.unmeasured

@@ -1,4 +1,4 @@
-"""The commands that carry out remedies and buttons; the only place that spells them."""
+"""The commands for remedies and buttons; the only module that spells them."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ _COMMANDS: dict[str, str] = {
     Action.START_WORKER: "arkline worker --queues {}",
     Action.START_BEAT: "arkline beat",
 }
-"""An action without a command is something that is done outside arkline."""
+"""Action -> command; actions without a command are done outside arkline."""
 
 
 def command(remedy: Remedy) -> str:
-    """A line for a shell; empty if there is no such command."""
+    """The shell command for a remedy; empty if there is none."""
     return spelled(remedy.action, remedy.target)
 
 
 def spelled(code: str, target: str) -> str:
-    """The same of a button's code."""
+    """The shell command for a button's code."""
     return _COMMANDS.get(code, "").format(target).strip()
 
 
 def hints(remedies: Iterable[Remedy]) -> Iterable[str]:
-    """One line for each remedy: the command, a colon and its effect."""
+    """One line per remedy: the command, a colon and its effect."""
     for remedy in remedies:
         spelled = command(remedy)
         doc = remedy.action.doc[:1].lower() + remedy.action.doc[1:].rstrip(".")

@@ -1,6 +1,6 @@
-"""Output: answers on standard output, everything else on standard error.
+"""Output: answers go to standard output, everything else to standard error.
 
-Colour is used on a terminal only, and not if NO_COLOR is set; piped output is not cut to any width.
+Colour is used only on a terminal, and not if NO_COLOR is set; piped output is never cut.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from pipeline.states import BatchState, FailureKind, JobState
 T = TypeVar("T")
 
 PIPED_WIDTH = 10_000
-"""Columns of piped output: no line of a table is ever cut or folded there."""
+"""Width of piped output in columns, so that no table row is cut or folded."""
 
 NARROW = 90
-"""Columns below which a table shows only the main columns."""
+"""Width in columns below which a table shows only its main columns."""
 
 _STYLES: dict[str, str] = {
     JobState.COMPLETED: "green",
@@ -65,13 +65,13 @@ def _is_piped(stream: TextIO) -> bool:
 
 
 def emit(value: Any) -> None:
-    """Write one JSON document; `value` is a record, or is made of dicts, lists and records."""
+    """Print one JSON document; `value` is a record, or consists of dicts, lists and records."""
     document = json.dumps(to_jsonable_python(value), indent=1, ensure_ascii=False)
     sys.stdout.write(document + "\n")
 
 
 def say(text: str | rich.text.Text, style: str = "") -> None:
-    """One line or paragraph of an answer; a script gets a plain one without loading rich."""
+    """Print a line or paragraph of an answer; plain piped text does not load rich."""
     if isinstance(text, str) and not style and _is_piped(sys.stdout):
         sys.stdout.write(printable(text) + "\n")
         return
@@ -79,24 +79,25 @@ def say(text: str | rich.text.Text, style: str = "") -> None:
 
 
 def note(text: str, style: str = "yellow") -> None:
-    """A remark that is not part of the answer."""
+    """Print a remark that is not part of the answer."""
     err().print(_text(printable(text), style))
 
 
 def progress(line: str) -> None:
-    """A line on standard error while a command runs; a closed terminal must not disturb an orderly stop."""
-    with suppress(OSError, SystemExit):  # rich answers a broken pipe with SystemExit
+    """Print a line on standard error while a command runs; a closed terminal must not disturb an orderly
+    stop."""
+    with suppress(OSError, SystemExit):  # rich raises SystemExit on a broken pipe
         err().print(_text(printable(line)))
 
 
 def flush() -> None:
-    """Let a reader of standard output see the answer although the command continues."""
+    """Flush standard output, so that a reader sees the answer while the command continues."""
     sys.stdout.flush()
 
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed; pressed again, Ctrl-C ends the command as usual."""
+    """Yields whether Ctrl-C was pressed; a second Ctrl-C ends the command as usual."""
     pressed = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
@@ -115,7 +116,7 @@ def style_of(name: str) -> str:
 
 
 def state(name: str) -> rich.text.Text:
-    """A state or a kind of failure in its colour."""
+    """A state or failure kind in its colour."""
     return _text(name, style_of(name))
 
 
@@ -124,7 +125,7 @@ def _text(text: str, style: str = "") -> rich.text.Text:
 
 
 def show(grid: rich.table.Table) -> None:
-    """Print a table, without the blanks at the ends of its lines that would fill a pipe."""
+    """Print a table; when piped, without trailing blanks."""
     console = out()
     if console.is_terminal:
         console.print(grid)
@@ -140,7 +141,7 @@ def facts(pairs: Iterable[tuple[str, str | rich.text.Text | None]]) -> None:
 
 
 def facts_grid(pairs: Iterable[tuple[str, str | rich.text.Text | None]]) -> rich.table.Table:
-    """Name and value, one pair a line; a pair without a value is left out."""
+    """A grid of name and value, one pair per line; pairs without a value are skipped."""
     grid = rich.table.Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -152,8 +153,8 @@ def facts_grid(pairs: Iterable[tuple[str, str | rich.text.Text | None]]) -> rich
 
 @dataclass(frozen=True)
 class Column(Generic[T]):
-    """A table's column and its cell in a row; a `wide` column is left out on a narrow terminal, a `long` one
-    is folded."""
+    """A table column: heading and cell function. A `wide` column is omitted on a narrow terminal, a `long`
+    one is folded."""
 
     title: str
     cell: Callable[[T], str | rich.text.Text]
@@ -183,20 +184,20 @@ def table_grid(rows: Iterable[T], *columns: Column[T]) -> rich.table.Table:
 
 
 def _cell(value: str | rich.text.Text) -> rich.text.Text:
-    """Never read as markup: names and messages come from outside, and their control characters stay here."""
+    """The text without markup or control characters: names and messages come from outside."""
     return _text(printable(value).replace("\n", " ")) if isinstance(value, str) else value
 
 
 INTERVAL = 30.0
-"""Seconds between two lines of progress where there is no terminal."""
+"""Seconds between two progress lines when there is no terminal."""
 
 Words = Callable[[float, int], str]
-"""What is done and the total, 0 if it is not known, in words."""
+"""Formats progress from the amount done and the total (0 if unknown)."""
 
 
 @contextmanager
 def counting(words: Words) -> Iterator[Callable[[float, int], None]]:
-    """Shows how far a command is: on a terminal in place, else in a line every INTERVAL."""
+    """Show a command's progress: in place on a terminal, otherwise a line every INTERVAL."""
     if not sys.stderr.isatty():
         yield _lines(words)
         return

@@ -1,4 +1,4 @@
-"""Shows batches, jobs, lists, timelines, and what operators did, on a terminal."""
+"""Renders batches, jobs, lists, timelines and operators' actions on a terminal."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def batch(view: BatchView) -> None:
 
 
 OBJECTS = 20
-"""Objects that are shown at the end of a batch; `arkline report` has all of them."""
+"""Maximum number of objects shown when a batch ends; `arkline report` has all."""
 
 
 def objects(view: BatchView) -> None:
-    """The ARKs of a batch that has ended."""
+    """Print the ARKs of a batch that has ended."""
     if not view.objects:
         return
     screen.say("")
@@ -183,7 +183,7 @@ def _lasted(seconds: float) -> str:
 
 
 def held(result: HoldResult) -> None:
-    """A hold or a pause, or the end of one."""
+    """Print a hold or a pause, or its end."""
     collection = result.collection
     subject = f"collection {collection}" if collection else "the queue"
     condition = "on hold" if collection else "paused"

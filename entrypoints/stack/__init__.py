@@ -1,1 +1,1 @@
-"""The local stack: servers and workers of one machine as child processes, without containers or root."""
+"""The local stack: servers and workers on one machine as child processes, without containers or root."""

@@ -1,7 +1,8 @@
-"""A child process: in its own session, with a log file; it dies with this process. Free ports on loopback.
+"""A child process in its own session, with a log file; it dies with this process. Also finds free loopback
+ports.
 
-Its own session, so that Ctrl-C in the terminal reaches only this process and the stack can stop in order.
-Start it from the main thread: the kernel ties the child's life to the thread that started it.
+In its own session, because Ctrl-C in the terminal must reach only this process, so that the stack stops in
+order. Start it from the main thread: the kernel ties the child's life to the thread that started it.
 """
 
 import os
@@ -24,12 +25,12 @@ from pipeline.errors import ArklineError
 
 HOST = "127.0.0.1"
 LOWEST, HIGHEST = 20000, 32000
-"""Below the range from which Linux takes ports for outgoing connections (32768 to 60999): a port that is
-free now is not given to another program's connection before our server has bound it."""
+"""Below Linux's range of ephemeral ports (32768 to 60999): a port found free is not taken by another
+program's outgoing connection before our server has bound it."""
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Different free ports; all of them are bound at the same time during the search."""
+    """Distinct free ports; all are bound at once during the search."""
     taken: list[socket.socket] = []
     try:
         while len(taken) < count:
@@ -49,8 +50,8 @@ def free_ports(count: int) -> tuple[int, ...]:
 def ask(port: int, question: bytes, expected: bytes, seconds: float = 0.3, host: str = HOST) -> bool:
     """Whether the server on `port` answers `question` with bytes that contain `expected`.
 
-    The time-out is short on purpose: a server that accepts a connection while it starts may never answer
-    on that connection, but answers the next one at once.
+    The timeout is short on purpose: a server that accepts a connection during startup may never answer on it,
+    but answers the next one at once.
     """
     answer = b""
     try:
@@ -65,28 +66,28 @@ def ask(port: int, question: bytes, expected: bytes, seconds: float = 0.3, host:
 
 DIE_WITH_PARENT = Path(__file__).with_name("die_with_parent.py")
 LOCK_SECONDS = 10.0
-"""The server of a stack that was killed ends within this."""
+"""Seconds within which the server of a killed stack ends."""
 
 LOG_BYTES = 100_000_000
-"""Bytes of a log; the one before it is kept, so a process takes twice as many at most."""
+"""Maximum size of a log in bytes; the previous log is kept, so a process uses at most twice that."""
 
 LOG_TAIL_LINES = 20
-"""Lines of the log that are shown when a process has died."""
+"""Number of log lines shown when a process has died."""
 
 
 RESTARTS, WITHIN = 8, 300.0
-"""Restarts of one process within so many seconds, after which its next death ends the stack."""
+"""A process may restart RESTARTS times WITHIN seconds; its next death ends the stack."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
-"""Seconds before a dead process is restarted; doubled with every recent restart."""
+"""Seconds before a dead process is restarted; doubled for every recent restart."""
 
 ANSWER_INTERVAL = 5.0
-"""Seconds between two questions to a process that has to answer."""
+"""Seconds between two health checks of a process."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A program to run, and how to learn that it is ready: a function, a file that it creates, or both."""
+    """A program to run, and how to detect that it is ready: a function, a file that it creates, or both."""
 
     name: str
     argv: tuple[str, ...]
@@ -94,26 +95,26 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict)
     folder: Path | None = None
     clean: frozenset[int] = frozenset({0})
-    """The return codes that mean an orderly end."""
+    """Return codes of an orderly exit."""
     stop_seconds: float = 10
     """Seconds between SIGTERM and SIGKILL."""
     lock: Path | None = None
-    """A file beside its data that the process keeps locked: never two work on them, whoever started them."""
+    """A lock file beside its data that the process holds: no two processes ever use the same data."""
     ready: Callable[[], bool] = lambda: True
     ready_file: Path | None = None
     ready_seconds: float = 90
     answers: Callable[[], bool] | None = None
-    """Whether the program answers now; None: a running process is enough."""
+    """Whether the program answers now; None: no check beyond that it runs."""
     silent_seconds: float = 60
-    """Seconds without an answer after which the process is killed and started again. A pause of a garbage
-    collector, or of a suspended machine, is shorter."""
+    """Seconds without an answer after which the process is killed and restarted; longer than a pause of a
+    garbage collector or of a suspended machine."""
 
     def is_ready(self) -> bool:
         return (self.ready_file is None or self.ready_file.exists()) and self.ready()
 
 
 class Process:
-    """The process of a command, and its restarts; moments are those of the monotonic clock."""
+    """The process of a command, and its restarts; times are on the monotonic clock."""
 
     def __init__(self, command: Command) -> None:
         self.command = command
@@ -165,7 +166,7 @@ class Process:
 
     @contextmanager
     def _lock(self) -> Iterator[tuple[int, ...]]:
-        """The descriptors that the child inherits; ours are closed once it has them."""
+        """The lock's descriptors for the child to inherit; ours are closed once it has them."""
         path = self.command.lock
         if path is None:
             yield ()
@@ -179,11 +180,11 @@ class Process:
             yield (lock.fileno(),)
 
     def is_silent(self, now: float) -> bool:
-        """Ask the process now and then; True once it has not answered for too long."""
+        """Check the process at intervals; True once it has not answered for too long."""
         answers, longest = self.command.answers, self.command.silent_seconds
         if answers is None or now - self._asked < min(ANSWER_INTERVAL, longest):
             return False
-        # a supervisor that was suspended itself has no reason to doubt the process
+        # a supervisor that was itself suspended must not blame the process
         paused = now - self._asked > 2 * ANSWER_INTERVAL
         self._asked = now
         if paused or answers():
@@ -191,22 +192,21 @@ class Process:
         return now - self.answered > longest
 
     def plan_restart(self, now: float) -> bool:
-        """Set the time of the next restart; False if the process has died too often."""
+        """Schedule the next restart; False if the process has died too often."""
         recent = [moment for moment in self.restarts if now - moment < WITHIN]
         self.restarts = [*recent, now]
         self.restart_at = now + min(FIRST_PAUSE * 2 ** len(recent), LONGEST_PAUSE)
         return len(recent) < RESTARTS
 
     def terminate(self) -> None:
-        """Ask the process to end; a suspended process is resumed, so that it handles the signal."""
+        """Ask the process to exit; a suspended process is resumed, so that it handles the signal."""
         self.send_signal(signal.SIGTERM)
         self.send_signal(signal.SIGCONT)
 
     def limit_log(self) -> None:
-        """Copy a log of more than LOG_BYTES to NAME.log.1 and empty it; the process continues to append.
+        """Copy a log larger than LOG_BYTES to NAME.log.1 and truncate it; the process keeps appending.
 
-        Lines that are written during the copy may be lost. OSError if the copy was not possible: the log is
-        empty then too.
+        Lines written during the copy may be lost. OSError if the copy failed: the log is truncated even so.
         """
         log = self.command.log
         if log.exists() and log.stat().st_size > LOG_BYTES:
@@ -219,14 +219,14 @@ class Process:
         self._started().send_signal(number)
 
     def kill(self) -> None:
-        """Send SIGKILL to the process and to the processes of its group."""
+        """Send SIGKILL to the process and its process group."""
         if self.running:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
         self.wait()
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """The return code, or None if the process still runs after `seconds`."""
+        """The return code; None if the process is still running after `seconds`."""
         if self._child is None:
             return None
         try:
@@ -235,7 +235,8 @@ class Process:
             return None
 
     def stop(self, seconds: float | None = None) -> int | None:
-        """Send SIGTERM, and SIGKILL if the process still runs after `seconds`. Returns the return code."""
+        """Send SIGTERM, then SIGKILL if the process is still running after `seconds`; returns the return
+        code."""
         if self.running:
             self.terminate()
         if self.wait(self.command.stop_seconds if seconds is None else seconds) is None:
@@ -250,7 +251,7 @@ class Process:
         return "\n".join(text.splitlines()[-count:])
 
     def crash_error(self) -> ArklineError:
-        """What to tell of a process that ended, or that runs and did not become ready in time."""
+        """The error for a process that exited, or did not become ready in time."""
         log = self.log_tail() or "(the log is empty)"
         fate = "is not ready in time" if self.running else f"ended with code {self.returncode}"
         return ArklineError(

@@ -1,8 +1,8 @@
 """Run a program that dies with its parent: `python die_with_parent.py PARENT PROGRAM [ARGUMENT...]`.
 
-Linux only: on request, the kernel sends SIGKILL to a process when its parent dies, even by SIGKILL.
-A separate program, because the request must be made between fork and exec, where a process with threads
-may run no Python. Standard library only, and few modules: it starts before every server.
+Linux only: on request, the kernel sends SIGKILL to a process when its parent dies, even by SIGKILL. This is a
+separate program because the request must be made between fork and exec, where a process with threads may not
+run Python. Standard library only, with few modules: it starts before every server.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 """The folder of a stack: its lock, a file with the servers' addresses, and the operator's token.
 
-The lock admits one stack at a time and names its process. The kernel ends the lock with the last process
-that has the file open: a child that inherits it keeps it.
+The lock admits one stack at a time and holds its process id. The kernel releases it when the last process
+with the file open ends: a child that inherits the file keeps the lock.
 """
 
 import fcntl
@@ -27,13 +27,14 @@ from pipeline.principal import Interface, Principal, Role
 from pipeline.settings import Settings
 
 NUMBER_WAIT = 10.0
-"""Seconds to wait for the number, or the end, of the process that has locked a file."""
+"""Seconds to wait until the locking process has written its id, or has ended."""
 
 
 def take(path: Path, wait: float = 0.5) -> IO[str] | None:
-    """The file, locked until it is closed everywhere; None if another process has it after `wait` seconds.
+    """The file, locked until every descriptor is closed; None if another process holds it after `wait`
+    seconds.
 
-    The number in it is this process's. Half a second outlasts `holder`, which locks the file for a moment.
+    This process's id is written to it. Half a second outlasts `holder`, which locks the file briefly.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = path.open("a+")
@@ -50,7 +51,7 @@ def take(path: Path, wait: float = 0.5) -> IO[str] | None:
 
 
 def holder(path: Path) -> int | None:
-    """The process that locked the file, or None; the number is there from shortly after the lock on."""
+    """The id of the process that locked the file, or None; the id appears shortly after the lock is taken."""
     deadline = time.monotonic() + NUMBER_WAIT
     while time.monotonic() < deadline:
         try:
@@ -109,17 +110,17 @@ def environment_path(home: Path) -> Path:
 
 
 LOCK = "lock"
-"""In the folder itself: `run` holds only what may be deleted at any time."""
+"""In the folder itself, because `run` holds only what may be deleted at any time."""
 
 SERVERS_LOCKS = ("zookeeper/lock", "redis/lock")
-"""Beside the data of a server, which keeps the lock for as long as it lives. The number is the stack's."""
+"""Beside the data of a server, which holds the lock while it lives. The process id in it is the stack's."""
 
 LOCK_OF_0_2_0 = "run/lock"
 
 
 @contextmanager
 def lock_home(home: Path, stop_command: str) -> Iterator[None]:
-    """Lock the folder for this process; the kernel releases the lock when the process ends in any way."""
+    """Lock the folder for this process; the kernel releases the lock however the process ends."""
     if (pid := running_pid(home)) is not None:
         raise stack_running(home, pid, stop_command)
     lock = take(home / LOCK)
@@ -135,7 +136,8 @@ def lock_home(home: Path, stop_command: str) -> Iterator[None]:
 
 
 def running_pid(home: Path) -> int | None:
-    """The process that runs a stack in this folder, or None; also if files of it were deleted meanwhile."""
+    """The id of the process that runs a stack in this folder, or None; also found if some of its files
+    were deleted."""
     for name in (LOCK, LOCK_OF_0_2_0):
         if pid := holder(home / name):
             return pid
@@ -144,18 +146,18 @@ def running_pid(home: Path) -> int | None:
 
 
 def _is_alive(pid: int) -> bool:
-    """False for a stack that was killed, whose servers end after it."""
+    """False for a killed stack, whose servers end after it."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # another user's
+    except PermissionError:  # the process of another user
         return True
     return True
 
 
 def write_info(home: Path, info: StackInfo) -> None:
-    """Write the file, and its environment in a form that a shell reads."""
+    """Write the info file, and its environment as a shell script."""
     write_private(info_path(home), json.dumps(info.model_dump(), indent=1) + "\n")
     url = info.web_url.rstrip("/")
     client = {"ARKLINE_URL": url, "ARKLINE_TOKEN": info.token, "ARKLINE_STACK_URL": url}
@@ -172,14 +174,14 @@ def write_private(path: Path, text: str) -> None:
 
 
 def open_private(path: Path) -> IO[bytes]:
-    """A new file that only its owner may read; one that is there, with whatever mode, goes first."""
+    """Create a file that only its owner may read; an existing one is removed first, whatever its mode."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
 
 
 def read_info(home: Path) -> StackInfo | None:
-    """The file of the stack that runs in this folder; None if no stack runs or it is not ready yet."""
+    """The info of the stack running in this folder; None if none runs or it is not ready yet."""
     pid = running_pid(home)
     try:
         info = StackInfo.model_validate_json(info_path(home).read_bytes())
@@ -194,13 +196,13 @@ def _remove_info(home: Path) -> None:
 
 
 def kept_token(home: Path, settings: Settings) -> str:
-    """The token in this folder if the inventory knows it; else a new one."""
+    """This folder's token if the inventory knows it, otherwise a new one."""
     path, inventory = home / "token", open_inventory(settings.inventory)
     if path.exists() and _is_valid(token := path.read_text().strip(), inventory):
         return token
     person = f"{getpass.getuser()}@{socket.gethostname()}"
     creator = Principal(name=person, role=Role.ADMIN, interface=Interface.CLI)
-    # a name is never used twice
+    # a name must never be reused
     created = create_token(inventory, creator, f"stack-{secrets.token_hex(4)}", Role.OPERATOR)
     write_private(path, created.token + "\n")
     return created.token

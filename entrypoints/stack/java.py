@@ -1,7 +1,7 @@
-"""Find ZooKeeper's classes and a Java program on this machine.
+"""Finds ZooKeeper's classes and a Java program on this machine.
 
-tools/bootstrap.py uses this module before any dependency is installed: standard library only, and no import
-of other modules of the project.
+tools/bootstrap.py uses this module before any dependency is installed: standard library only, no import of
+other modules of the project.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ class Java:
 
 
 def find(environment: Mapping[str, str] = os.environ) -> Java | None:
-    """The Java program and the class path that can run a ZooKeeper server here, or None."""
+    """The Java program and class path that can run a ZooKeeper server here, or None."""
     classpath = find_classpath(environment)
     program = find_program(environment) if classpath else None
     return Java(program, classpath) if classpath and program else None
@@ -38,7 +38,7 @@ def find_program(environment: Mapping[str, str] = os.environ) -> str | None:
 
 
 def runs(program: str) -> bool:
-    """Whether the program is a working Java: the `java` of macOS may only print how to install one."""
+    """Whether the program is a working Java: macOS's `java` may only print how to install one."""
     try:
         answer = subprocess.run([program, "-version"], capture_output=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -57,7 +57,7 @@ def _classpaths(environment: Mapping[str, str]) -> Iterator[str]:
         yield given
     if home := environment.get("ZOOKEEPER_HOME"):
         yield str(Path(home) / "lib" / "*")
-    if (DEBIAN / "zookeeper.jar").is_file():  # its manifest names its dependencies, except a log writer
+    if (DEBIAN / "zookeeper.jar").is_file():  # its jar manifest names the dependencies, except a log writer
         yield os.pathsep.join((str(DEBIAN / "zookeeper.jar"), str(DEBIAN / "slf4j-simple.jar")))
     for prefix in HOMEBREW:
         folder = prefix / "opt" / "zookeeper" / "libexec" / "lib"

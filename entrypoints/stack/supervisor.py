@@ -1,11 +1,11 @@
-"""Starts processes tier by tier, restarts a process that dies or does not answer, stops in reverse order.
+"""Starts processes tier by tier, restarts those that die or do not answer, stops in reverse order.
 
-The owner of the stack calls `poll` a few times a second from the main thread; the supervisor has no thread,
-so a process is always started by the thread that the kernel ties its life to.
+The owner of the stack calls `poll` several times a second from the main thread; the supervisor has no thread
+of its own, so every process is started by the thread to which the kernel ties its life.
 
-Ctrl-C, SIGTERM and a closed terminal request an orderly stop; a second signal requests an immediate stop.
-The handler only counts the signals, and the main loop reads the count: an exception raised in a handler
-could interrupt an orderly stop at any line.
+Ctrl-C, SIGTERM and a closed terminal request an orderly stop; a second signal requests an immediate one. The
+handler only counts signals, and the main loop reads the count: an exception raised in a handler could
+interrupt an orderly stop at any line.
 """
 
 import signal
@@ -36,7 +36,7 @@ class StopSignals:
 
 @contextmanager
 def stop_signals() -> Iterator[StopSignals]:
-    """Count the signals until the block ends; only in the main thread."""
+    """Count the signals within the block; main thread only."""
     signals = StopSignals()
     before = {number: signal.signal(number, signals._receive) for number in SIGNALS}
     try:
@@ -76,7 +76,7 @@ class Supervisor:
         self.on_change()
 
     def _is_ready(self, process: Process) -> bool:
-        """Whether the process has become ready since its start; says so at the first time."""
+        """Whether the process has become ready since it started; reports it the first time."""
         if process.starting_since is None:
             return True
         if not process.command.is_ready():
@@ -131,7 +131,7 @@ class Supervisor:
             self.say(f"{process.command.log} is too large, and was emptied: {error}")
 
     def poll_for(self, seconds: float) -> None:
-        """Sleep, and poll the processes meanwhile."""
+        """Sleep, polling the processes in between."""
         deadline = time.monotonic() + seconds
         self.poll()
         while (left := deadline - time.monotonic()) > 0:
@@ -139,7 +139,7 @@ class Supervisor:
             self.poll()
 
     def stop(self) -> None:
-        """Stop the tiers in reverse order; what a tier needs still runs while it stops."""
+        """Stop the tiers in reverse order: what a tier needs still runs while the tier stops."""
         signals_before = self.signals.count
         for tier in reversed(self.tiers):
             running = [process for process in tier if process.running]

@@ -1,4 +1,4 @@
-"""The web application: its routers, its middleware, its errors."""
+"""The web application: routers, middleware and error handling."""
 
 from functools import cached_property
 from typing import Any
@@ -29,10 +29,10 @@ ROUTERS: tuple[APIRouter, ...] = (
     tokens.router,
     about.metrics_router,
 )
-"""The routers of the core's API; further ones, and those of the pages, are added here."""
+"""The routers of the core API."""
 
 API_VERSION = "1"
-"""Of the API, not of arkline."""
+"""The version of the API, not of arkline."""
 
 DESCRIPTION = """\
 The REST API of arkline: deposit, follow, and operate the ingest queue.
@@ -44,15 +44,15 @@ with `Retry-After`. Lists have an opaque cursor and a `Link` header with `rel="n
 
 
 def routers() -> tuple[APIRouter, ...]:
-    """Those of the API, and what plugins add to the group `arkline.routes`."""
+    """The routers of the API, including those that plugins add to the group `arkline.routes`."""
     return (*ROUTERS, *plugins.load_all(plugins.ROUTES))
 
 
 class Api(FastAPI):
-    """An application whose document has errors as problems, links between operations, and examples."""
+    """An application whose OpenAPI document shows errors as problems, operation links, and examples."""
 
     def build_middleware_stack(self) -> ASGIApp:
-        """The framework answers an unexpected error outside of all that `add_middleware` adds."""
+        """Wrap the whole stack: the framework answers unexpected errors outside `add_middleware`."""
         state = self.state
         return Requests(super().build_middleware_stack(), state.context, state.hosts, state.receiving)
 
@@ -69,12 +69,12 @@ def create_app(
 ) -> FastAPI:
     """The application of one process; without a context, only for its document; without pages, only the API.
 
-    `flower`: the address of Flower, for the link on the pages. `hosts`: the names of this server, with
-    commas; empty: a request may name any.
+    `flower`: the address of Flower, for the link on the pages. `hosts`: this server's names, comma-separated;
+    empty: a request may name any host.
     """
     lifespan = None
     if context is not None and pages:
-        from entrypoints.web.pages import install  # a command that needs no page does not wait for them
+        from entrypoints.web.pages import install  # imported here: API-only commands skip the pages
 
         lifespan = install.live_pages
     app = Api(

@@ -1,9 +1,8 @@
-"""Who calls: a token in `Authorization: Bearer`, or in the cookie that the login of the pages sets.
+"""Authentication: a token in `Authorization: Bearer`, or the cookie set by the login of the pages.
 
-The cookie holds a random text that the inventory knows until the logout, and no token: scripts cannot read
-it, other sites cannot send it, and a revoked token ends every login with it. A request that the cookie
-authenticates and that changes something must come from the site's own pages, which the browser says in Fetch
-metadata.
+The cookie holds a random text, not a token, that the inventory knows until logout: scripts cannot read it,
+other sites cannot send it, and revoking a token ends every login made with it. A cookie-authenticated request
+that changes something must come from the site's own pages, according to the browser's Fetch metadata.
 """
 
 from collections.abc import Callable
@@ -39,12 +38,12 @@ class NotAuthenticated(ArklineError):
 
 
 def cookie_name(connection: HTTPConnection) -> str:
-    """Over https the name has the prefix by which browsers refuse a cookie that another host sets."""
+    """The cookie's name; over https it has the prefix that stops other hosts from setting the cookie."""
     return "__Host-arkline" if connection.url.scheme == "https" else "arkline"
 
 
 def set_login(request: Request, response: Response, name: str, credential: str) -> None:
-    """Log in: the caller has checked the credential, and `check_same_origin`."""
+    """Log in; the caller has checked the credential and called `check_same_origin`."""
     response.set_cookie(
         cookie_name(request),
         context_of(request).logins.begin(name, credential),
@@ -57,13 +56,13 @@ def set_login(request: Request, response: Response, name: str, credential: str) 
 
 
 def end_login(request: Request) -> None:
-    """Log out: a copy of the cookie is worth nothing from now on."""
+    """Log out: any copy of the cookie becomes worthless."""
     if login := request.cookies.get(cookie_name(request)):
         context_of(request).logins.end(login)
 
 
 def clear_login(request: Request, response: Response) -> None:
-    """Have the browser forget its login."""
+    """Delete the login cookie in the browser."""
     response.delete_cookie(
         cookie_name(request),
         path="/",
@@ -91,15 +90,14 @@ def check_same_origin(request: HTTPConnection) -> None:
 
 
 def principal_of(request: Request, token: str, interface: Interface) -> Principal:
-    """Whose the token is; InvalidToken, or `too-many-wrong-tokens` of the client's address."""
+    """The token's principal; InvalidToken, or `too-many-wrong-tokens` for the client's address."""
     known = context_of(request).authenticator
     return _found(request, known.knows(token), partial(known.authenticate, token, interface))
 
 
 def _found(request: Request, known: bool, find: Callable[[], Principal]) -> Principal:
-    """A token or a login that this process knows is accepted from every address: who sends wrong tokens from
-    behind the same proxy keeps out nobody who is at work.
-    """
+    """Accept a token or login that this process knows from any address, so that wrong tokens sent from
+    behind the same proxy lock out nobody who is working."""
     context = context_of(request)
     address = request.client.host if request.client else ""
     if not known:
@@ -114,9 +112,9 @@ def _found(request: Request, known: bool, find: Callable[[], Principal]) -> Prin
 
 
 def check_again(request: Request, caller: Principal) -> None:
-    """InvalidToken unless the caller of this request, which takes its time, still has the same rights.
+    """InvalidToken if the rights of this long request's caller have changed.
 
-    For streams, and for the end of a body that may arrive for hours.
+    For streams, and for the end of a body that may take hours to arrive.
     """
     now: Principal = request.state.find_again()
     if (now.name, now.role, now.collections) != (caller.name, caller.role, caller.collections):
@@ -124,7 +122,7 @@ def check_again(request: Request, caller: Principal) -> None:
 
 
 def authenticate(request: Request) -> Principal:
-    """The principal of the request; NotAuthenticated, `cross-site-request`, or as `principal_of` says."""
+    """The principal of the request; NotAuthenticated, `cross-site-request`, or as `principal_of`."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     if scheme:
         if scheme.lower() != "bearer":
@@ -143,7 +141,7 @@ def authenticate(request: Request) -> Principal:
 
 
 def counted(request: Request) -> Principal:
-    """The principal of the request; `too-many-requests` if this request is one too many."""
+    """The principal of the request; `too-many-requests` if it exceeds the rate limit."""
     local: Principal | None = getattr(request.state, LOCAL, None)
     if local is None:
         return count(request, authenticate(request))
@@ -161,7 +159,7 @@ def count(request: Request, caller: Principal) -> Principal:
 
 
 def needs(role: Role) -> Callable[..., Principal]:
-    """A dependency: the principal of the request, which has at least this role."""
+    """A dependency: the principal of the request, with at least this role."""
 
     def principal(
         request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)] = None
@@ -201,4 +199,4 @@ def _operating_collection(caller: OperatorCaller, name: Collection) -> Principal
 FleetCaller = Annotated[Principal, Depends(_of_fleet)]
 FleetOperator = Annotated[Principal, Depends(_operating_fleet)]
 CollectionOperator = Annotated[Principal, Depends(_operating_collection)]
-"""Of the collection `name` in the path."""
+"""An operator of the collection `name` in the path."""

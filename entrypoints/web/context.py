@@ -1,4 +1,4 @@
-"""What the routes of one web process share: the site, its board, and the limits on requests."""
+"""Shared by the routes of one web process: the site, its board, and the limits on requests."""
 
 from __future__ import annotations
 
@@ -35,45 +35,46 @@ from zkstate.connection.session import Session, connect
 
 
 class Login(Protocol):
-    """A way to log in to the pages beside tokens: a plugin adds it to the group `arkline.login`."""
+    """A login to the pages other than by token: a plugin adds it to the group `arkline.login`."""
 
     path: str
-    """Where the button of the login page leads, with the requested page as `next`."""
+    """The target of the login page's button; takes the requested page as `next`."""
     router: APIRouter
-    """Its pages, which end in `set_login`."""
+    """Its pages, which finish by calling `set_login`."""
 
     def principal(self, session: str) -> Principal:
-        """Who logged in; InvalidToken if the session is over. It has a colon, which no token's has."""
+        """The logged-in principal; InvalidToken if the session has ended. A session contains a colon, a
+        token none."""
 
 
 FOR_A_PLACE = 10.0
-"""Seconds that a request waits until one of these that take some time has ended."""
+"""Seconds that a request waits for a place to do slow work."""
 
 A_DAY = 86_400.0
-"""Seconds: the client of a form waits for its answer, and has sent all that it has to send."""
+"""In seconds: the client of a form waits for its answer, and has already sent everything."""
 
 
 @dataclass(frozen=True)
 class WebContext:
-    """Shared by all requests; everything in it is thread-safe."""
+    """Shared by all requests; all of it is thread-safe."""
 
     site: Site
     board: Board
     run: Run = UNWATCHED
-    """How a verb reports its progress, and learns that it should stop, to whom is in this process."""
+    """How a verb reports progress and learns that it should stop, if its caller is in this process."""
     streams: Streams = field(default_factory=Streams)
     in_progress: InProgress = field(default_factory=InProgress)
     rate_limit: RateLimit = field(default_factory=lambda: RateLimit(REQUESTS_PER_MINUTE))
     wrong_tokens: WrongTokens = field(default_factory=lambda: WrongTokens(WRONG_TOKENS_PER_MINUTE))
     slow_work: SlowWork = field(default_factory=SlowWork)
     fleet_work: SlowWork = field(default_factory=lambda: SlowWork(threads=8, of_one=4))
-    """Requests that ask the workers and Redis; a client repeats them, and has several at a time."""
+    """Requests that query the workers and Redis; a client repeats them, and sends several at a time."""
     record_work: SlowWork = field(default_factory=lambda: SlowWork(threads=8, seconds=LONG, wait=FOR_A_PLACE))
-    """Requests that read all jobs of a batch or all files of an object; programs repeat them."""
+    """Requests that read all jobs of a batch or all files of an object; programs may repeat them."""
     form_work: SlowWork = field(default_factory=lambda: SlowWork(threads=8, seconds=A_DAY, wait=A_DAY))
-    """Forms that have arrived whole: their files, of any size, are copied into uploads."""
+    """Forms that have arrived completely: their files, of any size, are copied to uploads."""
     provider_work: SlowWork = field(default_factory=lambda: SlowWork(of_one=2))
-    """Requests to the provider of a login; a proxy is one address of many people."""
+    """Requests to a login provider; one proxy address stands for many people."""
 
     @property
     def settings(self) -> Settings:
@@ -92,7 +93,7 @@ class WebContext:
         return Logins(self.tokens, self._rights)
 
     def _rights(self, credential: str) -> Principal:
-        """Of a login: of its session at the provider, or of its token."""
+        """The rights of a login, from its session at the provider or from its token."""
         if ":" not in credential:
             return self.authenticator.principal(credential, Interface.WEB)
         if self.login is None:
@@ -100,12 +101,12 @@ class WebContext:
         return self.login.principal(credential)
 
     def tokens(self) -> SqlInventory:
-        """The database for tokens and logins, whose use does not need ZooKeeper."""
+        """The database of tokens and logins, which work without ZooKeeper."""
         return open_inventory(self.settings.inventory)
 
     @cached_property
     def login(self) -> Login | None:
-        """None unless people may log in at a provider; UsageRefused if that is set up wrongly."""
+        """The provider login; None if not set up, UsageRefused if it is misconfigured."""
         opener: Callable[[Settings], Login] | None = plugins.chosen(plugins.LOGIN)
         return opener(self.settings) if opener else None
 
@@ -115,11 +116,11 @@ class WebContext:
 
     @cached_property
     def metrics(self) -> ArklineCollector:
-        """One for all scrapes: it remembers for some seconds what workers and disks answered."""
+        """One collector for all scrapes: it caches the answers of workers and disks for some seconds."""
         return ArklineCollector(self.board, self.site)
 
     def run_of(self, attempt: Attempt) -> Run:
-        """For a long verb, which stops once the attempt is over."""
+        """The run of a long verb, which stops once the attempt is over."""
         return replace(self.run, should_stop=lambda: is_over(attempt) or self.run.should_stop())
 
 
@@ -133,14 +134,14 @@ def context_of(request: HTTPConnection) -> WebContext:
 
 
 ANSWER_TIMEOUT = 3.0
-"""Seconds to wait for an answer of ZooKeeper; after that the API answers 503 with Retry-After."""
+"""Seconds to wait for ZooKeeper; after that the API answers 503 with Retry-After."""
 
 
 @contextmanager
 def following(settings: Settings) -> Iterator[tuple[Site, Board]]:
-    """The site and its board, until the block ends.
+    """The site and its board, for the block.
 
-    ZooKeeper may be away: then the pages say so, what helps, and that nothing is known yet.
+    ZooKeeper may be unreachable: then the pages say so, say what helps, and show that nothing is known yet.
     """
     with connect(settings, ANSWER_TIMEOUT, answer_timeout=ANSWER_TIMEOUT, required=False) as session:
         board = Board.open(session)

@@ -1,7 +1,7 @@
-"""What the document says beside the routes: examples, links between operations, errors as problems.
+"""What the OpenAPI document has besides the routes: examples, operation links, errors as problems.
 
-Every parameter in a path, every body and every answer has an example. What the models do not give is made
-from the schema, so that an example cannot differ from it.
+Every path parameter, body and answer has an example. Examples that the models lack are generated from the
+schema, so they cannot deviate from it.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ NAMED: dict[str, Any] = {
     "version": 1,
     "worker": "worker1@host",
 }
-"""Name of a parameter or a field -> its value, where the model gives none."""
+"""Name of a parameter or field -> its example, if the model has none."""
 
 BODIES: dict[str, Any] = {
     "Deposit": {
@@ -40,11 +40,11 @@ BODIES: dict[str, Any] = {
     "PlanRequest": {"select": {"search": {"state": "failed", "kind": "system"}}},
     "PlanToken": {"token": "as-the-dry-run-gave-it", "reason": "the disk is back"},
 }
-"""Name of a schema of a request's body -> an example that says more than one made from the schema."""
+"""Name of a request body's schema -> an example more telling than a generated one."""
 
 
 def with_examples(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with the examples; idempotent."""
+    """Add the examples to the document; idempotent."""
     for path in document["paths"].values():
         for operation in path.values():
             for parameter in operation.get("parameters", ()):
@@ -59,7 +59,7 @@ def with_examples(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _contents(operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The bodies in JSON: of the request, and of every answer but the errors."""
+    """The JSON bodies: the request's, and every answer's except errors."""
     answers = [answer for status, answer in operation["responses"].items() if status != "default"]
     for body in (operation.get("requestBody", {}), *answers):
         if "application/json" in body.get("content", {}):
@@ -71,7 +71,7 @@ def sample(
 ) -> Any:
     """A value that is valid for the schema.
 
-    `name`: that of the parameter or the field; `within`: the schemas that the value is a part of.
+    `name`: of the parameter or field; `within`: the schemas that contain the value.
     """
     given = next((schema[key] for key in ("example", "const", "default") if key in schema), None)
     given = given or next(iter((*schema.get("examples", ()), *schema.get("enum", ()))), None)
@@ -117,7 +117,7 @@ def _simple(schema: dict[str, Any], name: str) -> Any:
 
 
 class Link(NamedTuple):
-    """From an answer to an operation; `parameters` are runtime expressions of OpenAPI."""
+    """A link from an answer to an operation; `parameters` are OpenAPI runtime expressions."""
 
     source: str
     status: str
@@ -179,7 +179,7 @@ LINKS = (
 
 
 def with_links(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with the links; KeyError if one names an operation or an answer that there is not."""
+    """Add the links to the document; KeyError if a link names an unknown operation or answer."""
     for link in LINKS:
         answer = _operation(document, link.source)["responses"][link.status]
         described: dict[str, Any] = {
@@ -203,7 +203,7 @@ _UNUSED_REFERENCE = f"#/components/schemas/{_UNUSED[0]}"
 
 
 def with_problems(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with problems in their media type, instead of FastAPI's own errors; idempotent."""
+    """Replace FastAPI's errors in the document by problems in their media type; idempotent."""
     for path in document["paths"].values():
         for operation in path.values():
             responses = operation["responses"]

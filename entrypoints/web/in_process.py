@@ -1,7 +1,7 @@
-"""The application called in this process, without a socket: ASGI where a server would be HTTP.
+"""The application called in this process, without a socket: ASGI instead of HTTP.
 
-The commands of `arkline` use it where no web process answers. Every request is the principal's whom the
-caller names; no request of a network can be that, because its scope is made by the server.
+`arkline` commands use it if no web process answers. Every request has the principal named by the caller; a
+network request can never get it, because the server creates its scope.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Scope
 
 FILL_TIMEOUT = 60.0
-"""Seconds that the first question about many jobs waits until the record was read."""
+"""Seconds that the first query about many jobs waits for the record to be read."""
 
 PARTS = 16
-"""Parts of an answer that wait for their reader."""
+"""Maximum number of answer parts buffered for the reader."""
 
 FULL_INTERVAL = 0.01
-"""Seconds between two looks whether the reader has taken a part."""
+"""Seconds between two checks whether the reader has taken a part."""
 
 
 @contextmanager
 def in_process(settings: Settings, principal: Principal, timeout: float | None) -> Iterator[InProcess]:
-    """The application on these settings, until the block ends.
+    """The application with these settings, for the block.
 
-    `timeout`: seconds to wait for ZooKeeper, then Unreachable; None if what is asked needs no ZooKeeper.
+    `timeout`: seconds to wait for ZooKeeper before Unreachable; None if ZooKeeper is not needed.
     """
     adapter = InProcess(principal)
     record = timeout is not None
@@ -64,7 +64,8 @@ def in_process(settings: Settings, principal: Principal, timeout: float | None) 
 
 
 class InProcess:
-    """Sends requests to the application instead of a host; `acting` is how the verb now reports and stops."""
+    """Sends requests to the application instead of a host; `acting` is how the current verb reports and
+    stops."""
 
     def __init__(self, principal: Principal) -> None:
         self._principal = principal
@@ -85,9 +86,9 @@ class InProcess:
         headers: Mapping[str, str],
         **_: Any,
     ) -> HTTPResponse:
-        """As that of a `urllib3.PoolManager`: the answer once it has begun.
+        """Like `urllib3.PoolManager.request`: returns the answer once it has begun.
 
-        An error that the application does not answer is raised here.
+        An error that the application does not turn into an answer is raised here.
         """
         exchange = _Exchange(self._portal, body)
         scope = self._scope(method, urlsplit(url), headers)
@@ -126,7 +127,7 @@ class InProcess:
 
 
 class _Exchange(io.RawIOBase):
-    """One request and its answer, whose body is read as a file."""
+    """One request and its answer; the body is read as a file."""
 
     def __init__(self, portal: BlockingPortal, body: Iterable[bytes] | bytes | None) -> None:
         self._portal = portal
@@ -154,12 +155,12 @@ class _Exchange(io.RawIOBase):
         self._parts.put(None if done.cancelled() else done.exception())
 
     def next(self) -> Any:
-        """What the application gives next, None at the end; raises what the application raised."""
+        """The application's next part, None at the end; re-raises the application's exception."""
         if self._ended:
             return None
         try:
             part = self._parts.get()
-        except BaseException:  # Ctrl-C: the work ends as that of a client who has left
+        except BaseException:  # Ctrl-C: the work ends as if the client had disconnected
             self.close()
             raise
         if isinstance(part, BaseException):
@@ -179,7 +180,7 @@ class _Exchange(io.RawIOBase):
         return len(part)
 
     def close(self) -> None:
-        """The client has left."""
+        """Disconnect the client."""
         if not self.closed:
             self._portal.start_task_soon(self._left.set)
         super().close()

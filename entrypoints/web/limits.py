@@ -1,8 +1,8 @@
 """Limits on requests, in the memory of this process.
 
-They count requests of a token, wrong tokens of an address and requests in progress. Work of unknown length
-has threads of its own. Rule: what asks a foreign host, or reads the whole record or fleet, runs in those. The
-threads that answer ordinary requests do only what has a known end.
+They count requests per token, wrong tokens per address and requests in progress. Work of unknown length has
+its own threads. Rule: work that queries a foreign host, or reads the whole record or fleet, runs there. The
+threads for ordinary requests only do work with a known bound.
 """
 
 import asyncio
@@ -35,18 +35,18 @@ from tasks.logs import log
 REQUESTS_PER_MINUTE = 1200
 WRONG_TOKENS_PER_MINUTE = 30
 MOST_IN_PROGRESS = 700
-"""Requests in progress, streams and bodies that arrive included: fewer than connections where a process may
-open 1,024 files, and each has up to 2 MiB of a body in memory."""
+"""Maximum requests in progress, including streams and arriving bodies: below the number of connections of
+a process that may open 1,024 files, and each holds up to 2 MiB of a body in memory."""
 
 IN_PROGRESS_OF_TOKEN = 200
-"""Those of one token, so that no token keeps out the others."""
+"""Maximum requests in progress of one token, so that no token locks out the others."""
 
 _IPV6_SITE = 64
-"""Bits of an IPv6 address that name a network of one client, which has all addresses in it."""
+"""Prefix length of the IPv6 network of one client, which can use all its addresses."""
 
 
 LOCAL = "local_principal"
-"""Who calls the application in its own process, in the state of a request: no limit holds there."""
+"""Key in the request's state for an in-process caller's principal, to whom no limit applies."""
 
 
 def is_local(request: Request) -> bool:
@@ -55,7 +55,7 @@ def is_local(request: Request) -> bool:
 
 
 class TooMany(ArklineError):
-    """A limit of requests or logins; `retry_after`: seconds until the next one is accepted."""
+    """A limit on requests or logins was reached; `retry_after`: seconds until the next one is accepted."""
 
     code = codes.TOO_MANY_REQUESTS
 
@@ -65,7 +65,7 @@ class TooMany(ArklineError):
 
 
 class _Window:
-    """A number of events in a minute, for every key."""
+    """Limits events per key and minute."""
 
     def __init__(self, per_minute: int) -> None:
         self._most = per_minute
@@ -73,7 +73,8 @@ class _Window:
         self._limiter = FixedWindowRateLimiter(MemoryStorage())
 
     def _wait(self, key: str, *, counts: bool = True) -> int:
-        """Seconds until the key may continue; 0 if there is room for one event, which `counts`."""
+        """Seconds until the key may continue; 0 if there is room for an event, which is counted if
+        `counts`."""
         if (self._limiter.hit if counts else self._limiter.test)(self._item, key):
             return 0
         end = self._limiter.get_window_stats(self._item, key).reset_time
@@ -81,7 +82,7 @@ class _Window:
 
 
 class RateLimit(_Window):
-    """Requests of a token."""
+    """Limits requests per token."""
 
     def count(self, token_name: str) -> None:
         """`too-many-requests` if this request exceeds the limit."""
@@ -92,7 +93,7 @@ class RateLimit(_Window):
 
 
 class InProgress:
-    """Of one process. Thread-safe."""
+    """Limits the requests in progress of one process. Thread-safe."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -100,7 +101,7 @@ class InProgress:
         self._of_token: Counter[str] = Counter()
 
     def enter(self) -> None:
-        """`too-many-at-once` if this request is one too many."""
+        """Count a request; `too-many-at-once` if the limit is reached."""
         with self._guard:
             if self._all >= MOST_IN_PROGRESS:
                 raise ArklineError(
@@ -110,7 +111,7 @@ class InProgress:
             self._all += 1
 
     def count(self, request: Request, token_name: str) -> None:
-        """Note whose the request is, once; `too-many-requests` if the token has too many."""
+        """Count the request for its token, once; `too-many-requests` if the token has too many."""
         if getattr(request.state, "counted_for", None) is not None:
             return
         with self._guard:
@@ -132,7 +133,7 @@ class InProgress:
 
 
 class WrongTokens(_Window):
-    """Wrong tokens from one client address."""
+    """Limits wrong tokens per client address."""
 
     def check(self, address: str) -> None:
         """`too-many-wrong-tokens` if the address has reached the limit."""
@@ -152,7 +153,7 @@ class WrongTokens(_Window):
 
 
 def client_of(address: str) -> str:
-    """The address; of IPv6 its network, because one client has all addresses of it."""
+    """The address; for IPv6 its network, because one client can use all its addresses."""
     try:
         known = ip_address(address)
     except ValueError:
@@ -168,26 +169,27 @@ T = TypeVar("T")
 Route = Callable[..., Awaitable[Any]]
 
 THREADS = 4
-"""Requests of this kind that one process answers at a time."""
+"""Default number of such requests that one process handles at a time."""
 
 SECONDS = 20.0
-"""Seconds from the request to its answer; proxies and people wait for 30 and more."""
+"""Seconds from a request to its answer; proxies and people wait 30 and more."""
 
 LONG = 300.0
-"""Seconds of what reads the whole record, or acts on many jobs: `arkline` beside the stack has no limit."""
+"""Seconds for work that reads the whole record, or acts on many jobs; unlimited for `arkline` beside the
+stack."""
 
 CLIENT_CHECK = 0.5
-"""Seconds between two looks whether the client is still there."""
+"""Seconds between two checks whether the client is still connected."""
 
 VALID_SECONDS = 5.0
-"""After this time the work asks again whether its caller still has the same rights."""
+"""Seconds after which the work checks again that its caller still has the same rights."""
 
 PLACE_CHECK = 0.1
-"""Seconds between two looks for a place."""
+"""Seconds between two attempts to get a place."""
 
 
 class _Rights:
-    """Those of the caller of one request, while its work lasts."""
+    """The rights of one request's caller, while its work lasts."""
 
     def __init__(self, check: Callable[[], object] | None) -> None:
         self._check = check
@@ -195,7 +197,7 @@ class _Rights:
         self.lost: InvalidToken | None = None
 
     def check(self) -> None:
-        """AttemptOver once they have changed. Nothing changes in an inventory that does not answer."""
+        """AttemptOver once they have changed. While the inventory does not answer, they cannot have."""
         if self.lost is None and self._check and time.monotonic() - self._checked >= VALID_SECONDS:
             self._checked = time.monotonic()
             try:
@@ -208,15 +210,15 @@ class _Rights:
             raise AttemptOver(str(self.lost)) from self.lost
 
     def answer(self, error: BaseException) -> BaseException:
-        """The answer to a caller who has lost them; the error may say what was done."""
+        """The answer for a caller who lost the rights; the error may say what was done."""
         if self.lost is None or not isinstance(error, ArklineError):
             return error
         return self.lost if isinstance(error, AttemptOver) else InvalidToken(f"{self.lost}; {error}")
 
 
 class SlowWork:
-    """The work of one process. `of_one`: requests of one caller at a time; `wait`: seconds that a request
-    waits for a place before it is refused, without a thread."""
+    """A pool for slow work. `of_one`: concurrent requests of one caller; `wait`: seconds that a request
+    waits for a place, without a thread, before it is refused."""
 
     def __init__(
         self, threads: int = THREADS, seconds: float = SECONDS, of_one: int = 1, wait: float = 0.0
@@ -231,17 +233,17 @@ class SlowWork:
 
     @property
     def running(self) -> int:
-        """Requests whose work has not ended."""
+        """Number of requests whose work has not ended."""
         return sum(map(len, self._running.values()))
 
     async def run(
         self, request: Request, caller: str, work: Callable[[Attempt], T], seconds: float | None = None
     ) -> T:
-        """What `work` returns; `already-working`, `no-thread-free`, `took-too-long`.
+        """Run `work` and return its result; `already-working`, `no-thread-free`, `took-too-long`.
 
-        The attempt is over once the time is, the client has left, or the caller's rights have changed: then
-        InvalidToken, if `work` has nothing to tell of what it did. A thread that does not notice keeps its
-        place until it ends.
+        The attempt is over on timeout, when the client disconnects, or when the caller's rights change: then
+        InvalidToken, unless `work` reports what it did. A thread that does not notice keeps its place until
+        it ends.
         """
         within = math.inf if is_local(request) else self._seconds if seconds is None else seconds
         end = await self._place(request, caller, within)
@@ -285,7 +287,7 @@ class SlowWork:
             over.set()
 
     async def _place(self, request: Request, caller: str, within: float) -> float:
-        """When the work has to end that has a place now; `already-working`, `no-thread-free`."""
+        """Wait for a place; returns the deadline of the work. `already-working`, `no-thread-free`."""
         latest = time.monotonic() + self._wait
         while True:
             end = time.monotonic() + within
@@ -322,11 +324,11 @@ class SlowWork:
 
 
 def slow(pool: str, seconds: float | None = None) -> Callable[[Callable[..., Any]], Route]:
-    """A route whose function runs as slow work, in the pool of this name in the context of the process.
+    """A route whose function runs as slow work, in the pool of this name in the process's context.
 
-    The function may take the `attempt`, or the `run` that ends with it. A value that it returns is written
-    there too: how long it is, is not known. What judges the caller's rights without any work is a dependency:
-    dependencies come before the place.
+    The function may take the `attempt`, or the `run` that ends with it. Its return value is also serialized
+    there, because it may be of any length. A check of the caller's rights that needs no work should be a
+    dependency: dependencies run before a place is taken.
     """
 
     def declare(function: Callable[..., Any]) -> Route:

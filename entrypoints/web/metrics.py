@@ -1,6 +1,6 @@
-"""Prometheus metrics: the board, the fleet and this process's requests, written at each scrape.
+"""Prometheus metrics: the board, the fleet and this process's requests, collected at each scrape.
 
-No label has an id, a host or an ARK, so the number of series depends on the collections alone.
+No label has an id, a host or an ARK, so the number of series depends only on the collections.
 """
 
 import threading
@@ -33,20 +33,20 @@ from pipeline.records import age
 from pipeline.states import JOB, BatchState, JobState
 
 BUCKETS = (0.01, 0.05, 0.25, 1.0, 5.0)
-"""Upper bounds of the time until an answer begins, in seconds; each is a series of every route."""
+"""Upper bounds, in seconds, of the time until an answer begins; each is a series per route."""
 
 UNKNOWN = "unknown"
-"""The label of paths that no route has, so that a stranger cannot add series."""
+"""Label for paths without a route, so that strangers cannot add series."""
 
 OTHER = "other"
-"""The label of methods that the route does not have, for the same reason."""
+"""Label for methods that the route does not have, for the same reason."""
 
 
 class RequestMetrics:
-    """Thread-safe. Labels have the pattern of a route, never a path with an id."""
+    """Thread-safe. Labels have the route's pattern, never a path with an id."""
 
     def __init__(self, open_streams: Callable[[], int]) -> None:
-        # a series more for each counter, which nobody reads
+        # they would add an unused series to each counter
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         self._requests = Counter(
@@ -69,7 +69,7 @@ class RequestMetrics:
         )
 
     def count(self, scope: Scope, code: int, seconds: float) -> None:
-        """A request; `scope` as the routes left it."""
+        """Count a request; `scope` as the routes left it."""
         route = scope.get("route")
         path = getattr(route, "path", UNKNOWN)
         methods = getattr(route, "methods", None) or ()
@@ -78,11 +78,11 @@ class RequestMetrics:
         self._seconds.labels(path).observe(seconds)
 
     def receiving(self) -> AbstractContextManager[None]:
-        """For the time in which the bytes of an upload arrive."""
+        """Count an upload as in progress while its bytes arrive."""
         return self._uploads.track_inprogress()
 
     def exposition(self) -> bytes:
-        """In Prometheus's text format."""
+        """The request metrics in Prometheus's text format."""
         return generate_latest(self._registry)
 
 
@@ -91,7 +91,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 L = TypeVar("L", bound=str)
 
 MEASURED_EVERY = 10.0
-"""Seconds in which two scrapes get the same answers of workers, Redis and disks."""
+"""Seconds for which scrapes reuse the answers of workers, Redis and disks."""
 
 
 class ArklineCollector(Collector):
@@ -105,7 +105,7 @@ class ArklineCollector(Collector):
         self._measured_at = 0.0
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing is asked when the collector is registered."""
+        """Empty, so that registering the collector sends no queries."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -144,7 +144,7 @@ class ArklineCollector(Collector):
 
 
 def exposition(source: ArklineCollector) -> bytes:
-    """All metrics now, in Prometheus's text format (CONTENT_TYPE)."""
+    """All current metrics, in Prometheus's text format (CONTENT_TYPE)."""
     registry = CollectorRegistry()
     registry.register(source)
     return generate_latest(registry)
@@ -211,7 +211,7 @@ def _of_moves(tallied: Tallied) -> Iterator[Metric]:
 
 
 def _event(source: JobState, target: JobState) -> str:
-    """The event that leads from one state to the other; empty if several moves lie between them."""
+    """The event between the two states; empty if several moves lie between them."""
     return next((row.event.value for row in JOB.table if (row.source, row.target) == (source, target)), "")
 
 

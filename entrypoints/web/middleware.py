@@ -1,7 +1,7 @@
-"""What holds for every request: names of the server, limits, security headers, an id, a line in the log.
+"""Applied to every request: host names, limits, security headers, a request id, a log line.
 
-Requests for `/health/` are not limited: uvicorn's `limit_concurrency` counts idle connections too, and
-would answer 503 to `/health/live`.
+Requests for `/health/` are not limited: uvicorn's `limit_concurrency` also counts idle connections, and would
+answer 503 to `/health/live`.
 """
 
 import re
@@ -27,19 +27,19 @@ from pipeline.errors import ArklineError
 from tasks.logs import log
 
 _PROBES = "/health/"
-"""A supervisor asks by an address, and its answer has no link."""
+"""Exempt from the host check: a supervisor uses an IP address, and the answer has no link."""
 
 LIMIT = 1 << 20
-"""Bytes of a body: a deposit or a verb with all its fields is far below that."""
+"""Maximum body in bytes: a deposit or a verb with all its fields is far smaller."""
 
 OF_STRANGERS = 1 << 14
-"""Bytes of a body that are read before the token is looked at: a login is far below that."""
+"""Maximum bytes of a body read before the token is checked: a login is far smaller."""
 
 E = TypeVar("E", bound=Callable[..., Any])
 
 
 def receives_files(endpoint: E) -> E:
-    """Marks the endpoint of a route that looks at the token first, and counts the bytes itself."""
+    """Mark an endpoint whose route checks the token first and counts the bytes itself."""
     endpoint.receives_files = True  # type: ignore[attr-defined]
     return endpoint
 
@@ -62,17 +62,17 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 CACHED = ("/static/",)
-"""Paths whose answers are the same for everybody: a cache may keep them, except for errors."""
+"""Paths whose answers are the same for everybody: caches may keep them, except errors."""
 
 METHOD, PATH = 16, 300
-"""Characters of a request's method and path in the log."""
+"""Maximum characters of a request's method and path in the log."""
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _QUIET = (_PROBES, "/static/", "/metrics")
 
 
 class Requests:
-    """Around the whole application: the answer to an unexpected error has the headers and the id too."""
+    """Wraps the whole application, so that answers to unexpected errors have the headers and the id, too."""
 
     def __init__(
         self,
@@ -81,8 +81,9 @@ class Requests:
         hosts: Iterable[str] = (),
         receiving: Sequence[Route] = (),
     ) -> None:
-        """`hosts`: the names of this server in lower case, without a port; none: every name is believed.
-        Redirects and the address to which a login returns are made of `Host`, which a client may choose.
+        """`hosts`: this server's names in lower case, without port; none: any name is accepted.
+
+        Redirects and a login's return address are built from `Host`, which a client may choose.
         """
         self.app = app
         self._context = context
@@ -90,7 +91,7 @@ class Requests:
         self._receiving = receiving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A request's id is that of its X-Request-ID, if the header is sane, or a new one."""
+        """Handle a request; its id is X-Request-ID if that header is sane, otherwise a new one."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -155,18 +156,18 @@ class Requests:
 
 
 def read_hosts(text: str) -> tuple[str, ...]:
-    """The names in a list with commas."""
+    """The names in a comma-separated list."""
     return tuple(name.strip().lower() for name in text.split(",") if name.strip())
 
 
 def _name_of(host: str) -> str:
-    """Without the port."""
+    """The host without its port."""
     return host if host.endswith("]") else host.rpartition(":")[0] or host
 
 
 def _of_two_lengths(scope: Scope, headers: Headers) -> Response | None:
-    """Servers and proxies disagree where a body with both headers ends (RFC 9112, 6.1): 400, and the end of
-    the connection."""
+    """400, closing the connection: servers and proxies disagree on where a body with both headers ends
+    (RFC 9112, 6.1)."""
     if "content-length" not in headers or "transfer-encoding" not in headers:
         return None
     detail = "the request has both Content-Length and Transfer-Encoding: send one of them"
@@ -174,7 +175,7 @@ def _of_two_lengths(scope: Scope, headers: Headers) -> Response | None:
 
 
 def _within_limit(scope: Scope, headers: Headers, receive: Receive) -> Receive:
-    """Counts what arrives; what the client states can only refuse its request sooner."""
+    """Limit the bytes that arrive; the client's stated length only serves to refuse a request earlier."""
     length = headers.get("content-length", "")
     stated = int(length) if length.isdecimal() and len(length) < 19 else 0
     arrived, known = 0, False
@@ -194,7 +195,7 @@ def _within_limit(scope: Scope, headers: Headers, receive: Receive) -> Receive:
 
 
 def _check_known(scope: Scope) -> None:
-    """HTTPException, whose cause is the answer, unless the request has a valid token."""
+    """Raise HTTPException, with the answer as its cause, unless the request has a valid token."""
     try:
         authenticate(Request(scope))
     except ArklineError as error:

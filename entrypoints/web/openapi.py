@@ -1,4 +1,4 @@
-"""The OpenAPI document of the API: `python -m entrypoints.web.openapi > docs/api/openapi.json`."""
+"""Prints the OpenAPI document of the API: `python -m entrypoints.web.openapi > docs/api/openapi.json`."""
 
 import json
 import sys

@@ -1,7 +1,7 @@
 """Parameters and headers that several routes share: pages of a list, filters, reasons, ETags.
 
-An ETag is strong: the version of the status, and a digest of the answer. `If-Match` compares the version
-alone: a verb must not meet a later state than its caller saw.
+An ETag is strong: the version of the status, and a digest of the answer. `If-Match` compares only the
+version: a verb must not act on a later state than its caller saw.
 """
 
 import base64
@@ -36,7 +36,7 @@ Cursor = Annotated[
 ]
 LIMIT = 50
 DIGITS = 19
-"""Digits that a key of the database may not have."""
+"""A number with this many digits may exceed the keys of the database."""
 
 NO_CURSOR = "this is not a cursor: take `next` of the page before"
 
@@ -46,17 +46,17 @@ def encode_cursor(after: str | None) -> str | None:
 
 
 def decode_cursor(cursor: str | None) -> str | None:
-    """UsageRefused for a text that is no cursor."""
+    """The decoded cursor; UsageRefused for an invalid one."""
     if cursor is None:
         return None
     try:
         return base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True).decode()
-    except ValueError as error:  # binascii.Error and UnicodeError are such
+    except ValueError as error:  # includes binascii.Error and UnicodeError
         raise UsageRefused(NO_CURSOR) from error
 
 
 def decode_number(cursor: str | None) -> int:
-    """A cursor that is a number; 0 without a cursor, UsageRefused for a text that is no such cursor."""
+    """The decoded number; 0 without a cursor, UsageRefused for an invalid one."""
     after = decode_cursor(cursor)
     if after is None:
         return 0
@@ -139,7 +139,7 @@ _ETAG = re.compile(r'"(\d{1,10})(?:\.[0-9a-f]{16})?"')
 
 
 def respond(request: Request, record: Record, version: int | None) -> Response:
-    """The record with its ETag; 304 if the caller has it already."""
+    """The record with its ETag; 304 if the caller already has it."""
     body = record.model_dump_json().encode()
     digest = hashlib.sha256(body).hexdigest()[:16]
     etag = f'"{"archived" if version is None else version}.{digest}"'
@@ -156,7 +156,7 @@ def expected_version(
         Header(description="Act only if the job or batch still has this ETag; else the answer is 412."),
     ] = None,
 ) -> int | None:
-    """The version of `If-Match`; None if any version is meant."""
+    """The version in `If-Match`; None if any version is acceptable."""
     if if_match is None or if_match.strip() == "*":
         return None
     tag = _ETAG.fullmatch(if_match.strip())

@@ -35,7 +35,7 @@ FRAMEWORK = {
     422: codes.INVALID_REQUEST,
     500: codes.INTERNAL_ERROR,
 }
-"""Status -> the code of a problem that is no error of arkline."""
+"""Status -> the code of a problem that is not an arkline error."""
 
 
 class Problem(Record):
@@ -58,7 +58,7 @@ class Problem(Record):
 
 
 def code_of(error: ArklineError) -> Code:
-    """The code that the API shows: the error's, else that of the nearest of its types with a status."""
+    """The code that the API shows: the error's own, or that of its nearest base class with a status."""
     of_types = (kind.code for kind in type(error).__mro__ if issubclass(kind, ArklineError))
     return next(code for code in (error.code, *of_types) if code.status)
 
@@ -95,12 +95,12 @@ def request_id(request: Request) -> str:
 
 
 def retry_after(error: ArklineError) -> dict[str, str]:
-    """The header, if the error knows better than its status when to try again."""
+    """The Retry-After header, if the error knows it more precisely than its status does."""
     return {"Retry-After": str(error.retry_after)} if isinstance(error, TooMany) else {}
 
 
 def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    """The problem as a response, with the headers that its status demands."""
+    """The problem as a response, with the headers that its status requires."""
     required: dict[str, str] = {}
     if problem.status == 401:
         required["WWW-Authenticate"] = 'Bearer realm="arkline"'
@@ -117,7 +117,7 @@ def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Respon
 def http_problem(
     request: Request, status: int, detail: str, errors: tuple[dict[str, Any], ...] | None = None
 ) -> Problem:
-    """A problem that is no error of arkline."""
+    """A problem that is not an arkline error."""
     code = FRAMEWORK.get(status, codes.BAD_REQUEST).name
     return Problem(
         type=f"{TYPES}{code}",
@@ -131,13 +131,13 @@ def http_problem(
 
 
 def _is_json(request: Request) -> bool:
-    """The framework leaves a body of another media type as bytes, which no model accepts."""
+    """Whether the body is JSON: the framework passes other media types as bytes, which no model accepts."""
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     return given.startswith("application/") and (given == "application/json" or given.endswith("+json"))
 
 
 def install(app: FastAPI) -> None:
-    """Have every error answered as a problem."""
+    """Answer every error as a problem."""
 
     def on_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, ArklineError)
@@ -148,7 +148,7 @@ def install(app: FastAPI) -> None:
 
     def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        if isinstance(error.__cause__, ArklineError):  # of a body: no other class leaves its reader
+        if isinstance(error.__cause__, ArklineError):  # from a body: no other class leaves its reader
             return on_error(request, error.__cause__)
         return answer(http_problem(request, error.status_code, error.detail), error.headers)
 
@@ -162,7 +162,8 @@ def install(app: FastAPI) -> None:
         return answer(http_problem(request, 422, described, errors))
 
     def on_cut(request: Request, _: Exception) -> Response:
-        """The client left before its body was whole: nobody reads the answer, and it is no fault of ours."""
+        """The client disconnected before its body was complete: nobody reads the answer, and it is not our
+        fault."""
         return answer(http_problem(request, 400, "the body ended before its stated end"))
 
     def on_unexpected(request: Request, error: Exception) -> Response:

@@ -1,7 +1,7 @@
-"""Receives files: the body of a request or the parts of a form, written to the folder of uploads.
+"""Receives files: a request's body or a form's parts, written to the upload folder.
 
-Rule: no byte of a form goes to the temporary folder of the system, which may be memory. Digests in headers
-are written as in RFC 9530: `Repr-Digest: sha-512=:BASE64:`.
+Rule: no byte of a form goes to the system's temporary folder, which may be in memory. Digests in headers are
+written as in RFC 9530: `Repr-Digest: sha-512=:BASE64:`.
 """
 
 import base64
@@ -35,13 +35,13 @@ REPR_DIGEST = "Repr-Digest"
 CONTENT_DIGEST = "Content-Digest"
 
 _ALGORITHMS = {"sha-512": "sha512", "sha-256": "sha256", "sha": "sha1", "md5": "md5"}
-"""The names of RFC 9530, the strongest first."""
+"""The algorithm names of RFC 9530, strongest first."""
 
 _MEMBER = re.compile(r"([a-z0-9-]+)=:([A-Za-z0-9+/=]*):")
 
 
 def declared_digest(headers: Mapping[str, str], *names: str) -> Digest | None:
-    """The strongest digest in the first of these headers that is there; UsageRefused if none can be used."""
+    """The strongest digest in the first of these headers present; UsageRefused if none is usable."""
     header = next((name for name in names if name in headers), None)
     if header is None:
         return None
@@ -62,29 +62,29 @@ def _digest(header: str, algorithm: str, text: str) -> Digest:
 
 
 def written(sha512: str) -> str:
-    """The value of the header for a digest of record."""
+    """A digest of record as header value."""
     return f"sha-512=:{base64.b64encode(bytes.fromhex(sha512)).decode()}:"
 
 
 PIECE = 1 << 20
-"""Bytes that are collected before they are written."""
+"""Bytes collected before a write."""
 
 
 def content_length(request: Request) -> int | None:
-    """Bytes of the body as stated; None if it is sent in chunks."""
+    """The stated length of the body in bytes; None if it is sent in chunks."""
     stated = request.headers.get("content-length", "")
     return int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 19 else None
 
 
 def check_body(request: Request, settings: Settings, name: str) -> None:
-    """Refuse, before the body is read, one that is too large or is encoded."""
+    """Refuse a body, before it is read, that is too large or is encoded."""
     writing.check_size(name, content_length(request) or 0, settings.upload_bytes)
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise UsageRefused("send the file as it is, without Content-Encoding")
 
 
 def check_form(request: Request, settings: Settings) -> None:
-    """Refuse, before it is read, a form that is too large, or whose size is not known."""
+    """Refuse a form, before it is read, that is too large or of unknown size."""
     if content_length(request) is None:
         raise UsageRefused("send the form with a Content-Length")
     check_body(request, settings, "the form")
@@ -101,7 +101,8 @@ async def receive(  # noqa: PLR0913 - a request has these parts
     complete: bool = True,
     offset: int | None = None,
 ) -> UploadedFile | Unfinished:
-    """Write the body; `complete`: the file ends with it. A body that is cut leaves what `resumable` says."""
+    """Write the body; `complete`: it is the end of the file. If it is cut off, `resumable` says what is
+    kept."""
     opening = uploads.write_file(context.site, caller, upload, declared, resumable=resumable, offset=offset)
     with context.requests.receiving():
         async with contextmanager_in_threadpool(opening) as part:
@@ -117,7 +118,7 @@ async def receive(  # noqa: PLR0913 - a request has these parts
 
 
 async def pieces(request: Request) -> AsyncIterator[bytes]:
-    """The body in pieces that are worth a write."""
+    """The body in pieces large enough for a write."""
     piece = bytearray()
     async for chunk in request.stream():
         piece += chunk
@@ -129,14 +130,14 @@ async def pieces(request: Request) -> AsyncIterator[bytes]:
 
 
 FIELD = 1 << 16
-"""Bytes of a field that is no file."""
+"""Maximum bytes of a form field that is not a file."""
 
 
 @asynccontextmanager
 async def read_form(
     request: Request, caller: Principal, *, max_files: int, max_fields: int
 ) -> AsyncIterator[FormData]:
-    """The fields and files; the files are deleted when the block ends. HTTPException beyond a limit."""
+    """The fields and files; the files are deleted after the block. HTTPException beyond a limit."""
     context = context_of(request)
     check_form(request, context.settings)
     kind, options = parse_options_header(request.headers.get("content-type"))
@@ -157,7 +158,7 @@ async def read_form(
 
 
 class _Form:
-    """A multipart form while it arrives."""
+    """A multipart form as it arrives."""
 
     def __init__(self, place: uploads.FormPlace, boundary: bytes, max_files: int, max_fields: int) -> None:
         if not boundary:
@@ -200,7 +201,7 @@ class _Form:
         return FormData(self._items)
 
     def close(self) -> None:
-        """Release the parser too, whose callbacks hold this form: cycles are collected much later."""
+        """Also release the parser, whose callbacks refer to this form: cycles are collected much later."""
         self._open.close()
         self._place.release()
         del self._parser
@@ -254,7 +255,7 @@ class _Form:
         self._ended = True
 
     def _count(self, size: int) -> None:
-        """Before they are copied."""
+        """Count bytes before they are copied."""
         self._in_memory += size
         if self._in_memory > LIMIT:
             raise _too_much(f"{LIMIT:,} bytes beside its files")

@@ -1,8 +1,8 @@
 """Serves the application with uvicorn in one process, with limits on slow clients.
 
-uvicorn limits only the time between two requests. Here the head has a time, the body a speed, and an
-address a number of connections. Rule: a connection is ended for what its client does not do, never for what
-this process has not done yet: a body that waits for this process is not slow.
+uvicorn limits only the time between two requests. Here the head has a time limit, the body a minimum speed,
+and an address a maximum number of connections. Rule: a connection is ended for what its client fails to do,
+never for what this process has yet to do: a body that waits for this process is not slow.
 """
 
 import asyncio
@@ -25,38 +25,40 @@ from tasks.logs import log
 
 
 def _connections() -> int:
-    """The descriptors that this process may open, without 300 for files and for other services."""
+    """The number of descriptors that this process may open, less 300 for files and other services."""
     return max(200, min(2000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 300))
 
 
 @dataclass(frozen=True)
 class ClientLimits:
-    """Of one server."""
+    """The limits of one server."""
 
     head: float = 10.0
     """Seconds from the connection to the first byte of a request, and from there to the end of its head."""
     window: float = 30.0
     """Seconds over which the speed of a body is measured."""
     body: int = 3000
-    """Bytes of a body in a window: a tenth of the slowest line that people use (1 kB/s), which may pause."""
+    """Minimum bytes of a body per window: a tenth of the slowest line in use (1 kB/s), which may stall."""
     unread: float = 300.0
-    """Seconds in which a client takes no byte of its answer."""
+    """Seconds for which a client may take no byte of its answer."""
     of_address: int = 200
-    """Connections of one address without a whole request; a browser opens six, and an institution is one
-    address. A connection whose request is whole has the limits of requests and of streams."""
+    """Maximum connections of one address without a complete request; a browser opens six, and an
+    institution is one address. For connections with a complete request, the limits on requests and streams
+    apply."""
     fresh: float = 1.0
-    """Seconds in which a new connection is not ended for its address: its request may have arrived unread."""
+    """Seconds for which a new connection is not ended because of its address: its request may have arrived
+    unread."""
     most: int = _connections()
 
 
 class ClientLimited(H11Protocol):
-    """A connection. `limited` makes the class of one server, with what its connections have in common."""
+    """A connection. `limited` makes the class for one server, with the state that its connections share."""
 
     limits: ClassVar[ClientLimits]
     of_address: ClassVar[Counter[str]]
-    """Connections without a whole request of each address; those of proxies have the address ""."""
+    """Address -> connections without a complete request; those of proxies have the address ""."""
     waiting: ClassVar[dict["ClientLimited", str]]
-    """Connections without a request -> their address, in the order in which their waiting began."""
+    """Connections without a request -> their address, in the order in which they began to wait."""
     networks: ClassVar[list[IPv4Network | IPv6Network]]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -122,7 +124,7 @@ class ClientLimited(H11Protocol):
         self.look = self.loop.call_later(self._pause, self._look)
 
     def _fault(self) -> str:
-        """What the client did not do in time; empty if nothing."""
+        """What the client failed to do in time; empty if nothing."""
         now = self.loop.time()
         unread = self.transport.get_write_buffer_size()
         if not unread or unread != self.unread:
@@ -131,7 +133,7 @@ class ClientLimited(H11Protocol):
             return f"took no byte of its answer for {self.limits.unread:g} s"
         if self in self.waiting:
             if unread:
-                self.since = now  # the client still takes its last answer
+                self.since = now  # the client is still taking its last answer
             if self._is_crowded() and now - self.since > self.limits.fresh:
                 return f"one of more than {self.limits.of_address} connections of its address"
             return f"no request within {self.limits.head:g} s" if now - self.since > self.limits.head else ""
@@ -144,7 +146,7 @@ class ClientLimited(H11Protocol):
         return ""
 
     def _is_body_awaited_here(self) -> bool:
-        """Whether this process has not taken what arrived, or not asked for the body yet."""
+        """Whether this process has paused reading, or has not asked for the body yet."""
         return self.flow.read_paused or self.cycle.waiting_for_100_continue
 
     def _count(self, counts: bool) -> None:
@@ -158,7 +160,7 @@ class ClientLimited(H11Protocol):
         return bool(self.address) and self.of_address[self.address] > self.limits.of_address
 
     def _end_one_of(self, connections: Iterable["ClientLimited"]) -> None:
-        """Abort the first connection that is not closing yet."""
+        """Abort the first connection that is not already closing."""
         one = next((one for one in connections if not one.transport.is_closing()), None)
         if one:
             one.transport.abort()
@@ -171,10 +173,10 @@ class ClientLimited(H11Protocol):
 
 
 def limited(limits: ClientLimits, proxies: Iterable[str]) -> type[H11Protocol]:
-    """The protocol of one server; `proxies`: addresses and networks that stand for many clients.
+    """The protocol class of one server; `proxies`: addresses and networks that stand for many clients.
 
-    When there are too many connections, the one that has waited longest for a request is ended; if none of
-    all waits, the new one.
+    If there are too many connections, the one that has waited longest for a request is ended, or the new one
+    if none is waiting.
     """
     attributes = {
         "limits": limits,
@@ -186,7 +188,7 @@ def limited(limits: ClientLimits, proxies: Iterable[str]) -> type[H11Protocol]:
 
 
 STOP_SECONDS = 5
-"""Seconds that a stopping server waits for requests that are being answered."""
+"""Seconds that a stopping server waits for requests in progress."""
 
 
 class Server(uvicorn.Server):
@@ -217,10 +219,10 @@ def server(
     proxies: str = "",
     limits: ClientLimits = ClientLimits(),
 ) -> Server:
-    """`port` 0: a free one. `proxies`: whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed; nobody's
-    if empty, since everybody on this machine can send from loopback.
+    """The server; `port` 0: a free one. `proxies`: whose `X-Forwarded-For` and `X-Forwarded-Proto` are
+    trusted; if empty nobody's, because anyone on this machine can send from loopback.
 
-    UsageRefused if `proxies` are no addresses and networks: uvicorn ignores what it cannot read.
+    UsageRefused if `proxies` are not addresses or networks: uvicorn ignores what it cannot parse.
     """
     networks = _networks(proxies)
     config = uvicorn.Config(

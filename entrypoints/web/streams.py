@@ -1,7 +1,7 @@
 """Server-sent events of the board's changes: each change is rendered once, for all streams.
 
-A stream sends absolute values. A client that comes back with `Last-Event-ID` gets what it missed or, if that
-is forgotten, the event `reset`, after which it reads its lists again.
+A stream sends absolute values. A client that reconnects with `Last-Event-ID` gets what it missed or, if that
+was discarded, the event `reset`, after which it reads its lists again.
 """
 
 import asyncio
@@ -24,25 +24,25 @@ from pipeline.errors import ArklineError
 from pipeline.principal import Principal
 
 STREAMS = 500
-"""Streams of one process at most."""
+"""Maximum number of streams of one process."""
 
 STREAMS_OF_TOKEN = 100
-"""Streams of one token at most, so that one caller leaves room for others."""
+"""Maximum number of streams of one token, so that one caller leaves room for others."""
 
 HEARTBEAT = 15.0
-"""Seconds after which a silent stream sends a comment, so that proxies keep it open."""
+"""Seconds after which an idle stream sends a comment, so that proxies keep it open."""
 
 FLUSH = 0.25
-"""Seconds between two writes to a stream at least."""
+"""Minimum seconds between two writes to a stream."""
 
 VALID_SECONDS = 5.0
-"""Seconds after which a stream asks again, before it writes, whether its caller still has its rights."""
+"""Seconds after which a stream checks again, before it writes, that its caller still has its rights."""
 
 CHECKS = 2
-"""Threads that ask for all streams: an inventory that is slow delays no request."""
+"""Threads that check rights for all streams, so that a slow inventory delays no request."""
 
 CHECK_SECONDS = 1.0
-"""Seconds that a stream waits for the answer; then it continues, and ends once the answer is there."""
+"""Seconds that a stream waits for the check; after that it continues, and ends when the answer says so."""
 
 RETRY_MS = 2000
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -74,7 +74,7 @@ class Streams:
 
     @contextmanager
     def entered(self, wake: Callable[[], object], token: str) -> Iterator[None]:
-        """Count a stream of the token while the stream is open; `too-many-streams` if there is no room."""
+        """Count the token's stream while it is open; `too-many-streams` if there is no room."""
         with self._guard:
             own, refused = list(self._wakes.values()).count(token), ""
             if self.closed or self.number >= self._limit:
@@ -93,20 +93,20 @@ class Streams:
 
 @dataclass(frozen=True)
 class Opening:
-    """What a stream sends, and `wake`, which makes it look whether the streams are closed."""
+    """What a stream sends, and `wake`, which makes it check whether the streams are closed."""
 
     wake: Callable[[], object]
     events: AsyncGenerator[bytes]
 
 
 class EventStream(StreamingResponse):
-    """Counted before its first byte: of many that are opened at the same moment, those beyond the limit are
-    refused, and not accepted and ended. Ends when the caller's token, login or rights end."""
+    """Counted before its first byte: of many streams opened at once, those beyond the limit are refused
+    rather than accepted and ended. Ends when the caller's token, login or rights end."""
 
     def __init__(
         self, streams: Streams, token: str, check: Callable[[], object], begin: Callable[[], Opening]
     ) -> None:
-        """`check`: InvalidToken once the stream has to end."""
+        """`check`: raises InvalidToken once the stream has to end."""
         super().__init__(iter(()), media_type="text/event-stream", headers=HEADERS)
         self._streams = streams
         self._token = token
@@ -120,9 +120,9 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
 
     async def _while_valid(self, events: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
-        """The events, and a last one once the caller has to authenticate again.
+        """The events, and a final one once the caller has to authenticate again.
 
-        An inventory that does not answer ends no stream: nothing is revoked in it meanwhile.
+        An unreachable inventory ends no stream: nothing can be revoked in it.
         """
         loop = asyncio.get_running_loop()
         checked, check = loop.time(), None
@@ -147,7 +147,7 @@ def stream(
     last_event_id: str | None,
     admits: Callable[[Change], bool],
 ) -> EventStream:
-    """The changes that the caller may see and `admits` lets through, as they happen."""
+    """The changes that the caller may see and `admits` accepts, as they happen."""
 
     def begin() -> Opening:
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
@@ -190,6 +190,6 @@ async def woken(changed: asyncio.Event, seconds: float) -> bool:
 
 @lru_cache(maxsize=4096)
 def rendered(change: Change) -> bytes:
-    """One event, without the owner's identity."""
+    """The change as an event, without the owner's identity."""
     body = change.model_dump_json(exclude={"id", "owner"})
     return f"id: {change.id}\nevent: {change.kind}\ndata: {body}\n\n".encode()

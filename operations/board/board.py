@@ -1,4 +1,4 @@
-"""The board of one process: it follows the record on a thread of its own and answers from memory."""
+"""The board of one process: it follows the record in its own thread and answers queries from memory."""
 
 import json
 import sqlite3
@@ -41,16 +41,16 @@ from zkstate.errors import Missing
 from zkstate.fleet.holds import Hold
 
 CAUSES = 500
-"""Causes of failures in one answer: a deposit may fail by as many hosts as it names."""
+"""Maximum number of failure causes in an answer: a deposit may name, and fail by, any number of hosts."""
 
 _HELD = "({0} = 'held' OR ({0} = 'pending' AND collection IN (SELECT collection FROM hold))) AS held"
 _BY_PRIORITY = frozenset(JOB.where(lambda facts: not facts.ended))
-"""The states whose jobs are listed in the order of the queue; others newest first."""
+"""States whose jobs are listed in queue order; jobs in other states are listed newest first."""
 
 
 @dataclass
 class _Where:
-    """Conditions with their values; those of the caller's scope come first."""
+    """SQL conditions with their values; those of the caller's scope come first."""
 
     scope: Scope
     terms: list[str] = field(default_factory=lambda: ["collection IS NOT NULL"])
@@ -73,7 +73,7 @@ class _Where:
                 self.add(f"{column} = ?", value)
 
     def add_slow(self, usual: Mapping[JobState, float]) -> None:
-        """Only jobs that are in their state for longer than is usual there."""
+        """Select only the jobs that have been in their state for longer than usual."""
         moment = now().timestamp()
         self.add(
             f"({' OR '.join('(state = ? AND since < ?)' for _ in usual) or 'false'})",
@@ -85,9 +85,10 @@ class _Where:
 
 
 class Board:
-    """Thread-safe; no answer reads ZooKeeper. While ZooKeeper is away the answers are those of before.
+    """Thread-safe; no query reads ZooKeeper. While ZooKeeper is unreachable, queries return the last known
+    data.
 
-    Before the whole record was read once, a question raises ServiceUnreachable: nothing is known yet.
+    Until the whole record has been read once, a query raises ServiceUnreachable: nothing is known yet.
     """
 
     def __init__(self, session: Session) -> None:
@@ -101,14 +102,14 @@ class Board:
 
     @classmethod
     def on_demand(cls, session: Session, seconds: float) -> "Board":
-        """A board that reads the record at the first question, which waits for that `seconds` at most."""
+        """A board that reads the record at the first query, which waits at most `seconds` for that."""
         board = cls(session)
         board._fill_timeout = seconds
         return board
 
     @classmethod
     def open(cls, session: Session) -> "Board":
-        """A board that starts to follow the record of this session; returns at once."""
+        """A board that starts to follow the record of this session in the background; returns at once."""
         board = cls(session)
         board._follower.start()
         return board
@@ -119,11 +120,11 @@ class Board:
 
     @property
     def known(self) -> bool:
-        """False until the whole record was read for the first time."""
+        """False until the whole record has been read once."""
         return self._follower.filled.is_set()
 
     def _ask(self) -> None:
-        """At the first question of a board on demand: start, and wait until it is filled."""
+        """Start an on-demand board at the first query and wait until it is filled."""
         with self._starting:
             if self._fill_timeout and not self._follower.started:
                 self._follower.start()
@@ -148,7 +149,7 @@ class Board:
         return self._follower.currency.read()
 
     def counts(self, scope: Scope) -> dict[JobState, int]:
-        """Jobs by state; completed ones until their batch is removed from the record."""
+        """Jobs by state; completed jobs count until their batch is removed from the record."""
         return {state: 0 for state in JobState} | self._jobs_by_state(_Where(scope))
 
     def _jobs_by_state(self, where: _Where) -> dict[JobState, int]:
@@ -159,11 +160,11 @@ class Board:
         return {JobState(row["state"]): row["jobs"] for row in rows}
 
     def oldest(self, scope: Scope) -> dict[JobState, datetime]:
-        """Since when the job is there that has been in the state for longest."""
+        """By state: when the job that has been in the state longest entered it."""
         return {JobState(state): since for state, since in self._oldest(scope, "job", "state").items()}
 
     def oldest_batches(self, scope: Scope) -> dict[BatchState, datetime]:
-        """Since when the batch is there that has been in the state for longest."""
+        """By state: when the batch that has been in the state longest entered it."""
         return {BatchState(state): since for state, since in self._oldest(scope, "batch", "status").items()}
 
     def _oldest(self, scope: Scope, kind: str, column: str) -> dict[str, datetime]:
@@ -176,9 +177,9 @@ class Board:
         return {row["state"]: _moment(row["since"]) for row in rows}
 
     def jobs(self, scope: Scope, search: JobSearch, limit: int, after: str | None = None) -> JobPage:
-        """Jobs of a batch in their order, active ones of a state in the queue's order, others newest first.
+        """Jobs of a batch in manifest order, active jobs of a state in queue order, others newest first.
 
-        Deleted jobs are listed only where their state is asked for.
+        Deleted jobs are listed only if their state is requested.
         """
         where, usual = _Where(scope), self._tally.usual()
         if search.state is None:
@@ -209,20 +210,20 @@ class Board:
         return JobPage(rows=tuple(_job(row, usual) for row in rows[:limit]), next=cursor, total=total)
 
     def usual(self) -> dict[JobState, float]:
-        """Seconds in a state after which a job is slow there: 95 % of those that left lately needed less.
+        """Seconds after which a job is slow in a state: 95 % of the jobs that left it recently took less.
 
-        Without the states that too few jobs have left since this board was opened.
+        States that too few jobs have left since this board was opened are omitted.
         """
         return self._tally.usual()
 
     def slow(self, scope: Scope) -> dict[JobState, int]:
-        """How many jobs are slow, by state; without the states that have none."""
+        """The number of slow jobs by state; states without any are omitted."""
         where = _Where(scope)
         where.add_slow(self._tally.usual())
         return self._jobs_by_state(where)
 
     def batches(self, scope: Scope, search: BatchSearch, limit: int, after: str | None = None) -> BatchPage:
-        """Newest first."""
+        """Batches, newest first."""
         where = _Where(scope)
         where.add("status IS NOT NULL")
         where.add_fields(search, "status", "collection", "owner")
@@ -260,7 +261,7 @@ class Board:
         )
 
     def failures(self, scope: Scope, cause: str | None = None) -> tuple[FailureGroup, ...]:
-        """The CAUSES most frequent causes of failures, the most frequent first, or the one with this id."""
+        """The CAUSES most frequent causes of failures, most frequent first, or the one with this id."""
         where = _Where(scope)
         where.add("cause IS NOT NULL")
         if cause is not None:
@@ -310,7 +311,8 @@ class Board:
         )
 
     def stops(self, scope: Scope) -> Stops:
-        """The pause and the holds of the caller's collections, with the caller's jobs that they keep back."""
+        """The pause, and the holds of the caller's collections, each with the caller's jobs that it holds
+        back."""
         stops = {
             row["collection"]: self._stop(scope, row["collection"], Hold.model_validate_json(row["content"]))
             for row in self._read("SELECT collection, content FROM hold ORDER BY collection")
@@ -337,7 +339,7 @@ class Board:
         return Stop(**dict(hold), **dict(jobs), collection=collection or None, batches=number)
 
     def changes_since(self, event_id: str | None, scope: Scope = EVERYTHING) -> Changes:
-        """The changes after this id; `reset` if some of them are forgotten."""
+        """The changes after this id; `reset` if some of them have been discarded."""
         self._ask()
         return self._ring.since(event_id, scope)
 
@@ -346,19 +348,21 @@ class Board:
         return self._ring.wait(event_id, seconds)
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Have `wake` called after every flush, on the board's thread: it must not block.
+        """Call `wake` after every flush, in the board's thread: it must not block.
 
-        The result ends this. From asyncio: `board.subscribe(lambda: loop.call_soon_threadsafe(event.set))`.
+        Returns a function that unsubscribes. In asyncio: `board.subscribe(lambda:
+        loop.call_soon_threadsafe(event.set))`.
         """
         return self._ring.subscribe(wake)
 
     def tally(self) -> Tallied:
-        """What moved since this board was opened."""
+        """What has moved since this board was opened."""
         return self._tally.read()
 
 
 def collection_counts(board: Board, profiles: Profiles, principal: Principal, name: str) -> CollectionCounts:
-    """The row of the list of collections, or an empty one; Missing unless the principal may see it."""
+    """The collection's row in the list, or an empty one; Missing unless the principal may see the
+    collection."""
     scope = scope_of(principal)
     if scope.collections is None or name in scope.collections:
         narrowed = Scope(collections=frozenset({name}), owner=scope.owner)
@@ -384,7 +388,7 @@ def _ark(text: str) -> str:
     try:
         return canonical_ark(text)
     except NotAnArk:
-        return text  # the beginning of one
+        return text  # the beginning of an ARK
 
 
 def _read_cursor(after: str, by_priority: bool) -> tuple[int, str]:
@@ -399,19 +403,19 @@ def _no_cursor(after: str) -> UsageRefused:
 
 
 def _literal(text: str) -> str:
-    """The text for LIKE, where % and _ have a meaning."""
+    """The text as a LIKE literal: % and _ are escaped."""
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
 def _job(row: sqlite3.Row, usual: Mapping[JobState, float]) -> BoardJob:
-    """With what is usual beside a job that is slow."""
+    """The row as a job, with `usual` if the job is slow."""
     limit = usual.get(JobState(row["state"]))
     slow = limit is not None and now().timestamp() - row["since"] > limit
     return BoardJob.model_validate({**_values(row), "usual": limit if slow else None})
 
 
 def _values(row: sqlite3.Row) -> dict[str, object]:
-    """The columns that are not null, as the fields of the same names have them."""
+    """The columns that are not null, converted to the types of the fields of the same names."""
     values = {name: row[name] for name in row.keys() if row[name] is not None}  # noqa: SIM118 - no mapping
     moments = {
         name: _moment(values[name]) for name in ("since", "submitted_at", "first", "last") if name in values

@@ -1,8 +1,8 @@
-"""The thread that keeps the board: changes that are pushed, and comparisons with the record.
+"""The thread that keeps the board current: pushed changes, and comparisons with the record.
 
-A lost connection makes the board stale at once. Once ZooKeeper is back, the feed is armed again and the whole
-board is compared. Every few seconds the feed proves itself by a write that has to come back. The comparison
-each minute proves that nothing was lost on the way: if it finds a difference, the feed is armed again.
+A lost connection makes the board stale at once. When ZooKeeper is back, the feed is armed again and the whole
+board is compared. Every few seconds the feed proves itself by a write that must come back. The comparison
+each minute proves that no change was lost: if it finds a difference, the feed is armed again.
 """
 
 import logging
@@ -22,10 +22,10 @@ from zkstate.fleet import notes
 from zkstate.fleet.notes import Correction
 
 FLUSH_INTERVAL = 0.25
-"""Seconds from one flush to the next, at least."""
+"""Minimum seconds between two flushes."""
 
 IDLE_INTERVAL = 1.0
-"""Seconds after which jobs that stay in a working state are read, although nothing has changed."""
+"""Seconds after which jobs that stay in a working state are read, even if nothing has changed."""
 
 COMPARE_INTERVAL = 60.0
 """Seconds between two comparisons of the whole board with the record while changes are pushed."""
@@ -34,19 +34,20 @@ LIST_INTERVAL = 2.0
 """Seconds between two comparisons where ZooKeeper cannot push changes (before 3.6)."""
 
 RETRY_INTERVAL = 0.5
-"""Seconds until ZooKeeper is tried again after it did not answer."""
+"""Seconds between attempts while ZooKeeper does not answer."""
 
 STOP_TIMEOUT = 5.0
-"""Seconds to wait for the thread; an answer of ZooKeeper that does not come holds it for longer."""
+"""Seconds to wait for the thread to end; a pending ZooKeeper request may hold it longer."""
 
 PROOF_LIMIT = 15.0
-"""Seconds without a proof that changes are pushed after which the board is stale, whoever did not notice."""
+"""Seconds without proof that changes are pushed after which the board is stale, even if no loss was
+noticed."""
 
 _log = logging.getLogger("arkline.board")
 
 
 class Currency:
-    """How current the board is; thread-safe, since the connection's thread reports a loss."""
+    """How current the board is. Thread-safe, because the connection's thread reports a loss."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,7 +56,7 @@ class Currency:
         """When it was last proven that changes are pushed; a moment of `time.monotonic`."""
 
     def read(self) -> Freshness:
-        """While changes are pushed, the board is as of the last proof of that."""
+        """The freshness; while changes are pushed, the board is as of the last proof."""
         with self._lock:
             return self._read()
 
@@ -70,12 +71,12 @@ class Currency:
         return state.model_copy(update={"as_of": as_of, "stale": True, "stale_since": as_of})
 
     def proven(self, moment: float) -> None:
-        """All changes up to this moment of `time.monotonic` were pushed and are applied."""
+        """Note that all changes up to this `time.monotonic` moment were pushed and are applied."""
         with self._lock:
             self._proven = moment
 
     def lost(self) -> bool:
-        """The connection was lost; False if the board is stale already."""
+        """Note that the connection was lost; returns False if the board is stale already."""
         with self._lock:
             if self._state.stale:
                 return False
@@ -87,7 +88,7 @@ class Currency:
     def compared(
         self, as_of: datetime, *, following: bool, corrections: int = 0, resync: bool = False
     ) -> bool:
-        """The board agrees with the record as it was at `as_of`; True if it was stale before."""
+        """Note that the board agrees with the record as of `as_of`; returns True if it was stale before."""
         with self._lock:
             before = self._state
             self._state = before.model_copy(
@@ -127,7 +128,7 @@ class Follower:
         return self._thread.ident is not None
 
     def stop(self) -> bool:
-        """False if the thread still waits for an answer of ZooKeeper."""
+        """Stop the thread; returns False if it is still waiting for ZooKeeper."""
         if not self.started:
             return True
         self._stopping = True
@@ -136,12 +137,12 @@ class Follower:
         return not self._thread.is_alive()
 
     def _on_change(self, change: FeedChange) -> None:
-        """Called on the connection's thread: must not block."""
+        """Called in the connection's thread: must not block."""
         self._changes.append((time.monotonic(), change))
         self._news.set()
 
     def _on_connection(self, connected: bool) -> None:
-        """Called on the connection's thread: must not block."""
+        """Called in the connection's thread: must not block."""
         if not connected:
             self._lose()
         self._news.set()
@@ -160,13 +161,13 @@ class Follower:
             self.currency.lost()
 
     def _wait(self, seconds: float) -> None:
-        """Until something happens, and then FLUSH_INTERVAL for what happens with it."""
+        """Wait until something happens, then another FLUSH_INTERVAL for what happens along with it."""
         if self._news.wait(seconds) and not self._stopping:
             time.sleep(FLUSH_INTERVAL)
         self._news.clear()
 
     def _step(self) -> float:
-        """Do what is due; the seconds until something is due again."""
+        """Do what is due; returns the seconds until the next step is due."""
         try:
             if self._lost.is_set():
                 self._resync()
@@ -181,10 +182,10 @@ class Follower:
         return IDLE_INTERVAL if self._pushes else LIST_INTERVAL
 
     def _resync(self) -> None:
-        """Follow again, and make the board agree with the record, whatever happened meanwhile."""
+        """Arm the feed again, and make the board agree with the record, whatever has happened since."""
         self._lost.clear()
         self._pushes = self._feed.arm()
-        self._changes.clear()  # of before: the listings that follow are later
+        self._changes.clear()  # older than the listings that follow
         as_of = now()
         self._writer.compare(all_batches=True)
         self._flush()
@@ -192,7 +193,8 @@ class Follower:
         self.filled.set()
 
     def _compare(self) -> None:
-        """Changes are applied between the listings; what they concern is not compared."""
+        """Compare the board with the record. Changes are applied between listings, and their subjects are
+        not compared."""
         as_of = now()
         if not self._pushes:
             self._writer.compare(all_batches=False)
@@ -212,12 +214,12 @@ class Follower:
     def _mark_current(self, as_of: datetime, *, corrections: int = 0, resync: bool = False) -> None:
         self._compare_at = time.monotonic() + (COMPARE_INTERVAL if self._pushes else LIST_INTERVAL)
         if self._lost.is_set():
-            return  # lost again meanwhile
+            return  # lost again in the meantime
         if self.currency.compared(as_of, following=self._pushes, corrections=corrections, resync=resync):
             self._writer.publish_freshness()
 
     def _flush(self) -> set[str]:
-        """Apply what was pushed; the ids of the jobs and batches that it concerns."""
+        """Apply the pushed changes; returns the ids of the jobs and batches that they concern."""
         proven = self._feed.prove() if self._pushes else 0.0
         changes = [self._changes.popleft() for _ in range(len(self._changes))]
         lag = time.monotonic() - changes[0][0] if changes else 0.0

@@ -1,4 +1,4 @@
-"""The last changes, so that a client that was away for a moment continues where it was."""
+"""The latest changes, so that a client that was briefly disconnected can continue where it left off."""
 
 import threading
 import uuid
@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from operations.board.values import EVERYTHING, Change, Changes, Scope
 
 LENGTH = 4096
-"""Changes that are remembered."""
+"""Number of changes kept."""
 
 
 class Ring:
-    """Thread-safe. An id is `boot.number`: ids of another process, or of long ago, mean a reset."""
+    """Thread-safe. An id is `boot.number`; an id of another process, or one too old, causes a reset."""
 
     def __init__(self, length: int = LENGTH) -> None:
         self._boot = uuid.uuid4().hex[:8]
@@ -22,7 +22,7 @@ class Ring:
         self._subscribers: set[Callable[[], None]] = set()
 
     def add(self, changes: Iterable[Change]) -> None:
-        """Number the changes, and wake everybody who waits."""
+        """Number the changes, and wake all waiting threads."""
         with self._news:
             before = self._last
             for change in changes:
@@ -37,7 +37,8 @@ class Ring:
             wake()
 
     def since(self, event_id: str | None, scope: Scope = EVERYTHING) -> Changes:
-        """The changes after this id that the scope admits; without an id none, from now on."""
+        """The changes after this id within the scope; without an id no changes, only the id to continue
+        after."""
         with self._news:
             last = f"{self._boot}.{self._last}"
             if event_id is None:
@@ -56,7 +57,7 @@ class Ring:
             return self._news.wait_for(lambda: self._number(event_id) != self._last, seconds)
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Have `wake` called after every flush, on the writer's thread; the result ends this."""
+        """Call `wake` after every flush, in the writer's thread; returns a function that unsubscribes."""
         with self._news:
             self._subscribers.add(wake)
 
@@ -67,7 +68,7 @@ class Ring:
         return end
 
     def _number(self, event_id: str) -> int | None:
-        """None if changes after this id may be forgotten."""
+        """The id's number; None if changes after it may have been discarded."""
         boot, _, text = event_id.partition(".")
         if boot != self._boot or not text.isdecimal():
             return None
@@ -78,5 +79,5 @@ class Ring:
 
 def _is_admitted(change: Change, scope: Scope) -> bool:
     if change.kind in ("stops", "freshness"):
-        return True  # no facts about anybody: the client asks again
+        return True  # names no job or batch: the client reloads
     return scope.admits(change.collection, change.owner)

@@ -14,7 +14,7 @@ from pipeline.states import JOB, Bucket, FailureKind, JobState
 from zkstate.feed import BatchRead, BucketChange, JobDetail, QueueChange
 
 _STATE_OF_BUCKET = {JOB.facts[state].bucket: state for state in JOB.where(lambda facts: facts.ended)}
-"""The state of a job that has left the queue: a completed job leaves it when it is cleaned up."""
+"""Bucket -> state of a job that has left the queue: a completed job leaves it at clean-up."""
 
 _CASES = " ".join(f"WHEN '{bucket}' THEN '{state}'" for bucket, state in _STATE_OF_BUCKET.items())
 
@@ -38,7 +38,7 @@ CREATE TABLE batch (
 ) WITHOUT ROWID;
 CREATE TABLE hold (collection TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
 """
-"""`listed`: the jobs in the folders of the record, while these are compared. The pause is the hold of ''."""
+"""`listed`: the jobs in the folders of the record during a comparison. The pause is the hold of ''."""
 
 _INDEXES = (
     "job_counts ON job (collection, owner, state, bytes)",
@@ -49,7 +49,7 @@ _INDEXES = (
     "job_unread ON job (state, since) WHERE details = 0",
     "batch_status ON batch (status, since)",
 )
-"""Created after the first fill: to fill a table without indexes is faster."""
+"""Created after the first fill: filling a table without indexes is faster."""
 
 _PUT_PLACE = """
 INSERT INTO job (jid, bid, collection, owner, queue, bucket, priority, previous, since)
@@ -72,9 +72,11 @@ _LIST_QUEUE = """
 INSERT INTO listed (jid, queue, priority) SELECT value, ?, ? FROM json_each(?) WHERE true ORDER BY value
 ON CONFLICT (jid) DO UPDATE SET queue = excluded.queue, priority = excluded.priority
 """
-"""In the order of the key: SQLite appends instead of searching. `WHERE true` lets it parse ON CONFLICT.
+"""Rows in key order, so that SQLite appends instead of searching; `WHERE true` lets it parse ON CONFLICT.
 
-A listing is one text, of which SQLite makes the rows: other threads of the process run meanwhile."""
+A listing is passed as one text that SQLite splits into rows, so that the process's other threads can run
+meanwhile.
+"""
 
 _FILL = """
 INSERT INTO job (jid, bid, collection, owner, queue, bucket, priority, since)
@@ -92,11 +94,11 @@ UNION ALL SELECT jid FROM listed LEFT JOIN job USING (jid) WHERE job.jid IS NULL
 
 READ_AT_ONCE = JOB.where(lambda facts: facts.task is None and facts.queued and not facts.recorded)
 READ_LATER = tuple(state for state in JOB.working() if state is not JobState.PENDING)
-"""The states whose jobs are read: at most the places of the fleet, and the failures."""
+"""States whose jobs are read: at most as many jobs as the fleet has places, and the failures."""
 
 
 class Place(NamedTuple):
-    """A job's entry in the queue and in its batch; None where it has none."""
+    """A job's entry in the queue and in its batch; None for a missing entry."""
 
     bid: str = ""
     queue: JobState | None = None
@@ -105,7 +107,7 @@ class Place(NamedTuple):
 
     @property
     def state(self) -> JobState | None:
-        """None for a job that is not in the record, or whose entries contradict each other."""
+        """The job's state; None if it is not in the record, or if its entries contradict each other."""
         if self.queue is not None:
             return self.queue
         return None if self.bucket is None else _STATE_OF_BUCKET.get(self.bucket)
@@ -115,7 +117,7 @@ class Place(NamedTuple):
         return self.queue is None and self.bucket is None
 
     def after(self, change: QueueChange | BucketChange) -> "Place":
-        """The place after a change; an entry that is gone already is not an error."""
+        """The place after a change; removing an entry that is already gone is not an error."""
         if isinstance(change, QueueChange):
             if change.present:
                 return self._replace(queue=change.state, priority=change.priority)
@@ -129,7 +131,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchFacts:
-    """What a list of batches shows of the record: a difference is a change."""
+    """The fields of a batch that lists show: a difference in them is a change."""
 
     bid: str
     collection: str
@@ -143,7 +145,7 @@ class BatchFacts:
 
 
 class Table:
-    """Thread-safe: a read sees all of a flush, or nothing of it."""
+    """Thread-safe: a read sees a flush completely or not at all."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -161,7 +163,7 @@ class Table:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """One transaction of the writer; readers wait until its end."""
+        """One transaction of the writer; readers wait until it ends."""
         with self._lock:
             self._sql.execute("BEGIN")
             try:
@@ -180,13 +182,13 @@ class Table:
         return {row["jid"]: _place(row) for row in self._of(jids, "jid, bid, queue, priority, bucket", kind)}
 
     def write_jobs(self, placed: Mapping[str, tuple[Place, Place | None]], since: float) -> list[str]:
-        """Insert or change the places, (new, old) by JID; the jobs whose state changed.
+        """Insert or update the places, (new, old) by JID; returns the jobs whose state changed.
 
-        What was read of a job in an earlier state is void.
+        Details that were read of a job in an earlier state are void.
         """
         entered: list[Mapping[str, object]] = []
         same: list[Mapping[str, object]] = []
-        for jid, (place, old) in sorted(placed.items()):  # in the order of the key: SQLite appends
+        for jid, (place, old) in sorted(placed.items()):  # in key order: SQLite appends
             values = {
                 "jid": jid,
                 "bid": place.bid,
@@ -208,7 +210,7 @@ class Table:
         return {(row["bid"], row["bucket"]): row["jobs"] for row in rows}
 
     def begin_listing(self, unchanged: Iterable[tuple[str, str]]) -> None:
-        """Forget what was listed; the jobs in the `unchanged` buckets are taken from the board."""
+        """Start a new listing; the jobs in the `unchanged` buckets are copied from the board."""
         with self.writing():
             self._sql.execute("DELETE FROM listed")
             self._sql.execute(
@@ -226,13 +228,13 @@ class Table:
             self._sql.execute(_LIST_QUEUE, (state, priority, json.dumps(jids)))
 
     def differing(self) -> set[str]:
-        """The jobs whose place on the board is not the listed one."""
+        """The jobs whose place on the board differs from the listed one."""
         return {row["jid"] for row in self.read(_DIFFERING)}
 
     def fill(self) -> None:
-        """Write all listed jobs, with what their batches on the board say."""
+        """Write all listed jobs, with the collection and owner of their batches on the board."""
         with self.writing():
-            self._sql.execute("DELETE FROM job")  # of a fill that ZooKeeper's absence cut off
+            self._sql.execute("DELETE FROM job")  # left by a fill that lost ZooKeeper
             self._sql.execute(_FILL)
             for index in _INDEXES:
                 self._sql.execute(f"CREATE INDEX IF NOT EXISTS {index}")
@@ -242,15 +244,15 @@ class Table:
             self._sql.execute("DELETE FROM listed")
 
     def since(self, jids: Iterable[str]) -> dict[str, float]:
-        """JID -> seconds since the epoch at which the job came to its state."""
+        """JID -> when the job entered its state, in seconds since the epoch."""
         return {row["jid"]: row["since"] for row in self._of(jids, "jid, since")}
 
     def submitted(self, bids: Iterable[str]) -> dict[str, float]:
-        """BID -> seconds since the epoch at which the batch was submitted."""
+        """BID -> when the batch was submitted, in seconds since the epoch."""
         return {row["bid"]: row["submitted"] for row in self._of(bids, "bid, submitted", "batch", "bid")}
 
     def jobs_as_changes(self, jids: Iterable[str]) -> list[Change]:
-        """The jobs as they are now, for those who follow the board; jobs of an unknown batch are left out."""
+        """The jobs' current values as changes, for subscribers; jobs of an unknown batch are omitted."""
         return [
             Change(
                 id="",
@@ -270,9 +272,10 @@ class Table:
         self._sql.executemany("DELETE FROM job WHERE jid = ?", [(jid,) for jid in jids])
 
     def unread(self, limit: int, at_once: int, settled: float) -> list[str]:
-        """At most `limit` jobs to be read: failed and held, working since before `settled`, unknown ones.
+        """At most `limit` jobs to read: failed and held, in a working state since before `settled`, or
+        unknown.
 
-        A job that moves on quickly is read twice in its life: for its name, and at the end for its ARK.
+        A job that moves quickly is read twice in its life: for its name, and at the end for its ARK.
         """
         jids: list[str] = []
         ended = f"details = 0 AND state IN ({_quoted(READ_AT_ONCE)})"
@@ -288,11 +291,11 @@ class Table:
         return list(dict.fromkeys(jids))[:limit]
 
     def read_again(self, jids: Iterable[str]) -> None:
-        """What was read of these jobs may have changed, although they did not move."""
+        """Mark these jobs as unread: their details may have changed although they did not move."""
         self._sql.executemany("UPDATE job SET details = 0 WHERE jid = ?", [(jid,) for jid in jids])
 
     def write_details(self, requested: Iterable[str], details: Iterable[JobDetail]) -> None:
-        """What was read of the requested jobs; a job that has moved meanwhile is left as it is."""
+        """Store the details read of the requested jobs; a job that has moved since is left as it is."""
         self._sql.executemany("UPDATE job SET details = 1 WHERE jid = ?", [(jid,) for jid in requested])
         self._sql.executemany(
             "UPDATE job SET name = :name, ark = :ark, since = :since, kind = :kind, cause = :cause, "
@@ -308,7 +311,7 @@ class Table:
         )
 
     def write_batches(self, batches: Iterable[BatchRead]) -> None:
-        """Insert or change the batches, and give their jobs the collection and the owner."""
+        """Insert or update the batches, and set the collection and the owner of their jobs."""
         values = [_of_batch(batch) for batch in batches]
         self._sql.executemany(
             "INSERT OR REPLACE INTO batch VALUES (:bid, :collection, :owner, :name, :submitter, :status, "
@@ -334,7 +337,7 @@ class Table:
         return {row["bid"]: row["status"] or "" for row in self.read("SELECT bid, status FROM batch")}
 
     def write_holds(self, holds: Mapping[str, str]) -> bool:
-        """Replace the holds by collection name; False if nothing changed."""
+        """Replace the holds by collection name; returns False if nothing changed."""
         if holds == {row["collection"]: row["content"] for row in self.read("SELECT * FROM hold")}:
             return False
         self._sql.execute("DELETE FROM hold")

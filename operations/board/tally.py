@@ -1,8 +1,8 @@
-"""What moved since this process started, for metrics, and how long jobs usually stay in a state.
+"""Counts what has moved since this process started, for metrics, and how long jobs usually stay in a state.
 
-Of the stays that ended lately, 95 % were shorter than what is called usual. A fixed timeout suits no state:
-downloads of one site take seconds and of another hours. Only states in which somebody works on a job are
-judged: how long a job is pending says something about the queue.
+A stay is usual if it is shorter than 95 % of recent stays. No fixed timeout suits a state: downloads from one
+site take seconds and from another hours. Only states in which a worker works on a job are judged: how long a
+job is pending reflects the queue.
 """
 
 import copy
@@ -18,28 +18,28 @@ from pipeline.outcome import Deposited
 from pipeline.states import JOB, BatchState, FailureKind, JobState
 
 BOUNDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
-"""Upper bounds of the duration of a state, in seconds."""
+"""Upper bounds of the histogram buckets for time in a state, in seconds."""
 
 JUDGED = frozenset(JOB.working()) - {JobState.PENDING}
 
 REMEMBERED = 500
-"""Stays of each state that are remembered."""
+"""Number of recent stays kept for each state."""
 
 PERIOD = 86_400.0
-"""Seconds after which a stay does not count any more."""
+"""Seconds after which a stay no longer counts."""
 
 ENOUGH = 20
-"""Stays from which on it is known what is usual."""
+"""Minimum number of stays needed to know what is usual."""
 
 SHARE = 0.95
 
 SHORTEST = 10.0
-"""Seconds below which nothing is slow: a person would not look."""
+"""Seconds below which nothing is slow: too short for anyone to notice."""
 
 
 @dataclass
 class Durations:
-    """A histogram: how many were at most as long as each bound, and then all others."""
+    """A histogram: the number of durations up to each bound, and of those beyond the last."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     total: float = 0.0
@@ -54,26 +54,26 @@ class Tallied:
     moves: Counter[tuple[JobState, JobState]] = field(default_factory=Counter)
     """(source, target) -> moves."""
     failures: Counter[tuple[FailureKind, str]] = field(default_factory=Counter)
-    """(kind, state in which it failed) -> failures."""
+    """(kind, state in which the job failed) -> failures."""
     durations: defaultdict[tuple[JobState, JobState], Durations] = field(
         default_factory=lambda: defaultdict(Durations)
     )
-    """(state, following state) -> time in the state."""
+    """(state, next state) -> time in the state."""
     completions: Durations = field(default_factory=Durations)
     """Completed jobs by the time since their submission."""
     retries: Counter[JobState] = field(default_factory=Counter)
-    """Jobs that began to wait for their next try after a transient fault."""
+    """Jobs that started to wait for a retry after a transient fault."""
     reports: Counter[BatchState] = field(default_factory=Counter)
     """Ended batches whose report was sent, by their state."""
     deposited: defaultdict[str, Deposited] = field(default_factory=lambda: defaultdict(Deposited))
-    """Collection -> what reported batches have added to storage."""
+    """Collection -> what its reported batches have added to storage."""
     events: int = 0
     lag: float = 0.0
     """Seconds from the first change of the last flush to that flush."""
 
 
 class RecentStays:
-    """The stays that ended lately, in every judged state."""
+    """Recent stays in each judged state."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -86,7 +86,7 @@ class RecentStays:
             self._stays[state].append((self._clock(), seconds))
 
     def usual(self) -> dict[JobState, float]:
-        """Seconds after which a job is slow; without the states of which too little is known."""
+        """Seconds after which a job is slow; states with too few stays are omitted."""
         since = self._clock() - PERIOD
         usual = {}
         for state, stays in self._stays.items():
@@ -106,12 +106,12 @@ class Tally:
 
     @contextmanager
     def counting(self) -> Iterator[Tallied]:
-        """What is counted, to be changed within the block."""
+        """The counters, to be updated within the block."""
         with self._lock:
             yield self._tallied
 
     def count_move(self, source: JobState, target: JobState, seconds: float | None) -> None:
-        """`seconds`: how long the job was in `source`; None if this is not known."""
+        """Count a move; `seconds` is the time the job was in `source`, None if unknown."""
         with self.counting() as tallied:
             tallied.moves[source, target] += 1
             if seconds is not None:
@@ -123,6 +123,6 @@ class Tally:
             return self._stays.usual()
 
     def read(self) -> Tallied:
-        """A copy."""
+        """A copy of the counters."""
         with self._lock:
             return copy.deepcopy(self._tallied)

@@ -1,6 +1,6 @@
-"""The values of the board: who may see what, what is asked, and the answers.
+"""The values of the board: scopes, searches, and answers.
 
-The cause of a failure is what stays of its message once ids, numbers, names and URLs are left out.
+The cause of a failure is its message without ids, numbers, names and URLs.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from pipeline.states import BatchState, FailureKind, JobState, Room
 from zkstate.queue.listings import Unreadable
 
 TEMPLATE_LIMIT = 300
-"""Characters of a template."""
+"""Maximum length of a template in characters."""
 
 _URL = re.compile(r"\bhttps?://[^\s'\"<>]+")
 _REPLACEMENTS = (
@@ -30,7 +30,7 @@ _REPLACEMENTS = (
     (re.compile(r"(?<![\w.])/[\w.+-]+(?:/[\w.+-]+)+"), "PATH"),
     (re.compile(r"(?<!HTTP )(?<!answered )\b\d+(?:[.,:]\d+)*"), "#"),
 )
-"""An HTTP status stays, because it tells causes apart."""
+"""An HTTP status is kept, because it distinguishes causes."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ EVERYTHING = Scope()
 
 
 def scope_of(principal: Principal) -> Scope:
-    """A depositor sees what it submitted; others see their collections."""
+    """The principal's scope: a depositor sees its own submissions; others see their collections."""
     owner = principal.identity if principal.role is Role.DEPOSITOR else None
     return Scope(collections=principal.collections, owner=owner)
 

@@ -1,4 +1,4 @@
-"""Writes the board: changes that were pushed, comparisons with the record, and what has to be read."""
+"""Writes the board: pushed changes, comparisons with the record, and job and batch details."""
 
 import time
 from collections import defaultdict
@@ -26,16 +26,16 @@ from zkstate.fleet import holds
 from zkstate.queue import listings
 
 READ_LIMIT = 400
-"""Jobs that are read in one flush; the others wait for the next one."""
+"""Maximum number of jobs read in one flush; the rest are read in the next one."""
 
 READ_EARLY = 20
-"""Working jobs of which the name or the ARK is not known, read before they are SETTLED."""
+"""Maximum number of working jobs of unknown name or ARK that are read before they have SETTLED."""
 
 SETTLED = 2.0
-"""Most jobs stay in a state for a shorter time, and are not read there."""
+"""Seconds in a state after which a job is read there: most jobs leave sooner and are never read."""
 
 Between = Callable[[], Iterable[str]]
-"""Called between two listings, to apply changes while a large record is listed; the ids of what changed."""
+"""Called between two listings to apply changes while a large record is listed; returns the changed ids."""
 
 
 def _nothing() -> tuple[str, ...]:
@@ -55,7 +55,8 @@ class Writer:
         self._filled = False
 
     def flush(self, changes: Sequence[FeedChange], lag: float = 0.0) -> None:
-        """Apply what was pushed since the last flush, read what has to be read, and publish the changes."""
+        """Apply the changes pushed since the last flush, read the details that are due, and publish the
+        changes."""
         with self._tally.counting() as tallied:
             tallied.events += len(changes)
             tallied.lag = lag
@@ -81,9 +82,10 @@ class Writer:
         self._publish([*batches, *jobs, *self._read_jobs(), *(self._read_stops() if stops else ())])
 
     def compare(self, between: Between = _nothing, *, all_batches: bool) -> int:
-        """Make the board agree with the record; the number of jobs and batches that did not.
+        """Make the board agree with the record; returns the number of jobs and batches that did not.
 
-        What changed meanwhile is not compared: the changes are applied in their order.
+        Jobs and batches that change during the comparison are not compared: their changes are applied in
+        order.
         """
         known_statuses = self._table.batch_statuses()
         bids = set(listings.all_batches(self._session))
@@ -103,12 +105,12 @@ class Writer:
         changes = [*batches, *jobs, *self._read_jobs(), *self._read_stops()]
         if not self._filled:
             self._filled = True
-            return 0  # nobody follows the board yet: nothing is published
+            return 0  # nobody follows the board yet: nothing to publish
         self._publish(changes)
         return len(jids) + sum(change.subject not in unsettled for change in batches)
 
     def _list_places(self, bids: Sequence[str]) -> Iterator[None]:
-        """List the folders of all jobs, and pause after each."""
+        """List the folders of all jobs, pausing after each."""
         before, on_board = self._marks, self._table.bucket_sizes()
         self._marks = marks = {
             (bid, bucket): mark for bid, bucket, mark in feed.bucket_marks(self._session, bids)
@@ -124,7 +126,7 @@ class Writer:
         for bid, bucket, jids in feed.bucket_jids(self._session, changed):
             self._table.list_bucket(bid, bucket, jids)
             yield
-        # states in the order of the work: a job that moves during the listings is listed twice, not never
+        # states in workflow order: a job that moves during the listings is listed twice rather than never
         for state in QUEUED:
             for priority, jids in feed.queued_jids(self._session, state).items():
                 self._table.list_queue(state, priority, jids)
@@ -167,7 +169,7 @@ class Writer:
         return self._place(placed)
 
     def _count_moves(self, states: Sequence[JobState | None], since: float | None, moment: float) -> None:
-        """`since`: when the job came to the first of the states."""
+        """Count the moves along `states`; `since`: when the job entered the first of them."""
         for source, target in pairwise(states):
             if source is not None and target is not None:
                 self._tally.count_move(source, target, max(0.0, moment - since) if since else None)
@@ -186,7 +188,8 @@ class Writer:
         return [*removed, *self._table.jobs_as_changes(entered)]
 
     def _read_jobs(self) -> list[Change]:
-        """Read jobs of which a list shows more than their place, and that were not read in this state."""
+        """Read the jobs of which lists show more than their place and that have not been read in this
+        state."""
         jids = self._table.unread(READ_LIMIT, READ_EARLY, time.time() - SETTLED)
         if not jids:
             return []
@@ -205,7 +208,7 @@ class Writer:
         return changes
 
     def _read_batches(self, changed: Iterable[str], of_jobs: set[str]) -> list[Change]:
-        """Read batches whose status changed, and those of jobs whose batch is not on the board."""
+        """Read batches whose status changed, and batches of these jobs that are not on the board."""
         unknown = of_jobs - self._table.batch_facts(of_jobs).keys()
         bids = sorted({*changed, *unknown})
         return self._write_batches(bids) if bids else []
@@ -242,7 +245,7 @@ class Writer:
         return self._write_batches(sorted(checked)) if checked else []
 
     def _read_stops(self) -> list[Change]:
-        """The pause and the holds; a change of them changes what lists show as held."""
+        """Read the pause and the holds; changing them changes which jobs lists show as held."""
         stops = holds.stops(self._session)
         contents = {name: hold.model_dump_json() for name, hold in stops.items()}
         with self._table.writing():

@@ -1,4 +1,4 @@
-"""The documents of `audit` and `reconcile`, which release 0.3 keeps as other names of `check`."""
+"""The documents of `audit` and `reconcile`, which release 0.3 keeps as aliases of `check`."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ from pipeline.records import Record
 from zkstate.care.audit import Finding
 
 _WITHOUT_ENTRY = (StoreProblem.LOST, StoreProblem.UNDESCRIBED)
-"""To an audit, other reasons why the inventory lacks a version."""
+"""Findings that an audit reports as a version missing from the inventory."""
 _NOT_BROKEN = (StoreProblem.NOT_ENTERED, StoreProblem.INCONSISTENT)
 
 
@@ -52,7 +52,7 @@ def _old(gap: StoreProblem) -> StoreProblem:
 
 
 def audit_view(view: CheckView) -> AuditView:
-    """`view`: a check of the jobs, or of the record alone."""
+    """A check as an audit; `view`: a check of the jobs, or of the record alone."""
     inconsistent = [finding for finding in view.differences if finding.gap is StoreProblem.INCONSISTENT]
     counts = Counter[StoreProblem]()
     for gap, count in view.counts.items():
@@ -72,7 +72,7 @@ def audit_view(view: CheckView) -> AuditView:
 
 
 def reconcile_view(view: CheckView) -> ReconcileView:
-    """`view`: a check of everything."""
+    """A check as a reconciliation; `view`: a check of everything."""
     values = dict(view)
     for name in ("counts", "repaired"):
         values[name] = {gap: count for gap, count in values[name].items() if gap != StoreProblem.INCONSISTENT}

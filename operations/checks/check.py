@@ -1,7 +1,8 @@
 """Checks record, storage and inventory: finds what is wrong in them, and repairs what can be repaired.
 
 Rule: the marks of record and inventory are made equal last. If one of them was restored, the fleet waits
-until then, so no job is given a name that a version in storage has and the inventory does not know yet.
+until then, so no job is given a name that belongs to a version in storage which the inventory does not know
+yet.
 """
 
 from collections import Counter
@@ -39,10 +40,10 @@ from zkstate.queue import listings
 from zkstate.record.journal import JournalAction, Stamp
 
 LISTED = 1_000
-"""Differences that a result lists; all of them are counted."""
+"""Maximum number of differences that a result lists; all are counted."""
 
 LOCK_WAIT = 5.0
-"""Seconds to wait for another repair to end."""
+"""Seconds to wait for another repair to finish."""
 
 
 class Scope(StrEnum):
@@ -82,7 +83,7 @@ class CheckView(Record):
         return sum(self.counts.values()) - sum(self.repaired.values())
 
 
-def check(  # noqa: PLR0913 - the conditions of one verb
+def check(  # noqa: PLR0913 - the options of one verb
     site: Site,
     principal: Principal,
     scope: Scope = Scope.ALL,
@@ -92,10 +93,10 @@ def check(  # noqa: PLR0913 - the conditions of one verb
     repair: bool = False,
     run: Run = UNWATCHED,
 ) -> CheckView:
-    """Compare what is in `scope`, and with `repair` enter, reserve and raise what can be repaired.
+    """Compare everything in `scope`; with `repair`, enter, reserve and raise what can be repaired.
 
-    `content`: read every byte of the versions. Safe beside a running fleet. A check of the stores that
-    compared everything leaves its time and the number of differences to the metrics.
+    `content`: read every byte of the versions. Safe beside a running fleet. A complete check of the stores
+    saves its time and the number of remaining differences for the metrics.
     """
     principal.require(Role.OPERATOR, "check the stores")
 
@@ -119,7 +120,7 @@ def check(  # noqa: PLR0913 - the conditions of one verb
 
 @dataclass
 class _Check:
-    """One check: counts the differences, and repairs them one by one."""
+    """One check: counts the differences, and repairs them one at a time."""
 
     site: Site
     stamp: Stamp
@@ -225,7 +226,7 @@ class _Check:
             self._differences.append(difference)
 
     def _repair_one(self, difference: Difference, repair: Callable[[], None]) -> Difference:
-        """The journal has the act before its effect, and its sum afterwards."""
+        """Repair one difference. The journal records the act before its effect, and the totals afterwards."""
         if not self._began:
             self._began = True
             self._record("")

@@ -1,6 +1,6 @@
-"""The stores of a deployment: they get one id, are backed up while the fleet works, and restored if lost.
+"""The stores of a deployment: initialized with one id, backed up while the fleet works, restored if lost.
 
-Rule: nothing works on what is restored before it agrees with the other stores. The marks of record and
+Rule: no process works on a restored store before it agrees with the other stores. The marks of record and
 inventory differ until then, so every process waits.
 """
 
@@ -45,10 +45,10 @@ class DeploymentView(Record):
 
 
 def initialize(site: Site, *, missing: bool = False) -> DeploymentView:
-    """Give one id to record, storage root and inventory, if all are empty; compare them if they have one.
+    """Give one id to record, storage root and inventory if all are empty; compare their ids if they have one.
 
-    `missing`: give the id also to a store that is lost or that an earlier release made, though others have
-    one. ServiceDown says which store is absent, foreign or older than the others.
+    `missing`: also give the id to a store that is lost or was made by an earlier release, although others
+    have an id. ServiceDown names the store that is absent, foreign or older than the others.
     """
     stores = stores_of(site.session, site.settings)
     before = {store.service: store.read_deployment() for store in stores.every}
@@ -85,7 +85,7 @@ class BackupView(Record):
 def back_up(site: Site, folder: Path, on_progress: Progress = lambda _: None) -> BackupView:
     """Write a backup; UsageRefused if the folder exists.
 
-    ServiceDown if the stores do not belong together, before or after they were copied.
+    ServiceDown if the stores do not belong together, before or after the copy.
     """
     confirmed = _confirm(site)
     stores = stores_of(site.session, site.settings)
@@ -98,9 +98,9 @@ def back_up(site: Site, folder: Path, on_progress: Progress = lambda _: None) ->
             batches += bool(entry.batch and not entry.job and not entry.removed)
             jobs += bool(entry.job and entry.nodes)
             on_progress(batches + jobs)
-    # after the record: every job that the copy has as completed is in the copy of the inventory
+    # after the record: every job that is completed in its copy is also in the copy of the inventory
     copied = copy_inventory(site.settings.inventory, partial)
-    # a store that was replaced while it was copied
+    # a store may have been replaced during the copy
     _confirm(site, confirmed)
     manifest = manifest.model_copy(update={"batches": batches, "jobs": jobs})
     return BackupView(
@@ -111,7 +111,7 @@ def back_up(site: Site, folder: Path, on_progress: Progress = lambda _: None) ->
 
 
 def _confirm(site: Site, known: Deployment | None = None) -> Deployment:
-    """The id of all stores; ServiceDown if one of them is absent, of another deployment, or older."""
+    """The id that all stores share; ServiceDown if one is absent, of another deployment, or outdated."""
     confirmed = compare(site.session, site.settings, known)
     for fault in confirmed.faults.values():
         raise fault
@@ -119,10 +119,10 @@ def _confirm(site: Site, known: Deployment | None = None) -> Deployment:
 
 
 PAGE = 1_000
-"""Versions in storage that are compared with the inventory in one query."""
+"""Number of versions in storage that one query compares with the inventory."""
 
 LISTED = 1_000
-"""Unknown versions that a result lists; all of them are counted."""
+"""Maximum number of unknown versions that a result lists; all are counted."""
 
 
 class RestoreView(Record):
@@ -143,10 +143,10 @@ class InventoryRestoreView(Record):
 
 
 def restore_inventory(site: Site, folder: Path) -> InventoryRestoreView:
-    """Put the backup's copy of the inventory where the settings name it.
+    """Restore the inventory from the backup to the place that the settings name.
 
-    UsageRefused if the backup is damaged or has no such copy, if there is an inventory, or if the record
-    belongs to another deployment.
+    UsageRefused if the backup is damaged or has no copy of the inventory, if an inventory exists, or if the
+    record belongs to another deployment.
     """
     manifest, session, settings = backup_files.read_manifest(folder), site.session, site.settings
     with copy.alone(session):
@@ -154,7 +154,7 @@ def restore_inventory(site: Site, folder: Path) -> InventoryRestoreView:
         record = deployment.read(session)
         if record is not None:
             _check_same(f"the record {session.hosts}{session.root}", record, manifest.deployment)
-            # first: the copy is older, also if it was made a moment ago and has nearly the same mark
+            # first: the copy is older, even if it was made a moment ago and has nearly the same mark
             deployment.raise_mark(session, record.mark + 2)
         restore_inventory_copy(settings.inventory, folder)
     return InventoryRestoreView(manifest=manifest, place=open_inventory(settings.inventory).place)
@@ -165,9 +165,9 @@ def restore(
 ) -> RestoreView:
     """Restore the record from a backup; numbers continue beyond all that inventory and storage know.
 
-    UsageRefused if the backup is damaged, the record is not empty and not to be replaced, or a fleet is at
-    work, or the inventory is older than the backup. ServiceDown if storage root or inventory is absent or
-    belongs to another deployment.
+    UsageRefused if the backup is damaged, the record is neither empty nor to be replaced, a fleet is running,
+    or the inventory is older than the backup. ServiceDown if storage root or inventory is absent or belongs
+    to another deployment.
     """
     manifest, session, settings = backup_files.read_manifest(folder), site.session, site.settings
     with copy.alone(session):
@@ -181,7 +181,7 @@ def restore(
             copy.clear(session)
         removed = frozenset(entry.batch for entry in backup_files.entries(folder) if entry.removed)
         known: set[str] = set()
-        # below the inventory's mark: nothing works on the record before its numbers are raised
+        # below the inventory's mark: no process works on the record until its numbers are raised
         mark = min(manifest.deployment.mark, marker.mark - 1 if marker else 0)
         behind = manifest.deployment.model_copy(update={"mark": mark})
         copy.write_record(session, _counted(folder, known, on_progress), removed, behind)
@@ -195,7 +195,7 @@ def restore(
 
 
 def _check_age(inventory: SqlInventory, mark: int, manifest: BackupManifest, folder: Path) -> None:
-    """A record that is newer than the inventory has completed jobs that the inventory does not know."""
+    """Refuse a record newer than the inventory: it has completed jobs that the inventory does not know."""
     if mark < manifest.deployment.mark - 1:
         raise UsageRefused(
             f"the inventory {inventory.place} is older than the backup {folder} (its mark is {mark}, that of "
@@ -234,7 +234,8 @@ def _check_record(session: Session, expected: Deployment, *, replace: bool) -> N
 
 
 def _compare_storage(site: Site, inventory: SqlInventory, known: set[str]) -> tuple[int, int, list[str]]:
-    """The last job that a store knows; how many versions only storage knows, and the first of them."""
+    """The last job number that a store knows; the count of versions only storage has, and the first of
+    them."""
     last, unknown = max(counters.last(site.session, "job"), inventory.last_job()), 0
     listed: list[str] = []
     try:
@@ -246,7 +247,7 @@ def _compare_storage(site: Site, inventory: SqlInventory, known: set[str]) -> tu
                 if len(listed) < LISTED:
                     listed.append(version)
     except UsageRefused:
-        pass  # Merritt's storage service has no listing of its objects
+        pass  # Merritt's storage service cannot list its objects
     return last, unknown, listed
 
 

@@ -1,4 +1,4 @@
-"""What is wrong in record, storage and inventory, as facts, and what the search for it shares."""
+"""What can be wrong in record, storage and inventory, as facts, and the state that a check's parts share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -101,7 +101,7 @@ class Difference(Record):
 
 @dataclass(frozen=True)
 class Comparison:
-    """A difference, and how it is repaired; None if an operator has to act."""
+    """A difference, with its repair; None if an operator has to act."""
 
     difference: Difference
     repair: Callable[[], None] | None = None
@@ -109,7 +109,7 @@ class Comparison:
 
 @dataclass
 class Numbers:
-    """The highest numbers that storage knows, collected while its versions are read."""
+    """The highest numbers found in storage, collected while its versions are read."""
 
     shoulders: tuple[tuple[str, str], ...]
     """(NAAN, shoulder) of the collections and of the record's counters; the longest shoulder first."""
@@ -125,7 +125,7 @@ class Numbers:
         self.batch = max(self.batch, number_of(bid))
 
     def spells(self, ark: str) -> bool:
-        """Whether a counter of the record may have given the ARK."""
+        """Whether a counter of the record may have minted the ARK."""
         return any(noid.number_of(naan, shoulder, ark) is not None for naan, shoulder in self.shoulders)
 
     def note_minted(self, ark: str) -> None:
@@ -147,7 +147,7 @@ class Search:
     agent: str
     """The agent of the events of repaired objects."""
     tick: Callable[[int], None]
-    """Counts versions, entries and completed jobs that are compared; Stopped once the caller asks to."""
+    """Called with the number of versions, entries and completed jobs compared; raises Stopped on request."""
     numbers: Numbers
     content: bool = False
-    """Every byte of the versions is read."""
+    """Whether to read every byte of the versions."""

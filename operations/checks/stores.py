@@ -1,7 +1,7 @@
 """Compares versions in storage, entries of the inventory, and jobs, counters and mark of the record.
 
-Rule: storage is read before the inventory, and the inventory again after the record: a version that was just
-stored is that of a job in flight, or is entered meanwhile.
+Rule: storage is read before the inventory, and the inventory again after the record. A version just stored
+thus belongs to a job in flight, or has been entered by then.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,10 +32,10 @@ from zkstate.fleet import counters, outages
 from zkstate.record import jobs, space
 
 PAGE = 500
-"""Versions in storage, or jobs, that are looked up in the inventory in one query."""
+"""Number of versions in storage, or jobs, that one query looks up in the inventory."""
 
 _RECORDED = (JobState.RECORDING, *JOB.after(JobState.RECORDING))
-"""A failed job whose last successful state is one of these has entered its version."""
+"""A failed job whose last successful state is among these has entered its version."""
 
 
 def lists_objects(search: Search) -> bool:
@@ -50,7 +50,7 @@ def lists_objects(search: Search) -> bool:
 
 
 def stored_versions(search: Search) -> Iterator[Comparison]:
-    """The versions in storage that cannot be read, or that the inventory lacks."""
+    """Versions in storage that cannot be read, or that the inventory lacks."""
     versions = search.storage.versions()
     while page := tuple(islice(versions, PAGE)):
         entered = reconciling.versions_of(search.inventory, [version.ark for version in page])
@@ -66,7 +66,7 @@ def stored_versions(search: Search) -> Iterator[Comparison]:
 
 
 def _problem(gap: StoreProblem, reason: str = "", **facts: object) -> Comparison:
-    """One that an operator has to act on."""
+    """A difference that an operator has to act on."""
     return Comparison(Difference.model_validate({"gap": gap, "reason": reason, **facts}))
 
 
@@ -75,7 +75,7 @@ def _of_version(gap: StoreProblem, version: VersionEntry | Entered, reason: str 
 
 
 def _missing(search: Search, versions: Sequence[VersionEntry]) -> Iterator[Comparison]:
-    """The versions that the inventory lacked when it was asked first."""
+    """Versions that the inventory lacked at the first query."""
     owners = ((version.jid, _job_of(search, version)) for version in versions)
     waiting = {jid: job for jid, job in owners if job is not None and _in_flight(job)}
     jids = [version.jid for version in versions if version.jid]
@@ -115,7 +115,7 @@ def _in_flight(job: Job) -> bool:
 
 
 def _entry_of(search: Search, version: VersionEntry, *, job_failed: bool = False) -> Iterator[Comparison]:
-    """The entry that the inventory lacks, made from storage."""
+    """The missing inventory entry, made from storage."""
     try:
         recording = rebuild.recording_of(search.storage, version.ark, version.jid, version.key)
         assigned = version.number == 1 and _is_assigned(search, version)
@@ -139,7 +139,7 @@ def _is_assigned(search: Search, version: VersionEntry) -> bool:
 
 
 def _not_entered(search: Search, recording: Recording, *, job_failed: bool) -> Comparison:
-    """A version that the inventory lacks; that of a failed job may not be proved, and is read back first."""
+    """A version that the inventory lacks; a failed job's may be unverified, so it is read back first."""
     version = recording.version
     difference = Difference(
         gap=StoreProblem.NOT_ENTERED,
@@ -161,18 +161,18 @@ def _not_entered(search: Search, recording: Recording, *, job_failed: bool) -> C
 
 
 def _reservation(search: Search, version: VersionEntry, job: Job) -> Iterator[Comparison]:
-    """The ARK and the local ids of a job in flight, if a restored inventory does not reserve them.
+    """The ARK and the local ids of a job in flight that a restored inventory does not reserve.
 
-    Otherwise the next object with these local ids would get another ARK.
+    Without the reservation the next object with these local ids would get another ARK.
     """
     try:
         recording = rebuild.recording_of(search.storage, version.ark, version.jid, version.key)
     except ServiceDown:
         raise
     except StepFailed:
-        return  # the job reports it
+        return  # the job itself reports it
     known = search.inventory.arks_of(recording.owner, recording.local_id)
-    # before the job got an identifier its record does not say whether the ARK was given
+    # before identification the job's record does not say whether the depositor gave the ARK
     minted = version.number == 1 and (job.identifiers.assigned or job.identifiers.primary_id is None)
     if set(known) >= set(recording.local_id) and not (
         minted and version.ark not in reconciling.minted(search.inventory, [version.ark])
@@ -191,7 +191,7 @@ def _reserve(search: Search, job: Job, recording: Recording, *, minted: bool) ->
 
 
 def entries(search: Search, *, listed: bool) -> Iterator[Comparison]:
-    """Every entry of the inventory, compared with storage; `listed`: `stored_versions` was compared too."""
+    """Every entry of the inventory, compared with storage; `listed`: `stored_versions` was compared, too."""
     for _, group in groupby(reconciling.every_version(search.inventory), lambda entry: entry.ark):
         yield from _of_entries(search, tuple(group), tell_unreadable=not listed)
 
@@ -199,7 +199,7 @@ def entries(search: Search, *, listed: bool) -> Iterator[Comparison]:
 def _of_entries(
     search: Search, owned: Sequence[Entered], *, tell_unreadable: bool = True
 ) -> Iterator[Comparison]:
-    """Entries of one object."""
+    """The entries of one object, compared with storage."""
     first = owned[0]
     try:
         stored = {version.number: version for version in search.storage.versions_of(first.ark, first.url)}
@@ -229,14 +229,15 @@ def _of_entry(search: Search, entry: Entered, stored: VersionEntry | None) -> It
 
 
 def _same_job(entry: Entered, version: VersionEntry) -> bool:
-    """Keys are compared if both have one; a service that lists no jobs has none to compare."""
+    """Whether entry and version come from one job. Keys are compared if both have one; a service that
+    lists no jobs has none."""
     if not version.jid:
         return not entry.key or not version.key
     return entry.jid == version.jid and same_key(entry.key, version.key)
 
 
 def _other_digest(search: Search, entry: Entered, stored: VersionEntry) -> str:
-    """The first file with another digest; empty if all are the same."""
+    """The first file with a different digest; empty if there is none."""
     known = reconciling.digests_of(search.inventory, entry)
     paths = sorted({*known, *stored.digests})
     return next((path for path in paths if known.get(path) != stored.digests.get(path)), "")
@@ -260,10 +261,10 @@ def _bytes_of(search: Search, entry: Entered) -> Iterator[Comparison]:
 def jobs_of_record(
     search: Search, names: Iterable[str], *, listed: bool = False, with_entries: bool = False
 ) -> Iterator[Comparison]:
-    """Jobs that should have entered their version, and failed ones that may have stored one.
+    """Jobs that should have entered their version, and failed jobs that may have stored one.
 
-    `listed`: `stored_versions` was compared, and has reported what storage has. `with_entries`: the entry of
-    each job is compared with storage too.
+    `listed`: `stored_versions` was compared, and has reported what storage has. `with_entries`: also compare
+    each job's entry with storage.
     """
     rest = iter(names)
     while page := tuple(islice(rest, PAGE)):
@@ -273,7 +274,7 @@ def jobs_of_record(
             try:
                 job = jobs.load(search.session, jid)
             except (Missing, Corrupt):
-                continue  # removed meanwhile, or a problem of the record
+                continue  # removed since, or a problem of the record
             yield from _of_job(search, job, entered.get(jid), listed=listed, with_entries=with_entries)
 
 
@@ -292,7 +293,7 @@ def _of_job(
             return
     elif entry is None and not (failed and not is_ark(ark)):
         owner = _Owner(job.jid, ark, job.configuration.key, _nodes_of(search, job), failed)
-        # a job that had failed may have been resumed, and entered its version after the inventory was asked
+        # a failed job may have been resumed, and have entered its version after the inventory was queried
         if not reconciling.of_jobs(search.inventory, (job.jid,)):
             yield from _without_entry(search, owner, listed=listed)
     if not failed:
@@ -311,7 +312,7 @@ class _Owner:
 
 
 def archived_jobs(search: Search, *, listed: bool) -> Iterator[Comparison]:
-    """Completed jobs of the archive whose version is not entered."""
+    """Archived completed jobs whose version is not entered."""
     for jid, ark in reconciling.archived_without_entry(search.inventory):
         search.tick(1)
         yield from _without_entry(search, _Owner(jid, ark, "", (None,)), listed=listed)
@@ -344,7 +345,7 @@ def _without_entry(search: Search, job: _Owner, *, listed: bool) -> Iterator[Com
 
 
 def _nodes_of(search: Search, job: Job) -> tuple[int | None, ...]:
-    """The storage nodes where storing the job's version began, and that of its profile as the file is now."""
+    """The storage nodes where storing the job's version began, and that of the profile as it is now."""
     began = job.identifiers.nodes or ()
     try:
         profile = Profiles(search.settings.profiles).get(job.configuration.profile_name)
@@ -354,8 +355,8 @@ def _nodes_of(search: Search, job: Job) -> tuple[int | None, ...]:
 
 
 MARGIN = 1_000
-"""Numbers of jobs and batches that are left out beyond those that a store knows: a number may have been given
-later, and shown to a depositor, though neither inventory nor storage has it."""
+"""How far job and batch numbers skip beyond the highest that a store knows: later numbers may have been
+given, and shown to a depositor, although neither inventory nor storage has them."""
 
 
 def shoulders(session: Session, settings: Settings) -> tuple[tuple[str, str], ...]:
@@ -372,15 +373,15 @@ def shoulders(session: Session, settings: Settings) -> tuple[tuple[str, str], ..
 
 
 def behind(search: Search) -> Iterator[Comparison]:
-    """Counters that are behind; to be called after all versions were read."""
+    """Counters that are behind; call after all versions have been read."""
     session, numbers = search.session, search.numbers
     for ark in reconciling.every_minted_ark(search.inventory):
         numbers.note_minted(ark)
     job = max(numbers.job, reconciling.last_job(search.inventory))
     batch = max(numbers.batch, search.inventory.last_batch())
-    # the counters are read last: they are ahead of what a running fleet stores
+    # the counters are read last: they run ahead of what a running fleet stores
     last_job, last_batch = counters.readable(session, "job"), counters.last_batch(session)
-    if last_job is None:  # jobs that are stored nowhere have numbers, too
+    if last_job is None:  # jobs that stored nothing have numbers, too
         job = max(job, counters.highest_job(session))
     if last_job is None or last_job < job:
         repair = partial(counters.raise_to, session, "job", job + MARGIN)
@@ -396,7 +397,7 @@ def behind(search: Search) -> Iterator[Comparison]:
 
 
 def reserved(search: Search) -> Iterator[Comparison]:
-    """The sum of the reservations of working storage, if it is not that of its nodes."""
+    """The sum of the reservations of working storage, if it differs from the sum of the nodes."""
     if fault := space.sum_fault(search.session):
         difference = Difference(gap=StoreProblem.RESERVED, value=fault[0], known=fault[1])
         yield Comparison(difference, partial(space.correct_sum, search.session))
@@ -409,11 +410,11 @@ def _behind(name: str, value: int | None, known: int) -> Difference:
 def marks(search: Search) -> Iterator[Comparison]:
     """Whether processes take record or inventory for an older copy, and wait; repaired last.
 
-    Workers may have other evidence than the marks that the record is older: the outage says so.
+    An outage may say that the record is older although the marks agree: workers can have other evidence.
     """
     session = search.session
     marker = search.inventory.read_deployment()
-    record = deployment.read(session)  # read last: it is counted up first
+    record = deployment.read(session)  # read last: its mark is raised first
     if marker is None or record is None:
         return
     outage = outages.known(session).get(Service.RECORD)
@@ -424,7 +425,8 @@ def marks(search: Search) -> Iterator[Comparison]:
 
 
 def _let_continue(search: Search, *, older: bool) -> None:
-    """`older`: the record lacks numbers that were given after its backup, and that no store may know."""
+    """Level the marks and end the outage; `older`: the record lacks numbers given after its backup, which
+    possibly no store knows."""
     session = search.session
     if older:
         counters.raise_to(session, "job", counters.last(session, "job") + MARGIN)

@@ -1,7 +1,7 @@
 """A dry run: what a submission would do. Manifests are read and sources probed; nothing is changed.
 
-Rule: the readers and checks of real jobs are used here, so that a submission that passes fails later only if
-something changes meanwhile.
+Rule: it uses the readers and checks of real jobs, so a submission that passes can fail later only if
+something changes in between.
 """
 
 from collections import Counter
@@ -49,10 +49,10 @@ from zkstate.queue import queue
 from zkstate.record import batches, space
 
 PROBE_LIMIT = 1000
-"""Default limit of manifests that are read, and of files whose sources are probed."""
+"""Default limit for manifests read and for files whose sources are probed."""
 
 BYTES_OF_A_LINE = 1000
-"""Bytes of a line on average, where lines are bounded."""
+"""Average bytes per line that are allowed where the number of lines is limited."""
 
 
 def perform_dry_run(
@@ -63,7 +63,7 @@ def perform_dry_run(
     lines: int | None = None,
     attempt: Attempt = UNATTENDED,
 ) -> DryRunResult:
-    """At most `most` manifests are read, and the sources of at most `most` files are probed.
+    """Perform a dry run: read at most `most` manifests, and probe the sources of at most `most` files.
 
     Forbidden unless the principal may submit to the collection; UsageRefused if its manifests have more than
     `lines` lines.
@@ -116,7 +116,7 @@ def perform_dry_run(
 def dry_run_local(
     site: Site, principal: Principal, submission: Submission, planned: LocalPlan
 ) -> DryRunResult:
-    """What the deposit of local files would do; nothing is uploaded, and every file is there and readable."""
+    """A dry run of local files: nothing is uploaded, and the files are known to exist and be readable."""
     submission = owned(submission, principal)
     profile = with_site_limits(site.profiles.get(submission.profile_name), site.settings)
     objects = _known_objects(site, submission, profile, planned.named)
@@ -149,7 +149,7 @@ def dry_run_local(
 
 
 def _opening(site: Site, submission: Submission, profile: Profile) -> DryRunResult:
-    """What is known before a manifest is read."""
+    """What is known before any manifest is read."""
     session = site.session
     return DryRunResult(
         profile=profile.name,
@@ -166,14 +166,14 @@ def _opening(site: Site, submission: Submission, profile: Profile) -> DryRunResu
 
 @dataclass(frozen=True)
 class _KnownObjects:
-    """Which objects are here already that a deposit names."""
+    """The objects of a deposit that the repository already has."""
 
     arks: dict[str, str] = field(default_factory=dict)
-    """Local id -> ARK, of the local ids of this owner that have one."""
+    """Local id -> ARK, for this owner's local ids that have one."""
     known: dict[str, str] = field(default_factory=dict)
-    """Identifier of the deposit -> ARK."""
+    """Identifier in the deposit -> ARK."""
     refused: list[tuple[int, str]] = field(default_factory=list)
-    """The index of each object that may not add the version that it would, and why."""
+    """(index, reason) of each object that may not add a version."""
 
     @property
     def facts(self) -> dict[str, object]:
@@ -209,26 +209,26 @@ def _ark(given: str) -> str:
     try:
         return canonical_ark(given)
     except NotAnArk:
-        return given  # the submission is refused for it
+        return given  # the submission is refused for this reason
 
 
 def _largest(settings: Settings) -> int | None:
-    """Bytes of working storage that one job can get; None if it cannot be measured here."""
+    """Maximum bytes of working storage for one job; None if it cannot be measured on this machine."""
     space = usage_now(settings) if settings.working.is_dir() else None
     return space.total * settings.working_threshold // 100 if space else None
 
 
 @dataclass
 class DryRunJob:
-    """One job: the files that it would fetch, and the reasons why it would fail."""
+    """One job: the files that it would fetch, and why it would fail."""
 
     planned: PlannedJob
     number: int
-    """Its place in the batch, from 1."""
+    """Its position in the batch, from 1."""
     files: tuple[Row, ...] = ()
     failures: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
-    """Faults that may have passed when the job runs."""
+    """Faults that may be gone when the job runs."""
     sizes: dict[str, int] = field(default_factory=dict)
     read: bool = False
 
@@ -238,7 +238,7 @@ class DryRunJob:
 
     @property
     def needed(self) -> int:
-        """Bytes of working storage, as the step estimating would count them."""
+        """Bytes of working storage that the step estimating would compute."""
         known = sum(self.size(file) or 0 for file in self.files)
         return known * (CONTAINER_FACTOR if self.planned.payload_type is PayloadType.CONTAINER else 1)
 
@@ -255,12 +255,12 @@ class _Host:
     result: HostResult
     sample: Sample | None
     seconds: float = 0.0
-    """To download everything from the host over one connection, by the sample."""
+    """Time to download everything from the host over one connection, extrapolated from the sample."""
 
 
 @dataclass
 class DryRun:
-    """Reads the manifests, which have `lines` lines together at most, and asks the sources."""
+    """Reads manifests with at most `lines` lines in total, and probes the sources."""
 
     submission: Submission
     profile: Profile
@@ -273,7 +273,7 @@ class DryRun:
     _guard: Lock = field(default_factory=Lock, init=False)
 
     def read_manifest(self, url: str, limit: int) -> bytes:
-        """A manifest; UsageRefused if it exceeds the lines or their bytes. Thread-safe."""
+        """A manifest; UsageRefused if it exceeds the allowed lines or bytes. Thread-safe."""
         most = limit if self.lines is None else min(limit, self.lines * BYTES_OF_A_LINE)
         try:
             data = self.fetcher.read(url, most, self.attempt)
@@ -295,7 +295,7 @@ class DryRun:
         )
 
     def read_jobs(self, planned: Iterable[PlannedJob]) -> list[DryRunJob]:
-        """The jobs with their files; the object manifests beyond `most` are not read."""
+        """The jobs with their files; object manifests beyond `most` are not read."""
         jobs = [DryRunJob(one, number) for number, one in enumerate(planned, 1)]
         by_manifest = (job for job in jobs if job.by_manifest)
         to_read = [*(job for job in jobs if not job.by_manifest), *islice(by_manifest, self.most)]
@@ -323,7 +323,7 @@ class DryRun:
         job.read = True
 
     def ask_sources(self, jobs: Sequence[DryRunJob]) -> dict[str, ProbeResult]:
-        """The answers of at most `most` URLs: first one of each host, then files without a declared size."""
+        """Probe at most `most` URLs: first one per host, then files without a declared size."""
         files = [(job, file) for job in jobs for file in job.files]
         first: dict[str, Row] = {}
         for _, file in files:
@@ -340,7 +340,8 @@ class DryRun:
         return answers
 
     def check_sizes(self, jobs: Iterable[DryRunJob], largest: int | None) -> None:
-        """Note the jobs that are larger than the collection accepts, or need more than `largest` bytes."""
+        """Add a failure to jobs larger than the collection accepts, or that need more than `largest`
+        bytes."""
         for job in jobs:
             try:
                 check_bytes(self.profile, sum(job.size(file) or 0 for file in job.files))
@@ -353,7 +354,7 @@ class DryRun:
                 )
 
     def hosts(self, jobs: Iterable[DryRunJob], answers: dict[str, ProbeResult]) -> list[_Host]:
-        """The hosts, with a sample of the largest file that answered."""
+        """The hosts, each with a sample of the largest file that answered."""
         named: dict[str, list[tuple[str, int]]] = {}
         for job in jobs:
             for file in job.files:
@@ -447,7 +448,7 @@ def _check_names(site: Site, jobs: Sequence[DryRunJob], profile: Profile) -> Non
 
 
 def _contradictions(planned: Iterable[PlannedJob], known: dict[str, str]) -> Iterator[Contradiction]:
-    """Objects whose local ids contradict their primary identifier, or one another."""
+    """Objects whose local ids contradict their primary identifier, or each other."""
     for number, job in enumerate(planned, 1):
         arks = {known[value] for value in job.local_id if value in known}
         named = arks | ({job.primary_id} if job.primary_id else set())

@@ -1,6 +1,6 @@
-"""A dry run as a client asks for it and shows it: the plan of local files, and the result.
+"""A dry run's request and result for clients: the plan of local files, and what a submission would do.
 
-The result says what a submission would do, and what would refuse it.
+The result also says what would cause the submission to be refused.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from operations.deposits.local_deposit import LocalDeposit
 
 LIST_LIMIT = 50
-"""Failures, doubts, repeated values and known local ids that are listed; all of them are counted."""
+"""Maximum number of failures, doubts, repeated values and known local ids listed; all are counted."""
 
 NAMED = 2000
-"""Objects with identifiers that are judged at a time."""
+"""Maximum number of objects with identifiers that one request may name."""
 
 LARGEST = 20
-"""Files whose sizes are judged: the largest."""
+"""Number of files, the largest ones, whose sizes are checked."""
 
 
 class Trouble(Record):
@@ -155,7 +155,7 @@ class LocalPlan(Record):
 
 
 def plans(submission: Submission, deposit: "LocalDeposit | None") -> list[LocalPlan]:
-    """The parts of the plan; without a deposit, of the one object that the submission names."""
+    """The parts of the plan; without a deposit, the plan of the one object that the submission names."""
     given = deposit.named(submission) if deposit else (submission,)
     named = [
         NamedObject(
@@ -180,7 +180,7 @@ def plans(submission: Submission, deposit: "LocalDeposit | None") -> list[LocalP
 
 
 def together(parts: Sequence[DryRunResult]) -> DryRunResult:
-    """The judgement of a plan whose parts were judged apart; its files were judged with each of them."""
+    """The combined result of a plan that was checked in parts; its files were checked with each part."""
     first, *others = parts
     refused = [trouble for part in others for trouble in part.failures if trouble.number]
     known = {name: ark for part in parts for name, ark in part.known.items()}

@@ -1,7 +1,7 @@
-"""A deposit of files of this machine: what is uploaded, and what is submitted of it.
+"""A deposit of files on this machine: what to upload and what to submit.
 
-A folder is one object, or one object for each file if asked. A table in CSV is a batch: a row without a URL
-names a file beside the table.
+A folder is one object or, on request, one object per file. A CSV table is a batch: a row without a URL names
+a file beside the table.
 """
 
 import difflib
@@ -39,24 +39,24 @@ from pipeline.settings import Settings
 from pipeline.uploads.stored import UploadedFile
 
 MANIFEST = "manifest.checkm"
-"""The manifest that is made of a folder or a table, in the upload."""
+"""The name, in the upload, of the manifest made from a folder or a table."""
 
 FILES = "files/"
-"""The depositor's files, in the upload."""
+"""The prefix, in the upload, of the depositor's files."""
 
 TABLE = ".csv"
 _SIMILAR = 0.8
-"""Of two names, from 0 to 1, so that one is proposed for the other: img_1.jpeg for img_1.jpg."""
+"""Minimum similarity, from 0 to 1, at which one name is suggested for another: img_1.jpeg for img_1.jpg."""
 
 _PLACEHOLDER = "0" * 32
-"""Stands for the upload until it is begun."""
+"""Stands for the upload's id until the upload begins."""
 
 
 class Uploader(Protocol):
-    """Where files are uploaded to: this site's folder, or a site's API."""
+    """Where files are uploaded: this site's folder, or a site's API."""
 
     def begin(self, key: str) -> str:
-        """The id of a new upload, or of the earlier one under this key."""
+        """The id of a new upload, or of the earlier upload with this key."""
 
     def put(self, upload: str, name: str, chunks: Iterable[bytes], size: int) -> UploadedFile: ...
 
@@ -65,7 +65,7 @@ class Uploader(Protocol):
 class LocalFile:
     path: Path
     name: str
-    """In the upload."""
+    """The file's name in the upload."""
     size: int
 
 
@@ -76,20 +76,20 @@ class LocalDeposit:
     objects: int
     files: tuple[LocalFile, ...]
     rows: tuple[Row, ...] = ()
-    """Of the manifest to make; empty if the only file is the payload."""
+    """Rows of the manifest to write; empty if the only file is the payload."""
     listed: tuple[Row, ...] = ()
-    """Of the batch manifest that is the payload."""
+    """Rows of the batch manifest that is the payload."""
     hidden: tuple[str, ...] = ()
-    """Files whose names begin with a dot: uploaded, but often not meant."""
+    """Files whose names begin with a dot: uploaded, but often unintended."""
     empty: tuple[str, ...] = ()
-    """Folders without files: they are not deposited."""
+    """Folders without files, which are not deposited."""
 
     @property
     def bytes(self) -> int:
         return sum(file.size for file in self.files)
 
     def named(self, submission: Submission) -> Sequence[Row | Submission]:
-        """What has the identifiers of each object."""
+        """The rows, or the submission, that give the identifiers of each object."""
         return self.rows or self.listed if "batch" in self.type else (submission,)
 
     def name_of(self, named: Row | Submission) -> str:
@@ -98,7 +98,7 @@ class LocalDeposit:
 
 @dataclass(frozen=True)
 class Payload:
-    """What is submitted of an upload."""
+    """The part of an upload that is submitted."""
 
     url: str
     filename: str
@@ -124,7 +124,7 @@ def plan_deposit(
 
 
 def with_container_read(deposit: LocalDeposit, settings: Settings) -> LocalDeposit:
-    """The deposit with the folders without files in its container; UsageRefused if that cannot be read."""
+    """Add the empty folders in the deposit's container; UsageRefused if the container cannot be read."""
     if deposit.type is not SubmissionType.CONTAINER:
         return deposit
     source, limits = deposit.source, (settings.object_files, settings.object_bytes)
@@ -187,7 +187,8 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _table(source: Path, kind: SubmissionType | None) -> LocalDeposit:
-    """The rows of a table; by default an object for each row, of a container if all rows name containers."""
+    """The deposit of a table: by default one object per row, each from a container if all rows name
+    containers."""
     data = _read(source)
     if kind is None:
         converted = _convert(source, data, ManifestProfile.FILE_BATCH)
@@ -211,7 +212,7 @@ def _convert(
     files: dict[str, LocalFile] = {}
 
     def address(text: str) -> str:
-        """The URL; an address in the upload for a file beside the table; ValueError if there is none."""
+        """The URL, or the address in the upload of a file beside the table; ValueError if there is none."""
         if not is_local(text):
             return text
         if not text:
@@ -235,9 +236,9 @@ def _convert(
 
 
 def _nearest(folder: Path, name: str) -> str:
-    """The file that `name` was probably meant to be: spelled with other case or accents, or nearly so.
+    """The file that `name` probably means: spelled with other case or accents, or nearly the same.
 
-    So may be the folders that it names.
+    The folders in the name are matched in the same way.
     """
     parent = folder
     *folders, last = Path(name).parts
@@ -250,7 +251,7 @@ def _nearest(folder: Path, name: str) -> str:
 
 
 def _similar(name: str, paths: Iterable[Path]) -> Path | None:
-    """The path of the name itself, else of a similar one."""
+    """The path with this name, or else with a similar one."""
     given = {path.name: path for path in sorted(paths)}
     if name in given:
         return given[name]
@@ -294,9 +295,9 @@ def upload_deposit(
     key: str = "",
     on_bytes: Callable[[int], None] = lambda size: None,
 ) -> Payload:
-    """Upload the files, and the manifest that names them; what is to be submitted.
+    """Upload the files, and the manifest that names them; returns what to submit.
 
-    The sha512 of the bytes that were read here is compared with what arrived there, and is declared with the
+    The sha512 of the bytes read here is compared with that of the uploaded bytes, and declared with the
     deposit: the chain of custody begins on this machine.
     """
     upload = uploader.begin(key)
@@ -332,7 +333,7 @@ def _send(uploader: Uploader, upload: str, file: LocalFile, on_bytes: Callable[[
 
 
 def _row(row: Row, upload: str, arrived: dict[str, UploadedFile]) -> Row:
-    """The row with the address in the upload, and with the digest unless the table declares one."""
+    """The row with its address in the upload, and with the digest unless the table declares one."""
     if not is_upload(row.url):
         return replace(row, line=0)
     file = arrived[parse_upload_url(row.url).name]

@@ -1,8 +1,8 @@
-"""What failed of a deposit, deposited again: a manifest of the failed objects alone.
+"""Resubmission of what failed in a deposit: a manifest of the failed objects alone.
 
-Each object comes from the same address, once its content is corrected there, or from a corrected file. What
-is stored already stays stored and is not sent again. Only failures of content are meant: for the others the
-repository's staff acts, and resumes the jobs.
+Each object comes from the same address, once its content is corrected there, or from a corrected file. Stored
+objects stay stored and are not sent again. Only content failures are included: for others the repository's
+staff acts, and resumes the jobs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,10 +29,10 @@ from pipeline.states import FailureKind, JobState
 from pipeline.uploads.stored import Declared, UploadedFile
 
 MANIFEST = "again.checkm"
-"""The manifest of the failed objects, in the upload."""
+"""The name, in the upload, of the manifest of the failed objects."""
 
 MOST = 1000
-"""Objects that are deposited again at a time."""
+"""Maximum number of objects in one resubmission."""
 
 _PROFILES = {
     PayloadType.FILE: ManifestProfile.FILE_BATCH,
@@ -76,18 +76,18 @@ class Preview(Record):
 
 @dataclass(frozen=True)
 class Corrections:
-    """What the depositor changed, by JID."""
+    """The depositor's corrections, by JID."""
 
     files: Mapping[str, UploadedFile]
-    """The corrected file, in the upload of the preview."""
+    """The corrected file, in the preview's upload."""
     addresses: Mapping[str, str]
-    """Another address."""
+    """A new address."""
     changed: frozenset[str] = frozenset()
-    """Objects whose content was changed at the address: a digest that was declared does not hold any more."""
+    """Objects whose content was changed at the same address: a declared digest no longer applies."""
 
 
 def correctable(site: Site, principal: Principal, bid: str) -> Batch | ArchivedBatch:
-    """The deposit; Missing if the principal may not see it, Forbidden without the right to deposit there."""
+    """The deposit; Missing if the principal may not see it, Forbidden if it may not deposit there."""
     batch = visible_batch(site, principal, bid)
     principal.require(Role.DEPOSITOR, "deposit", batch.submission.profile_name)
     return batch
@@ -108,10 +108,10 @@ def failed_objects(site: Site, batch: Batch | ArchivedBatch) -> tuple[FailedObje
 
 
 def prepare(site: Site, principal: Principal, bid: str, upload: str, corrections: Corrections) -> Preview:
-    """Write the manifest of the failed objects into the upload; nothing is deposited yet.
+    """Write the manifest of the failed objects to the upload; nothing is deposited yet.
 
-    UsageRefused if nothing failed by its content, or if an object has no address any more; ManifestError if
-    an address is none.
+    UsageRefused if no object failed because of its content, or if an object has no address any more;
+    ManifestError for an invalid address.
     """
     failed = _failed(site, correctable(site, principal, bid))
     if not failed:
@@ -143,7 +143,7 @@ def prepare(site: Site, principal: Principal, bid: str, upload: str, corrections
 def deposit(
     site: Site, principal: Principal, bid: str, upload: str, kind: SubmissionType, *, new_version: bool
 ) -> Submitted:
-    """Deposit what the preview showed; a repeated call returns the same batch."""
+    """Deposit what the preview showed; calling it again returns the same batch."""
     before = correctable(site, principal, bid).submission
     again = Submission(
         profile_name=before.profile_name,
@@ -175,7 +175,7 @@ def _content_failed(job: Job | ArchivedJob) -> bool:
 
 
 def _shown(url: str) -> str:
-    """As people may see it; nothing of an upload, whose address only the record needs."""
+    """The URL without secrets; empty for an upload, whose address only the record needs."""
     return "" if is_upload(url) else redact_url(url)
 
 
@@ -204,12 +204,12 @@ def _row(job: Job | ArchivedJob, upload: str, corrections: Corrections) -> Row:
         )
     if is_upload(row.url):
         raise UsageRefused(f"{row.name} ({job.jid}) was a file of your computer: choose the corrected file")
-    # a digest that was declared for other content does not hold
+    # a digest declared for other content does not apply
     return replace(row, digest=None, size=None) if address or job.jid in corrections.changed else row
 
 
 def _becomes(site: Site, inventory: SqlInventory | None, job: Job | ArchivedJob) -> str:
-    """Which version of which object the deposit makes; empty for a new object."""
+    """The version and object that the deposit creates; empty for a new object."""
     if inventory is None:
         return ""
     owner = site.profiles.get(job.configuration.profile_name).owner

@@ -1,4 +1,4 @@
-"""Submitting: refuse what can be refused at once, record the submission, hand it to a worker."""
+"""Submitting: refuse early what can be refused, record the submission, and dispatch it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Submitted(Record):
 
 
 def checked(values: Mapping[str, object]) -> Submission:
-    """The submission with these fields; UsageRefused names the first one that is wrong."""
+    """The submission with these fields; UsageRefused names the first invalid one."""
     try:
         return Submission.model_validate(values)
     except ValidationError as error:
@@ -49,7 +49,7 @@ def checked(values: Mapping[str, object]) -> Submission:
 
 
 def submission_type(url: str, given: SubmissionType | None, name: str = "") -> SubmissionType:
-    """The type as given, or inferred from the name, or the URL's."""
+    """The type as given, or inferred from the name or, without a name, from the URL."""
     name = name or names.name_in(url)
     if given is not None:
         return given
@@ -60,7 +60,7 @@ def submission_type(url: str, given: SubmissionType | None, name: str = "") -> S
 
 
 def given_name(url: str, name: str) -> str:
-    """The name that a depositor gave the payload, also by an upload; '' for none. Refused if it is unsafe."""
+    """The name that the depositor gave the payload, or its upload; '' for none. An unsafe name is refused."""
     if not name:
         return names.name_in(url) if is_upload(url) else ""
     try:
@@ -80,9 +80,9 @@ def check_url(url: str) -> None:
 
 
 def owned(submission: Submission, principal: Principal) -> Submission:
-    """The submission as this principal's; Forbidden unless the principal may submit to the collection.
+    """The submission with this principal as owner; Forbidden unless it may submit to the collection.
 
-    Who says nothing about new versions says no.
+    An unset `new_version` means no.
     """
     name = submission.profile_name
     principal.require(Role.DEPOSITOR, f"submit to collection {name}", name)
@@ -100,7 +100,7 @@ def _require_current_record(session: Session) -> None:
 
 
 def _check_recipients(settings: Settings, chosen: Profile, submission: Submission) -> None:
-    """Each entry is one address: the limit on entries is then a limit on recipients."""
+    """Require one address per entry, so that the limit on entries is a limit on recipients."""
     limit = profile.with_site_limits(chosen, settings).limits.recipients
     if limit is not None and (given := len(names.mail_addresses(submission.notification))) > limit:
         raise UsageRefused(
@@ -113,7 +113,8 @@ def _check_recipients(settings: Settings, chosen: Profile, submission: Submissio
 
 
 def _require_room(session: Session, settings: Settings) -> None:
-    """All jobs are in ZooKeeper's memory, and what exceeds the memory ends ZooKeeper for everybody."""
+    """Refuse if the record is full: all jobs are in ZooKeeper's memory, and exceeding it stops ZooKeeper
+    for all."""
     heap = server_memory.heap_bytes(session) if settings.record_jobs else None
     if 0 < (accepted := accepted_jobs(settings, heap)) <= (recorded := listings.recorded(session)):
         limit = limit_of(settings, heap)
@@ -126,10 +127,10 @@ def _require_room(session: Session, settings: Settings) -> None:
 
 
 def submit(site: Site, principal: Principal, submission: Submission) -> Submitted:
-    """Record the submission and hand it to a worker; if Redis is away, the sweep hands it out later.
+    """Record the submission and dispatch it; while Redis is unreachable, the sweep dispatches it later.
 
-    ServiceDown if the record is known to be an older copy: when the newer data are put back, a submission to
-    the older copy would be lost.
+    ServiceDown if the record is known to be an older copy: a submission to it would be lost when the newer
+    data are restored.
     """
     submission = owned(submission, principal)
     session, settings = site.session, site.settings

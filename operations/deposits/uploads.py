@@ -1,6 +1,6 @@
-"""Uploads: bytes that a depositor hands over to the site, to be submitted as `upload:ID/NAME`.
+"""Uploads: bytes that a depositor transfers to the site, to be submitted as `upload:ID/NAME`.
 
-An upload belongs to the principal that began it; to everybody else it does not exist.
+An upload belongs to the principal that began it; for everyone else it does not exist.
 """
 
 import hashlib
@@ -49,9 +49,9 @@ def require_depositor(principal: Principal) -> None:
 
 
 def begin_upload(site: Site, principal: Principal, key: str = "") -> Upload:
-    """A new upload; with a `key`, the principal's earlier upload under the same key, if it is still there.
+    """A new upload; with a `key`, the principal's earlier upload with that key, if it still exists.
 
-    ServiceDown if the folder of uploads is not mounted.
+    ServiceDown if the upload folder is not mounted.
     """
     require_depositor(principal)
     _require_mounted(site)
@@ -67,7 +67,7 @@ def begin_upload(site: Site, principal: Principal, key: str = "") -> Upload:
 
 @contextmanager
 def _taking(held: quota.Quota, entries: int = 0, size: int = 0) -> Iterator[None]:
-    """UploadQuota, which administrators find in the log."""
+    """Take entries and bytes of the quota; UploadQuota is logged for administrators."""
     with ExitStack() as taken:
         try:
             taken.enter_context(held.taking(entries, size))
@@ -78,7 +78,8 @@ def _taking(held: quota.Quota, entries: int = 0, size: int = 0) -> Iterator[None
 
 
 def _require_mounted(site: Site) -> None:
-    """The folder is marked for the first upload; the record notes that, so that no other folder is."""
+    """Require the marked upload folder. It is marked at the first upload; the record notes that, so that
+    no other folder is marked."""
     root = site.settings.uploads_folder
     noted = space.was_marked(site.session)
     if not noted and not stored.is_marked(root):
@@ -89,9 +90,9 @@ def _require_mounted(site: Site) -> None:
 
 
 def own_upload(site: Site, principal: Principal, upload: str) -> Upload:
-    """`upload-missing` unless there is such an upload and it is the principal's.
+    """The principal's upload; `upload-missing` if there is no such upload, or it is not the principal's.
 
-    Where nothing was ever uploaded, the folder has no mark, and it is not an outage.
+    If nothing was ever uploaded, the folder has no mark, which is not an outage.
     """
     root = site.settings.uploads_folder
     try:
@@ -121,7 +122,7 @@ def write_file(
     resumable: bool = False,
     offset: int | None = None,
 ) -> Iterator[PartWriter]:
-    """Receive a file of the principal's upload; see `pipeline.uploads.writing.writing`. UploadQuota."""
+    """Receive a file into the principal's upload; see `pipeline.uploads.writing.writing`. UploadQuota."""
     own_upload(site, principal, upload)
     try:
         safe_name(declared.name)
@@ -147,14 +148,14 @@ def write_file(
                 )
             yield part
     except BaseException:
-        held.forget()  # what arrived may have been removed
+        held.forget()  # what had arrived may have been removed
         raise
 
 
 def receive_file(
     site: Site, principal: Principal, upload: str, declared: Declared, stream: BinaryIO
 ) -> UploadedFile:
-    """The file once all bytes of the stream are in the principal's upload."""
+    """The file, once all bytes of the stream are in the principal's upload."""
     with write_file(site, principal, upload, declared) as part:
         while chunk := stream.read(READ_CHUNK):
             part.append(chunk)
@@ -163,7 +164,7 @@ def receive_file(
 
 @dataclass(frozen=True)
 class FormPlace:
-    """Where the files of a form are until the form was dealt with."""
+    """Where the files of a form are kept until the form has been processed."""
 
     site: Site
     principal: Principal
@@ -174,7 +175,7 @@ class FormPlace:
         return self.site.settings.uploads_folder
 
     def open_file(self) -> BinaryIO:
-        """Forbidden, or ServiceDown if the folder of uploads is not mounted."""
+        """Open a new file; Forbidden, or ServiceDown if the upload folder is not mounted."""
         require_depositor(self.principal)
         _require_mounted(self.site)
         with writing.storing(self.root):
@@ -186,7 +187,7 @@ class FormPlace:
             return os.fdopen(descriptor, "r+b", buffering=0)
 
     def write(self, file: BinaryIO, data: bytes) -> None:
-        """UploadQuota, `uploads-full`."""
+        """Write all of `data`; UploadQuota, or `uploads-full`."""
         held = self.site.quotas.of(self.principal.identity)
         with _taking(held, size=len(data)), writing.storing(self.root):
             left = memoryview(data)
@@ -194,14 +195,14 @@ class FormPlace:
                 left = left[file.write(left) :]
 
     def release(self) -> None:
-        """Take the names away: the bytes are there while the files are open, and no longer count."""
+        """Unlink the files: they remain readable while open, and no longer count."""
         for path in self._paths:
             path.unlink(missing_ok=True)
         self.site.quotas.of(self.principal.identity).forget()
 
 
 def find_file(site: Site, principal: Principal, upload: str, name: str) -> UploadedFile | Unfinished | None:
-    """The file, complete or not; None if the upload has nothing of it."""
+    """The file, complete or not; None if none of it has arrived."""
     own_upload(site, principal, upload)
     root = site.settings.uploads_folder
     if (file := stored.find_file(root, upload, name)) is not None:
@@ -212,7 +213,7 @@ def find_file(site: Site, principal: Principal, upload: str, name: str) -> Uploa
 
 
 def sole_name(site: Site, principal: Principal, upload: str) -> str:
-    """The name of the only file, complete or not; UsageRefused if the upload has none or several."""
+    """The name of the only file, complete or not; UsageRefused if there is none or more than one."""
     own_upload(site, principal, upload)
     names = stored.first_names(site.settings.uploads_folder, upload)
     if len(names) != 1:
@@ -222,7 +223,7 @@ def sole_name(site: Site, principal: Principal, upload: str) -> str:
 
 
 def remove_upload(site: Site, principal: Principal, upload: str) -> None:
-    """Remove the principal's upload; refused once a batch was made of it."""
+    """Remove the principal's upload; refused once it has been submitted."""
     if own_upload(site, principal, upload).submitted is not None:
         raise UsageRefused(
             f"upload {upload} was submitted: it is removed by itself once its batch no longer needs it"
@@ -235,11 +236,11 @@ def remove_unless_submitted(site: Site, principal: Principal, upload: str) -> No
     try:
         remove_upload(site, principal, upload)
     except UsageRefused:
-        return  # a batch may have been made of it
+        return  # a batch may have been created from it
 
 
 def resolved_url(site: Site, principal: Principal, url: str) -> str:
-    """The URL; for an upload, the address of its file, which is there and the principal's."""
+    """The URL; for an upload, the address of its file, which exists and belongs to the principal."""
     if not is_upload(url):
         return url
     address = parse_upload_url(url)
@@ -253,7 +254,7 @@ def resolved_url(site: Site, principal: Principal, url: str) -> str:
 
 
 def use_upload(site: Site, principal: Principal, submission: Submission) -> None:
-    """Refuse a payload that is not the principal's, and keep the upload for the batch that is made of it."""
+    """Refuse a payload that is not the principal's, and mark the upload as submitted."""
     url = submission.payload_url
     if not is_upload(url):
         return

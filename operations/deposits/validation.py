@@ -56,7 +56,7 @@ def check_result(name: str, problems: tuple[checkm.Problem, ...], kind: str, row
 
 
 def check_profiles(profiles: Profiles, name: str | None = None) -> tuple[CheckResult, ...]:
-    """The profile of this name or, without one, all profiles in the folder."""
+    """Check the profile of this name or, without one, all profiles in the folder."""
     if name is not None:
         return (check_profile_file(profiles.file(name)),)
     results = tuple(_check_named(profiles, name) for name in profiles.names())
@@ -79,7 +79,7 @@ def _unread(path: Path) -> CheckResult:
 
 
 def check_profile_file(path: Path) -> CheckResult:
-    """A profile in a file of this machine, with the callback's secret beside it."""
+    """Check a profile in a file on this machine, and the callback secret beside it."""
     try:
         parsed, ignored = profile.read_profile(path)
         warnings = (*ignored, *_secret_warnings(path.parent / f"{parsed.name}{SUFFIX}"))
@@ -89,7 +89,7 @@ def check_profile_file(path: Path) -> CheckResult:
 
 
 def _secret_warnings(path: Path) -> Iterator[str]:
-    """Warnings about the callback's secret; ProfileError if the secret cannot be used."""
+    """Warnings about the callback secret; ProfileError if it cannot be used."""
     try:
         secret, mode = path.read_bytes().strip(), path.stat().st_mode
     except FileNotFoundError:
@@ -116,7 +116,7 @@ def check_manifest(
     expected: ManifestProfile | None = None,
     case_fold: bool = True,
 ) -> CheckResult:
-    """Every error and every doubtful entry of a manifest; opens no file of this machine."""
+    """Check a manifest for errors and doubtful entries; opens no file on this machine."""
     name, data = manifest.name, manifest.data
     check_manifest_size(settings, len(data), name)
     max_files = settings.object_files if expected in (None, ManifestProfile.OBJECT) else None
@@ -128,7 +128,7 @@ def check_manifest(
 
 
 def fetch_manifest(settings: Settings, url: str) -> ManifestBytes:
-    """The manifest as a worker would fetch it, with the same limits on addresses."""
+    """The manifest as a worker would fetch it, with the same restrictions on addresses."""
     check_url(url)
     with HttpFetcher(settings) as fetcher:
         return ManifestBytes(url, fetcher.read(url, settings.manifest_limit))

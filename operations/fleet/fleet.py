@@ -1,7 +1,7 @@
-"""The fleet as one answer sees it: Redis, the beat, the workers with their queues; and the drain of a worker.
+"""The fleet as one request sees it: Redis, beat, the workers and their queues; and the draining of a worker.
 
-Redis and the workers are asked once, and only if their answer is needed. The clients of Redis and Celery are
-imported as modules, which the command line loads when it uses them.
+Redis and the workers are queried once, and only if the answer is needed. The clients of Redis and Celery are
+imported as modules, which the command line loads on first use.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _REMEDIES = {
     Reason.SWEEP_LATE: Action.RESTART_BEAT,
     Reason.NO_WORKER: Action.START_WORKER,
 }
-"""What helps against what keeps the fleet from carrying jobs on."""
+"""Remedies for the obstacles that keep the fleet from processing jobs."""
 
 CONTROL = "control"
 """The queue of scheduled work."""
@@ -70,19 +70,19 @@ class Worker(Record):
 
 @dataclass(frozen=True)
 class Broker:
-    """What Redis answered."""
+    """The answer of Redis."""
 
     queued: Queued | None
-    """The messages that wait there; None if they cannot be read, or are another deployment's."""
+    """The queued messages; None if they cannot be read, or belong to another deployment."""
     fault: Obstacle | None
-    """Why workers get no message."""
+    """Why workers receive no messages."""
     at: datetime
-    """When it was asked."""
+    """When Redis was queried."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What Redis and the workers answered, for whoever cannot wait until they answer again."""
+    """Recent answers of Redis and the workers, for callers that cannot wait for new ones."""
 
     broker: Broker | None
     """None if nothing is known of Redis."""
@@ -91,7 +91,7 @@ class Answers:
 
 
 def ask_broker(site: Site) -> Broker:
-    """Redis has to answer, to accept a write, and to have this deployment's messages under the prefix."""
+    """Query Redis: it must answer, accept a write, and have this deployment's messages under the prefix."""
     session, settings, at = site.session, site.settings, datetime.now(UTC)
     address = broker_address(settings)
     try:
@@ -105,7 +105,7 @@ def ask_broker(site: Site) -> Broker:
                 None, Obstacle(reason=Reason.BROKER_FOREIGN, waits_for=address, message=message), at
             )
         queued = broker.read_queues(settings)
-    except redis.ResponseError as error:  # its own words: a replica, no memory, a wrong password
+    except redis.ResponseError as error:  # Redis's own words: a replica, out of memory, a wrong password
         return Broker(None, Obstacle(reason=Reason.BROKER_REFUSES, waits_for=address, message=str(error)), at)
     except (redis.RedisError, kombu.exceptions.OperationalError):
         return Broker(None, Obstacle(reason=Reason.BROKER_UNREACHABLE, waits_for=address), at)
@@ -113,7 +113,7 @@ def ask_broker(site: Site) -> Broker:
 
 
 def ask_workers(settings: Settings) -> tuple[Worker, ...]:
-    """A worker that does not answer is waited for some seconds; ServiceUnreachable if Redis does not."""
+    """The workers that answer within some seconds; ServiceUnreachable if Redis does not answer."""
 
     for _ in range(TRIES - 1):
         with suppress(ServiceUnreachable):
@@ -128,10 +128,10 @@ def broker_address(settings: Settings) -> str:
 
 
 class Fleet:
-    """Facts about the servers and processes that carry jobs onward."""
+    """Facts about the servers and processes that move jobs forward."""
 
     def __init__(self, site: Site, answers: Answers | None = None) -> None:
-        """`answers`: of a moment ago; None: Redis and the workers are asked when their answer is needed."""
+        """`answers`: recent ones; None: query Redis and the workers when their answers are needed."""
         self.site = site
         self.session = site.session
         self.settings = site.settings
@@ -140,12 +140,12 @@ class Fleet:
 
     @cached_property
     def beat(self) -> str:
-        """The process that does scheduled work; empty if none runs."""
+        """The process that sends scheduled work; empty if none runs."""
         return leader(self.session)
 
     @cached_property
     def drained(self) -> dict[str, Hold]:
-        """The workers that an operator drained, whether they answer or not."""
+        """The workers that an operator drained, whether or not they answer."""
         return holds.drained(self.session)
 
     @cached_property
@@ -157,17 +157,17 @@ class Fleet:
 
     @property
     def fault(self) -> Obstacle | None:
-        """Why workers get no message from Redis."""
+        """Why workers receive no messages from Redis."""
         return self.broker.fault if self.broker else None
 
     @property
     def queued(self) -> Queued | None:
-        """The messages that wait in Redis; None if they are not known."""
+        """The messages queued in Redis; None if unknown."""
         return self.broker.queued if self.broker else None
 
     @property
     def tickets(self) -> frozenset[tuple[str, int]] | None:
-        """(id, epoch) of the messages that wait in Redis; None if they are not known."""
+        """(id, epoch) of the messages queued in Redis; None if unknown."""
         return None if self.queued is None else self.queued.tickets
 
     @property
@@ -176,7 +176,7 @@ class Fleet:
 
     @cached_property
     def workers(self) -> tuple[Worker, ...]:
-        """None that answers, if nothing is known of them, or Redis takes no message to them."""
+        """The workers that answer; none if they are unknown or Redis accepts no messages for them."""
         if self.fault is not None:
             return ()
         if self._answers is not None:
@@ -187,7 +187,7 @@ class Fleet:
 
     @property
     def knows_workers(self) -> bool:
-        """False while Redis or the workers were asked and have not answered."""
+        """False if Redis or the workers were queried and did not answer."""
         return self._answers is None or (self.broker is not None and self._answers.workers is not None)
 
     def consumers(self, queue: str) -> tuple[Worker, ...]:
@@ -206,7 +206,8 @@ class Fleet:
 
     @cached_property
     def _late(self) -> tuple[Obstacle, ...]:
-        """Only what was done proves that a beat and a worker, which both answer, do scheduled work."""
+        """A late sweep: even if beat and a worker answer, only a finished sweep proves that scheduled work
+        is done."""
         seconds = scheduled.last_sweep(self.session)
         if seconds < scheduled.SWEEP_LIMIT:
             return ()
@@ -229,16 +230,16 @@ class Fleet:
 T = TypeVar("T")
 
 ANSWER_WAIT = 5.0
-"""Seconds to wait for each worker's answer; nobody is waited for once all that were asked have answered."""
+"""Maximum seconds to wait for the workers' answers; the wait ends once all have answered."""
 
 FOLLOW_INTERVAL = 0.1
-"""Seconds between two questions to a worker that is to follow the record."""
+"""Seconds between two queries of a worker that should follow the record."""
 
 FOLLOW_WAIT = 15.0
-"""Seconds that a worker may take to follow the record: 2, unless its machine is busy."""
+"""Maximum seconds for a worker to follow the record: it takes 2 unless its machine is busy."""
 
 ONE_WAIT = 15.0
-"""Seconds to wait for the answer of one worker that was named: its answer ends the wait."""
+"""Maximum seconds to wait for one named worker; its answer ends the wait."""
 
 
 class Workers(Record):
@@ -282,11 +283,11 @@ class _Stats(BaseModel):
 
 
 _QUEUES, _TASKS, _STATS = TypeAdapter(tuple[_Queue, ...]), TypeAdapter(list[Any]), TypeAdapter(_Stats)
-"""The answers of a worker to `active_queues`, `active` and `stats`, as far as they are used."""
+"""The answers of a worker to `active_queues`, `active` and `stats`: only the fields in use."""
 
 
 def workers(settings: Settings) -> tuple[Worker, ...]:
-    """The workers that answer, by name; those that are slow are waited for."""
+    """The workers that answer, by name; waits for slow ones."""
     queues, active, stats = _ask(
         settings, lambda i: i.active_queues(), lambda i: i.active(), lambda i: i.stats()
     )
@@ -303,13 +304,13 @@ def workers(settings: Settings) -> tuple[Worker, ...]:
 
 
 def listed(site: Site, principal: Principal) -> Workers:
-    """Needs the record, and Redis."""
+    """The workers that answer, and the drained ones; needs the record and Redis."""
     require_fleet(principal, "see the workers")
     return Workers(workers=workers(site.settings), drained=holds.drained(site.session))
 
 
 def taking(settings: Settings, worker: str = "", wait: float = ANSWER_WAIT) -> dict[str, tuple[str, ...]]:
-    """Worker -> the queues that it consumes; only the workers that answer in time, or this one."""
+    """Worker -> the queues that it consumes; only workers that answer in time, or only this one."""
     (queues,) = _ask(settings, lambda inspect: inspect.active_queues(), wait=wait, worker=worker)
     return {name: _names(consumed) for name, consumed in _known(queues, _QUEUES).items()}
 
@@ -320,7 +321,8 @@ def _taken_by(settings: Settings, worker: str) -> tuple[str, ...] | None:
 
 
 def _known(answers: Mapping[str, Any], form: TypeAdapter[T]) -> dict[str, T]:
-    """Without what no worker answers: whoever writes to Redis may have answered."""
+    """The answers in this form; others are dropped, because anyone who can write to Redis may have
+    answered."""
     known = {}
     for name, answer in answers.items():
         with suppress(ValidationError):
@@ -335,7 +337,7 @@ def _names(queues: Iterable[_Queue]) -> tuple[str, ...]:
 def _ask(
     settings: Settings, *questions: Callable[[Inspect], Any], wait: float = ANSWER_WAIT, worker: str = ""
 ) -> list[dict[str, Any]]:
-    """The answers by worker; asked at the same time, since every question waits as long."""
+    """The answers by worker; asked concurrently, since every question takes the full wait."""
     control = broker.publisher(settings).control
     inspect = partial(control.inspect, [worker] if worker else None, timeout=wait)
     try:
@@ -349,10 +351,10 @@ def _ask(
 
 
 def drain(site: Site, principal: Principal, worker: str, *, reason: str = "", undo: bool = False) -> Drained:
-    """Have a worker take no new tasks, so that it may be stopped once it is idle; `undo` ends that.
+    """Stop a worker from taking new tasks, so that it can be stopped when idle; `undo` ends the drain.
 
-    The drain is in the record, so it lasts over a restart of the worker. It is ended for a worker that does
-    not answer too.
+    The drain is in the record, so it survives a restart of the worker. It can be ended even if the worker
+    does not answer.
     """
     principal.require(Role.OPERATOR, f"drain worker {worker}")
     session, settings = site.session, site.settings
@@ -381,10 +383,10 @@ def _unknown(settings: Settings, worker: str, drained: Iterable[str]) -> UsageRe
 
 
 def _await_queues(settings: Settings, worker: str, *, some: bool) -> tuple[str, ...] | None:
-    """The queues that the worker consumes once there are some, or none; None if it does not answer."""
+    """The worker's queues, once it consumes some (or none); None if it does not answer."""
     deadline = time.monotonic() + FOLLOW_WAIT
     queues: tuple[str, ...] | None = None
-    with suppress(ServiceUnreachable):  # Redis is away: it is not known what the worker does
+    with suppress(ServiceUnreachable):  # Redis is unreachable: the worker's queues are unknown
         while True:
             queues = _taken_by(settings, worker)
             if queues is None or bool(queues) is some or time.monotonic() > deadline:

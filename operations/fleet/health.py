@@ -1,6 +1,6 @@
-"""The whole at a glance: the health of the fleet, the queue, working storage, and the latest batches.
+"""The overview: the health of the fleet, the queue, working storage, and the latest batches.
 
-Health: what jobs need and miss, what waits and why, what is tried next.
+Health: what jobs need and lack, what waits and why, and what is tried next.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from zkstate.queue.listings import Active, BatchRow
 from zkstate.record import space
 
 FAULTS = 5
-"""Different faults that are named; `waiting` counts all jobs that wait for a retry."""
+"""Maximum number of different faults that are listed; `waiting` counts all jobs waiting for a retry."""
 
 
 class Health(Documented):
@@ -50,7 +50,7 @@ class HealthProblem(Obstacle):
 
 
 class RecordMemory(ServerMemory):
-    """What is in ZooKeeper's memory, and how many jobs may be."""
+    """ZooKeeper's memory use, and the number of jobs it has room for."""
 
     jobs: int
     """Ended ones included."""
@@ -129,9 +129,9 @@ def fleet_health(
     stored: FixityStatus,
     memory: RecordMemory,
 ) -> FleetHealth:
-    """`stops`: the holds by collection, and the pause of the queue under the empty name.
+    """The fleet's health; `stops`: holds by collection, with the pause of the queue under the empty name.
 
-    Reads a bounded number of jobs; waits a second for the answers of the workers.
+    Reads a bounded number of jobs; waits up to a second for the workers' answers.
     """
     pause, held = stops.get(""), [name for name in stops if name]
     session = fleet.session
@@ -202,7 +202,8 @@ def _verdict(problems: Sequence[HealthProblem]) -> Health:
 def _of_fleet(fleet: Fleet, waiting: dict[Reason, int]) -> Iterable[HealthProblem]:
     """Servers and processes that are missing.
 
-    Without a beat, jobs still move while others end; so it stops all only if no worker has a job.
+    Without beat, a job still moves when another ends; so a missing beat stops everything only if no worker
+    has a job.
     """
     can_move = any(fleet.consumers(task.queue) for task in JOB.tasks())
     idle = bool(waiting) and not waiting.get(Reason.BEING_WORKED_ON)
@@ -251,7 +252,7 @@ def _queue(fleet: Fleet, name: str) -> QueueHealth:
 
 
 def _at_hosts(active: Iterable[Active]) -> Counter[str]:
-    """How many jobs and batches were handed back until a source may be asked again, by its host."""
+    """Number of jobs and batches handed back to wait for a source, by its host."""
     waits = (job.waits_for for job in active if job.waits_for is not None)
     return Counter(wait.name for wait in waits if wait.kind == WaitKind.HOST)
 
@@ -278,7 +279,7 @@ def waiting_for_space(session: Session, counts: dict[JobState, int]) -> int:
 
 
 def _unread_in_provisioning(counts: dict[JobState, int]) -> int:
-    """So many are in provisioning only if working storage is full."""
+    """So many jobs are in provisioning only if working storage is full."""
     return max(0, counts[JobState.PROVISIONING] - listings.SAMPLE)
 
 
@@ -306,7 +307,7 @@ def _outages(session: Session) -> tuple[OutageView, ...]:
 
 
 def _faults(active: Iterable[Active]) -> tuple[Fault, ...]:
-    """The most frequent faults first."""
+    """The faults that active jobs met, most frequent first."""
     by_fault: dict[str, list[datetime]] = {}
     for job in active:
         if job.retry_at is not None and _reason(job) is Reason.BETWEEN_TRIES:
@@ -319,7 +320,7 @@ def _faults(active: Iterable[Active]) -> tuple[Fault, ...]:
 
 
 def record_memory(site: Site) -> RecordMemory:
-    """The memory of ZooKeeper, which holds the whole record, and the number of jobs that still fit."""
+    """ZooKeeper's memory, which holds the whole record, and the number of jobs it has room for."""
     memory = server_memory.read(site.session)
     return RecordMemory(
         **dict(memory),
@@ -329,7 +330,7 @@ def record_memory(site: Site) -> RecordMemory:
 
 
 LATEST = 10
-"""Batches that an overview names."""
+"""Number of batches in an overview."""
 
 
 class Space(Record):
@@ -362,7 +363,7 @@ class Overview(Record):
 
 
 def overview(site: Site, principal: Principal) -> Overview:
-    """At most a page of jobs and batches is read, however many there are, unless a collection is on hold."""
+    """The overview; reads at most a page of jobs and batches, unless a collection is on hold."""
     require_fleet(principal, "see the queue")
     session = site.session
     bids = listings.all_batches(session)
@@ -389,13 +390,14 @@ def overview(site: Site, principal: Principal) -> Overview:
 
 
 def _held(session: Session, bids: Sequence[str]) -> int:
-    """Reads the status of every batch: only while a collection is on hold."""
+    """The number of held batches. Reads every batch's status, so only called while a collection is on
+    hold."""
     rows = listings.readable(listings.batch_rows(session, bids))
     return sum(row.status is BatchState.HELD for row in rows)
 
 
 def space_now(site: Site, waiting: int) -> Space:
-    """`waiting`: jobs that wait for working storage."""
+    """The use of working storage; `waiting`: jobs that wait for it."""
     settings = site.settings
     disk = usage_now(settings) if settings.working.is_dir() else None
     return Space(

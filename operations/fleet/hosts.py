@@ -1,4 +1,4 @@
-"""The sources that the fleet knows at the moment: who is asked to wait, and how many connections are open."""
+"""The sources that the fleet currently knows: which asked for a pause, and how many connections are open."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zkstate.fleet.hosts import Pause
 
 LISTED = 200
-"""Hosts that a list names; a manifest may name thousands."""
+"""Maximum number of hosts in a list; a manifest may name thousands."""
 
 
 class HostView(Record):
@@ -36,16 +36,16 @@ class HostView(Record):
 
 
 def known_hosts(site: Site, principal: Principal) -> tuple[HostView, ...]:
-    """Those that wait first, then by name; two reads for each host."""
+    """The known hosts, waiting ones first, then by name; two reads per host."""
     visibility.require_fleet(principal, "see the sources")
     views = [_view(site.session, host, pause) for host, pause in _pauses(site.session)]
     return tuple(sorted(views, key=lambda view: (view.waits_until is None, view.host)))
 
 
 def waiting_hosts(session: Session, jobs: Mapping[str, int] | None = None) -> tuple[HostView, ...]:
-    """The hosts to which no request is sent now, by name; one read for each host, two if it waits.
+    """The hosts to which no request is sent now, by name; one read per host, two if it waits.
 
-    `jobs`: how many jobs and batches wait for each of them; these hosts are among those that are read.
+    `jobs`: the number of jobs and batches that wait for each host; these hosts are always read.
     """
     views = [_view(session, host, pause) for host, pause in _pauses(session, jobs or ()) if pause.left]
     if jobs is not None:

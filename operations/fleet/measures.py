@@ -1,6 +1,6 @@
-"""The fleet as numbers, for metrics: what the board does not know and has to be asked.
+"""The fleet as numbers, for metrics: what the board does not know and has to query.
 
-A server that does not answer makes its numbers absent, and nothing else.
+If a server does not answer, only its numbers are absent.
 """
 
 import shutil
@@ -75,7 +75,7 @@ class Measures(Record):
 
 
 def measure(site: Site) -> Measures:
-    """Asks every server once, and the workers for up to some seconds if none of them answers."""
+    """Query every server once; takes up to some seconds if no worker answers."""
     session, settings = site.session, site.settings
     try:
         record = _record(session, settings) if session.connected else None

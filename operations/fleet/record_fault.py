@@ -1,4 +1,4 @@
-"""Whether the record can be relied on: not if it is older than it was, or another deployment's."""
+"""Whether the record can be relied on: it cannot if it is an older copy, or of another deployment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REMEDIES = {Reason.RECORD_OUTDATED: Action.RECONCILE, Reason.RECORD_FOREIGN: Ac
 
 
 CONFIRMATION = 30.0
-"""Seconds for which a comparison by the beat, which makes one every 10 s, replaces one by this machine."""
+"""Seconds for which a comparison by beat, made every 10 s, spares this process its own."""
 
 
 class RecordFault(Record):
@@ -54,9 +54,9 @@ class RecordFault(Record):
 
 
 def record_fault(site: Site) -> RecordFault | None:
-    """What the fleet entered, else what this machine finds; nothing is written.
+    """The fault that the fleet entered, or else the one this machine finds; writes nothing.
 
-    A store that is absent or does not answer proves nothing: this machine may be no host of workers.
+    A store that is absent or does not answer proves nothing: this machine may not be a worker host.
     """
     session, settings = site.session, site.settings
     known = outages.known(session).get(Service.RECORD)
@@ -73,14 +73,14 @@ def record_fault(site: Site) -> RecordFault | None:
         if fault.service is Service.RECORD:
             return RecordFault(reason=Reason.RECORD_FOREIGN, message=fault.message)
     except ArklineError:
-        return None  # a setting names no store that can be opened
+        return None  # the settings name a store that cannot be opened
     return None
 
 
 def _is_confirmed(session: Session, settings: Settings) -> bool:
-    """Whether scheduled work has just confirmed the record, and the storage root here is the record's.
+    """Whether scheduled work has recently confirmed the record, and the storage root here belongs to it.
 
-    The inventory, which would be asked otherwise, loads SQLAlchemy: a fifth of the time of a status.
+    The alternative is to query the inventory, which loads SQLAlchemy: a fifth of the time of a status.
     """
     if plugins.choosing(plugins.STORAGE) or not leader(session):
         return False
@@ -95,7 +95,8 @@ def _is_confirmed(session: Session, settings: Settings) -> bool:
 
 
 def _compare(stores: Stores) -> None:
-    """Storage, which may be slow, is asked only if the inventory does not confirm the record."""
+    """Compare the record with the inventory, and with storage, which may be slow, only if that does not
+    confirm it."""
     record = stores.record.read_deployment()
     if record is None:
         check_not_lost(stores)

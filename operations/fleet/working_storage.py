@@ -1,4 +1,4 @@
-"""Working storage: which jobs reserve how much of it, and removing what no job needs."""
+"""Working storage: how much of it each job reserves, and removal of what no job needs."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -81,7 +81,7 @@ class CleanUp(Record):
 
 
 def space_view(site: Site, principal: Principal, usual: Mapping[JobState, float] | None = None) -> SpaceView:
-    """`usual`: the usual stays in working states, as a board knows them."""
+    """Working storage; `usual`: the usual stays in working states, as a board knows them."""
     require_fleet(principal, "see working storage")
     session, settings = site.session, site.settings
     waiting = waiting_for_space(session, queue.counts(session))
@@ -95,7 +95,7 @@ def space_view(site: Site, principal: Principal, usual: Mapping[JobState, float]
 def _reservations(
     session: Session, settings: Settings, usual: Mapping[JobState, float]
 ) -> Iterator[Reservation]:
-    """The jobs that reserve or use working storage, those that hold most first."""
+    """The jobs that reserve or use working storage, largest first."""
     reserved = space.reservations(session)
     disk = occupancy_now(settings) if settings.working.is_dir() else None
     held = holders(reserved, disk.on_disk if disk else {})
@@ -124,10 +124,10 @@ def clean_up(
     dry_run: bool = False,
     run: Run = UNWATCHED,
 ) -> CleanUp:
-    """Do now what beat does regularly, and remove the working directories that no job needs.
+    """Do now what beat does regularly, and remove working directories that no job needs.
 
-    `older_than`: seconds that completed batches stay in ZooKeeper, instead of the settings' retention; the
-    retention time of a collection's profile applies in any case. Stopped; the same call does the rest.
+    `older_than`: seconds that completed batches stay in ZooKeeper, instead of the settings' retention; a
+    retention set in a collection's profile still applies. Stopped; calling it again does the rest.
     """
     principal.require(Role.OPERATOR, "clean up working storage")
     session, working = site.session, site.settings.working
@@ -176,7 +176,7 @@ def _old_batches(site: Site, retention: float) -> tuple[str, ...]:
 def _remove_batches(
     site: Site, stamp: Stamp, retention: float, attempt: Attempt
 ) -> tuple[tuple[str, ...], bool]:
-    """The batches that were removed; True if beat was removing batches at the same moment."""
+    """The removed batches; True if beat was removing batches at the same time."""
     session = site.session
     chosen = site.settings.model_copy(update={"retention": retention})
     clients = open_clients(chosen, expected_of(session))

@@ -1,4 +1,5 @@
-"""Which verbs an operator may use on a job or a batch now: what its table says, and what else refuses one."""
+"""The verbs that an operator may use on a job or a batch now: what its table allows, less what else
+refuses."""
 
 from pipeline import codes
 from pipeline.errors import Action, ArklineError, Remedy
@@ -21,9 +22,9 @@ from zkstate.record import batches, jobs
 
 
 def allowed_verbs(thing: Job | Batch | JobRow) -> tuple[Event, ...]:
-    """The events that the table lets an operator raise on the job or batch now, in the table's order.
+    """The events that the table lets an operator raise on the job or batch now, in table order.
 
-    Without the failure of a batch: it is a part of `cancel`, which stops the batch's jobs, too.
+    The failure of a batch is omitted: it is part of `cancel`, which also stops the batch's jobs.
     """
     if isinstance(thing, Batch):
         possible = BATCH.possible(thing.status.status, Raiser.OPERATOR)
@@ -53,7 +54,7 @@ class Moved(ArklineError):
 
 
 def check_seen(thing: Job | Batch, version: int | None) -> None:
-    """Moved unless the job or batch still has the version that the caller saw; None accepts any version."""
+    """Moved unless the job or batch still has the version that the caller saw; None accepts any."""
     if version not in (None, thing.version):
         raise Moved(thing)
 
@@ -61,9 +62,9 @@ def check_seen(thing: Job | Batch, version: int | None) -> None:
 def target_of(
     session: Session, thing: Job | Batch, event: Event, to: JobState | None = None
 ) -> JobState | BatchState:
-    """The state that the event leads to; IllegalTransition, with what is possible, if it may not now.
+    """The state that the event leads to; IllegalTransition, listing what is possible, if not allowed now.
 
-    `to`: the state that the operator names for a job; None: the one that the table gives.
+    `to`: the state that the operator chose for a job; None: the state in the table.
     """
     try:
         return _target_of(session, thing, event, to)

@@ -1,4 +1,4 @@
-"""A batch for people: its progress, its failures with their reasons, its last report, and one of now."""
+"""A batch for people: its progress, failures with reasons, last sent report, and current report."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
 
 LISTED = 1000
-"""Objects that are read again when a batch that somebody watches has ended."""
+"""Maximum number of objects read again when a watched batch has ended."""
 
 FAILURES = 100
-"""Failed jobs that a view names; `jobs` counts all of them."""
+"""Maximum number of failed jobs in a view; `jobs` counts all."""
 
 
 class FailedJob(Record):
@@ -82,7 +82,7 @@ class BatchView(Record):
 def batch_view(site: Site, principal: Principal, bid: str, *, counts_only: bool = False) -> BatchView:
     """The batch from ZooKeeper or, once it has left, from the archive; Missing if it is in neither.
 
-    With `counts_only` the jobs' states and failures are left out, which is cheap however many there are.
+    With `counts_only` the jobs' states and failures are left out, which is cheap for any number of jobs.
     """
     return batch_view_of(site, visible_batch(site, principal, bid), counts_only=counts_only)
 
@@ -136,14 +136,14 @@ def _failed(session: Session, bid: str) -> tuple[FailedJob, ...]:
 
 
 def archived_since(site: Site, batch: ArchivedBatch) -> datetime:
-    """Since when an archived batch is in its state; its jobs are read only if its report has no date."""
+    """When an archived batch entered its state; its jobs are read only if its report has no date."""
     report = archived_report(site, batch.bid)
     jobs = archived_jobs(site, batch.bid)
     return _since(batch, report, lambda: max((job.since for job in jobs), default=None))
 
 
 def _since(batch: ArchivedBatch, report: BatchReport | None, last: Callable[[], datetime | None]) -> datetime:
-    """`last`: when the last of its jobs ended."""
+    """When the batch entered its state; `last`: when the last of its jobs ended."""
     if batch.state is BatchState.DELETED:
         return batch.disposition.at
     return (report and report.ended_at) or last() or batch.disposition.at
@@ -171,7 +171,7 @@ def _at_end(batch: ArchivedBatch, report: BatchReport | None, jobs: Iterable[Arc
         "jobs": dict(states),
         "percent": 100.0,
         "failed_jobs": tuple(failures),
-        # of a deleted batch the archive has another state than the one that was sent last
+        # a deleted batch's archived state is not the state last sent
         "report": status_report_of(report) if sent and report else None,
         "archived": Gone.of(batch.disposition),
     }
@@ -197,14 +197,14 @@ def with_objects_of(view: BatchView, reported: BatchReport) -> BatchView:
 
 
 def sent_texts(site: Site, principal: Principal, bid: str) -> tuple[str, ...]:
-    """The reports exactly as they were mailed, once the batch has left ZooKeeper; none before that."""
+    """The reports exactly as mailed, once the batch has left ZooKeeper; none before that."""
     if isinstance(visible_batch(site, principal, bid), Batch) or (inventory := site.archive()) is None:
         return ()
     return tuple(sent.text for sent in archive.sent_reports(inventory, bid))
 
 
 def load_jobs(site: Site, bid: str) -> Iterator[Job]:
-    """The jobs that a batch in ZooKeeper still has, read as far as the caller iterates."""
+    """The jobs that a batch in ZooKeeper still has, loaded lazily."""
     return jobs.load_present(site.session, listings.of_batch(site.session, bid))
 
 
@@ -214,9 +214,9 @@ def compose(
     members: Iterable[Job],
     line: Callable[[Job], ReportedJob] = reported_job,
 ) -> BatchReport:
-    """The report of a batch in ZooKeeper with these jobs; of deleted jobs, the tombstones say why.
+    """The report of a batch in ZooKeeper with these jobs; tombstones give the reasons for deleted jobs.
 
-    Of each job a line is kept: a batch may have more jobs than fit into memory.
+    Only one line per job is kept: a batch may have more jobs than fit into memory.
     """
     lines = ReportedJobs.of(map(line, members))
     present = {line.jid for line in lines}

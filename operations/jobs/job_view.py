@@ -1,8 +1,7 @@
-"""A job as people see it: in a list, alone, its timeline, the progress of its download, its stored files.
+"""A job for people: in a list, alone, its timeline, the progress of its download, its stored files.
 
-A list has the jobs that the board finds; the record says what they are, for the rows that are shown.
-
-Workers report the progress to Redis, and nothing is decided by it.
+The board finds the jobs of a list; the record gives the details of the rows that are shown. Workers report
+progress to Redis, and no decision depends on it.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ def job_view(site: Site, principal: Principal, jid: str) -> JobView:
 def job_view_of(site: Site, principal: Principal, job: Job | ArchivedJob) -> JobView:
     """The job as the principal sees it: folders and verbs are for operators."""
     configuration = job.configuration
-    # the fields that a view shares with the configuration, and below with the status, have the same names
+    # fields that a view shares with the configuration, and below with the status, have the same names
     facts = configuration.model_dump(include=set(JobView.model_fields)) | {
         "jid": job.jid,
         "bid": job.bid,
@@ -135,7 +134,7 @@ def _at_end(job: ArchivedJob) -> dict[str, Any]:
 
 
 def timeline(site: Site, principal: Principal, jid: str) -> Timeline:
-    """Every committed move, with the time that was spent in between."""
+    """Every committed move, with the time between moves."""
     job = visible_job(site, principal, jid)
     steps = steps_of(job)
     return Timeline(
@@ -149,7 +148,7 @@ def timeline(site: Site, principal: Principal, jid: str) -> Timeline:
 
 
 def steps_of(job: Job | ArchivedJob) -> tuple[Step, ...]:
-    """The history, with the time from one entry to the next."""
+    """The history, with the time to each next entry."""
     moments = [entry.at for entry in job.history]
     spent = [(later - at).total_seconds() for at, later in pairwise(moments)]
     return tuple(
@@ -159,17 +158,18 @@ def steps_of(job: Job | ArchivedJob) -> tuple[Step, ...]:
 
 
 SHOWN = 3
-"""Downloads of a batch that are shown at a time."""
+"""Maximum number of a batch's downloads shown at a time."""
 
 
 def progress(site: Site, principal: Principal, jid: str) -> Progress | None:
-    """None unless the job is downloading and its worker reported progress a moment ago."""
+    """The download's latest progress; None if the job is not downloading or its worker has not reported
+    recently."""
     job = visible_job(site, principal, jid)
     return progress_of(site.settings, jid, job.status.status) if isinstance(job, Job) else None
 
 
 def progress_of(settings: Settings, jid: str, state: JobState) -> Progress | None:
-    """None unless the job's worker reported progress a moment ago."""
+    """The latest progress; None if the job is not downloading or its worker has not reported recently."""
     if state is not JobState.DOWNLOADING:
         return None
     return redis_keys.read_progress(settings, jid)
@@ -218,9 +218,9 @@ class JobList(Record):
 def rows(
     session: Session, board: Board, scope: Scope, search: JobSearch, limit: int, after: str | None = None
 ) -> JobPage:
-    """A page of the jobs that the board finds, with what the record says of the jobs.
+    """A page of the jobs that the board finds, completed from the record.
 
-    A job that is not in the record any more is as the board has it; while ZooKeeper is away, all of them are.
+    A job no longer in the record is shown as on the board; so are all jobs while ZooKeeper is unreachable.
     """
     page = board.jobs(scope, search, limit, after)
     if not session.connected:

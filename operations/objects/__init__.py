@@ -1,1 +1,1 @@
-"""Objects that are stored: their custody, fixity, export."""
+"""Stored objects: custody, fixity, export."""

@@ -1,8 +1,8 @@
-"""The fixity schedule for people: its report, checks now, and proofs of custody.
+"""The fixity schedule for people: its report, checks on demand, and proofs of custody.
 
-A proof is a fixity check that a caller asks for now: a worker reads the bytes, and the inventory keeps the
-result. The caller checks before that the principal may see the object. Any version of any size can be
-proved, as nobody waits for the answer.
+A proof is a fixity check that a caller requests: a worker reads the bytes, and the inventory keeps the
+result. The caller first checks that the principal may see the object. Any version of any size can be proved,
+because nobody waits for the result.
 """
 
 import secrets
@@ -35,10 +35,10 @@ from zkstate.connection.locks import exclusive
 from zkstate.errors import Missing
 
 REPORTED = 100
-"""Damaged objects that a report names."""
+"""Maximum number of damaged objects in a report."""
 
 LOCK_WAIT = 180.0
-"""Seconds to wait for a scheduled check, which ends within a minute."""
+"""Seconds to wait for a scheduled check, which takes at most a minute."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def check_fixity(
 ) -> FixityRun:
     """Check the named objects; without names, those that are due or, with `every`, all.
 
-    One check runs in the fleet at a time, so that the rate of the settings holds: this waits for a scheduled
+    One check runs in the fleet at a time, so that the rate in the settings holds; this waits for a scheduled
     check to end.
     """
     principal.require(Role.OPERATOR, "check fixity")
@@ -146,12 +146,12 @@ _CUSTODY = TypeAdapter(Custody)
 
 
 def start_proof(site: Site, known: InventoryObject, version: int | None, asked_by: str) -> CustodyProof:
-    """A new proof of the version (None: the current one), or the one that has not ended yet.
+    """Request a proof of the version (None: the current one), or return the pending one.
 
     UsageRefused if there is no such version; `too-many-proofs`.
     """
     (number,) = versions_to_prove(known, version, every=False)
-    every = {version.number for version in known.versions}  # as each fixity check
+    every = {version.number for version in known.versions}  # like every fixity check
     facts = {"id": secrets.token_hex(8), "asked": now(), "bytes_total": size_of(known, every), "message": ""}
     proof = fixity.ask_proof(site.inventory(), known.ark, number, asked_by, facts)
     request_proofs(site.settings)
@@ -159,7 +159,7 @@ def start_proof(site: Site, known: InventoryObject, version: int | None, asked_b
 
 
 def proof_of(inventory: SqlInventory, proof_id: str, known: InventoryObject) -> CustodyProof:
-    """Missing if there is no such proof of this object, any more or at all."""
+    """The proof; Missing if this object has no such proof, or no longer has it."""
     proof = fixity.find_proof(inventory, proof_id)
     if proof is None or proof.ark != known.ark:
         raise Missing(
@@ -170,7 +170,7 @@ def proof_of(inventory: SqlInventory, proof_id: str, known: InventoryObject) -> 
 
 
 def latest_proof(inventory: SqlInventory, known: InventoryObject, number: int) -> CustodyProof | None:
-    """The last proof of the version that was asked for."""
+    """The latest requested proof of the version."""
     proof = fixity.latest_proof(inventory, known.ark, number)
     return None if proof is None else _shown(proof)
 

@@ -56,9 +56,9 @@ def known_object(inventory: SqlInventory, name: str) -> InventoryObject:
 
 
 def visible_object(site: Site, principal: Principal, ark: str) -> InventoryObject:
-    """Missing unless there is such an object for the principal.
+    """The object; Missing unless it exists and the principal may see it.
 
-    For those who see the fleet, its message names similar ones.
+    For those who see the fleet, the message suggests similar names.
     """
     inventory = site.archive()
     if inventory is None:
@@ -88,7 +88,7 @@ def check_visible(site: Site, principal: Principal, known: InventoryObject) -> N
 
 
 def as_seen_by(principal: Principal, known: InventoryObject) -> InventoryObject:
-    """The object without its places in the repository's storage, for those who do not work there."""
+    """The object; for depositors, without its paths in the repository's storage."""
     if principal.role is not Role.DEPOSITOR:
         return known
     return replace(known, versions=tuple(replace(version, storage_url="") for version in known.versions))
@@ -118,15 +118,15 @@ def object_view(
     storage: Storage | None = None,
     reading: Reading = Reading(lambda _: None, lambda: False),  # noqa: B008 - frozen
 ) -> ObjectView:
-    """The object, its custody and its `timeline`; without `storage` only the records are compared."""
+    """The object with its custody and `timeline`; without `storage` only the records are compared."""
     custody = prove(known, numbers, storage, reading)
     return ObjectView(**vars(known), custody=custody, timeline=events)
 
 
 def premis_of_job(site: Site, principal: Principal, jid: str) -> Iterator[bytes]:
-    """The PREMIS document of the object of which the job stored a version, piece by piece.
+    """The PREMIS document of the object whose version the job stored, in pieces.
 
-    Missing before the version is recorded; errors as `premis_record.pieces`.
+    Missing until the version is recorded; errors as `premis_record.pieces`.
     """
     visible_job(site, principal, jid)
     inventory = site.archive()
@@ -164,12 +164,12 @@ def object_to_export(inventory: SqlInventory, name: str, number: int | None) -> 
 
 
 def bag_name(known: InventoryObject, number: int) -> str:
-    """A name for the folder: `ark_99999_fk4abc-v2`."""
+    """A folder name: `ark_99999_fk4abc-v2`."""
     return f"{plain_name(known.ark)}-v{number}"
 
 
 def plain_name(ark: str) -> str:
-    """For a file or a folder: `ark_99999_fk4abc`."""
+    """The ARK as a file or folder name: `ark_99999_fk4abc`."""
     return "".join(c if c.isalnum() or c in "-." else "_" for c in ark)
 
 
@@ -181,9 +181,9 @@ def export(
     stopped: Callable[[], bool],
 ) -> Export:
     """Write the bag and enter the export as an event; errors as `export_bag`, and `export-interrupted` once
-    `stopped` is true.
+    `stopped` returns true.
 
-    A refused export is entered as well. A crash after the bag has its name leaves a bag without an event.
+    A refused export is entered, too. A crash after the bag has its name leaves a bag without an event.
     """
 
     known, folder = request.known, request.folder
@@ -223,7 +223,7 @@ def export(
 
 
 def _enter(inventory: SqlInventory, event: PreservationEvent) -> str:
-    """Why the inventory did not take the event; empty if it did. An export does not depend on it."""
+    """Enter the event; returns why the inventory rejected it, or '': an export does not depend on it."""
     try:
         inventory.enter_export(event)
     except StepFailed as failure:

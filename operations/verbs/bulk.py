@@ -1,8 +1,7 @@
 """One verb for many jobs and batches: a refusal of one does not stop the others.
 
-A plan does it in two steps: a dry run, and then exactly what the dry run showed. The token of a plan has
-the version of every job. A job that moved after the dry run is not touched, so a token that is used again
-changes nothing.
+A plan takes two steps: a dry run, and then exactly what the dry run showed. A plan's token has the version of
+every job. A job that moved after the dry run is not touched, so using a token twice changes nothing.
 """
 
 import time
@@ -51,7 +50,7 @@ def failed_of(session: Session, bid: str) -> list[str]:
     return [row.jid for row in rows if Event.RESUME in allowed_verbs(row)]
 
 
-def act_on_many(  # noqa: PLR0913 - the conditions of one verb
+def act_on_many(  # noqa: PLR0913 - the options of one verb
     site: Site,
     principal: Principal,
     event: Event,
@@ -62,7 +61,7 @@ def act_on_many(  # noqa: PLR0913 - the conditions of one verb
     dry_run: bool = False,
     run: Run = UNWATCHED,
 ) -> Outcome:
-    """Raise `event` on these jobs and batches, one after the other; `to`: where jobs are to be resumed."""
+    """Raise `event` on these jobs and batches in turn; `to`: the state in which to resume jobs."""
 
     def act_on(name: str, part: Run) -> VerbResult:
         return act(
@@ -72,7 +71,7 @@ def act_on_many(  # noqa: PLR0913 - the conditions of one verb
     return _on_each(site, event, list(names), act_on, run, dry_run=dry_run)
 
 
-def resume_batch(  # noqa: PLR0913 - the conditions of one verb
+def resume_batch(  # noqa: PLR0913 - the options of one verb
     site: Site,
     principal: Principal,
     bid: str,
@@ -83,7 +82,7 @@ def resume_batch(  # noqa: PLR0913 - the conditions of one verb
     dry_run: bool = False,
     run: Run = UNWATCHED,
 ) -> Outcome:
-    """Resume the failed jobs of the batch; Moved if the batch has another version than its caller saw."""
+    """Resume the failed jobs of the batch; Moved if its version is not the one that the caller saw."""
     batch = recorded_batch(site, principal, bid)
     principal.require(Role.OPERATOR, f"resume {bid}", batch.profile_name)
     check_seen(batch, version)
@@ -91,7 +90,7 @@ def resume_batch(  # noqa: PLR0913 - the conditions of one verb
     return act_on_many(site, principal, Event.RESUME, names, reason=reason, to=to, dry_run=dry_run, run=run)
 
 
-def cancel(  # noqa: PLR0913 - the conditions of one verb
+def cancel(  # noqa: PLR0913 - the options of one verb
     site: Site,
     principal: Principal,
     bid: str,
@@ -101,9 +100,9 @@ def cancel(  # noqa: PLR0913 - the conditions of one verb
     dry_run: bool = False,
     run: Run = UNWATCHED,
 ) -> Outcome:
-    """Stop the batch: end its split or its report, fail its jobs that have not ended, delete the held ones.
+    """Stop the batch: end its split or its report, fail its unfinished jobs, delete the held ones.
 
-    The report follows. After an interruption the same call stops the rest.
+    The report follows. After an interruption, calling it again stops the rest.
     """
     batch, stamp = recorded_batch(site, principal, bid), Stamp.of(principal, reason)
     principal.require(Role.OPERATOR, f"cancel {bid}", batch.profile_name)
@@ -116,7 +115,7 @@ def cancel(  # noqa: PLR0913 - the conditions of one verb
                 f"{bid} is {batch.status.status}: it has ended, and no job of it is at work"
             )
         if not dry_run:
-            site.follow(batch)  # its last job ended unnoticed: it is reported, as the sweep would have it
+            site.follow(batch)  # its last job's end went unnoticed: report the batch, as the sweep would
         stopped = VerbResult(id=bid, was=batch.status.status, now=BatchState.REPORTING)
 
     def stop(jid: str, _: Run) -> VerbResult:
@@ -141,7 +140,7 @@ def _on_each(
     *,
     dry_run: bool = False,
 ) -> Outcome:
-    """`act_on` returns None for a job that it leaves alone."""
+    """Act on each name in turn; `act_on` returns None for a job that it leaves alone."""
     done: list[VerbResult] = []
     refused: list[Refusal] = []
     stopped, tried = "", 0
@@ -176,10 +175,10 @@ PLAN_SECONDS = 900.0
 JOBS_OF_A_PLAN = 10_000
 
 TOKEN_LIMIT = 200_000
-"""Characters of a token."""
+"""Maximum length of a token in characters."""
 
 PLAIN_LIMIT = 500_000
-"""Bytes of what a token says."""
+"""Maximum size of a token's uncompressed content in bytes."""
 
 
 class BulkPlan(Record):
@@ -208,7 +207,7 @@ class Receipt(Record):
 class Planned(Record):
     """The content of a token. Every web process can read it, so any of them can carry out the plan.
 
-    It gives no right: the verb checks role, collection and version of every job.
+    It grants no rights: the verb checks role, collection and version of every job.
     """
 
     verb: Event
@@ -229,7 +228,7 @@ def make_plan(
     to: JobState | None = None,
     run: Run = UNWATCHED,
 ) -> BulkPlan:
-    """UsageRefused for more jobs than JOBS_OF_A_PLAN; Stopped."""
+    """Perform the dry run; UsageRefused for more jobs than JOBS_OF_A_PLAN; Stopped."""
     if len(names) > JOBS_OF_A_PLAN:
         raise UsageRefused(
             f"{len(names):,} jobs are selected, and {JOBS_OF_A_PLAN:,} are accepted: select fewer, such "
@@ -262,7 +261,7 @@ def make_plan(
 
 
 def read_plan(principal: Principal, event: Event, token: str) -> Planned:
-    """What the dry run of this principal showed; `no-such-plan` for any other token."""
+    """The plan from this principal's dry run; `no-such-plan` for any other token."""
     planned = _opened(token)
     if (planned.verb, planned.owner) != (event, principal.identity):
         raise ArklineError(
@@ -277,7 +276,7 @@ def read_plan(principal: Principal, event: Event, token: str) -> Planned:
 
 
 def _opened(token: str) -> Planned:
-    """`no-such-plan` for a token that is damaged, or larger than that of any plan."""
+    """Decode a token; `no-such-plan` if it is damaged, or larger than any plan's."""
     try:
         inflated = zlib.decompressobj()
         text = inflated.decompress(urlsafe_b64decode(token.encode()), PLAIN_LIMIT)

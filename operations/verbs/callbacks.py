@@ -1,6 +1,6 @@
-"""Callbacks as an operator sees them: those that are owed, a delivery now, and a test of a receiver.
+"""Callbacks for operators: pending ones, immediate delivery, and a test of a receiver.
 
-A delivery or a test sends one request from this process, checked and signed as those of the workers.
+A delivery or a test sends one request from this process, checked and signed like those of the workers.
 """
 
 import time
@@ -32,7 +32,7 @@ from zkstate.record.callbacks import Owed
 from zkstate.record.journal import Stamp
 
 SCANNED = 2000
-"""Callbacks that one page reads at most; fewer of them may be the principal's."""
+"""Maximum number of callbacks that one page reads; the principal may see fewer of them."""
 
 
 class OwedView(Record):
@@ -72,7 +72,7 @@ class CallbackAnswer(Record):
 
 
 def owed_page(site: Site, principal: Principal, limit: int, after: str | None = None) -> OwedPage:
-    """The callbacks that are owed for jobs that the principal may see, sorted by job number."""
+    """Pending callbacks of jobs that the principal may see, in job number order."""
     session = site.session
     names = callbacks.names(session)
     later = [name for name in names if after is None or name > after]
@@ -93,10 +93,10 @@ def owed_page(site: Site, principal: Principal, limit: int, after: str | None = 
 
 
 def deliver(site: Site, principal: Principal, jid: str, *, reason: str = "") -> CallbackAnswer:
-    """Deliver the callback of a job that completed or failed, now; also if it was delivered or given up.
+    """Deliver the callback of a completed or failed job now, even if it was already delivered or given up.
 
-    A delivery is entered in the job's history. UsageRefused if there is nothing to deliver, Missing if the
-    job has left ZooKeeper, Busy while a worker delivers it.
+    The delivery is entered in the job's history. UsageRefused if there is nothing to deliver, Missing if the
+    job has left ZooKeeper, Busy while a worker is delivering it.
     """
     session = site.session
     job = recorded_job(site, principal, jid)
@@ -118,7 +118,7 @@ def deliver(site: Site, principal: Principal, jid: str, *, reason: str = "") -> 
 
 
 def send_test(site: Site, principal: Principal, name: str) -> CallbackAnswer:
-    """Send a test to the receiver of the collection; ProfileError if there is no such collection.
+    """Send a test to the collection's receiver; ProfileError if there is no such collection.
 
     UsageRefused if the profile names no receiver, Busy while another test is being sent.
     """
@@ -134,7 +134,7 @@ def send_test(site: Site, principal: Principal, name: str) -> CallbackAnswer:
 def _asked(
     site: Site, principal: Principal, profile: Profile, jid: str, send: Callable[[], int]
 ) -> CallbackAnswer:
-    """The answer to one request; UsageRefused if the profile names no receiver."""
+    """Send one request; returns the receiver's answer. UsageRefused if the profile names no receiver."""
     address = profile.callback_address
     if address is None:
         raise UsageRefused(
@@ -160,7 +160,7 @@ def _asked(
 
 
 def _check_signed(principal: Principal, profile: Profile, *, signed: bool) -> None:
-    """UsageRefused for the web process without the secret: workers may have it, and sign what they send."""
+    """UsageRefused for a web process without the secret: workers may have it, and sign their requests."""
     if not signed and principal.interface in (Interface.API, Interface.WEB):
         raise UsageRefused(
             f"the web process has no secret to sign the callbacks of {profile.name}: send this from a host "
@@ -186,7 +186,7 @@ def _settle(session: Session, job: Job, owed: Owed | None, profile: Profile, sta
 
 
 def _version_number(site: Site, job: Job) -> int | None:
-    """The number of the version that the job stored, as the inventory has it."""
+    """The number of the version that the job stored, according to the inventory."""
     ark = job.identifiers.primary_id
     known = site.inventory().describe_object(ark) if ark else None
     numbers = (version.number for version in known.versions if version.jid == job.jid) if known else ()
@@ -202,7 +202,7 @@ def _only_one(session: Session, name: str, busy: str) -> Iterator[None]:
 
 
 def _owed_views(session: Session, names: list[str]) -> Iterator[OwedView | None]:
-    """For every name its callback; None if it or its job is gone, or cannot be read."""
+    """The callback of each name; None if the callback or its job is gone or cannot be read."""
     for start in range(0, len(names), listings.READ_PAGE):
         part = names[start : start + listings.READ_PAGE]
         owed = {one.name: one for one in callbacks.read(session, part)}
@@ -224,5 +224,5 @@ def _seen(session: Session, principal: Principal, view: OwedView, owners: dict[s
         try:
             owners[view.bid] = batches.load(session, view.bid).submission.owner
         except Missing:
-            owners[view.bid] = ""  # then nobody owns it
+            owners[view.bid] = ""  # no owner if the batch is gone
     return in_sight(principal, view.collection, owners.get(view.bid, ""))

@@ -1,4 +1,4 @@
-"""The profiles of collections for an operator: shown, and renewed for a batch that has a snapshot."""
+"""Collection profiles for operators: show them, and renew the snapshot of a batch."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def renew(
     version: int | None = None,
     dry_run: bool = False,
 ) -> ProfileRenewal:
-    """Let the batch's remaining jobs use the profile as its file is now."""
+    """Renew the batch's snapshot from the current profile file, for its remaining jobs."""
 
     def attempt() -> ProfileRenewal:
         batch = recorded_batch(site, principal, bid)
@@ -94,7 +94,8 @@ class ProfileView(Record):
 
 
 def listed(profiles: Profiles, principal: Principal | None = None) -> tuple[ProfileLine, ...]:
-    """The profiles that the principal may see, without the paths of this server; all without a principal."""
+    """The profiles that the principal may see, without this server's paths; all profiles without a
+    principal."""
     lines = tuple(_line(profiles, name) for name in profiles.names())
     if principal is None:
         return lines
@@ -104,7 +105,7 @@ def listed(profiles: Profiles, principal: Principal | None = None) -> tuple[Prof
 
 
 def shown(profiles: Profiles, name: str) -> ProfileView:
-    """UnknownProfile or ProfileError if there is no such profile, or it cannot be used."""
+    """The profile; UnknownProfile or ProfileError if it does not exist or cannot be used."""
     path = profiles.file(name)
     profile, ignored = read_profile(path)
     return ProfileView(

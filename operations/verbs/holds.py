@@ -47,7 +47,7 @@ class BatchHistory(Record):
 def hold_collection(
     site: Site, principal: Principal, name: str, *, reason: str = "", dry_run: bool = False
 ) -> HoldResult:
-    """Hold what is submitted to a collection; jobs that have started continue."""
+    """Hold new submissions to a collection; jobs that have started continue."""
     principal.require(Role.OPERATOR, f"hold collection {name}", name)
     site.profiles.get(name)
     changed = not dry_run and holds.place(site.session, Hold.of(principal, reason), name)
@@ -56,7 +56,7 @@ def hold_collection(
     return HoldResult(collection=name, hold=hold, changed=changed)
 
 
-def release_collection(  # noqa: PLR0913 - the conditions of one verb
+def release_collection(  # noqa: PLR0913 - the options of one verb
     site: Site,
     principal: Principal,
     name: str,
@@ -68,7 +68,7 @@ def release_collection(  # noqa: PLR0913 - the conditions of one verb
 ) -> HoldResult:
     """End a hold and release the held batches and jobs of the collection, unless `keep_held`.
 
-    After an interruption the same call releases the rest.
+    After an interruption, calling it again releases the rest.
     """
     principal.require(Role.OPERATOR, f"release collection {name}", name)
     if dry_run:
@@ -78,7 +78,7 @@ def release_collection(  # noqa: PLR0913 - the conditions of one verb
     released = None
     if not keep_held:
         held = held_in(site.session, name)
-        if dry_run:  # once the hold has ended
+        if dry_run:  # what would happen after the hold ends
             done = (VerbResult(id=one, was=JobState.HELD, now=JobState.PENDING) for one in held)
             released = Outcome(verb=Event.RELEASE, dry_run=True, done=tuple(done))
         else:
@@ -98,7 +98,7 @@ def held_in(session: Session, name: str) -> list[str]:
 
 
 def pause(site: Site, principal: Principal, *, reason: str = "") -> HoldResult:
-    """Start no further job; running jobs continue, and submissions are still accepted."""
+    """Stop starting jobs; running jobs continue, and submissions are still accepted."""
     principal.require(Role.OPERATOR, "pause the queue")
     changed = holds.place(site.session, Hold.of(principal, reason))
     return HoldResult(hold=holds.paused(site.session), changed=changed)
@@ -112,14 +112,14 @@ def unpause(site: Site, principal: Principal, *, reason: str = "") -> HoldResult
 
 
 def history(site: Site, principal: Principal, collection: str | None = None) -> ActionHistory:
-    """The last actions on a collection or, without one, on the queue and the fleet."""
+    """The latest actions on a collection or, without one, on the queue and the fleet."""
     subject = "the queue" if collection is None else f"collection {collection}"
     principal.require(Role.VIEWER, f"see the history of {subject}", collection)
     return ActionHistory(collection=collection, entries=holds.actions(site.session, collection))
 
 
 def batch_history(site: Site, principal: Principal, bid: str) -> BatchHistory:
-    """Of a batch in ZooKeeper; Missing once the batch has moved to the archive."""
+    """The history of a batch in ZooKeeper; Missing once the batch is in the archive."""
     batch = recorded_batch(site, principal, bid)
     snapshot = batches.profile_snapshot(site.session, bid)
     given = () if snapshot is None else (*snapshot.earlier, snapshot)

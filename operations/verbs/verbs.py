@@ -1,6 +1,6 @@
-"""What an operator does to a job or a batch: every verb is an event of its table, committed as one move.
+"""Verbs on a job or a batch: each is an event of its table, committed as one move.
 
-A repair is for znodes that cannot be read: their bytes are kept aside, and the job or the batch fails.
+A repair is for znodes that cannot be read: their bytes are set aside, and the job or the batch fails.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,13 +34,13 @@ from zkstate.record.record import Lock
 R = TypeVar("R")
 
 TRIES = 20
-"""Times that a verb reads a job or a batch again that moved between the read and the write."""
+"""Maximum reads of a job or a batch that moves between the verb's read and its write."""
 
 WAS = "unreadable"
-"""The state before a repair."""
+"""The reported state before a repair."""
 
 _FOR_A_BATCH = {Event.FAIL: (Action.CANCEL,), Event.RESUME: (Action.RESUME_BATCH,)}
-"""What does to the jobs of a batch what the event does to one job."""
+"""Event -> the actions that apply it to all jobs of a batch."""
 
 
 class VerbResult(Record):
@@ -59,7 +59,7 @@ class VerbResult(Record):
 
 
 def retry_stale(name: str, act: Callable[[], R]) -> R:
-    """Call `act` until no other change comes between its read and its write."""
+    """Call `act` until no other change comes between its read and its write; Busy after TRIES."""
     for _ in range(TRIES):
         try:
             return act()
@@ -68,7 +68,7 @@ def retry_stale(name: str, act: Callable[[], R]) -> R:
     raise Busy(f"{name} keeps changing state; try again")
 
 
-def act(  # noqa: PLR0913 - the conditions of one verb
+def act(  # noqa: PLR0913 - the options of one verb
     site: Site,
     principal: Principal,
     name: str,
@@ -81,12 +81,12 @@ def act(  # noqa: PLR0913 - the conditions of one verb
     feeding: bool = True,
     run: Run = UNWATCHED,
 ) -> VerbResult:
-    """Raise `event` on the job or batch, with everything that follows from the move.
+    """Raise `event` on the job or batch, and do everything that follows from the move.
 
-    `version`: that of the status that the caller decided on; Moved if the status has another one. `to`: the
-    state in which a job is to be resumed; None: after its last successful step. A dry run
-    raises what the verb would raise. Without `feeding` the caller hands out the pending jobs, once for many.
-    To delete a batch again completes a deletion that was interrupted; `run` is for such a deletion.
+    `version`: the status version that the caller decided on; Moved if the status has another one. `to`: the
+    state in which to resume a job; None: after its last successful step. A dry run raises the errors that the
+    verb would raise. Without `feeding` the caller dispatches pending jobs, once for many. Deleting a batch
+    again completes an interrupted deletion; `run` is for such a deletion.
     """
     check_kind(name, event)
 
@@ -106,7 +106,7 @@ def act(  # noqa: PLR0913 - the conditions of one verb
 
 
 def check_kind(name: str, event: Event) -> None:
-    """UsageRefused unless the event is for a thing of this kind: a job or a batch."""
+    """UsageRefused unless the event applies to this kind: a job or a batch."""
     is_batch = name.startswith("bid")
     table = BATCH.table if is_batch else JOB.table
     refused = is_batch and event in _FOR_A_BATCH
@@ -119,7 +119,7 @@ def check_kind(name: str, event: Event) -> None:
 
 
 def stop_job(site: Site, stamp: Stamp, jid: str, *, dry_run: bool) -> VerbResult:
-    """Fail the job of a batch that the operator stops; delete it if it is held, so that it has not begun."""
+    """Fail a job of a batch that the operator stops; delete it if it is held and so has not started."""
 
     def attempt() -> VerbResult:
         job = jobs.load(site.session, jid)
@@ -135,7 +135,7 @@ def stop_job(site: Site, stamp: Stamp, jid: str, *, dry_run: bool) -> VerbResult
 def stop_batch(site: Site, stamp: Stamp, bid: str, *, dry_run: bool) -> VerbResult | None:
     """End the split or the report of the batch; a worker that has the batch loses it. The jobs continue.
 
-    None if the batch is split and its jobs are at work, or if it has ended.
+    None if the batch is split and its jobs are running, or if it has ended.
     """
 
     def attempt() -> VerbResult | None:
@@ -179,7 +179,7 @@ def _said(verb: str, stamp: Stamp) -> str:
 
 
 def _end(site: Site, stamp: Stamp, thing: Job | Batch, kind: FailureKind | None, message: str) -> VerbResult:
-    """The job or batch fails. A worker that has it loses the lock, and with it any further effect."""
+    """Fail the job or batch. A worker that has it loses the lock, and can have no further effect."""
     request = _request(stamp, Event.FAIL, message=message, kind=kind, lock=Lock.BREAK)
     try:
         return _result(site, thing, _move(site, thing, request))
@@ -210,7 +210,8 @@ def _result(site: Site, before: Job | Batch, after: Job | Batch) -> VerbResult:
 
 
 def _delete_job(site: Site, stamp: Stamp, job: Job) -> VerbResult:
-    """The tombstone first, the folder last: a crash leaves at most a folder, which the clean-up finds."""
+    """Delete the job: tombstone first, folder last. A crash leaves at most a folder, which the clean-up
+    finds."""
     archive.tombstone(site.inventory(), job, by=stamp.by, reason=stamp.reason)
     deleted = deletion.delete_job(site.session, job, stamp.by)
     left = ""
@@ -222,9 +223,10 @@ def _delete_job(site: Site, stamp: Stamp, job: Job) -> VerbResult:
 
 
 def _delete_batch(site: Site, stamp: Stamp, batch: Batch, run: Run) -> VerbResult:
-    """Tombstones first, folders last: after a crash or a stop a repeated delete does the rest.
+    """Delete the batch: tombstones first, folders last. After a crash or a stop, deleting again does the
+    rest.
 
-    Half of the progress is the writing of the tombstones, half the removal of the jobs.
+    Writing the tombstones is half of the progress, removing the jobs the other half.
     """
     session, working, was = site.session, site.settings.working, batch.status.status
     jids = listings.of_batch(session, batch.bid)
@@ -249,7 +251,8 @@ def _delete_batch(site: Site, stamp: Stamp, batch: Batch, run: Run) -> VerbResul
 
 
 def _write_tombstones(site: Site, stamp: Stamp, batch: Batch, jids: Sequence[str], run: Run) -> None:
-    """Of the jobs, then of their batch, with its report; a page of jobs at a time is in memory."""
+    """Write tombstones of the jobs, then of their batch, with its report; one page of jobs is in memory at
+    a time."""
 
     def members() -> Iterator[Job]:
         for number, job in enumerate(jobs.load_present(site.session, jids), 1):
@@ -268,8 +271,8 @@ def repair(
 ) -> VerbResult:
     """Replace what cannot be read, end a job that has not ended, and free what it holds.
 
-    UsageRefused if every znode can be read. The collection may be unreadable too, so that only an operator of
-    all collections may do this.
+    UsageRefused if every znode can be read. The collection may be unreadable, too, so this needs an operator
+    of all collections.
     """
     principal.require(Role.OPERATOR, f"repair {name}")
     session, stamp = site.session, Stamp.of(principal, reason)
@@ -292,7 +295,7 @@ def repair(
 
 
 def _failure_of(thing: Job | Batch, lost: set[str]) -> tuple[FailureKind, str] | None:
-    """The failure that the loss of these znodes is; None if the job or batch goes its way.
+    """The failure caused by the loss of these znodes; None if the job or batch can continue.
 
     A job that has not ended fails; the depositor's report has the message. A batch whose submission was lost
     before it was split has nothing to split.

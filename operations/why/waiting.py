@@ -1,4 +1,4 @@
-"""Why a job or batch waits without a worker: for its turn, space, a host, a later moment, a worker."""
+"""Why a job or batch waits without a worker: for its turn, space, a host, a later time, or a worker."""
 
 from collections import Counter
 from contextlib import suppress
@@ -26,14 +26,14 @@ from zkstate.queue import fairness, queue, recovery
 from zkstate.record import batches, jobs, space
 
 HOLDERS_NAMED = 5
-"""Jobs that a cause names, those that hold most of working storage; the view of space lists all."""
+"""Maximum number of jobs in a cause, largest users of working storage first; the view of space lists all."""
 
 _SUPERSEDED = (Reason.STARTING, Reason.BEING_DISPATCHED, Reason.LOST_WORKER)
-"""Reasons that say nothing once an obstacle is known."""
+"""Reasons that add nothing once an obstacle is known."""
 
 
 def blocked(fleet: Fleet, cause: Cause, *queues: str) -> Cause:
-    """The cause, with what else keeps the fleet from carrying the job on."""
+    """The cause, with whatever else keeps the fleet from processing the job."""
     obstacles = (*cause.obstacles, *fleet.obstacles(*queues))
     if not obstacles:
         return cause
@@ -55,7 +55,7 @@ def blocked(fleet: Fleet, cause: Cause, *queues: str) -> Cause:
 
 
 def held(session: Session, name: str, identifier: str) -> Cause:
-    """A job or a batch that was put on hold, with or without its collection."""
+    """The cause of a held job or batch: its own hold or the collection's."""
     hold = holds.collection_hold(session, name)
     if hold is None:
         return Cause(reason=Reason.HOLD_ENDED, waits_for=name, remedies=(Remedy(Action.RELEASE, identifier),))
@@ -74,7 +74,7 @@ def on_hold(name: str, hold: Hold) -> Cause:
 
 
 def in_line(fleet: Fleet, job: Job) -> Cause:
-    """A pending job that was never handed to a worker."""
+    """The cause of a pending job that has not been dispatched."""
     name = job.configuration.profile_name
     pause, hold = holds.paused(fleet.session), holds.collection_hold(fleet.session, name)
     if pause is not None:
@@ -94,7 +94,7 @@ def in_line(fleet: Fleet, job: Job) -> Cause:
 
 
 def _at_limit(fleet: Fleet, job: Job) -> Cause | None:
-    """Its collection or its submitter may not have one more active job."""
+    """The limit on active jobs that the job's collection or submitter has reached."""
     limits, load = fairness.site_limits(fleet.settings), fairness.at_work(fleet.session)
     for party in fairness.of_jobs(fleet.session, [job.jid]).values():
         if not limits.full(party, load):
@@ -135,18 +135,18 @@ def _turn(fleet: Fleet, job: Job) -> Cause:
 
 
 def for_space(fleet: Fleet, job: Job) -> Cause:
-    """A job in provisioning that no worker has."""
+    """The cause of a job in provisioning without a worker."""
     return blocked(fleet, _space(fleet, job))
 
 
 def _space(fleet: Fleet, job: Job) -> Cause:
     settings = fleet.settings
-    if not settings.working.is_dir():  # another machine has it: the worker's last answer is all there is
+    if not settings.working.is_dir():  # on another machine: only the worker's last answer is known
         if not job.status.message:
             return Cause(reason=Reason.STARTING, moves_itself=True)
         return Cause(reason=Reason.WAITING_FOR_SPACE, message=job.status.message, moves_itself=True)
     disk = capacity.occupancy_now(settings)
-    if disk is None:  # it is being measured for the first time
+    if disk is None:  # the first measurement is still running
         return Cause(reason=Reason.WAITING_FOR_SPACE, message=job.status.message, moves_itself=True)
     reserved = space.reservations(fleet.session)
     promised = sum(reserved.values())
@@ -172,7 +172,7 @@ def _space(fleet: Fleet, job: Job) -> Cause:
 
 
 def exceeds_space(fleet: Fleet, job: Job) -> Cause | None:
-    """The cause of a job that is larger than working storage may ever hold; None if it is not."""
+    """The cause of a job larger than working storage can ever hold; None for others."""
     settings = fleet.settings
     measured = capacity.usage_now(settings) if settings.working.is_dir() else None
     if measured is None or capacity.never_fits(job.space_needed, settings) is None:
@@ -187,9 +187,9 @@ def exceeds_space(fleet: Fleet, job: Job) -> Cause | None:
 
 
 def later(fleet: Fleet, status: JobStatus | BatchStatus, written: float, host: Cause | None) -> Cause:
-    """Handed back by a worker to wait, and dispatched again later.
+    """The cause of a job or batch that a worker handed back, to be dispatched again later.
 
-    `written`: when the status was, in seconds since the epoch. `host`: the host it waits for, if any.
+    `written`: when the status was written, in seconds since the epoch. `host`: the host it waits for, if any.
     """
     when = datetime.fromtimestamp(written + status.delay, UTC)
     waits_for = status.waits_for or WaitsFor(kind=WaitKind.RETRY)
@@ -229,7 +229,7 @@ def _service_down(session: Session, cause: Cause) -> Cause:
 def for_a_worker(
     fleet: Fleet, name: str, status: JobStatus | BatchStatus, written: float, channel: str
 ) -> Cause:
-    """Handed to the broker, or about to be."""
+    """The cause of a job or batch that is with the broker, or about to be."""
     if fleet.fault is not None or fleet.tickets is None:
         return blocked(fleet, Cause(reason=Reason.BEING_DISPATCHED))
     if (name, status.epoch) in fleet.tickets:
@@ -247,7 +247,7 @@ def for_a_worker(
 
 
 def _queued(fleet: Fleet, channel: str) -> Cause:
-    """Its message waits in Redis."""
+    """The cause of a job or batch whose message is queued in Redis."""
     consumers = fleet.consumers(channel)
     if not consumers:
         obstacle = Obstacle(reason=Reason.NO_WORKER, waits_for=channel)
@@ -268,14 +268,14 @@ def _queued(fleet: Fleet, channel: str) -> Cause:
 
 
 MANIFEST_LIMIT = 1_000_000
-"""Bytes of a manifest that is read for the hosts of its files; a longer one takes too long."""
+"""Maximum bytes of a manifest that is read for its files' hosts; reading a longer one takes too long."""
 
 HOSTS = 20
-"""Hosts that are examined; few objects come from more than one."""
+"""Maximum number of hosts examined; few objects come from more than one."""
 
 
 def for_host(site: Site, record: Job | Batch) -> Cause | None:
-    """None unless the job or batch needs a host that may not be contacted now."""
+    """The cause if the job or batch needs a host that may not be contacted now; otherwise None."""
     facts = JOB.facts[record.status.status] if isinstance(record, Job) else BATCH.facts[record.status.status]
     if not facts.fetches:
         return None

@@ -128,7 +128,7 @@ def _failed_job(fleet: Fleet, job: Job) -> Cause:
 
 
 def _in_the_way(session: Session, job: Job, target: str) -> tuple[tuple[Obstacle, ...], tuple[Remedy, ...]]:
-    """Holds and pauses stop a job that is resumed in pending; a later state is not affected."""
+    """Holds and pauses that stop a job resumed in pending; a later state is not affected."""
     if target != JobState.PENDING:
         return (), ()
     obstacles, remedies = [], []
@@ -142,7 +142,7 @@ def _in_the_way(session: Session, job: Job, target: str) -> tuple[tuple[Obstacle
 
 
 def _content_gone(fleet: Fleet, job: Job, target: str) -> bool:
-    """A resume downloads the content again; on a machine without working storage the record alone knows."""
+    """Whether a resume downloads the content again; without working storage here, only the record tells."""
     if job.status.room is Room.EMPTY:
         return target == JobState.PROVISIONING
     working = fleet.settings.working
@@ -168,7 +168,7 @@ def _changed_fields(fleet: Fleet, job: Job) -> tuple[str, ...]:
 
 
 EXAMINED = 50
-"""Jobs of a batch that are read to find one that an operator can help."""
+"""Maximum number of a batch's jobs read to find one that an operator can help."""
 
 _REPORTING = (BatchState.REPORTING, BatchState.UPDATE_REPORTING)
 
@@ -230,7 +230,7 @@ def _jobs_at_work(fleet: Fleet, batch: Batch) -> Cause:
 
 
 def _first_unended(fleet: Fleet, bid: str) -> Explanation | None:
-    """The first job that an operator holds back, else the first that has not ended."""
+    """The first job that an operator holds back, or else the first that has not ended."""
     names = batches.jobs_in(fleet.session, bid, Bucket.PROCESSING)[:EXAMINED]
     read = list(listings.job_rows(fleet.session, names))
     rows = list(listings.readable(iter(read)))
@@ -300,7 +300,8 @@ def _failed_batch(fleet: Fleet, batch: Batch, view: BatchView) -> Cause:
 
 
 def _outdated(session: Session, batch: Batch) -> bool:
-    """Whether no report was sent, or jobs, which have all ended, ended otherwise than it says."""
+    """Whether the latest report is missing, or jobs, all of which have ended, ended differently than it
+    says."""
     report = batches.whole_report(session, batch)
     if report is None or not report.mailed:
         return True
@@ -309,7 +310,7 @@ def _outdated(session: Session, batch: Batch) -> bool:
 
 
 def _first_failed(fleet: Fleet, view: BatchView) -> tuple[Explanation | None, bool]:
-    """The first failed job that can be resumed, else the first; and whether it can."""
+    """The first failed job that can be resumed, or else the first; and whether it can be resumed."""
     first = None
     for row in view.failed_jobs[:EXAMINED]:
         try:
@@ -323,11 +324,12 @@ def _first_failed(fleet: Fleet, view: BatchView) -> tuple[Explanation | None, bo
 
 
 def why(site: Site, principal: Principal, name: str) -> Explanation:
-    """Missing if neither ZooKeeper nor the archive knows it; in the archive, `holder` removed it.
+    """Explain the job or batch; Missing if it is in neither ZooKeeper nor the archive. In the archive,
+    `holder` removed it.
 
-    A record that cannot be relied on is the reason of everything that is in it; ServiceDown for a name that
-    is not, because another record may have it. Which node cannot be read is for those who see the fleet;
-    for others such a job is Corrupt.
+    An unreliable record is the reason for everything in it; ServiceDown for a name that is not in it, because
+    another record may have it. Only those who see the fleet learn which node cannot be read; for others such
+    a job is Corrupt.
     """
     fault = record_fault(site)
     try:
@@ -347,9 +349,9 @@ def why(site: Site, principal: Principal, name: str) -> Explanation:
 def why_loaded(
     fleet: Fleet, principal: Principal, record: Job | Batch | archive.ArchivedJob | archive.ArchivedBatch
 ) -> Explanation:
-    """Why this record, which the principal may see, is where it is.
+    """Explain a record that the principal may see.
 
-    `fleet`: what the workers answered a moment ago.
+    `fleet`: with recent answers of the workers.
     """
     return _seen_by(principal, _explanation(fleet, record), record_fault(fleet.site))
 
@@ -392,7 +394,7 @@ def _damaged(name: str, damage: Corrupt) -> Explanation:
 
 
 def _seen_by(principal: Principal, explanation: Explanation, fault: RecordFault | None) -> Explanation:
-    """The explanation, unless the record has a fault; without the jobs of others for who sees only some."""
+    """The explanation, or the record's fault; other people's jobs are hidden from those who see only some."""
     if fault is not None and explanation.reason is not Reason.ARCHIVED:
         explanation = explanation.model_copy(update=dict(fault.cause))
     return explanation if sees_fleet(principal) else _without_others(explanation)

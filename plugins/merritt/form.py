@@ -1,4 +1,4 @@
-"""Merritt's submission form in arkline's terms: its fields, its types, and files that come with it."""
+"""Merritt's submission form in arkline's terms: its fields, its types, and the files sent with it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,22 +24,22 @@ _INTERNAL = {
     "batchManifestContainer": SubmissionType.CONTAINER_BATCH_MANIFEST,
     "batchManifestFile": SubmissionType.SINGLE_FILE_BATCH_MANIFEST,
 }
-"""Names that Merritt's programs use beside those of the form."""
+"""Type names that Merritt's programs use besides those of the form."""
 
 _SEVERAL = {
     SubmissionType.FILE: ManifestProfile.FILE_BATCH,
     SubmissionType.CONTAINER: ManifestProfile.CONTAINER_BATCH,
     SubmissionType.OBJECT_MANIFEST: ManifestProfile.BATCH,
 }
-"""Several files of these types are a batch, which needs a manifest here."""
+"""Types of which several files form a batch, which needs a manifest here."""
 
 _HEAD = 1 << 16
-"""Bytes of a file that are read to recognise a manifest."""
+"""Bytes of a file read to recognise a manifest."""
 
 
 @dataclass(frozen=True)
 class FormFile:
-    """A file that came with the form."""
+    """A file sent with the form."""
 
     name: str
     stream: BinaryIO
@@ -47,7 +47,7 @@ class FormFile:
 
 @dataclass(frozen=True)
 class Form:
-    """The form; fields that are not known are ignored, as Merritt does."""
+    """The form; unknown fields are ignored, as by Merritt."""
 
     fields: Mapping[str, str]
     files: tuple[FormFile, ...] = ()
@@ -58,7 +58,7 @@ class Form:
 
 
 def submit_form(site: Site, principal: Principal, form: Form, mode: SubmissionMode) -> Submitted:
-    """Submit as the form says; UsageRefused names the field that is wrong."""
+    """Submit the form; UsageRefused names the invalid field."""
     if len(form.files) + len(form.urls) == 0:
         raise UsageRefused("the form has no file: send the field `file`, as a file or as a URL")
     if form.urls and len(form.files) + len(form.urls) > 1:
@@ -77,7 +77,7 @@ def submit_form(site: Site, principal: Principal, form: Form, mode: SubmissionMo
 
 
 def _submission(form: Form, mode: SubmissionMode, principal: Principal) -> Submission:
-    """The submission; its payload is that of the only URL, or a placeholder until the files are here."""
+    """The submission; its payload is the only URL, or a placeholder until the files have arrived."""
     url = form.urls[0] if form.urls else "upload:pending"
     name = form.text("filename") or (name_in(url) if form.urls else form.files[0].name)
     return checked(
@@ -104,7 +104,7 @@ def _submission(form: Form, mode: SubmissionMode, principal: Principal) -> Submi
 
 
 def _type(form: Form, name: str) -> SubmissionType:
-    """The type that the form gives, or that the name or the first lines of a manifest say."""
+    """The type given in the form, or inferred from the name or a manifest's first lines."""
     given = form.text("type")
     if given in _INTERNAL:
         return _INTERNAL[given]
@@ -120,7 +120,7 @@ def _type(form: Form, name: str) -> SubmissionType:
 
 
 def _recognised(file: FormFile) -> SubmissionType:
-    """A file that begins as a manifest is one."""
+    """The type of a file, which is a manifest if it begins like one."""
     head = file.stream.read(_HEAD)
     file.stream.seek(0)
     if not head.startswith(b"#%checkm"):
@@ -140,7 +140,7 @@ def _digest(form: Form) -> dict[str, str] | None:
 
 
 def _response_type(form: Form) -> ResponseType:
-    """Of callbacks; the answer to the form has more forms."""
+    """The format of callbacks; the answer to the form supports more formats."""
     text = form.text("notificationFormat")
     return ResponseType(text) if text in set(ResponseType) else ResponseType.JSON
 
@@ -153,7 +153,7 @@ def _dublin_core(form: Form) -> dict[str, tuple[str, ...]]:
 def _received(
     site: Site, principal: Principal, upload: str, form: Form, submission: Submission
 ) -> Submission:
-    """The submission of the files, which are in the upload then."""
+    """Receive the files into the upload; returns their submission."""
     if len(form.files) == 1:
         declared = Declared(name=submission.payload_filename, digest=submission.digest, size=submission.size)
         file = receive_file(site, principal, upload, declared, form.files[0].stream)

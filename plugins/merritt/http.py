@@ -1,4 +1,4 @@
-"""Requests to the Merritt storage service, and the meaning of its responses."""
+"""Requests to the Merritt storage service, and the interpretation of its responses."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from pipeline.states import FailureKind
 from plugins.merritt.settings import MerrittSettings
 
 _QUOTED = 300
-"""Characters that a message quotes of the service's response."""
+"""Maximum characters of the service's response quoted in a message."""
 
 _LATER = "the next attempt checks whether the version was created"
 _ADDRESS = "check ARKLINE_STORAGE_SERVICE_URL and the storage node"
@@ -51,7 +51,7 @@ class MerrittHttp:
         return None
 
     def pieces(self, *parts: str | int) -> Iterator[bytes]:
-        """The body as it arrives; a fault in the middle that may pass is transient."""
+        """The body as it arrives; a retryable fault midway is transient."""
         with (
             translated(f"{self.name} did not deliver {parts[-1]}: it", _ADDRESS),
             self._request("GET", parts, self._settings.read_timeout) as response,
@@ -63,8 +63,8 @@ class MerrittHttp:
     def post(self, jid: str, form: Mapping[str, str], *parts: str | int) -> dict[str, Any]:
         """The version state in the service's response.
 
-        Repeated at once only if the service cannot have begun. Otherwise it may still be making the version
-        after its answer was lost: the job's next try looks for that version.
+        Retried at once only if the service cannot have begun. Otherwise it may still be creating the version
+        after its answer was lost: the job's next attempt looks for that version.
         """
         return retry_request(lambda: self._post(jid, form, parts), self._pause)
 
@@ -82,7 +82,7 @@ class MerrittHttp:
 
     @contextmanager
     def _begun_unless_refused(self) -> Iterator[None]:
-        """Raise a lost answer as transient, with the delay of the next try; other faults pass through."""
+        """Raise a lost answer as transient, with the delay of the next attempt; other faults pass through."""
         try:
             yield
         except (requests.exceptions.SSLError, requests.ConnectTimeout):
@@ -101,7 +101,7 @@ class MerrittHttp:
         return service.request(method, self.url(*parts), timeout=timeouts, stream=True, **given)
 
     def _check(self, response: requests.Response) -> None:
-        """Raise unless the status is one of success."""
+        """Raise unless the status means success."""
         raise_if_transient(response.status_code, response.headers, self.name)
         if response.status_code >= 300:
             words = f"{self.name} answered {response.status_code} ({_words(response)}): {_ADDRESS}"
@@ -110,7 +110,7 @@ class MerrittHttp:
             raise Absent(FailureKind.SYSTEM, words) if response.status_code == 404 else system(words)
 
     def _unknown(self, what: str) -> OutcomeUnknown:
-        """The service may have created the version, or may still be creating it."""
+        """The error for a version that the service may have created, or may still be creating."""
         return OutcomeUnknown(f"{self.name} {what}; {_LATER}", self._own.storage_service_recheck_after)
 
     def _version_state(self, body: bytes) -> dict[str, Any]:

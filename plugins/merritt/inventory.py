@@ -1,7 +1,7 @@
-"""Merritt's inventory service, asked beside our inventory for local ids and to enter every version.
+"""Merritt's inventory service, beside our inventory: queried for local ids, and given every version.
 
-Rule: the service comes first. Every request can be repeated, and ours is written last; so an attempt that
-ends in between is completed by the next one. Ours has what Merritt's has no column for: arrivals, proofs,
+Rule: the service comes first. Every request can be repeated, and our inventory is written last, so an attempt
+that ends in between is completed by the next. Ours has what Merritt's has no column for: arrivals, proofs,
 events.
 """
 
@@ -23,10 +23,10 @@ from pipeline.settings import Settings, read_settings
 from plugins.merritt.settings import MerrittSettings
 
 _SEPARATOR = ";"
-"""Between the local ids of one request: the service's protocol."""
+"""Separates the local ids in one request, by the service's protocol."""
 
 _QUOTED = 300
-"""Characters that a message quotes of the service's response."""
+"""Maximum characters of the service's response quoted in a message."""
 
 _ADDRESS = "check ARKLINE_INVENTORY_SERVICE_URL"
 
@@ -52,7 +52,8 @@ class MerrittInventory(SqlInventory):
         self.name = f"the inventory service {redact_url(self._base)}"
 
     def record(self, entry: Recording, rebuilt_by: str = "") -> None:
-        """The service reads the version from the storage service; one that it has is not entered again."""
+        """Have the service read the version from the storage service, unless it has it; then record it in
+        ours."""
         version = entry.version
         self._post({"url": version.url, "checkVersion": "true", "responseForm": "json"}, "add")
         current = self._state("invv:versionsState", "current", version.ark).get("currentVersion", 0)
@@ -64,7 +65,8 @@ class MerrittInventory(SqlInventory):
         super().record(entry, rebuilt_by)
 
     def arks_of(self, owner: str, local_id: Sequence[str]) -> dict[str, str]:
-        """The service's answer counts; ours has the ids from before the service was asked."""
+        """Local id -> ARK; the service's answer wins over ours, which has the ids from before it was
+        queried."""
         return super().arks_of(owner, local_id) | self._arks_at_service(owner, local_id)
 
     def _arks_at_service(self, owner: str, local_id: Sequence[str]) -> dict[str, str]:
@@ -86,7 +88,7 @@ class MerrittInventory(SqlInventory):
     def claim_ark(
         self, job: Job, owner: str, ark: str, local_id: Sequence[str], *, unused: bool = False
     ) -> bool:
-        """Ours first: an ARK that is taken already must reserve nothing in the service."""
+        """Claim in ours first: an ARK already taken must reserve nothing in the service."""
         new = self._new_ids(owner, ark, local_id)
         if not super().claim_ark(job, owner, ark, local_id, unused=unused):
             return False
@@ -108,7 +110,7 @@ class MerrittInventory(SqlInventory):
         return [name for name in dict.fromkeys(local_id) if name not in at_service]
 
     def _reserve_at_service(self, owner: str, ark: str, new: Sequence[str]) -> None:
-        """Only new ids are sent: the service adds none of a list if it has one of them."""
+        """Reserve only new ids: the service adds none of a list if it has one of them."""
         if new:
             form = {"objectid": ark, "ownerid": owner, "localids": _SEPARATOR.join(new)}
             self._post({**form, "response-form": "json"}, "primary")
@@ -125,7 +127,7 @@ class MerrittInventory(SqlInventory):
 
     @fault_of(Service.INVENTORY)
     def _post(self, form: Mapping[str, str], *parts: str) -> None:
-        # without a file name: a field of a multipart form, the only form that the service reads
+        # without a file name: fields of a multipart form, the only format that the service reads
         fields = {name: (None, value, "text/plain; charset=UTF-8") for name, value in form.items()}
         retry_request(lambda: self._request("POST", parts, files=fields), self._pause)
 
@@ -148,7 +150,7 @@ def _is_true(value: object) -> bool:
 
 
 def _values(value: object, name: str) -> list[str]:
-    """All values of this field, however deep: the service's lists are one object, a list of them, or text."""
+    """All values of this field at any depth: the service's lists are one object, a list of them, or text."""
     if isinstance(value, list):
         return [inner for item in value for inner in _values(item, name)]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The XML manifest that the Merritt storage service gives for an object: its versions and their files."""
+"""The XML manifest that the Merritt storage service returns for an object: its versions and their files."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -49,7 +49,7 @@ class ManifestObject:
 
 
 def parse(data: bytes) -> ManifestObject:
-    """The object; ValueError says why the document is not its manifest."""
+    """Parse the manifest; ValueError says why the document is not one."""
     if b"<!" in data.replace(b"<!--", b""):
         raise ValueError("it has a declaration, which is not allowed")
     try:
@@ -66,7 +66,7 @@ def parse(data: bytes) -> ManifestObject:
 
 
 def listed(stored: ManifestObject | None, url: str) -> tuple[VersionEntry, ...]:
-    """The versions, without their jobs, which the manifest does not have."""
+    """The versions, without their jobs, which the manifest does not record."""
     if stored is None:
         return ()
     return tuple(

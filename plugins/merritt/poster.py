@@ -1,6 +1,6 @@
 """Merritt's own form: an existing client of Merritt's ingest service submits here with its token.
 
-Clients that know only a name and a password send the token as the password.
+Clients that support only a name and a password send the token as the password.
 """
 
 import base64
@@ -58,11 +58,11 @@ _MEDIA = {
 
 
 class UnknownResponseForm(UsageRefused):
-    """The form asks for an answer in a format that is not written."""
+    """The form asks for an answer in a format that is not supported."""
 
 
 def poster(request: Request) -> Principal:
-    """The caller, by a bearer token or by Basic authentication with the token as password."""
+    """The caller, authenticated by a bearer token, or by Basic authentication with the token as password."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "basic":
         caller = authenticate(request)
@@ -189,7 +189,7 @@ def _batch(done: Submitted, form: Form, at: datetime) -> dict[str, str]:
 
 
 def _refusal(error: ArklineError, form: ResponseForm) -> Response:
-    """The error as Merritt's clients expect it, under the status that its specification gives."""
+    """The error in the form that Merritt's clients expect, with the status in its specification."""
     status = problems.status_of(error)
     if isinstance(error, UnknownResponseForm):
         status = 415

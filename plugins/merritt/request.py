@@ -1,4 +1,4 @@
-"""A version as the storage service can take it."""
+"""A version in the form that the storage service accepts."""
 
 import re
 from pathlib import Path
@@ -32,7 +32,7 @@ def check_request(request: StoreRequest, stored: ManifestObject | None) -> None:
 
 
 def write_own_files(request: StoreRequest) -> None:
-    """Write our own files to their places in working storage, where the service fetches them."""
+    """Write our own files to their places in working storage, from where the service fetches them."""
     for file in request.files:
         if file.data is not None:
             file.source.parent.mkdir(exist_ok=True)

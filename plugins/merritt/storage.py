@@ -1,7 +1,7 @@
-"""Objects in the Merritt storage service, which fetches the files of a version from working storage.
+"""Objects in the Merritt storage service, which fetches a version's files from working storage.
 
-The service knows no jobs. A version belongs to a job if its `system/mrt-ingest.txt` names the job; so the
-next try finds a version whose answer was lost, and does not store the version twice (docs/decisions/0018).
+The service has no concept of jobs. A version belongs to a job if its `system/mrt-ingest.txt` names the job;
+so the next attempt finds a version whose answer was lost, and does not store it twice (docs/decisions/0018).
 """
 
 import hashlib
@@ -44,14 +44,14 @@ from plugins.merritt.request import check_request, write_manifest, write_own_fil
 from plugins.merritt.settings import MerrittSettings
 
 POSTED_BYTES = 1_000_000
-"""A smaller manifest is sent with the request; a larger one is fetched by the service, like a file."""
+"""Maximum size of a manifest sent with the request; the service fetches a larger one like a file."""
 
 INGEST = "system/mrt-ingest.txt"
 _NODE = re.compile(r"/manifest/(\d+)/[^/]+\Z")
 
 
 def open_storage(settings: Settings, expected: Expected | None) -> "MerrittStorage":
-    """The service has no deployment of its own that could be another one."""
+    """The storage; `expected` is not used: the service belongs to no single deployment."""
     del expected
     return MerrittStorage(settings, read_settings(MerrittSettings))
 
@@ -79,7 +79,7 @@ class MerrittStorage:
         return self._describe(request.ark, *own, request.jid, node)
 
     def distinguishes_case(self) -> bool:
-        """Its nodes are buckets."""
+        """True: its nodes are buckets."""
         return True
 
     def node_of(self, node: int | None) -> int:
@@ -120,7 +120,7 @@ class MerrittStorage:
         return data
 
     def verify(self, version: StoredVersion, attempt: Attempt = UNATTENDED) -> None:
-        """Files of earlier versions are compared with the manifest; files of this version are read."""
+        """Compare files of earlier versions with the manifest; read the files of this version."""
         node = _node_in(version.url)
         listed = _version(self._object(version.ark, node), version.number)
         if listed is None:
@@ -139,7 +139,7 @@ class MerrittStorage:
         on_read: OnRead = ignore,
         already: Mapping[str, ReadBackFile] = NOTHING_READ,
     ) -> Iterator[ReadBackFile]:
-        """The service delivers all files; the digests in its manifest are not used."""
+        """Read back all files; the digests in the service's manifest are not used."""
         stored, node = self._opened(ark, url)
         results: dict[str, ReadBackFile] = {}
         for version in stored.versions if stored else ():
@@ -154,7 +154,7 @@ class MerrittStorage:
                 yield replace(results[file.key], number=version.number, path=path)
 
     def problems_of(self, ark: str, url: str) -> tuple[str, ...]:
-        """The service keeps the files that describe an object to itself."""
+        """Empty: the service does not expose the files that describe an object."""
         del ark, url
         return ()
 
@@ -178,7 +178,7 @@ class MerrittStorage:
         return self._object(ark, node), node
 
     def tidy(self, ended: Callable[[str], bool]) -> tuple[str, ...]:
-        """Nothing to do: the service keeps unfinished versions to itself."""
+        """Nothing to do: the service does not expose unfinished versions."""
         del ended
         return ()
 
@@ -191,7 +191,7 @@ class MerrittStorage:
         return ReadBackFile(number, path, now(), size, sha512, place=url)
 
     def _digest(self, parts: tuple[int, str, int, str], on_read: OnRead) -> tuple[int, str]:
-        """Size and sha512 of a file of (node, ark, version, path)."""
+        """Size and sha512 of the file with these (node, ark, version, path)."""
         return size_and_sha512(self._http.pieces("content", *parts), on_read)
 
     def _compare_bytes(self, version: StoredVersion, file: StoredFile, node: int, attempt: Attempt) -> None:
@@ -215,7 +215,8 @@ class MerrittStorage:
     def _version_of(
         self, stored: ManifestObject | None, jid: str, node: int, key: str
     ) -> tuple[ManifestVersion, str] | None:
-        """The job's version and its key. The search starts at the latest: usually it is that one or none.
+        """The job's version and its key. The search starts at the latest version, which usually is it if any
+        is.
 
         StepFailed if another job with the same id created it.
         """
@@ -236,13 +237,14 @@ class MerrittStorage:
         try:
             elements = dict(anvl.parse(text or b"", INGEST))
         except StepFailed:
-            return "", ""  # a file of another system with the same name
+            return "", ""  # another system's file with the same name
         return elements.get("job", ""), elements.get("jobKey", "")
 
     def _make_version(
         self, request: StoreRequest, stored: ManifestObject | None, node: int, fence: Callable[[], None]
     ) -> ManifestVersion:
-        """The new version as the service lists it; StepFailed(system) if it differs from the request."""
+        """Create the version; returns it as the service lists it. StepFailed(system) if it differs from
+        the request."""
         name, ark = self._http.name, request.ark
         write_own_files(request)
         form = self._form(request, stored)
@@ -267,7 +269,7 @@ class MerrittStorage:
         else:
             form["url"] = self._source_url(write_manifest(request, manifest))
         if request.mode is SubmissionMode.UPDATE and stored:
-            # our own files describe one version: those that this version lacks are deleted
+            # our own files describe one version: those missing from this version are deleted
             obsolete = (
                 path
                 for path in stored.head.files

@@ -1,4 +1,4 @@
-"""Which group of the provider has which rights here: a YAML file that the operator writes."""
+"""Maps the provider's groups to rights here: a YAML file that the operator writes."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from pipeline.records import Record
 
 
 class Rights(Record):
-    """What the members of a group may do; `collections` None: all of them."""
+    """The rights of a group's members; `collections` None: all of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -20,10 +20,10 @@ class Rights(Record):
 
 
 class Groups(RootModel[dict[str, Rights]]):
-    """The groups in the order of the file: a person has the rights of the first one that it belongs to."""
+    """The groups in file order: a person has the rights of the first group that they belong to."""
 
     def first_of(self, names: frozenset[str]) -> str | None:
-        """The group whose rights a member of these groups has; None if it has none."""
+        """The group whose rights a member of these groups has; None if there is none."""
         return next((group for group in self.root if group in names), None)
 
     def rights(self, group: str) -> Rights | None:
@@ -31,7 +31,7 @@ class Groups(RootModel[dict[str, Rights]]):
 
 
 def read_groups(file: Path) -> Groups:
-    """UsageRefused, with what is wrong, if the file cannot be read."""
+    """Read the file; UsageRefused says what is wrong with it."""
     try:
         groups = Groups.model_validate(yaml.safe_load(file.read_text()))
     except OSError as error:

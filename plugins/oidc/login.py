@@ -1,8 +1,8 @@
-"""The login itself: from the button to the provider and back, by authorization code with PKCE.
+"""The login flow: from the button to the provider and back, by authorization code with PKCE.
 
-Between the two steps the browser keeps what belongs to this login, sealed: state, nonce and verifier. After
-it, the inventory keeps who logged in and by which group, sealed as well, so that a new secret ends all logins
-and nobody logs in by a row of the inventory; the group's rights are looked up with every request.
+Between the two steps the browser keeps this login's state, nonce and verifier, sealed. Afterwards the
+inventory keeps who logged in and by which group, sealed as well, so that a new secret ends all logins and a
+row of the inventory alone lets nobody log in; the group's rights are looked up for every request.
 """
 
 import base64
@@ -26,7 +26,7 @@ from tasks.logs import log
 
 STARTED, LOGGED_IN = "arkline login", "arkline session"
 GROUPS_SECONDS = 5.0
-"""After this time the file of the groups is read again."""
+"""Seconds after which the groups file is read again."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@|+-]{0,199}")
 
@@ -67,7 +67,8 @@ class OidcLogin:
         )
 
     def finish(self, sealed: str, state: str, code: str, redirect: str) -> Finished:
-        """LoginRefused, with a message for the person, unless the provider and the groups say who it is."""
+        """Complete a login; LoginRefused, with a message for the person, unless provider and groups
+        identify them."""
         try:
             started = self._seal.open(STARTED, sealed)
         except InvalidToken as error:
@@ -80,7 +81,8 @@ class OidcLogin:
         return Finished(name=values["name"], session=session, next=started["next"])
 
     def principal(self, session: str) -> Principal:
-        """Who logged in; InvalidToken if the session is over, or its group has no rights any more."""
+        """The logged-in principal; InvalidToken if the session has ended, or its group has lost its
+        rights."""
         values = self._seal.open(LOGGED_IN, session.removeprefix(PREFIX))
         rights = self._groups().rights(values["group"])
         if rights is None:
@@ -90,7 +92,8 @@ class OidcLogin:
         )
 
     def _groups(self) -> Groups:
-        """ServiceUnreachable, and the cause in the log, while the operator's file cannot be read."""
+        """The groups; ServiceUnreachable, with the cause in the log, while the operator's file cannot be
+        read."""
         read_at, groups = self._read
         if time.monotonic() - read_at < GROUPS_SECONDS:
             return groups

@@ -1,8 +1,7 @@
-"""Login at an OpenID provider: to the provider and back.
+"""Pages for login at an OpenID provider: to the provider and back.
 
-The way back begins at another site, so the browser sends none of its SameSite=Strict cookies on it: what
-belongs to the login is in a Lax cookie, and a page of this site, not a redirect, leads to the page that was
-asked for.
+The way back begins at another site, so the browser sends none of its SameSite=Strict cookies: the login's
+state is in a Lax cookie, and a page of this site, not a redirect, leads to the requested page.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ router = page_router()
 
 
 class ProviderLogin(OidcLogin):
-    """What the core gets of this plugin."""
+    """The plugin's login, as the core sees it."""
 
     path = PATH
     router = router
@@ -93,7 +92,7 @@ async def finish_oidc_login(request: Request, state: str = "", code: str = "", e
 
 
 async def _ask(request: Request, work: Callable[[], T]) -> T:
-    """The provider, which may take its time."""
+    """Run work that queries the provider, which may be slow."""
     return await context_of(request).provider_work.run(request, _address(request), lambda _: work())
 
 

@@ -1,7 +1,7 @@
-"""The provider: its document, its keys, and the ID token that it gives for a code.
+"""The provider: its document, its keys, and the ID token that it returns for a code.
 
-Rule: an ID token counts only with a signature by a key of the provider, for this client, of this login (its
-nonce), and before its end.
+Rule: an ID token is accepted only with a signature by a key of the provider, for this client, for this login
+(its nonce), and before it expires.
 """
 
 import json
@@ -31,26 +31,27 @@ from pipeline.records import Record
 from plugins.oidc.values import LoginRefused
 
 TIMEOUT = 5.0
-"""Seconds to wait for the headers, and for the body, of an answer from the provider: a person is waiting."""
+"""Seconds to wait for the headers, and for the body, of the provider's answer: a person is waiting."""
 
 ANSWER = 1 << 20
-"""Bytes of an answer; documents, keys and tokens of large providers have tens of kilobytes."""
+"""Maximum bytes of an answer; documents, keys and tokens of large providers have tens of kilobytes."""
 
 TURN_SECONDS = 1.0
-"""Time to wait while another login reads the provider's document: its requests must not take all threads."""
+"""Seconds to wait while another login reads the provider's document: such requests must not take all
+threads."""
 
 KEYS_PAUSE = 60.0
-"""Seconds between two readings of the keys, whatever key a token names."""
+"""Minimum seconds between two reads of the keys, whatever key a token names."""
 
 LEEWAY = 60
-"""Seconds by which the clocks of the provider and of this machine may differ."""
+"""Seconds by which the clocks of the provider and this machine may differ."""
 
 ALGORITHMS = ("RS256", "PS256", "ES256")
-"""Signatures by a private key of the provider alone."""
+"""Signature algorithms with a private key that only the provider has."""
 
 
 class ProviderDocument(Record):
-    """What is used of `/.well-known/openid-configuration`."""
+    """The fields in use of `/.well-known/openid-configuration`."""
 
     issuer: str
     authorization_endpoint: HttpUrl
@@ -59,7 +60,7 @@ class ProviderDocument(Record):
 
 
 class Provider:
-    """Thread-safe; asked for the first time when somebody logs in."""
+    """Thread-safe; first queried when somebody logs in."""
 
     def __init__(self, issuer: str, client_id: str, secret: str) -> None:
         self._issuer = issuer
@@ -164,7 +165,7 @@ class Provider:
             self._guard.release()
 
     def _request(self, method: str, url: str, **options: Any) -> dict[str, Any]:
-        """The object in the answer, which may be an error of OAuth; ServiceUnreachable if there is none."""
+        """The JSON object in the answer, which may be an OAuth error; ServiceUnreachable if there is none."""
         deadline = time.monotonic() + 2 * TIMEOUT
         try:
             with service.request(method, url, timeout=TIMEOUT, stream=True, **options) as answer:
@@ -181,7 +182,7 @@ class Provider:
 
 
 def _body(answer: requests.Response, deadline: float) -> bytes:
-    """ValueError if the body is longer than ANSWER, TimeoutError if it has not ended by the deadline."""
+    """The body; ValueError if it is longer than ANSWER, TimeoutError if it is incomplete at the deadline."""
     body = b""
     while piece := answer.raw.read1(ANSWER, decode_content=True):
         body += piece
@@ -193,13 +194,13 @@ def _body(answer: requests.Response, deadline: float) -> bytes:
 
 
 def _keys_of(document: dict[str, Any], url: str) -> KeySet:
-    """The keys that can be used; others have to be ignored (RFC 7517, 5). ServiceUnreachable without any."""
+    """The usable keys; others must be ignored (RFC 7517, 5). ServiceUnreachable if there is none."""
     listed = document.get("keys")
     usable = []
     for one in listed if isinstance(listed, list) else ():
         try:
             usable += KeySet.import_key_set({"keys": [one]}).keys
-        except (JoseError, ValueError, KeyError, TypeError):  # the library has all of them for a broken key
+        except (JoseError, ValueError, KeyError, TypeError):  # the library raises any of them for a bad key
             continue
     if not usable:
         raise ServiceUnreachable(f"the OpenID provider has no key at {url} that can be used")

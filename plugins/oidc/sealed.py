@@ -1,6 +1,7 @@
-"""Values that a browser keeps for us: signed, for one purpose, and only for a time.
+"""Values that a browser keeps for us: signed, for one purpose, and for a limited time.
 
-The key follows from the client's secret, so that all web processes accept them, and a new secret ends them.
+The key is derived from the client's secret, so all web processes accept the values, and a new secret ends
+them.
 """
 
 import hashlib
@@ -26,7 +27,8 @@ class Seal:
         return jwt.encode({"alg": _ALGORITHM}, claims, self._key)
 
     def open(self, purpose: str, sealed: str) -> dict[str, str]:
-        """InvalidToken if this process would not have sealed it for this purpose, or if its time is over."""
+        """The values; InvalidToken if this process would not have sealed them for this purpose, or if they
+        have expired."""
         try:
             token = jwt.decode(sealed, self._key, algorithms=[_ALGORITHM])
             rules = jwt.JWTClaimsRegistry(

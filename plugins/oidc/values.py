@@ -1,14 +1,14 @@
-"""What a login at a provider begins with and ends with; needs no library."""
+"""What a login at a provider starts and ends with; needs no library."""
 
 from dataclasses import dataclass
 
 from pipeline.errors import UsageRefused
 
 PREFIX = "oidc:"
-"""Begins the name of a principal of the provider, and its session; no token's name has a colon."""
+"""Prefix of the name of a provider's principal, and of its session; no token's name has a colon."""
 
 STARTED_SECONDS = 600
-"""Time to log in at the provider."""
+"""Seconds allowed to log in at the provider."""
 
 
 class LoginRefused(UsageRefused):
@@ -17,7 +17,7 @@ class LoginRefused(UsageRefused):
 
 @dataclass(frozen=True)
 class Started:
-    """A login that has begun: where the browser goes, and what it keeps until it is back."""
+    """A login in progress: where the browser goes, and what it keeps until it returns."""
 
     url: str
     sealed: str
@@ -26,8 +26,8 @@ class Started:
 @dataclass(frozen=True)
 class Finished:
     name: str
-    """Of the principal."""
+    """The principal's name."""
     session: str
-    """From which the rights of the login follow; the browser does not get it."""
+    """Determines the rights of the login; the browser never gets it."""
     next: str
-    """The page that was asked for."""
+    """The requested page."""

@@ -1,6 +1,7 @@
-"""Spans to an OpenTelemetry collector, by OTLP over HTTP; imported only where ARKLINE_OTLP_ENDPOINT is set.
+"""Sends spans to an OpenTelemetry collector, by OTLP over HTTP; imported only if ARKLINE_OTLP_ENDPOINT is
+set.
 
-Credentials of the collector come from where OpenTelemetry looks: OTEL_EXPORTER_OTLP_HEADERS.
+Credentials for the collector come from OpenTelemetry's own variable, OTEL_EXPORTER_OTLP_HEADERS.
 """
 
 from collections.abc import Sequence
@@ -23,19 +24,19 @@ from zkstate.connection.session import Session
 
 PATH = "/v1/traces"
 TIMEOUT = 5.0
-"""Seconds for one request with its repetitions; then its traces are dropped."""
+"""Seconds for one request including retries; after that its traces are dropped."""
 
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 def start(settings: Settings, board: Board, session: Session) -> TraceExport:
-    """The export of the jobs that end from now on, to the collector that the settings name."""
+    """Export jobs that end from now on to the collector in the settings."""
     del settings
     return TraceExport.start(board, session, sender(read_settings(OtelSettings).otlp_endpoint))
 
 
 def sender(endpoint: str) -> Sender:
-    """Sends spans to the collector at `endpoint`, with or without its path for traces."""
+    """Sends spans to the collector at `endpoint`, given with or without the path for traces."""
     url = endpoint if endpoint.endswith(PATH) else endpoint.rstrip("/") + PATH
     exporter = OTLPSpanExporter(endpoint=url, timeout=TIMEOUT, compression=Compression.Gzip)
     release = version("arkline")

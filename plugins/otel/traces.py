@@ -1,8 +1,8 @@
-"""The trace of a job, which is its history as spans, and a thread that sends the traces of jobs that end.
+"""The trace of a job, which is its history as spans, and a thread that sends the traces of ended jobs.
 
-The ids follow from the job and its history alone: every process that makes the trace makes the same one,
-and nothing has to be carried from worker to worker. A trace that cannot be sent is dropped and counted: the
-history stays in the record.
+The ids are derived from the job and its history alone: every process that builds the trace builds the same
+one, and workers pass nothing to each other. A trace that cannot be sent is dropped and counted: the history
+stays in the record.
 """
 
 import threading
@@ -25,7 +25,7 @@ from zkstate.record import jobs
 
 ENDED = frozenset(JOB.where(lambda facts: facts.ended))
 RETRY = "retry"
-"""The outcome of a try that met a transient fault."""
+"""The outcome of an attempt that met a transient fault."""
 
 
 class Span(Record):
@@ -38,13 +38,14 @@ class Span(Record):
     end: datetime
     attributes: dict[str, str | int]
     failure: str = ""
-    """The message of a failure or of a fault; empty if the span ended well."""
+    """The message of a failure or fault; empty if the span ended well."""
 
 
 def spans_of(job: Job) -> tuple[Span, ...]:
-    """From the job's begin, or its last resume, to its end: a span of the whole, and of each try of a step.
+    """Spans from the job's begin, or its last resume, to its end: one for the whole, and one per attempt at a
+    step.
 
-    A job that has not ended has none. After a resume the trace gets further spans, and none a second time.
+    Empty for a job that has not ended. A resume adds further spans to the trace, and repeats none.
     """
     first, last = _part(job.history)
     entries = job.history[first : last + 1]
@@ -80,7 +81,7 @@ def spans_of(job: Job) -> tuple[Span, ...]:
                 parent_id=whole_id,
                 name=entry.state,
                 start=entry.at,
-                end=max(entry.at, following.at),  # the clocks of two workers may disagree
+                end=max(entry.at, following.at),  # two workers' clocks may disagree
                 attributes={
                     **common,
                     **(_kind(following) if faulty else {}),
@@ -95,7 +96,7 @@ def spans_of(job: Job) -> tuple[Span, ...]:
 
 
 def _part(history: tuple[HistoryEntry, ...]) -> tuple[int, int]:
-    """First and last entry of the last part that came to an end; (0, -1) if there is none."""
+    """First and last entry of the last part that ended; (0, -1) if there is none."""
     worked = [number for number, entry in enumerate(history) if entry.state not in ENDED]
     if not worked or worked[-1] == len(history) - 1:
         return 0, -1
@@ -117,19 +118,19 @@ def _span_id(job: Job, number: int, name: str) -> int:
 
 
 JOBS_SENT = 50
-"""Jobs whose traces are sent in one request."""
+"""Number of jobs whose traces are sent in one request."""
 
 REMEMBERED = 10_000
-"""Ends of jobs that are not sent again."""
+"""Number of ended jobs that are remembered, so that they are not sent again."""
 
 IDLE_SECONDS = 1.0
-"""Time after which the thread asks whether it shall stop."""
+"""Seconds after which the thread checks whether to stop."""
 
 STOP_SECONDS = 15.0
-"""Time for the last request, when the process stops."""
+"""Seconds for the last request when the process stops."""
 
 Sender: TypeAlias = Callable[[Sequence[Span]], bool]
-"""Sends spans; False if nobody took them."""
+"""Sends spans; returns False if they were not accepted."""
 
 
 @dataclass(frozen=True)
@@ -138,11 +139,11 @@ class TraceCounts:
 
     sent: int = 0
     dropped: int = 0
-    """Not taken by the collector, or not made because their jobs could not be read."""
+    """Rejected by the collector, or not built because their jobs could not be read."""
 
 
 class TraceExport(Collector):
-    """Sends in a thread; what it sent and dropped is a metric of Prometheus."""
+    """Sends traces in a thread; the numbers sent and dropped are Prometheus metrics."""
 
     def __init__(self, board: Board, session: Session, sender: Sender) -> None:
         self._board = board
@@ -156,7 +157,7 @@ class TraceExport(Collector):
 
     @classmethod
     def start(cls, board: Board, session: Session, sender: Sender) -> "TraceExport":
-        """The export of the jobs that end from now on."""
+        """Export jobs that end from now on."""
         export = cls(board, session, sender)
         export._thread.start()
         return export
@@ -200,7 +201,7 @@ class TraceExport(Collector):
         self.counts = TraceCounts(self.counts.sent + sent, self.counts.dropped + dropped)
 
     def _spans(self, jid: str) -> tuple[Span, ...] | None:
-        """None if the job cannot be read."""
+        """The job's spans; None if the job cannot be read."""
         try:
             return spans_of(jobs.load(self._session, jid))
         except ArklineError as error:
@@ -208,7 +209,8 @@ class TraceExport(Collector):
             return None
 
     def _is_new(self, span_id: int) -> bool:
-        """The board may announce an ended job again: once it has read its failure, or after a clean-up."""
+        """Whether this end is new: the board may announce it again, after reading the failure or after a
+        clean-up."""
         if span_id in self._known:
             return False
         self._known[span_id] = None

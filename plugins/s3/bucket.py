@@ -31,17 +31,17 @@ from plugins.s3.settings import S3Settings
 log = logging.getLogger(__name__)
 
 TRIES = 3
-"""Tries of one request, with pauses chosen by boto3; after that the job tries again later."""
+"""Attempts at one request, with pauses chosen by boto3; after that the job tries again later."""
 
 PART_BYTES = 8 << 20
-"""Bytes of one part of an upload, which every thread holds in memory; S3 requires at least 5 MiB."""
+"""Bytes per part of an upload, held in memory by every thread; S3 requires at least 5 MiB."""
 
 MAX_PARTS = 10_000
-"""Parts of one upload, by S3's rules: files above 80 GiB have parts larger than PART_BYTES."""
+"""Maximum parts of one upload, by S3's rules: files above 80 GiB have parts larger than PART_BYTES."""
 
 
 def open_bucket(settings: Settings, own: S3Settings, tries: int = TRIES) -> "S3Bucket":
-    """The bucket that the settings name; sends no request yet."""
+    """The bucket named in the settings; sends no request yet."""
     parts = re.fullmatch(r"s3://([^/]+)/?(.*?)/*", own.s3_root)
     assert parts is not None
     name = f"the bucket {parts[1]} at {redact_url(own.s3_endpoint) or 'S3'}"
@@ -50,7 +50,7 @@ def open_bucket(settings: Settings, own: S3Settings, tries: int = TRIES) -> "S3B
         read_timeout=settings.read_timeout,
         retries={"mode": "standard", "total_max_attempts": tries},
         max_pool_connections=CONNECTIONS,
-        # We send digests where they are needed, and compute the digests of responses ourselves.
+        # We send digests where needed, and compute the digests of responses ourselves.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
@@ -77,7 +77,7 @@ class S3Bucket:
         self._prefix = f"{prefix}/" if prefix else ""
 
     def get(self, key: str) -> KeyContent | None:
-        """A small file; None if the key is free."""
+        """A small file's content; None if the key is free."""
         try:
             with translated(self.name, refusable=True):
                 answer = self.client.get_object(**self._at(key))
@@ -101,7 +101,7 @@ class S3Bucket:
         return chain((first,), pieces)
 
     def put(self, key: str, data: bytes, etag: str | None, metadata: Mapping[str, str] | None = None) -> None:
-        """Write; Conflict unless the key has this entity tag, or is free if `etag` is None."""
+        """Write the data; Conflict unless the key has this entity tag, or is free if `etag` is None."""
         condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
         checksum = _sha256(data)
         answer = self._change(
@@ -191,7 +191,7 @@ class S3Bucket:
                     yield piece
 
     def _read_again(self, key: str, size: int, sha512: str, attempt: Attempt) -> None:
-        """For servers that do not confirm the digests of uploads."""
+        """Read the content back: for servers that do not confirm the digests of uploads."""
         actual = self.digest(key, lambda _: attempt.check())
         if actual != (size, sha512):
             raise transient(f"{self.name} did not store {key} as it was sent; the job will send it again")
@@ -217,7 +217,7 @@ class S3Bucket:
 
     @contextmanager
     def _unfinished(self, key: str) -> Iterator[dict[str, Any]]:
-        """An upload in parts: invisible until it is completed, aborted on failure."""
+        """A multipart upload: invisible until completed, aborted on failure."""
         with translated(self.name):
             started = self.client.create_multipart_upload(**self._at(key), ChecksumAlgorithm="SHA256")
         upload = {**self._at(key), "UploadId": started["UploadId"]}
@@ -228,7 +228,8 @@ class S3Bucket:
             raise
 
     def _upload_part(self, upload: dict[str, Any], number: int, data: bytes) -> dict[str, Any]:
-        """The part as completing the upload names it; with a checksum if the server confirmed it."""
+        """Upload a part; returns it as needed to complete the upload, with a checksum if the server
+        confirmed it."""
         part: dict[str, Any] = {"PartNumber": number, "ChecksumSHA256": _sha256(data)}
         try:
             with translated(self.name, refusable=True):

@@ -1,4 +1,4 @@
-"""Translates S3's refusals and boto3's errors into failures of a job with a remedy for the operator."""
+"""Translates S3's refusals and boto3's errors into job failures with a remedy for the operator."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,7 +42,7 @@ REMEDIES = {
     "IllegalLocationConstraintException": _REGION,
     "301": _REGION,
 }
-"""Remedies by S3 error code; a code that is a status comes from a response without a body."""
+"""Remedies by S3 error code; a numeric code is the status of a response without a body."""
 
 _TRANSIENT_CODES = frozenset(
     {"SlowDown", "OperationAborted", "RequestTimeout", "Throttling", "ThrottlingException"}
@@ -107,7 +107,7 @@ def _from_response(response: dict[str, Any], bucket: str, refusable: bool) -> Ex
 
 
 def refuses_all(message: str) -> ServiceDown:
-    """The server refuses not one request, but every one: an operator has to act, and the jobs wait."""
+    """The error of a server that refuses every request: an operator has to act, and the jobs wait."""
     return ServiceDown(Service.STORAGE, message)
 
 

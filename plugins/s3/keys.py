@@ -1,10 +1,10 @@
-"""Values of a bucket: what a key holds, and a write that was refused. Loads no boto3."""
+"""Values of a bucket: a key's content, and a refused write. Does not load boto3."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 CONNECTIONS = 8
-"""Parallel requests of one job: a request spends most of its time waiting for the server."""
+"""Parallel requests per job: a request spends most of its time waiting for the server."""
 
 
 class Conflict(Exception):

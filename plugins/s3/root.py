@@ -1,12 +1,12 @@
 """OCFL objects in a bucket, where nothing can be renamed: writing the root inventory publishes a version.
 
 Rule: content is written under free keys; then the root inventory is replaced, on condition that it has not
-changed since it was read. That write publishes the version, and of two writers one wins. The other files
-that OCFL requires (the sidecar, the version's own inventory, the object's declaration) follow from the root
-inventory alone, so the next writer can add them, and writes the same bytes (docs/decisions/0024).
+changed since it was read. That write publishes the version, and of two writers one wins. The other files that
+OCFL requires (the sidecar, the version's own inventory, the object's declaration) follow from the root
+inventory alone, so the next writer can add them, with identical bytes (docs/decisions/0024).
 
 Keys of an unpublished version are never deleted or overwritten: a paused writer may still publish the
-version. Once it is published, keys that its inventory does not name belong to nobody.
+version. Once it is published, keys that its inventory does not name are unreferenced.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ class BucketRoot:
         self.is_open = False
 
     def open(self) -> None:
-        """Once per process: create the root if necessary, and test the server's conditional writes."""
+        """Create the root if necessary, and test the server's conditional writes, once per process."""
         if self.is_open:
             return
         name, text = objects.DECLARATION, objects.DECLARATION_TEXT
@@ -121,7 +121,8 @@ class BucketObject(StoredObject):
         return self._keys
 
     def root_inventory(self) -> Head | None:
-        """None if there is no such object. The sidecar may be outdated: not compared."""
+        """The root inventory; None if there is no such object. The sidecar may be outdated, so it is not
+        compared."""
         stored = self._bucket.get(self.key(objects.INVENTORY))
         if stored is None:
             return None
@@ -151,7 +152,7 @@ class BucketObject(StoredObject):
         return head
 
     def repaired_head(self) -> Head | None:
-        """The root inventory, after the work of a stopped writer was finished."""
+        """The root inventory, after finishing the work of a writer that stopped."""
         head = self.head_for_writer()
         if head:
             self._repair(head)
@@ -185,7 +186,8 @@ class BucketObject(StoredObject):
                 write_once(self._bucket, self.key(path), data, None)
 
     def _check_undamaged(self, head: Head) -> None:
-        """An inventory that differs from its sidecar was written by a writer that stopped, or is damaged."""
+        """Refuse a damaged inventory; one that merely differs from its sidecar is of a writer that
+        stopped."""
         copy = f"{head.inventory.head}/{objects.INVENTORY}"
         if not head.has_checksum and self.read(copy) != head.data:
             raise system(
@@ -195,7 +197,7 @@ class BucketObject(StoredObject):
 
 
 def write_once(bucket: "S3Bucket", key: str, data: bytes, etag: str | None) -> bool:
-    """False if another writer was faster: it wrote the same bytes, or newer ones."""
+    """Write the key; False if another writer was faster: it wrote the same bytes, or newer ones."""
     with suppress(Conflict):
         bucket.put(key, data, etag)
         return True

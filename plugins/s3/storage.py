@@ -32,7 +32,7 @@ MAX_KEY_BYTES = 1024
 """Bytes of a key in UTF-8, by S3's rules."""
 
 MIN_MULTIPART_BYTES = 5 << 20
-"""Size of the smallest file that may be uploaded in parts, by S3's rules."""
+"""Minimum size of a file uploaded in parts, by S3's rules."""
 
 
 def open_storage(settings: Settings, expected: Expected | None = None) -> "S3Storage":
@@ -86,7 +86,7 @@ class S3Storage(OcflReader):
             inventory = self._upload(request, stored, head, throttled(CheckedAttempt(fence)))
             self.confirm()
             fence()
-            # A conflict may be with this very version: the answer to our first request was lost.
+            # The conflict may be with this very version: the answer to our first request was lost.
             with suppress(Conflict):
                 stored.commit(head, inventory)
             stored = self.object(request.ark)
@@ -105,7 +105,7 @@ class S3Storage(OcflReader):
         return True
 
     def tidy(self, ended: Callable[[str], bool]) -> tuple[str, ...]:
-        """Nothing to do: uploaded files are under the object's own prefix, and its next writer repairs it."""
+        """Nothing to do: uploaded files are under the object's own prefix, and its next writer cleans up."""
         del ended
         return ()
 
@@ -114,7 +114,7 @@ class S3Storage(OcflReader):
         return self.root.bucket.url
 
     def inventories(self) -> Iterator[tuple[str, objects.Inventory | StepFailed]]:
-        """The keys are listed in pages, so that the memory does not grow with the bucket."""
+        """The root inventories; keys are listed in pages, so that memory does not grow with the bucket."""
         bucket = self.root.bucket
         for key, _ in bucket.iterate(""):
             if key.count("/") != OBJECT_DEPTH or not key.endswith(f"/{objects.INVENTORY}"):
@@ -143,7 +143,7 @@ class S3Storage(OcflReader):
         return BucketObject(self.root.bucket, ark)
 
     def failures(self) -> AbstractContextManager[None]:
-        """The bucket translates its errors itself; those that may pass are the service's."""
+        """The bucket translates its errors itself; transient ones are the service's."""
         return fault_of(Service.STORAGE)
 
     def check_readable(self, ark: str, url: str) -> None:
@@ -162,7 +162,8 @@ class S3Storage(OcflReader):
     def _upload(
         self, request: StoreRequest, stored: BucketObject, head: Head | None, attempt: Attempt
     ) -> objects.Inventory:
-        """Upload new content; read content that the object has already, because our copy will be deleted.
+        """Upload new content; read back content that the object already has, because our copy will be
+        deleted.
 
         Returns the inventory of the version that can now be published.
         """
@@ -186,7 +187,7 @@ class S3Storage(OcflReader):
     def _upload_file(self, stored: BucketObject, version: str, file: ContentFile, attempt: Attempt) -> str:
         """The content path of the file: its own name, or a random one if that is too long or taken.
 
-        A name is taken by an unfinished attempt; its content is used if it has the same bytes.
+        A name may be taken by an unfinished attempt; its content is used if it has the same bytes.
         """
         content = f"{version}/{objects.CONTENT}"
         for path in (f"{content}/{file.path}", f"{content}/{secrets.token_hex(16)}"):
@@ -199,7 +200,7 @@ class S3Storage(OcflReader):
         raise of_object(stored.location(content), f"another process is writing {stored.location(content)}")
 
     def _uploaded(self, key: str, file: ContentFile, attempt: Attempt) -> bool:
-        """False if the key is taken."""
+        """Upload the file; False if the key is taken."""
         attempt.check()
         try:
             self.root.bucket.upload(key, file, attempt)

@@ -26,11 +26,11 @@ from tools.chaos.soak import soak, table
 from tools.command_line import end_with, say
 
 SECONDS_PER_FAULT = 4.2
-"""The default of --minutes; faults overlap, since most of them last longer."""
+"""Determines the default of --minutes; faults overlap, because most last longer."""
 
 
 KEPT = "ARKLINE_ZK_CLIENT"
-"""The setting of the caller that holds in the run too: it names no server."""
+"""The caller's only setting that is kept: it names no server."""
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -63,10 +63,10 @@ def _kinds(labels: list[str] | None) -> frozenset[Kind]:
 def main(arguments: list[str]) -> int:
     parsed = _parse(arguments)
     kinds = _kinds(parsed.only)
-    if not parsed.soak:  # it stores more than a small disk holds, and needs no fault of a disk
+    if not parsed.soak:  # a soak stores more than a small disk holds, and needs no disk faults
         small_disks.enter()
     for name in [name for name in os.environ if name.startswith("ARKLINE_") and name != KEPT]:
-        del os.environ[name]  # faults must not hit a running stack of the caller
+        del os.environ[name]  # faults must not hit the caller's running stack
     folder = Path(parsed.keep or tempfile.mkdtemp(prefix="arkline-chaos-")).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _silent(_line: str) -> None:
-    """Of `--quiet`."""
+    """Print nothing, for `--quiet`."""
 
 
 def _soak(parsed: argparse.Namespace, folder: Path) -> int:

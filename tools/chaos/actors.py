@@ -1,4 +1,4 @@
-"""Processes of the cluster; a process that dies is restarted, as a machine's supervisor would do."""
+"""Processes of the cluster; a process that dies is restarted, as a supervisor would do."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from entrypoints.stack.child import Command, Process
 from tests.support.processes import await_ready
 
 PAUSE = 0.5
-"""Seconds between a death and the next start."""
+"""Seconds between a death and the restart."""
 
 
 def children(pid: int) -> list[int]:
@@ -66,18 +66,18 @@ class Actor:
         await_ready(self.process, self.process.command.is_ready, self.process.command.ready_seconds)
 
     def kill(self, pause: float = PAUSE) -> None:
-        """SIGKILL to the whole group; started again after `pause` seconds."""
+        """SIGKILL the whole group; it is restarted after `pause` seconds."""
         self.process.kill()
         self._due = time.monotonic() + pause
 
     def ask_to_stop(self, seconds: float) -> None:
-        """SIGTERM, and SIGKILL if it is still there after `seconds`."""
+        """SIGTERM, then SIGKILL if it is still running after `seconds`."""
         if self.running:
             self.process.terminate()
             self._until = time.monotonic() + seconds
 
     def restart(self) -> None:
-        """Stop it in good order; `poll` starts it again."""
+        """Stop it in order; `poll` restarts it."""
         self._before = self.starts
         self.ask_to_stop(self.process.command.stop_seconds)
 
@@ -85,7 +85,7 @@ class Actor:
         return self.starts > self._before and self.ready()
 
     def freeze(self) -> list[int]:
-        """Stop it and its children; the pids, to be thawed."""
+        """Stop it and its children with SIGSTOP; returns their pids, to be thawed."""
         pids = self.pids
         for pid in pids:
             send(pid, signal.SIGSTOP)

@@ -19,7 +19,7 @@ from zkstate.record import batches, record
 
 
 class Submitter:
-    """Submits each deposit at its time; again under the same key until ZooKeeper has confirmed it."""
+    """Submits each deposit at its time; retries under the same key until ZooKeeper has confirmed it."""
 
     def __init__(self, settings: Settings, deposits: list[Deposit], url: Callable[[str], str]) -> None:
         self._settings = settings
@@ -39,7 +39,7 @@ class Submitter:
 
     @property
     def broken(self) -> bool:
-        """The thread ended by an error that a depositor should never see."""
+        """Whether the thread was ended by an error that a depositor should never see."""
         return not self.done and not self._thread.is_alive()
 
     def start(self) -> None:
@@ -50,7 +50,7 @@ class Submitter:
         self._thread.join(60)
 
     def pause(self) -> bool:
-        """Submit nothing more until `paused` is cleared; False, and no pause, during a submission."""
+        """Stop submitting until `paused` is cleared; False, without a pause, during a submission."""
         if not self._submitting.acquire(blocking=False):
             return False
         self.paused.set()
@@ -94,7 +94,7 @@ class Submitter:
 
 
 class SecondBeat:
-    """Runs timed work beside the elected beat's, without the lock that keeps the two apart."""
+    """Runs scheduled work beside the elected beat, without the lock that separates the two."""
 
     def __init__(self, settings: Settings) -> None:
         self._context = make_context(settings)
@@ -116,7 +116,7 @@ class SecondBeat:
         while (name := self._wishes.get()) is not None:
             try:
                 session = self._context.session()
-                # a lock of another name, only to read the server's clock
+                # a lock with another name, only to read the server's clock
                 with single_flight(session, "chaos") as clock:
                     if clock is not None:
                         WORK[name](self._context, session, clock)

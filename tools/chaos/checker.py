@@ -16,7 +16,7 @@ ENDED = (JobState.COMPLETED, JobState.FAILED)
 
 
 def judge(deposits: list[Deposit], bids: dict[str, str], final: FinalState, acts: Acts) -> Judgement:
-    """`bids`: the key of each deposit -> its batch."""
+    """Judge the run; `bids`: deposit key -> its batch."""
     objects: dict[str, DepositedObject] = {}
     problems = [
         *_deposits(deposits, bids, final, objects, acts),
@@ -41,7 +41,7 @@ def _deposits(
     objects: dict[str, DepositedObject],
     acts: Acts,
 ) -> Iterator[Problem]:
-    """Every deposit is one batch and every object one job, unless an operator deleted it.
+    """Check that every deposit is one batch and every object one job, unless an operator deleted it.
 
     Fills `objects`: job -> its object.
     """
@@ -85,7 +85,7 @@ def _path_of(job: Job) -> str:
 
 
 def _half_deleted(final: FinalState) -> Iterator[Problem]:
-    """A batch or a job that is gone has left nothing in the record."""
+    """Check that a deleted batch or job has left nothing in the record."""
     for jid in sorted(final.queued.keys() - final.jobs.keys()):
         yield Problem(Category.LEAK, jid, f"is no job, but queued in {final.queued[jid]}")
     for jid, job in final.jobs.items():
@@ -119,7 +119,7 @@ def _job(job: Job, deposited: DepositedObject | None, final: FinalState, acts: A
 
 
 def _refused(job: Job) -> Iterator[Problem]:
-    """A job that cannot be stored has failed with a message."""
+    """Check that a job that cannot be stored has failed with a message."""
     status = job.status
     if status.status is not JobState.FAILED or not status.message:
         text = f"of a hostile deposit, is {status.status} with the message {status.message!r}"
@@ -142,7 +142,8 @@ def _places(job: Job, final: FinalState) -> Iterator[Problem]:
 
 
 def _history(job: Job) -> Iterator[Problem]:
-    """Each entry follows from the one before by a row of the table; one without an event is a try."""
+    """Check that each entry follows from the previous one by a row of the table; an entry without an event
+    is a retry."""
     entries = job.history
     if not entries or entries[0].state is not JOB.initial or entries[0].event is not None:
         yield Problem(Category.ILLEGAL, job.jid, f"its history does not begin with {JOB.initial}")
@@ -169,7 +170,8 @@ def _history(job: Job) -> Iterator[Problem]:
 
 
 def _batch(batch: Batch, final: FinalState) -> Iterator[Problem]:
-    """The batch has ended, and its numbered reports tell the depositor the end of every job."""
+    """Check that the batch has ended, and that its numbered reports tell the depositor every job's
+    outcome."""
     members = {jid: final.jobs[jid].status.status for jid in _members(final, batch.bid) if jid in final.jobs}
     deleted = _members(final, batch.bid) - members.keys()
     whole = members and all(state is JobState.COMPLETED for state in members.values())
@@ -177,7 +179,7 @@ def _batch(batch: Batch, final: FinalState) -> Iterator[Problem]:
         text = f"did not end: it is {batch.status.status}: {batch.status.message}"
         yield Problem(Category.LOST, batch.bid, text)
         return
-    # a batch that failed stays failed when its failed jobs are deleted
+    # a failed batch stays failed when its failed jobs are deleted
     if (batch.status.status is BatchState.COMPLETED) != bool(whole) and not (whole and deleted):
         yield Problem(Category.ILLEGAL, batch.bid, f"is {batch.status.status}, and its jobs are {members}")
     if batch.status.status in BATCH.working():
@@ -194,7 +196,7 @@ def _batch(batch: Batch, final: FinalState) -> Iterator[Problem]:
 
 
 def _stopped_reports(batch: Batch) -> set[str]:
-    """The reports that an operator ended: their mails were sent or not."""
+    """Reports that an operator ended: their mails may or may not have been sent."""
     stopped, number, reporting = set(), 0, False
     for entry in (entry for entry in batch.history if entry.event):
         number += reporting
@@ -222,7 +224,7 @@ def _truth(
 
 
 def _leaks(final: FinalState) -> Iterator[Problem]:
-    """Only failed jobs keep a folder and a reservation, because an operator may resume them."""
+    """Check that only failed jobs keep a folder and a reservation, because an operator may resume them."""
     failed = {jid for jid, job in final.jobs.items() if job.status.status is JobState.FAILED}
     for path in final.held:
         yield Problem(Category.LEAK, "", f"{path} is locked without an owner")

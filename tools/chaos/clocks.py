@@ -1,4 +1,4 @@
-"""The wall clocks of single processes, which libfaketime can change while they run."""
+"""The wall clocks of individual processes, which libfaketime can change while they run."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ FORWARD = 30 * 60
 
 
 class Clock:
-    """The wall clock of the processes that start with `environment`; their monotonic clock stays right."""
+    """The wall clock of processes started with `environment`; their monotonic clock stays right."""
 
     def __init__(self, file: Path, library: Path) -> None:
         self._file = file
@@ -21,20 +21,20 @@ class Clock:
             "FAKETIME_CACHE_DURATION": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "DONT_FAKE_MONOTONIC": "1",
-            # without it a waiting thread of Java does not sleep
+            # otherwise a waiting Java thread does not sleep
             "FAKETIME_FORCE_MONOTONIC_FIX": "0",
         }
         self.set(0)
 
     def set(self, seconds: int) -> None:
-        """Let the clock be wrong by so many seconds, a second from now at the latest."""
+        """Set the clock off by this many seconds; effective within a second."""
         written = self._file.with_suffix(".new")
         written.write_text(f"{seconds:+d}\n")
         written.replace(self._file)
 
 
 def clocks_of(folder: Path, count: int) -> list[Clock]:
-    """`count` clocks, or none if libfaketime is not on this machine."""
+    """`count` clocks, or none if this machine lacks libfaketime."""
     if _LIBRARY is None:
         return []
     folder.mkdir(parents=True)

@@ -1,7 +1,7 @@
 """The repository under test, as real processes: a ZooKeeper ensemble, Redis, workers and beats.
 
-Every process dies with this process. The first worker reaches ZooKeeper through proxies that can lose
-answers or cut the worker off; the other workers reach ZooKeeper directly.
+Every process dies with this process. The first worker reaches ZooKeeper through proxies that can lose answers
+or cut the worker off; the other workers reach ZooKeeper directly.
 """
 
 from collections import deque
@@ -56,9 +56,9 @@ class Cluster:
     fillers: dict[str, Filler] = field(default_factory=dict)
     disks: dict[str, Disk] = field(default_factory=dict)
     clocks: list[Clock] = field(default_factory=list)
-    """Of the ZooKeeper servers; empty if the machine cannot change them."""
+    """Clocks of the ZooKeeper servers; empty if this machine cannot change them."""
     restarting: deque[Actor] = field(default_factory=deque)
-    """The workers of a rolling restart that are still to be stopped; the first one is stopping."""
+    """The workers still to be stopped in a rolling restart; the first is stopping."""
 
     @property
     def actors(self) -> list[Actor]:
@@ -73,13 +73,13 @@ class Cluster:
                 self.restarting[0].restart()
 
     def restart_workers(self) -> None:
-        """Stop the workers in good order, each when the one before it is ready again."""
+        """Restart the workers in order, each once the previous one is ready again."""
         if not self.restarting:
             self.restarting.extend(self.workers)
             self.restarting[0].restart()
 
     def heal(self) -> None:
-        """Take every fault back that is not over by itself."""
+        """Undo every fault that does not end by itself."""
         for actor in self.actors:
             actor.thaw()
         for proxy in self.zk_proxies:
@@ -94,14 +94,14 @@ class Cluster:
             clock.set(0)
 
     def leading(self) -> int | None:
-        """Which server leads the ensemble; None if none says so."""
+        """The index of the server that leads the ensemble; None if none does."""
         for number, port in enumerate(self.zk_ports):
             if self.zookeepers[number].running and is_leader(port):
                 return number
         return None
 
     def stop(self) -> None:
-        """Workers and beats are asked to end, and killed if they take long; the servers stay."""
+        """Ask workers and beats to exit, and kill them if they take too long; the servers stay up."""
         mine = [*self.beats, *self.workers]
         for actor in mine:
             actor.thaw()
@@ -136,7 +136,7 @@ def run_settings(
 
 @contextmanager
 def run_cluster(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterator[Cluster]:
-    """Everything, ready; gone at the end. Only in the main thread."""
+    """The whole cluster, ready, for the block. Main thread only."""
     with ExitStack() as held:
         fakes = held.enter_context(run_fakes())
         for name in DISKS:
@@ -145,7 +145,7 @@ def run_cluster(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterato
             make_small(folder / "working", WORKING_MEGABYTES),
             make_small(folder / "storage", STORAGE_MEGABYTES),
         ]
-        # 20 ticks are the longest session that a server grants
+        # 20 ticks is the longest session that a server grants
         commands = prepare(folder / "zookeeper", tick=1000, log_folder=folder / "log")
         clocks = clocks_of(folder / "clocks", len(commands))
         if clocks:

@@ -11,16 +11,16 @@ from tests.support.packing import zipped
 from tools.chaos.fakes import FAR
 
 PLANTED = 0.03
-"""Part of the objects that are wrong in themselves: these, and no others, must fail."""
+"""Fraction of objects with a planted error: these, and no others, must fail."""
 
 AGAIN = 0.08
-"""Part of the objects that come under a local id of an earlier one: a second version of the same object."""
+"""Fraction of objects that reuse an earlier local id: a second version of the same object."""
 
 FAR_PART = 0.15
-"""Part of the deposits whose content is on the host that is dead or slow at times."""
+"""Fraction of deposits whose content is on the host that is dead or slow at times."""
 
 SLOW_MANIFEST = 0.4
-"""Part of the batch manifests that take about two seconds: long enough to interrupt a split."""
+"""Fraction of batch manifests that take about two seconds: long enough to interrupt a split."""
 
 _PROFILES = "http://uc3.cdlib.org/registry/ingest/manifest/mrt-"
 _OBJECT, _BATCH = f"{_PROFILES}ingest-manifest", f"{_PROFILES}batch-manifest"
@@ -28,11 +28,11 @@ _OBJECT, _BATCH = f"{_PROFILES}ingest-manifest", f"{_PROFILES}batch-manifest"
 
 @dataclass(frozen=True)
 class DepositedObject:
-    """One object of a batch, found again by its payload's path."""
+    """One object of a batch, identified by its payload's path."""
 
     path: str
     files: dict[str, frozenset[str]]
-    """Name below producer/ -> the sha512 that it may have."""
+    """Name below producer/ -> the sha512 values that it may have."""
     local_id: str = ""
     planted: str = ""
     """The planted error; empty if the object must be stored."""
@@ -40,7 +40,7 @@ class DepositedObject:
 
 @dataclass(frozen=True)
 class Deposit:
-    """One submission, made `at` seconds after the start."""
+    """One submission, `at` seconds after the start."""
 
     at: float
     key: str
@@ -55,11 +55,11 @@ class Collection:
 
     deposits: list[Deposit] = field(default_factory=list)
     second_bodies: dict[str, bytes] = field(default_factory=dict)
-    """Path of a file without a declared digest -> what its source gives after it was changed."""
+    """Path of a file without a declared digest -> what its source serves after the change."""
 
 
 class Depositor:
-    """Makes the deposits of one seed and puts their pages on the source."""
+    """Creates the deposits of a seed and puts their pages on the source."""
 
     def __init__(self, seed: int, source: HttpSource) -> None:
         self._chance = random.Random(f"deposits {seed}")
@@ -69,7 +69,7 @@ class Depositor:
         self._objects = 0
 
     def make(self, jobs: int, length: float) -> Collection:
-        """`jobs` objects in batches of many sizes, submitted over `length` seconds."""
+        """Create `jobs` objects in batches of many sizes, submitted over `length` seconds."""
         planted = {
             number: ("digest", "missing", "manifest")[number % 3]
             for number in self._chance.sample(range(jobs), max(1, round(jobs * PLANTED)))
@@ -114,7 +114,7 @@ class Depositor:
             slow = self._chance.random() < SLOW_MANIFEST
             how = {"pause": 0.2, "piece": max(1, len(text) // 10)} if slow else {}
             self._source.put(path, text, **how)
-            # only what was deposited before may be deposited again, or the order would decide who mints
+            # only earlier deposits may be repeated, otherwise the order would decide who mints
             self._known += [t.local_id for t in objects if not t.planted]
         self._collection.deposits.append(Deposit(at, name, kind, path, objects))
 
@@ -163,7 +163,7 @@ class Depositor:
         return self._chance.randbytes(size)
 
     def _fault(self, *, small: bool = False) -> dict[str, object]:
-        """How a page is served: most of them well, some slowly, some badly at first."""
+        """How a page is served: most well, some slowly, some failing at first."""
         chance = self._chance.random()
         if chance < 0.06:
             return {"status": 503, "status_times": 1, "retry_after": "1"}

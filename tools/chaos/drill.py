@@ -1,7 +1,7 @@
-"""The end of a run, after it was judged: reconcile, look at the exported bags, restore the newest backup.
+"""The drill after a judged run: reconcile, check the exported bags, restore the newest backup.
 
-Rule: nothing of the run is changed. A restore goes to another root of ZooKeeper, beside another inventory;
-of the storage root it only reads.
+Rule: nothing of the run is changed. A restore goes to another ZooKeeper root, beside another inventory; the
+storage root is only read.
 """
 
 import hashlib
@@ -32,15 +32,15 @@ from zkstate.fleet import counters
 
 @dataclass(frozen=True)
 class Drill:
-    """A loss, and what an operator then finds."""
+    """A loss, and what an operator finds afterwards."""
 
     lost: str
     put_inventory: Callable[[Session, Settings, Settings, Path], None]
 
 
 def drill(settings: Settings, final: FinalState, acts: Acts, say: Callable[[str], None]) -> Iterator[Problem]:
-    """The problems; called when all workers are gone."""
-    # as in the process of a command: a fault may have replaced the file since this process opened it
+    """Yield the problems; call once all workers are gone."""
+    # as in a command's process: a fault may have replaced the file since this process opened it
     Database(settings.inventory).close()
     try:
         with connect(settings) as session:
@@ -64,7 +64,8 @@ def _reconcile(session: Session, settings: Settings, *, repair: bool = False) ->
 
 
 def _left(view: CheckView, acts: Acts, after: str) -> Iterator[Problem]:
-    """An operator may have deleted a job whose version was stored before: it stays, and is named."""
+    """Problems left by a repair. A version stored before an operator deleted its job stays, and is
+    reported."""
     if view.unreachable:
         yield Problem(Category.AUDIT, "", f"{after}: {view.unreachable}")
     for difference in view.differences:
@@ -73,7 +74,7 @@ def _left(view: CheckView, acts: Acts, after: str) -> Iterator[Problem]:
 
 
 def check_bag(exported: Exported, final: FinalState) -> Iterator[Problem]:
-    """A bag has exactly the bytes of the version, and is valid to a validator of others."""
+    """Check that a bag has exactly the bytes of the version, and is valid to an independent validator."""
     name = f"the bag of {exported.ark} version {exported.number}"
     try:
         bagit.Bag(str(exported.folder)).validate()
@@ -106,7 +107,8 @@ LOSSES = (Drill("ZooKeeper", _copy_of_present), Drill("ZooKeeper and the invento
 
 
 def _with_record(settings: Settings, name: str) -> Settings:
-    """The same storage root with another record and another inventory; a copy would keep derived values."""
+    """The same storage root with another record and inventory; rebuilt, because a copy would keep derived
+    values."""
     inventory = f"sqlite:///{settings.home / name / 'inventory.sqlite'}"
     own = settings.model_dump(exclude_unset=True)
     return Settings(**{**own, "zk_root": f"/{name}", "inventory_url": inventory})

@@ -1,4 +1,4 @@
-"""Servers in place of the outside systems, each behind a proxy that can refuse, hang or lose answers."""
+"""Servers that replace the outside systems, each behind a proxy that can refuse, hang or lose answers."""
 
 import asyncio
 import logging
@@ -20,22 +20,22 @@ from tests.servers.proxy import Proxy
 from tests.servers.receiver import Receiver, receiving
 
 FAR = "/far"
-"""Paths that begin with it are served under another address, by a host that can be dead or slow alone."""
+"""Paths with this prefix are served under another address, by a host that can be dead or slow by itself."""
 
 FAR_HOST = "127.0.0.2"
 
 MAIL_SECONDS = 0.7
-"""Seconds that the mail server takes for a mail: long enough for a report to be interrupted in the middle."""
+"""Seconds that the mail server takes for a mail: long enough to interrupt a report midway."""
 
 DRIP_SECONDS = 1.0
 """Seconds between two pieces of an answer that never ends."""
 
-logging.getLogger("mail.log").setLevel(logging.ERROR)  # aiosmtpd tells of every word
+logging.getLogger("mail.log").setLevel(logging.ERROR)  # aiosmtpd logs every command
 
 
 @dataclass
 class Postbox:
-    """A mail server that keeps what it takes; `busy`: it answers that it cannot take mail now."""
+    """A mail server that keeps what it accepts; while `busy`, it answers that it cannot take mail."""
 
     taken: list[bytes] = field(default_factory=list)
     busy: bool = False
@@ -53,7 +53,7 @@ class Postbox:
 
 
 class ProxiedSource(HttpSource):
-    """A content source under two addresses, each behind a proxy; each address can be busy."""
+    """A content source with two addresses, each behind a proxy; each address can be busy."""
 
     front: Proxy
     far: Proxy
@@ -67,7 +67,7 @@ class ProxiedSource(HttpSource):
         return f"http://{(self.far if path.startswith(FAR) else self.front).hosts}{path}"
 
     def busy(self, status: int, retry_after: str, *, far: bool) -> None:
-        """Answer `status` at every page of one of the two hosts until `calm`."""
+        """Answer `status` on every page of one of the two hosts until `calm`."""
         self.calm(far=far)
         for path in [path for path in self._site.pages if path.startswith(FAR) is far]:
             self._clear[path] = self._site.pages[path]
@@ -93,7 +93,7 @@ class Fakes:
     receiver: Receiver
     callback_proxy: Proxy
     hostile: dict[str, str]
-    """Form of an answer that never ends -> its URL."""
+    """Form of never-ending answer -> its URL."""
 
     def heal(self) -> None:
         self.postbox.busy = False
@@ -110,7 +110,7 @@ class Fakes:
 
 @contextmanager
 def hostile_sources() -> Iterator[dict[str, str]]:
-    """The URL of each form of an answer that never ends, each on a host of its own."""
+    """Form of never-ending answer -> its URL, each on its own host."""
     with ExitStack() as held:
         yield {
             variant: held.enter_context(HostileSource(variant, DRIP_SECONDS, host=f"127.0.0.{number}")).url

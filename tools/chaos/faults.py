@@ -1,4 +1,4 @@
-"""Injecting faults into workers and beats, and undoing them; server_faults.py has the other faults."""
+"""Injects faults into workers and beats, and undoes them; server_faults.py has the other faults."""
 
 import signal
 from collections import Counter
@@ -15,7 +15,7 @@ from tools.chaos.schedule import Fault, Kind
 
 
 class NotNow(Exception):
-    """No process is in the state that this fault is for; try again soon."""
+    """No process is in the state that this fault needs; try again soon."""
 
 
 @dataclass
@@ -36,16 +36,16 @@ class FaultContext:
     submitter: Submitter
     second_bodies: dict[str, bytes]
     claimed: set[str] = field(default_factory=set)
-    """The services that a fault has now. A second fault of one waits: its end would end the first."""
+    """Services in use by a fault. A second fault on one waits, because its end would end the first."""
     copied: int | None = None
     """The inventory's mark when ZooKeeper's data were copied; None if there is no copy."""
     watches: Counter[Fault] = field(default_factory=Counter)
     """How often a fault has watched for a job that has just stored its version."""
     struck: set[bytes] = field(default_factory=set)
-    """The marks of the attempts on batches that a fault has struck."""
+    """Marks of the batch attempts that a fault has struck."""
 
     def claim(self, service: str, end: Callable[[], None]) -> Callable[[], None]:
-        """Claim a service, or NotNow; the function that is returned ends the fault and the claim."""
+        """Claim a service, or raise NotNow; the returned function ends the fault and the claim."""
         if service in self.claimed:
             raise NotNow
         self.claimed.add(service)
@@ -60,7 +60,7 @@ class FaultContext:
 Begin = Callable[[FaultContext, Fault, bool], Effect]
 Table = dict[Kind, Begin]
 BEGIN: Table = {}
-"""Kind of fault -> the function that injects it."""
+"""Kind of fault -> function that injects it."""
 
 
 def kind_of(table: Table, *kinds: Kind) -> Callable[[Begin], Begin]:
@@ -72,7 +72,7 @@ def kind_of(table: Table, *kinds: Kind) -> Callable[[Begin], Begin]:
 
 
 def busy_child(context: FaultContext, fault: Fault, late: bool, state: str = "") -> tuple[Actor, int, str]:
-    """A worker and a process of its pool that runs a step (of `state`), or any process if it is late."""
+    """A worker and a process of its pool that runs a step (of `state`); any process if the fault is late."""
     pools = {pid: actor for actor in context.cluster.workers for pid in actor.pool}
     at_work = [
         holder
@@ -98,7 +98,7 @@ def _kill_child(context: FaultContext, fault: Fault, late: bool) -> Effect:
 
 @kind_of(BEGIN, Kind.OUT_OF_MEMORY)
 def _kill_largest_child(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    """Of the processes at work, the one that the kernel would choose; it alone is killed."""
+    """Kill only the working process that the kernel's OOM killer would choose."""
     pools = {pid: actor for actor in context.cluster.workers for pid in actor.pool}
     busy = {holder.pid: holder for holder in context.cluster.witness.holders() if holder.pid in pools}
     if not busy and not (late and pools):
@@ -112,7 +112,7 @@ def _kill_largest_child(context: FaultContext, fault: Fault, late: bool) -> Effe
 
 
 def _oom_score(pid: int) -> int:
-    """The kernel's; -1 if the process is gone."""
+    """The kernel's OOM score; -1 if the process is gone."""
     try:
         return int(Path(f"/proc/{pid}/oom_score").read_text())
     except OSError:
@@ -160,7 +160,7 @@ _BATCH_WORK = {
 
 @kind_of(BEGIN, *_BATCH_WORK)
 def _stop_batch_work(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    """Kill or freeze the process that splits a batch or reports its end; there is no other target."""
+    """Kill or freeze the process that splits a batch or reports its end; no other target will do."""
     states = _BATCH_WORK[fault.kind]
     pools = {pid: actor for actor in context.cluster.workers for pid in actor.pool}
     at_work = [

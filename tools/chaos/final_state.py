@@ -24,7 +24,7 @@ from zkstate.record import batches, jobs
 
 @dataclass(frozen=True)
 class Stored:
-    """One version, as OCFL or as the inventory has it."""
+    """One version, as stored in OCFL or in the inventory."""
 
     ark: str
     number: int
@@ -35,7 +35,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Letter:
-    """A mail as it was delivered: the report of a batch, and the jobs in it by state."""
+    """A delivered mail: the report of a batch, and its jobs by state."""
 
     name: str
     digest: str
@@ -45,7 +45,7 @@ class Letter:
 
 @dataclass(frozen=True)
 class Call:
-    """A callback as it was delivered."""
+    """A delivered callback."""
 
     name: str
     jid: str
@@ -70,23 +70,23 @@ class FinalState:
     leftovers: list[str] = field(default_factory=list)
     """Paths in the storage root outside the objects."""
     strays: list[str] = field(default_factory=list)
-    """Files that were written into the empty mount point of a disk that was not mounted."""
+    """Files written into the empty mount point of a disk that was not mounted."""
     minted: dict[str, str] = field(default_factory=dict)
-    """The job for which each ARK was minted, by ARK."""
+    """ARK -> the job for which it was minted."""
     registered: dict[str, str] = field(default_factory=dict)
-    """The status of each ARK at EZID, by ARK."""
+    """ARK -> its status at EZID."""
     waiting: list[str] = field(default_factory=list)
-    """Jobs and batches that the record says are waiting for something."""
+    """Jobs and batches that are waiting according to the record."""
     held: list[str] = field(default_factory=list)
     """Locks without a live owner."""
     promised: int = 0
     reservations: dict[str, int] = field(default_factory=dict)
     numbers: int = 0
-    """Numbers taken for minted ARKs."""
+    """Numbers used for minted ARKs."""
     findings: list[str] = field(default_factory=list)
 
     def is_hostile(self, bid: str) -> bool:
-        """Whether the batch is none of the deposits, and had to fail."""
+        """Whether the batch is a hostile one, which had to fail."""
         return bid in self.batches and self.batches[bid].submission.submitter == HOSTILE
 
     @property
@@ -96,7 +96,7 @@ class FinalState:
 
 
 def read(cluster: Cluster) -> FinalState:
-    """Called when all workers are gone."""
+    """Read the final state once all workers are gone."""
     final = FinalState()
     with connect(cluster.settings) as session:
         _await_release(session, cluster.settings.zk_session_timeout)
@@ -129,7 +129,7 @@ def read_record(session: Session, final: FinalState) -> None:
 
 
 def _shared(session: Session, final: FinalState) -> None:
-    """Nodes that belong to no single job: locks, reserved space, counters."""
+    """Read the nodes that belong to no single job: locks, reserved space, counters."""
     final.held = list(_held(session))
     final.waiting = session.children("/waiting")
     final.promised = int(session.get(paths.SPACE)[0] or b"0")
@@ -141,7 +141,7 @@ def _shared(session: Session, final: FinalState) -> None:
 
 
 def _await_release(session: Session, timeout: float) -> None:
-    """ZooKeeper removes a killed worker's locks when its session expires."""
+    """Wait until ZooKeeper removes the killed workers' locks, when their sessions expire."""
     deadline = time.monotonic() + timeout + 5
     while time.monotonic() < deadline and any(_held(session)):
         time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Checks that deposits of other hosts continue while one host of content is out."""
+"""Checks that deposits from other hosts continue while one content host is out."""
 
 import time
 from collections.abc import Iterator
@@ -12,17 +12,17 @@ from tools.chaos.run import Injected
 from tools.chaos.schedule import BAD_DEPOSITS, OF_ONE_HOST
 
 LONG = 20.0
-"""A fault that may last longer can stop every download: its overlap with an outage proves nothing."""
+"""Seconds: a fault that may last longer can stop every download, so an overlapping outage proves nothing."""
 
 ENOUGH = 3
-"""Waiting jobs of the other host: a single one may be between two tries of its own."""
+"""Minimum of waiting jobs of the other host: a single one may be between two retries of its own."""
 
 _BEFORE = (JobState.PENDING, JobState.HELD, JobState.ESTIMATING, JobState.PROVISIONING, JobState.DOWNLOADING)
 
 
 @dataclass(frozen=True)
 class Outage:
-    """A fault of the run, in seconds of the wall clock; `longest`: that of its kind."""
+    """A fault of the run, in wall clock seconds; `longest`: the maximum of its kind."""
 
     began: float
     ended: float
@@ -31,7 +31,7 @@ class Outage:
 
 
 def outages(injected: list[Injected]) -> list[Outage]:
-    """Every fault of the run that may stop deposits."""
+    """The faults of the run that may stop deposits."""
     offset = time.time() - time.monotonic()
     return [
         Outage(one.began + offset, one.ended + offset, one.fault.kind in OF_ONE_HOST, one.fault.kind.longest)
@@ -41,7 +41,7 @@ def outages(injected: list[Injected]) -> list[Outage]:
 
 
 def check_other_hosts(faults: list[Outage], jobs: list[Job]) -> Iterator[Problem]:
-    """In each outage of one host that no other long fault overlaps, some job of the other host downloads."""
+    """Check that in each undisturbed outage of one host some job of the other host downloads."""
     for outage in undisturbed(faults):
         waiting = [job for job in jobs if _waits(job, outage.began)]
         done = [job for job in waiting if not _waits(job, outage.ended)]
@@ -65,7 +65,7 @@ def undisturbed(faults: list[Outage]) -> list[Outage]:
 
 
 def _waits(job: Job, moment: float) -> bool:
-    """Whether the job of the other host existed at the moment and had still to be downloaded."""
+    """Whether the other host's job existed at that moment and had yet to be downloaded."""
     if FAR in job.configuration.payload_url:
         return False
     past = [entry for entry in job.history if entry.at.timestamp() <= moment]

@@ -1,7 +1,8 @@
-"""Deposits that cannot be stored, among the others: too large for the record, or of a source that never ends.
+"""Deposits that cannot be stored, among the others: too large for the record, or from a source that never
+ends.
 
-Each ends with a message, and no other deposit suffers. Their source ends neither by itself nor with the run,
-so that the operator cancels each batch of them after a while.
+Each ends with a message, and harms no other deposit. A hostile source ends neither by itself nor with the
+run, so the operator cancels each of these batches after a while.
 """
 
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ HOSTILE = "hostile"
 """The submitter of these deposits."""
 
 _TEXT = "é" * 4000
-"""8 kB, as long as a text of a manifest may be: 40 objects with two of them take several transactions."""
+"""8 kB, the maximum of a text in a manifest: 40 objects with two of them take several transactions."""
 
 _BEGUN = (BatchState.PENDING, BatchState.PROCESSING)
 
@@ -36,7 +37,7 @@ _BATCH = "http://uc3.cdlib.org/registry/ingest/manifest/mrt-batch-manifest"
 
 @dataclass(frozen=True)
 class Bad:
-    """A submission that must not be stored; `refused`: nothing may be kept of it."""
+    """A submission that must not be stored; `refused`: nothing of it may be kept."""
 
     form: str
     submission: Submission
@@ -50,7 +51,7 @@ def from_hostile_source(sources: dict[str, str], number: int, key: str) -> Bad:
 
 
 def oversized(source: HttpSource, number: int, key: str) -> Bad:
-    """What is too large for one record, for one transaction, or for a batch."""
+    """A submission too large for one record, for one transaction, or for a batch."""
     if number % 3 == 0:
         ids = tuple(f"{number}{'x' * 3990}" for number in range(300))
         url = source.url("/never-asked")
@@ -75,7 +76,7 @@ def _submission(key: str, **given: object) -> Submission:
 
 
 def submitting(bad: Bad) -> Act:
-    """Submit at the door, as a depositor does."""
+    """Submit it as a depositor does."""
 
     def do(site: Site, names: list[str], acts: Acts) -> str:
         try:

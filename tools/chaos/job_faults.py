@@ -1,4 +1,4 @@
-"""Injecting several faults into one job on purpose, after it has stored its version and before it moves."""
+"""Injects several faults into one job on purpose, after it has stored its version and before it moves."""
 
 import shutil
 import signal
@@ -21,16 +21,16 @@ from zkstate.connection.session import Session, connect
 from zkstate.record import jobs
 
 BEGIN: Table = {}
-"""Kind of fault -> the function that injects it."""
+"""Kind of fault -> function that injects it."""
 
 WATCH_SECONDS = 0.5
-"""Seconds for which working storage is watched at a time; the other faults wait meanwhile."""
+"""Seconds of each watch on working storage; other faults wait in the meantime."""
 
 WATCHES = 40
 """Watches after which a fault takes a job that has not stored its version."""
 
 LOOK_SECONDS = 0.001
-"""Seconds between two looks: a job moves a few milliseconds after its version was noted."""
+"""Seconds between two checks: a job moves a few milliseconds after it has noted its version."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class _Target:
     actor: Actor
     pid: int
     is_stored: bool
-    """The process has stored the version and not moved the job; it is stopped."""
+    """The process has stored the version but not moved the job, and is stopped."""
 
 
 @kind_of(BEGIN, Kind.STORED_AND_KILLED)
@@ -55,7 +55,7 @@ def _kill_after_storing(context: FaultContext, fault: Fault, late: bool) -> Effe
 
 @kind_of(BEGIN, Kind.STORED_AND_CANCELLED)
 def _cancel_after_storing(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    """The process is a zombie when the operator cancels its job and resumes it at an earlier step."""
+    """Cancel and resume a job at an earlier step while its process is stopped, which then is a zombie."""
     target = _target(context, fault)
     send(target.pid, signal.SIGSTOP)
     what = _take_content_and_source(context, target)
@@ -70,7 +70,7 @@ def _cancel_after_storing(context: FaultContext, fault: Fault, late: bool) -> Ef
 
 
 def _take_content_and_source(context: FaultContext, target: _Target) -> str:
-    """The source gives other bytes if the object may have them; of a stored version, it may give none."""
+    """Have the source serve other bytes, if the object may have them, or nothing, if a version is stored."""
     job, source = target.job, context.cluster.fakes.source
     shutil.rmtree(folder_of(job, context.cluster.settings.working), ignore_errors=True)
     path = path_of(job)
@@ -86,7 +86,8 @@ def _take_content_and_source(context: FaultContext, target: _Target) -> str:
 
 
 def _target(context: FaultContext, fault: Fault) -> _Target:
-    """A job that has stored its version just now; after WATCHES any job at work. NotNow without one."""
+    """A job that has just stored its version; after WATCHES, any job being worked on. NotNow if there is
+    none."""
     if "working" in context.claimed:
         raise NotNow
     context.watches[fault] += 1
@@ -99,7 +100,7 @@ def _target(context: FaultContext, fault: Fault) -> _Target:
                 raise NotNow
             actor, pid, doing = busy_child(context, fault, late=False)
             return _Target(jobs.load(session, doing.split()[0]), actor, pid, is_stored=False)
-    except ArklineError as error:  # ZooKeeper has a fault of its own
+    except ArklineError as error:  # ZooKeeper is under a fault of its own
         raise NotNow from error
 
 
@@ -124,7 +125,7 @@ def _stored_now(context: FaultContext, session: Session) -> _Target | None:
 
 
 def _noted(working: Path) -> Iterator[str]:
-    """The jobs that have noted their version in working storage."""
+    """Jobs that have noted their version in working storage."""
     return (file.parent.name for file in working.glob("bid*/jid*/stored.json"))
 
 
@@ -139,7 +140,7 @@ def _pid_at_work(session: Session, jid: str) -> int:
 
 @contextmanager
 def _stopped(pids: dict[int, Actor]) -> Iterator[list[int]]:
-    """Stop the processes that run; those that are left in the list continue afterwards."""
+    """Stop the running processes; those still in the list are continued after the block."""
     stopped = [pid for pid in pids if not _is_stopped(pid)]
     for pid in stopped:
         send(pid, signal.SIGSTOP)
@@ -151,7 +152,7 @@ def _stopped(pids: dict[int, Actor]) -> Iterator[list[int]]:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether another fault has stopped it, or it is gone."""
+    """Whether another fault has stopped the process, or it is gone."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "TtZ"
     return True

@@ -1,4 +1,4 @@
-"""The checker of mails and callbacks: a report has one content, and every end has its callback."""
+"""Checks mails and callbacks: each report has one content, and every outcome has its callback."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,7 +12,8 @@ from tools.chaos.problem import Category, Problem
 
 
 def check_notifications(final: FinalState, acts: Acts) -> Iterator[Problem]:
-    """A report has one content however often it is delivered; every completed job has a callback."""
+    """Check that a report has one content however often it is delivered, and that every completed job has
+    a callback."""
     contents: dict[str, set[str]] = defaultdict(set)
     for letter in final.letters:
         contents[letter.name].add(letter.digest)
@@ -48,7 +49,8 @@ def _called(final: FinalState, acts: Acts) -> Iterator[Problem]:
 
 
 def _is_owed(job: Job) -> bool:
-    """A failure has a callback, unless the callback itself failed or was given up, which the history says."""
+    """Whether a failure needs a callback: not if the callback itself failed or was given up, according to
+    the history."""
     status, last = job.status, job.history[-1]
     noted = last.event is None and last.message.startswith(NOT_DELIVERED)
     return (

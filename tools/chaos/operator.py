@@ -28,7 +28,7 @@ from zkstate.connection.session import Session, connect
 from zkstate.errors import Ambiguous
 
 ANSWER_SECONDS = 60.0
-"""Seconds for which an operator repeats a verb that got no answer."""
+"""Seconds for which an operator retries a verb that got no answer."""
 
 ACT_INTERVAL = 0.2
 """Seconds between two acts, in which a fault may stop the operator."""
@@ -46,11 +46,12 @@ class _Wish:
     """The kind of act in the schedule; empty if it ends another act, or prepares a fault."""
     asked: float
     names: list[str] | None = None
-    """Chosen when the act is done first; the same ones when it is repeated."""
+    """Chosen when the act is first done, and reused in retries."""
 
 
 class OperatorThread:
-    """Does one act after the other; again until an answer came, as a person does after a lost connection."""
+    """Does one act after another; repeats each until it is answered, as a person does after a lost
+    connection."""
 
     def __init__(self, settings: Settings, note: Callable[[str], None]) -> None:
         self._settings = settings
@@ -79,7 +80,7 @@ class OperatorThread:
         self._thread.join(2 * ANSWER_SECONDS)
 
     def pause(self) -> bool:
-        """Do nothing more until `paused` is cleared; False, and no pause, during an act."""
+        """Pause until `paused` is cleared; False, without a pause, during an act."""
         if not self._acting.acquire(blocking=False):
             return False
         self.paused.set()
@@ -87,14 +88,14 @@ class OperatorThread:
         return True
 
     def ask(self, act: Act, target: int = 0, label: str = "") -> None:
-        """`target` chooses one of the jobs or batches that the act is possible for.
+        """Ask for an act; `target` chooses one of the jobs or batches that allow it.
 
-        An act of the schedule waits until there is one.
+        A scheduled act waits until there is one.
         """
         self._wishes.put(_Wish(act, target, label, time.monotonic()))
 
     def prepare_update(self) -> None:
-        """Ask for what leads to an updated report: a failed job, resumed after its batch was reported."""
+        """Prepare an updated report: a failed job, resumed after its batch was reported."""
         now = time.monotonic()
         if now > self._failed + FAIL_INTERVAL:
             self._failed = self._prepared = now
@@ -105,7 +106,8 @@ class OperatorThread:
             self.ask(UPDATE_REPORT)
 
     def undo_all(self) -> None:
-        """End holds, the pause and hostile deposits: the reverse of an act may be lost, or come before it."""
+        """End holds, the pause and hostile deposits: the reverse of an act may have been lost, or have
+        come first."""
         self._closing = True
         for act in (RELEASE_COLLECTION, UNPAUSE, RELEASE_JOBS, CANCEL_HOSTILE):
             self.ask(act)
@@ -130,7 +132,7 @@ class OperatorThread:
         return self._current
 
     def _answer(self, session: Session, wish: _Wish) -> None:
-        """Do an act; raises what leaves it without an answer."""
+        """Do an act; raises an error that leaves it unanswered."""
         if self.paused.is_set():
             self._began = time.monotonic()
             return

@@ -1,11 +1,11 @@
-"""Injecting the acts of an operator; operator_verbs.py and store_verbs.py have the acts."""
+"""Injects an operator's acts; operator_verbs.py and store_verbs.py define them."""
 
 from tools.chaos import hostile, operator_verbs, store_verbs
 from tools.chaos.faults import Effect, FaultContext, Table, kind_of
 from tools.chaos.schedule import Fault, Kind
 
 BEGIN: Table = {}
-"""Kind of act -> the function that asks the operator for it."""
+"""Kind of act -> function that asks the operator for it."""
 
 _ACTS = {
     Kind.HOLD_COLLECTION: operator_verbs.HOLD_COLLECTION,

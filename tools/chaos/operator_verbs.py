@@ -1,4 +1,4 @@
-"""The verbs that an operator uses during the faults, and how the operator chooses what to use them on."""
+"""The verbs that an operator uses during the faults, and how the operator chooses their targets."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ PERSON = Principal(name="operator@chaos", role=Role.ADMIN, interface=Interface.C
 REASON = "chaos"
 
 Choose = Callable[[Session, int], list[str]]
-"""The jobs or batches that an act is for, of those that it is possible for; a number chooses one of many."""
+"""Chooses the targets of an act among the jobs or batches that allow it; a number picks one of many."""
 
 Do = Callable[[Site, list[str], Acts], object]
 
 
 @dataclass(frozen=True)
 class Act:
-    """A verb, and how an operator finds what to use it on."""
+    """A verb, and how an operator finds its targets."""
 
     name: str
     choose: Choose
@@ -60,7 +60,7 @@ def _failed_batches(session: Session) -> list[Batch]:
 
 
 def _changed(session: Session, target: int) -> list[str]:
-    """Failed batches whose jobs have ended otherwise than their last report said."""
+    """Failed batches whose jobs have ended differently than their last report said."""
     changed = []
     for batch in _failed_batches(session):
         failed = set(batches.jobs_in(session, batch.bid, Bucket.FAILED))
@@ -77,7 +77,7 @@ def _open_batches(session: Session, target: int) -> list[str]:
 
 
 def _resumable(session: Session, target: int) -> list[str]:
-    """Some or all failed jobs that an operator may resume."""
+    """Some or all of the failed jobs that an operator may resume."""
     failed = _resumed(session, _queued(session, JobState.FAILED))
     return failed[target % 3 :] or failed
 
@@ -87,7 +87,7 @@ def _one_resumable(session: Session, target: int) -> list[str]:
 
 
 def _reported(session: Session, target: int) -> list[str]:
-    """The failed jobs that an operator may resume, of the batches whose report was sent."""
+    """The resumable failed jobs of batches whose report has been sent."""
     named = [batches.jobs_in(session, batch.bid, Bucket.FAILED) for batch in _failed_batches(session)]
     return _resumed(session, [jid for jids in named for jid in jids])
 
@@ -106,7 +106,7 @@ def _resumed(session: Session, jids: Iterable[str]) -> list[str]:
 
 
 def path_of(job: Job) -> str:
-    """The path of its object at the source."""
+    """The path of the job's object at the source."""
     return "/" + job.configuration.payload_url.split("/", 3)[3]
 
 
@@ -115,7 +115,7 @@ def _on(event: Event) -> Do:
 
 
 def _resume_from(site: Site, names: list[str], _: Acts) -> object:
-    """From a step that the job has behind it, the earliest or a later one."""
+    """Resume from a step that the job has passed, the earliest or a later one."""
     (jid,) = names
     job = jobs.load(site.session, jid)
     was = job.status
@@ -138,7 +138,7 @@ def _delete(site: Site, names: list[str], acts: Acts) -> object:
         try:
             verbs.act(site, PERSON, name, Event.DELETE, reason=REASON)
         except Missing:
-            continue  # deleted, and the answer was lost
+            continue  # deleted, but the answer was lost
     return None
 
 
@@ -146,7 +146,7 @@ def _note_deletion(site: Site, jid: str, acts: Acts) -> None:
     try:
         acts.deleted_jobs[jid] = path_of(jobs.load(site.session, jid))
     except Missing:
-        return  # it was deleted before, and noted then
+        return  # deleted earlier, and noted then
 
 
 def cancel(site: Site, names: list[str], acts: Acts) -> bulk.Outcome:
@@ -194,7 +194,7 @@ UPDATE_REPORT = Act("update-report", _changed, _on(Event.UPDATE_REPORT))
 
 
 def cancel_and_resume(jid: str) -> tuple[Act, Act]:
-    """What an operator does to one job that seems to hang: end the attempt, then repeat an earlier step."""
+    """What an operator does to a job that seems stuck: end the attempt, then repeat an earlier step."""
     return (
         Act("fail", lambda *_: [jid], _on(Event.FAIL)),
         Act("resume --from", lambda session, _: _resumed(session, [jid]), _resume_from),

@@ -1,14 +1,14 @@
-"""Injecting faults into the outside systems: sources, EZID, mail and the receiver of callbacks."""
+"""Injects faults into outside systems: sources, EZID, mail and the callback receiver."""
 
 from tests.servers.proxy import Proxy
 from tools.chaos.faults import Effect, FaultContext, Table, kind_of
 from tools.chaos.schedule import Fault, Kind
 
 BEGIN: Table = {}
-"""Kind of fault -> the function that injects it."""
+"""Kind of fault -> function that injects it."""
 
 BYTE_SECONDS = 25.0
-"""Seconds between two bytes of a slow host: below every time-out of a socket."""
+"""Seconds between two bytes of a slow host: below every socket timeout."""
 
 
 def _end(proxy: Proxy) -> None:
@@ -43,7 +43,7 @@ def _busy_source(context: FaultContext, fault: Fault, late: bool) -> Effect:
 
 @kind_of(BEGIN, Kind.HOST_BUSY)
 def _busy_host(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    """One of two hosts of content asks everybody to come back: soon, or in a minute."""
+    """One of two content hosts asks every client to come back, soon or in a minute."""
     retry_after = ("2", "60")[fault.target % 2]
     source = context.cluster.fakes.source
     release = context.claim("far host", lambda: source.calm(far=True))
@@ -53,7 +53,7 @@ def _busy_host(context: FaultContext, fault: Fault, late: bool) -> Effect:
 
 @kind_of(BEGIN, Kind.SOURCE_CHANGED)
 def _change_content(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    """Files without a declared digest get another body: some after their size was asked."""
+    """Files without a declared digest get another body, some after their size was probed."""
     release = context.claim("source", lambda: None)
     for path, body in context.second_bodies.items():
         context.cluster.fakes.source.change(path, body=body)
@@ -63,7 +63,7 @@ def _change_content(context: FaultContext, fault: Fault, late: bool) -> Effect:
 
 @kind_of(BEGIN, Kind.HOST_DEAD)
 def _dead_host(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    """One of two hosts of content refuses, or takes requests and answers nothing."""
+    """One of two content hosts refuses connections, or accepts requests and answers nothing."""
     proxy = context.cluster.fakes.far_proxy
     how = ("refuses", "answers nothing")[fault.target % 2]
     release = context.claim("far host", lambda: _end(proxy))
@@ -96,7 +96,7 @@ def _ezid_down(context: FaultContext, fault: Fault, late: bool) -> Effect:
 
 @kind_of(BEGIN, Kind.MAIL_DOWN, Kind.MAIL_OUTAGE)
 def _mail_down(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    """Refused, answered with 451, or taken without an answer: the last makes a repetition."""
+    """Mail is refused, answered with 451, or accepted without an answer: the last causes a repeat."""
     proxy, postbox = context.cluster.fakes.mail_proxy, context.cluster.fakes.postbox
     how = ("refuses", "answers 451", "loses its answers")[fault.target % 3]
 

@@ -14,7 +14,7 @@ class Category(StrEnum):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that must not be; `about` is the job or batch whose timeline shows it, or empty."""
+    """A violation; `about` is the job or batch whose timeline shows it, or empty."""
 
     sort: Category
     about: str
@@ -23,12 +23,13 @@ class Problem:
 
 @dataclass(frozen=True)
 class Repeated:
-    """Messages sent more than once with the same identifier: allowed, since nobody can send exactly once."""
+    """Messages sent more than once with the same identifier: allowed, because exactly-once delivery is
+    impossible."""
 
     mails: int = 0
     callbacks: int = 0
     unused_numbers: int = 0
-    """Numbers of minted ARKs that no object has: given up for an ARK that a local id names."""
+    """Numbers of minted ARKs without an object: given up in favour of an ARK that a local id names."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Wait until every batch has ended; like an operator, resume once the jobs that failed because of a fault."""
+"""Waits until every batch has ended; resumes once, as an operator would, the jobs that failed because of a
+fault."""
 
 import threading
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ READ_INTERVAL = 0.5
 
 
 class Quiet:
-    """A thread with a separate session; `reached` is set when all work has ended."""
+    """A thread with its own session; `reached` is set when all work has ended."""
 
     def __init__(
         self, settings: Settings, submitter: Submitter, operator: OperatorThread, beat: SecondBeat
@@ -80,7 +81,7 @@ class Quiet:
             self._beat.ask("clean_up_jobs")
             return False
         if folders := orphans(session, self._settings.working):
-            # a worker may die, or working storage may not be mounted, when a job completes or is deleted
+            # a worker may die, or working storage be unmounted, when a job completes or is deleted
             self.state = f"{len(folders)} folders of jobs that need none are not removed"
             self._beat.ask("clean_up_jobs")
             return False
@@ -91,7 +92,7 @@ class Quiet:
         return True
 
     def _batches(self, session: Session) -> Iterator[Batch]:
-        """All batches that were submitted, without those that the operator has deleted."""
+        """All submitted batches, without those that the operator has deleted."""
         for bid in sorted({*self._submitter.bids.values(), *session.children(paths.BATCHES)}):
             try:
                 yield batches.load(session, bid)

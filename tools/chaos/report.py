@@ -1,4 +1,4 @@
-"""Text for a person: the table of a run, and the shortest timeline that shows a problem."""
+"""Reports for people: the table of a run, and the shortest timeline that shows a problem."""
 
 import json
 from datetime import datetime
@@ -11,10 +11,10 @@ from tools.chaos.run import RunLog
 from tools.chaos.schedule import Kind
 
 SHOWN = 12
-"""Problems listed; the first ones usually explain the others."""
+"""Maximum problems listed; the first usually explain the others."""
 
 LINES = 120
-"""Lines of the timeline."""
+"""Maximum lines of the timeline."""
 
 
 def table(run_log: RunLog, result: Result) -> str:
@@ -36,7 +36,7 @@ def table(run_log: RunLog, result: Result) -> str:
 
 
 def _again(run_log: RunLog) -> str:
-    """The command that does the same."""
+    """The command that repeats the run."""
     options = run_log.options
     chosen = (
         ""
@@ -50,7 +50,7 @@ def _again(run_log: RunLog) -> str:
 
 
 def shortest(cluster: Cluster, run_log: RunLog, problems: tuple[Problem, ...], final: FinalState) -> str:
-    """The problems, and the timeline of the first one that is about a single job or batch."""
+    """The problems, and the timeline of the first that is about a single job or batch."""
     lines = [f"{problem.sort}: {problem.about} {problem.text}" for problem in problems[:SHOWN]]
     if len(problems) > SHOWN:
         lines.append(f"and {len(problems) - SHOWN} more")
@@ -62,7 +62,7 @@ def shortest(cluster: Cluster, run_log: RunLog, problems: tuple[Problem, ...], f
 
 
 def _moments(cluster: Cluster, run_log: RunLog, final: FinalState, name: str) -> list[str]:
-    """The history, the logs' lines and the faults of the time between, in one order."""
+    """The history, log lines and faults of its time span, in chronological order."""
     own = [*_history(final, name), *_logged(cluster, name)]
     if not own:
         return []

@@ -1,4 +1,4 @@
-"""Compares a restored record and inventory with the run that they were restored from."""
+"""Compares a restored record and inventory with the run they were restored from."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ class Restored:
     """A restored deployment, after `check --repair`."""
 
     state: FinalState
-    """With the record, the findings of the audit, and the inventory."""
+    """With the record, the audit's findings, and the inventory."""
     last_job: int
     last_batch: int
 
 
 def check_restored(backup: Backup, restored: Restored, final: FinalState, acts: Acts) -> Iterator[Problem]:
-    """`final`: the end of the run, which was later than the backup."""
+    """Check a restore; `final`: the end of the run, later than the backup."""
     state = restored.state
     for jid in sorted(backup.completed):
         job = state.jobs.get(jid)
@@ -34,7 +34,7 @@ def check_restored(backup: Backup, restored: Restored, final: FinalState, acts: 
 
 
 def _numbers(restored: Restored, final: FinalState) -> Iterator[Problem]:
-    """No number of a job or batch is given again."""
+    """Check that no job or batch number is given twice."""
     jobs = {*final.jobs, *(version.jid for version in (*final.versions, *final.entries))}
     for kind, last, given in (
         ("job", restored.last_job, jobs),
@@ -47,7 +47,7 @@ def _numbers(restored: Restored, final: FinalState) -> Iterator[Problem]:
 
 
 def _entries(state: FinalState, final: FinalState, acts: Acts) -> Iterator[Problem]:
-    """The inventory has every version that it had, unless the job that enters it will run again."""
+    """Check that the inventory has every version it had, unless the job that enters it will run again."""
     entered = {entry.jid: entry for entry in state.entries}
     for entry in final.entries:
         job = state.jobs.get(entry.jid)

@@ -1,4 +1,4 @@
-"""The result of a run: the problems found, and the figures that are reported."""
+"""The result of a run: the problems found, and the reported figures."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ from tools.chaos.schedule import MACHINERY
 from tools.chaos.witness import Recovery
 
 AFTERMATH = 10.0
-"""Seconds after a fault until beat, Redis and the other workers are surely as before."""
+"""Seconds after a fault until beat, Redis and the other workers have certainly recovered."""
 
 SAME = 0.5
-"""Seconds between a kill and its own entry in the list of faults at most."""
+"""Maximum seconds between a kill and its own entry in the list of faults."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Result:
     problems: tuple[Problem, ...]
     repeated: Repeated = field(default_factory=Repeated)
     present: frozenset[str] = frozenset()
-    """The jobs that the record has at the end."""
+    """The jobs in the record at the end."""
     tries: int = 0
-    """Tries that met a transient fault and were repeated."""
+    """Attempts that met a transient fault and were retried."""
     attempts: int = 0
     """Attempts of a job in all states; an undisturbed job needs seven."""
 
@@ -98,7 +98,7 @@ def result_of(run_log: RunLog, final: FinalState, judgement: Judgement) -> Resul
 
 
 def disturbed(recovery: Recovery, injected: list[Injected]) -> bool:
-    """Whether a second fault of what recovers a job struck while it was recovered, or shortly before."""
+    """Whether a second fault of the recovery machinery struck during the recovery or shortly before."""
     end = recovery.killed + (recovery.seconds or 0)
     return any(
         other.fault.kind in MACHINERY

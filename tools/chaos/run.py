@@ -25,10 +25,10 @@ TICK = 0.05
 """Seconds between two checks of the schedule."""
 
 FAULT_WAIT = 5.0
-"""Seconds that a fault waits for a process in the state that the fault is for."""
+"""Seconds that a fault waits for a process in the state that it needs."""
 
 GIVE_UP_AFTER = 120.0
-"""Seconds after which a fault without any target is left out: longer than an outage of the same service."""
+"""Seconds after which a fault without a target is skipped: longer than an outage of the same service."""
 
 BEGIN = (
     faults.BEGIN
@@ -51,8 +51,8 @@ class RunOptions:
     """Seconds during which faults are injected and deposits arrive."""
     kinds: frozenset[Kind] = frozenset(Kind)
     quiet_seconds: float = 900.0
-    """Seconds for the repository to end every batch after the last fault: a job that lost its worker
-    seven times waits 384 s before the next attempt, and a try that failed six times 320 s."""
+    """Seconds for the repository to end every batch after the last fault: a job that lost its worker seven
+    times waits 384 s before the next attempt, and one that failed six attempts 320 s."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,13 @@ class LogEntry:
     at: float
     """Seconds since the schedule began."""
     clock: float
-    """The same moment on the wall clock."""
+    """The same moment by the wall clock."""
     text: str
 
 
 @dataclass(frozen=True)
 class Injected:
-    """A fault that was injected; times are those of time.monotonic()."""
+    """An injected fault; times are from time.monotonic()."""
 
     fault: Fault
     began: float
@@ -88,14 +88,14 @@ class RunLog:
     bids: dict[str, str] = field(default_factory=dict)
     acts: Acts = field(default_factory=Acts)
     vain: Counter[str] = field(default_factory=Counter)
-    """Kind of act -> how often there was no job or batch for it."""
+    """Kind of act -> how often no job or batch allowed it."""
     events: list[LogEntry] = field(default_factory=list)
     injected: list[Injected] = field(default_factory=list)
     recoveries: list[Recovery] = field(default_factory=list)
     resumed: list[str] = field(default_factory=list)
     seconds: float = 0.0
     quiet_after: float | None = None
-    """Seconds from the healing until every batch had ended; None if a batch did not end."""
+    """Seconds from healing until every batch had ended; None if one did not end."""
     small_disks: bool = True
     clocks: bool = True
 
@@ -111,7 +111,7 @@ def run(
     say: Callable[[str], None],
     examine: Callable[[Cluster, RunLog], None],
 ) -> RunLog:
-    """Run to the end; `examine` gets the cluster when only its servers still run."""
+    """Run to the end; calls `examine` with the cluster once only its servers are running."""
     with ExitStack() as held:
         cluster = held.enter_context(run_cluster(folder))
         log_to(folder / "log" / "arena.log")
@@ -144,7 +144,7 @@ def run(
 
 
 def log_to(file: Path) -> None:
-    """Write the log of the second beat in this process beside the workers' logs."""
+    """Write the log of the second beat, in this process, beside the workers' logs."""
     from tasks import logs
 
     logs.configure()

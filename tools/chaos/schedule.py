@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 QUIET_START = 4.0
-"""Seconds at the beginning without a fault, so that there is work to be disturbed."""
+"""Seconds without faults at the start, so that there is work to disturb."""
 
 
 class Kind(Enum):
-    """A kind of fault or operator's act: its name, how often it is drawn, and how many seconds it lasts.
+    """A kind of fault or operator's act: its name, its weight, and how many seconds it lasts.
 
-    A zombie is frozen for longer than the shipped session timeout (20 s); an outage lasts for longer than
-    the first tries of a step (75 s).
+    A zombie is frozen for longer than the shipped session timeout (20 s); an outage outlasts the first
+    retries of a step (75 s).
     """
 
     KILL_CHILD = ("kill-pool-process", 6, 0, 0)
@@ -102,11 +102,11 @@ NEEDS_MOUNTS = frozenset(
 )
 NEEDS_FAKETIME = frozenset({Kind.ZK_CLOCK})
 OF_ONE_HOST = frozenset({Kind.HOST_DEAD, Kind.HOST_BUSY, Kind.HOST_SLOW})
-"""Outages of one of the two hosts of content: deposits of the other one continue."""
+"""Outages of one of the two content hosts: deposits from the other continue."""
 
 
 BAD_DEPOSITS = frozenset({Kind.HOSTILE_SOURCE, Kind.OVERSIZED})
-"""They may delay no other deposit."""
+"""Deposits that may delay no other deposit."""
 
 MACHINERY = frozenset(
     {
@@ -120,7 +120,7 @@ MACHINERY = frozenset(
         *(Kind.ZK_RESTARTED, Kind.ANSWERS_SWALLOWED),
     }
 )
-"""Faults of what finds and takes up the jobs of a dead worker."""
+"""Faults of the machinery that finds and acquires the jobs of a dead worker."""
 
 
 @dataclass(frozen=True)
@@ -129,14 +129,14 @@ class Fault:
     """Seconds after the schedule began."""
     kind: Kind
     target: int
-    """Which of the candidates, counted modulo their number."""
+    """The index of the target among the candidates, modulo their number."""
     seconds: float
 
 
 def draw(seed: int, count: int, length: float, kinds: Collection[Kind] = tuple(Kind)) -> tuple[Fault, ...]:
     """`count` faults within `length` seconds; every kind once, if there is room, and the rest by weight.
 
-    Kinds that may last longer than the whole run are left out.
+    Kinds that may outlast the run are skipped.
     """
     chance = random.Random(f"faults {seed}")
     possible = [kind for kind in Kind if kind in kinds and kind.longest <= length]

@@ -1,4 +1,4 @@
-"""Injecting faults into Redis and ZooKeeper."""
+"""Injects faults into Redis and ZooKeeper."""
 
 import base64
 import json
@@ -16,13 +16,13 @@ from tools.chaos.faults import Effect, FaultContext, NotNow, Table, kind_of, tha
 from tools.chaos.schedule import Fault, Kind
 
 MARKS = 2
-"""Counts of the mark between a copy of ZooKeeper's data and its restore: the record's mark is one ahead of
-the inventory's for a moment, and a copy within one mark cannot be recognised (decision 34)."""
+"""Increments of the mark between a copy of ZooKeeper's data and its restore: the record's mark is briefly
+one ahead of the inventory's, so a copy within one mark cannot be recognised (decision 34)."""
 
 _DATA = "zookeeper data"
 
 BEGIN: Table = {}
-"""Kind of fault -> the function that injects it."""
+"""Kind of fault -> function that injects it."""
 
 
 @kind_of(BEGIN, Kind.REDIS_KILLED, Kind.REDIS_EMPTY)
@@ -49,7 +49,7 @@ def _flush(context: FaultContext, fault: Fault, late: bool) -> Effect:
 
 
 def _enveloped(body: str, task: str) -> bytes:
-    """A message as kombu makes it."""
+    """A message in kombu's envelope."""
     envelope = {
         "body": base64.b64encode(body.encode()).decode(),
         "content-encoding": "utf-8",
@@ -115,7 +115,7 @@ def _restart_zookeeper(context: FaultContext, fault: Fault, late: bool) -> Effec
 
 @kind_of(BEGIN, Kind.ZK_CLOCK)
 def _set_clock(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    """The wall clock of the leader jumps by half an hour, and back when the fault is over."""
+    """The leader's wall clock jumps by half an hour, and back when the fault ends."""
     leader = context.cluster.leading()
     if leader is None:
         raise NotNow
@@ -128,9 +128,9 @@ def _set_clock(context: FaultContext, fault: Fault, late: bool) -> Effect:
 
 @kind_of(BEGIN, Kind.ZK_OLDER)
 def _restore_older(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    """The ensemble gets a copy of its data of a while ago, and later its own data again.
+    """Give the ensemble an older copy of its data, and later its own data again.
 
-    In between nobody submits or acts: whoever restores a backup tells them. Nothing may be processed.
+    In between nobody submits or acts, as people are told during a restore. Nothing may be processed.
     """
     folder = context.cluster.folder / "zookeeper"
     places = [folder / str(number) for number in range(1, len(context.cluster.zookeepers) + 1)]
@@ -160,18 +160,18 @@ def _restore_older(context: FaultContext, fault: Fault, late: bool) -> Effect:
 
 
 def _mark(context: FaultContext) -> int:
-    """The inventory's, or NotNow while a fault holds the inventory, or keeps its mark."""
+    """The inventory's mark; NotNow while a fault holds the inventory, or its mark is unknown."""
     try:
         marker = open_inventory(context.cluster.settings.inventory).read_deployment()
     except ArklineError as error:
         raise NotNow from error
     if marker is None:
-        raise NotNow  # a copy whose mark is not known may be of the present mark
+        raise NotNow  # a copy with an unknown mark may have the current one
     return marker.mark
 
 
 def _swap(context: FaultContext, places: list[Path], new: str, old: str) -> None:
-    """Kill all servers and give each the data that are named `new`; its present data get the name `old`."""
+    """Kill all servers and give each the data named `new`; its current data are renamed to `old`."""
     for actor in context.cluster.zookeepers:
         actor.kill()
     for place in places:
@@ -195,7 +195,7 @@ def _zookeeper(context: FaultContext, fault: Fault, late: bool, *, leads: bool) 
 
 @kind_of(BEGIN, Kind.ANSWERS_SWALLOWED)
 def _swallow(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    """From the next acquire, move or creation on, answers are lost; then the connections."""
+    """From the next acquire, move or creation on, lose the answers; then cut the connections."""
     said = (b"/lock", b"/history", b"/jobs/states/", b"/configuration")[fault.target % 4]
     for proxy in context.cluster.zk_proxies:
         proxy.swallow_after(said)

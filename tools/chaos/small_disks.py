@@ -1,7 +1,7 @@
-"""Small file systems for one run, so that a full, read-only or absent disk is a real error of the kernel.
+"""Small file systems for one run, so that a full, read-only or absent disk is a real kernel error.
 
-A tmpfs of a few megabytes needs a mount namespace, which root has everywhere and other users on most
-machines. Without one, the run leaves out the faults that need it, and its result says so.
+A tmpfs of a few megabytes needs a mount namespace, which root can create everywhere and other users on most
+machines. Without one, the run skips the faults that need it, and its result says so.
 """
 
 import os
@@ -15,7 +15,7 @@ _WAYS = (("--mount",), ("--user", "--map-root-user", "--mount"))
 
 
 def enter() -> None:
-    """Start this program again in a mount namespace of its own, if the machine allows one."""
+    """Restart this program in its own mount namespace, if the machine allows one."""
     if ENTERED in os.environ or sys.platform != "linux":
         return
     for way in _WAYS:
@@ -29,7 +29,7 @@ def enter() -> None:
 
 
 def make_small(folder: Path, megabytes: int) -> bool:
-    """Put a file system of this size at `folder`; it goes with the last process of the run."""
+    """Mount a file system of this size on `folder`; it disappears with the run's last process."""
     folder.mkdir(parents=True)
     if ENTERED not in os.environ:
         return False
@@ -37,19 +37,19 @@ def make_small(folder: Path, megabytes: int) -> bool:
 
 
 def unmake(folder: Path) -> None:
-    """Take it away again, so that the folder can be removed."""
+    """Unmount it, so that the folder can be removed."""
     if ENTERED in os.environ:
         subprocess.run(("umount", str(folder)), capture_output=True, check=False)
 
 
 class Filler:
-    """A file that takes all that is free, until it is removed."""
+    """A file that takes all free space until it is removed."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / ".filler"
 
     def fill(self) -> int:
-        """Write until the disk is full, leaving less than a page; bytes written."""
+        """Fill the disk up to less than a page; returns the bytes written."""
         piece = b"\0" * (1 << 16)
         with self._file.open("ab", buffering=0) as stream, suppress(OSError):
             while True:
@@ -63,7 +63,7 @@ class Filler:
 class Disk:
     """A mounted folder that can be read-only for a while, or show the empty mount point below it.
 
-    Another mount is put over the folder: open files stay as they were, and every new access meets the fault.
+    Another mount covers the folder: open files are unaffected, and every new access meets the fault.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -73,11 +73,11 @@ class Disk:
         self._covered = 0
 
     def make_read_only(self) -> bool:
-        """Whether the machine did it."""
+        """Remount read-only; returns whether the machine did it."""
         return self._cover(self._folder) and _mount("-o", "remount,bind,ro", str(self._folder))
 
     def hide(self) -> bool:
-        """Whether the machine did it."""
+        """Cover the folder with an empty one; returns whether the machine did it."""
         empty = self._folder.parent / "mount-points" / f"{self._folder.name}-{len(self.mount_points)}"
         empty.mkdir(parents=True)
         self.mount_points.append(empty)

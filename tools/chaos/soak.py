@@ -1,4 +1,4 @@
-"""A soak: thousands of small jobs without a fault, and the memory and files of each process meanwhile."""
+"""A soak test: thousands of small jobs without faults, while each process's memory and files are sampled."""
 
 import hashlib
 import os
@@ -29,7 +29,7 @@ from tools.chaos.quiet import Quiet
 from tools.chaos.run import log_to
 
 BATCH_JOBS = 250
-"""Jobs of one batch."""
+"""Jobs per batch."""
 
 BATCH_INTERVAL = 2.0
 """Seconds between two submissions."""
@@ -38,21 +38,21 @@ SAMPLE_INTERVAL = 2.0
 """Seconds between two samples."""
 
 JOB_SECONDS = 2.0
-"""Seconds that a job may take on average before the soak gives up."""
+"""Average seconds per job after which the soak gives up."""
 
 GROWTH = 1.15
-"""How much more a process may have in the last quarter than in the second one; the first one is start-up."""
+"""Maximum growth of a process from the second to the last quarter; the first quarter is start-up."""
 
 SPARE_KB = 8192
 SPARE_FILES = 8
-"""What may be added to both whatever the size: a pool process is young or old when it is measured."""
+"""Allowance for both, independent of size: a pool process may be young or old when sampled."""
 
 _MANIFEST = "http://uc3.cdlib.org/registry/ingest/manifest/mrt-single-file-batch-manifest"
 
 
 @dataclass
 class Series:
-    """What the processes of one kind have had, one value a sample: the most that one process had."""
+    """The samples of one kind of process: each is the maximum over its processes."""
 
     rss_kb: list[int] = field(default_factory=list)
     files: list[int] = field(default_factory=list)
@@ -90,7 +90,7 @@ class SoakResult:
 
 
 def table(result: SoakResult) -> str:
-    """Medians of the four quarters of the run, one line for each kind of process."""
+    """Medians of the run's four quarters, one line per kind of process."""
     lines = ["| process | memory of the quarters, MB | files of the quarters | flat |", "|---|---|---|---|"]
     for name, figures in result.as_json()["processes"].items():
         memory, files = (", ".join(f"{value:g}" for value in figures[key]) for key in ("rss_mb", "files"))
@@ -101,7 +101,7 @@ def table(result: SoakResult) -> str:
 
 
 def quarters(values: list[int]) -> list[float]:
-    """The median of each quarter of a series; of a very short one, the series itself."""
+    """The median of each quarter of a series; a very short series is returned as it is."""
     length = len(values) // 4
     if not length:
         return [float(value) for value in values]
@@ -116,7 +116,7 @@ def _flat(values: list[int], spare: int) -> bool:
 def soak(seed: int, jobs: int, folder: Path, signals: StopSignals, say: Callable[[str], None]) -> SoakResult:
     """Deposit `jobs` files of one kilobyte, and wait until all is stored, recorded and reported.
 
-    A soak that is stopped has problems, because jobs are left, and the figures until then.
+    A soak that is stopped has problems, because jobs are left, and the figures up to then.
     """
     with ExitStack() as held:
         cluster = held.enter_context(run_cluster(folder))
@@ -144,12 +144,12 @@ def _sample_until(
     quiet.start()
     while not quiet.reached.is_set() and time.monotonic() < deadline:
         if signals.received:
-            break  # the figures until now are worth something
+            break  # the figures so far are still useful
         cluster.poll()
         for actor in cluster.actors:
             _sample(actor, series)
         if len(series["redis"].files) % 15 == 1:
-            # os.walk passes over folders of attempts that vanish meanwhile
+            # os.walk skips folders of attempts that vanish while it walks
             stored = sum("0=ocfl_object_1.1" in names for _, _, names in os.walk(cluster.settings.storage))
             say(f"{stored} objects stored, {deadline - time.monotonic():.0f} s left: {quiet.state}")
         quiet.reached.wait(SAMPLE_INTERVAL)
@@ -158,7 +158,7 @@ def _sample_until(
 
 
 def _sample(actor: Actor, series: dict[str, Series]) -> None:
-    """The process itself, and the largest process of its pool."""
+    """Sample the process itself, and the largest process of its pool."""
     measured = [_measure(pid) for pid in actor.pids]
     for name, some in ((actor.name, measured[:1]), (f"{actor.name} pool", measured[1:])):
         if known := [figures for figures in some if figures is not None]:

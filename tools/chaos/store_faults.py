@@ -1,4 +1,4 @@
-"""Injecting faults into the disks and the inventory."""
+"""Injects faults into the disks and the inventory."""
 
 import shutil
 import sqlite3
@@ -12,7 +12,7 @@ from tools.chaos.faults import Effect, FaultContext, NotNow, Table, kind_of
 from tools.chaos.schedule import Fault, Kind
 
 BEGIN: Table = {}
-"""Kind of fault -> the function that injects it."""
+"""Kind of fault -> function that injects it."""
 
 
 @kind_of(BEGIN, Kind.WORKING_FULL, Kind.STORAGE_FULL)
@@ -37,7 +37,7 @@ def _take_disk(context: FaultContext, fault: Fault, late: bool) -> Effect:
 
 @kind_of(BEGIN, Kind.WORKING_LOST)
 def _lose_content(context: FaultContext, fault: Fault, late: bool) -> Effect:
-    """Remove the content of every job, as after a disk that was exchanged; what is written now stays."""
+    """Remove the content of every job, as if the disk had been replaced; later writes stay."""
     if "working" in context.claimed:
         raise NotNow
     folders = list(context.cluster.settings.working.glob("bid*/jid*"))
@@ -76,7 +76,7 @@ def _lock(file: Path) -> Callable[[], None]:
 
 
 def _remove(file: Path) -> Callable[[], None]:
-    """Move the file, and what SQLite keeps beside it, to another folder until the fault is over."""
+    """Move the file, and SQLite's files beside it, to another folder until the fault ends."""
     away = file.parent / "inventory-away"
     away.mkdir(exist_ok=True)
     for part in _parts(file):
@@ -92,7 +92,7 @@ def _remove(file: Path) -> Callable[[], None]:
 
 
 def _replace(file: Path) -> Callable[[], None]:
-    """Put an empty database in its place, as after a restore of another's backup."""
+    """Put an empty database in its place, as if another's backup had been restored."""
     bring_back = _remove(file)
     sqlite3.connect(file).execute("create table other (id integer)").connection.close()
     return bring_back

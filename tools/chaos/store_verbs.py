@@ -1,4 +1,4 @@
-"""The acts of an operator on the stores: backup, reconcile, export, fixity check. None changes a job."""
+"""An operator's acts on the stores: backup, reconcile, export, fixity check. None changes a job."""
 
 from operations.checks.check import check
 from operations.checks.deployment import back_up
@@ -43,7 +43,8 @@ def _back_up(site: Site, names: list[str], acts: Acts) -> str:
 
 
 def _reconcile(site: Site, names: list[str], acts: Acts) -> str:
-    """Differences are normal while jobs are in flight, but no version may be called lost or damaged."""
+    """Reconcile; differences are normal while jobs are in flight, but no version may be reported lost or
+    damaged."""
     view = check(site, PERSON, reason=REASON)
     if view.unreachable:
         return f"{view.compared} compared: {view.unreachable}"
@@ -71,7 +72,7 @@ def _export(site: Site, names: list[str], acts: Acts) -> str:
 
 
 def _check_fixity(site: Site, names: list[str], acts: Acts) -> str:
-    """Every stored file; nothing in a run damages one."""
+    """Check every stored file; no fault in a run damages one."""
     run = check_fixity(site, PERSON, (), every=True, on_check=lambda _: None)
     for damaged in run.damaged:
         acts.problems.append(Problem(Category.ILLEGAL, "", f"fixity check: {damaged!r}"))

@@ -12,9 +12,10 @@ from tools.chaos.problem import Category, Problem
 
 
 def check_stored(final: FinalState, objects: dict[str, DepositedObject], acts: Acts) -> Iterator[Problem]:
-    """One stored version and one inventory entry for each completed job, both with the bytes deposited.
+    """Check that each completed job has one stored version and one inventory entry, both with the deposited
+    bytes.
 
-    An operator may have stopped or deleted a job whose version was stored before: the version stays.
+    An operator may have stopped or deleted a job whose version was already stored: the version stays.
     """
     for complaint in final.invalid:
         yield Problem(Category.ILLEGAL, "", f"the storage root is not valid OCFL: {complaint}")
@@ -73,7 +74,7 @@ def _one_version(
 
 
 def check_identifiers(final: FinalState, objects: dict[str, DepositedObject]) -> Iterator[Problem]:
-    """One ARK for each object, and one object for each ARK."""
+    """Check for one ARK per object, and one object per ARK."""
     arks: dict[str, set[str]] = defaultdict(set)
     owners: dict[str, set[str]] = defaultdict(set)
     for jid, deposited in objects.items():
@@ -95,7 +96,7 @@ def check_identifiers(final: FinalState, objects: dict[str, DepositedObject]) ->
 
 
 def check_registered(final: FinalState, acts: Acts) -> Iterator[Problem]:
-    """EZID knows the ARK of every stored object as public, and no other name.
+    """Check that EZID knows the ARK of every stored object as public, and no other name.
 
     A job that an operator fails and deletes while it waits for EZID may leave a reserved name there.
     """

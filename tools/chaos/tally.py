@@ -28,7 +28,7 @@ _COLUMNS = (
 
 
 def runs(results: list[dict[str, Any]]) -> str:
-    """One line a run, and their sums."""
+    """One line per run, and their sums."""
     lines = ["| " + " | ".join(name.replace("_", " ") for name in _COLUMNS) + " |"]
     lines.append("|" + "---|" * len(_COLUMNS))
     for result in results:
@@ -39,7 +39,8 @@ def runs(results: list[dict[str, Any]]) -> str:
 
 
 def kinds(results: list[dict[str, Any]]) -> str:
-    """Kind of fault -> how often it was injected, in how many runs, and how many of these had a problem."""
+    """For each kind of fault: how often and in how many runs it was injected, and how many of these had a
+    problem."""
     lines = ["| fault | times | runs | runs with a problem |", "|---|---|---|---|"]
     injected: Counter[str] = Counter()
     for kind in Kind:

@@ -1,4 +1,4 @@
-"""Watch the record during the faults: which process holds which job, and how soon another takes it over."""
+"""Watches the record during the faults: which process holds which job, and how soon another takes over."""
 
 import threading
 import time
@@ -13,12 +13,12 @@ from zkstate import codec, paths
 from zkstate.connection.session import Session, connect
 
 READ_INTERVAL = 0.3
-"""Seconds between two reads: the precision of the measured times."""
+"""Seconds between two reads: the precision of measured times."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A job, or a batch, that a process works on."""
+    """A job or a batch that a process works on."""
 
     jid: str
     state: str
@@ -34,7 +34,7 @@ class Recovery:
     killed: float
     fault: str
     confirmed: bool = False
-    """Its lock was seen after the kill: the dead process had not released it."""
+    """Whether its lock was seen after the kill: the dead process had not released it."""
     recovered: float | None = None
 
     @property
@@ -43,7 +43,7 @@ class Recovery:
 
 
 class Witness:
-    """A thread with a separate session. Times are those of time.monotonic()."""
+    """A thread with its own session. Times are from time.monotonic()."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -63,22 +63,22 @@ class Witness:
         self._thread.join(40)
 
     def holders(self) -> tuple[Holder, ...]:
-        """The jobs and their processes at the last read."""
+        """The jobs and their processes as of the last read."""
         with self._lock:
             return self._holders
 
     def batch_holders(self) -> tuple[Holder, ...]:
-        """The batches and their processes at the last read; `jid` is the batch's id."""
+        """The batches and their processes as of the last read; `jid` is the batch's id."""
         with self._lock:
             return self._batch_holders
 
     def leading_beat(self) -> int | None:
-        """The process id of the elected beat at the last read."""
+        """The process id of the elected beat as of the last read."""
         with self._lock:
             return self._beat
 
     def killed(self, pids: Iterable[int], fault: str) -> list[str]:
-        """Measure how soon the jobs of these dead processes continue; return the ids of the jobs."""
+        """Start measuring how soon the jobs of these dead processes continue; returns the job ids."""
         gone, now = set(pids), time.monotonic()
         with self._lock:
             lost = [Recovery(holder, now, fault) for holder in self._holders if holder.pid in gone]
@@ -155,7 +155,8 @@ def _holder(name: str, state: str, lock: bytes) -> Holder:
 
 
 def _leading_beat(session: Session) -> int | None:
-    """The contender whose node in the election is the oldest; its data ends with its process id."""
+    """The process id of the elected contender, whose election node is the oldest; the node's data end with
+    the id."""
     nodes = sorted(session.children(paths.LEADER), key=lambda name: name[-10:])
     node = session.get_many([f"{paths.LEADER}/{nodes[0]}"])[0] if nodes else None
     return int(node[0].rpartition(b":")[2]) if node and node[0] else None

@@ -1,17 +1,17 @@
-"""The sample collection, made ready to be served: addresses put into manifests, folders packed into zips."""
+"""Prepares the sample collection for serving: puts addresses into manifests, and packs folders into zips."""
 
 import shutil
 import zipfile
 from pathlib import Path
 
 BASE = "{base}"
-"""Stands for the server's address in a manifest under examples/."""
+"""Placeholder for the server's address in manifests under examples/."""
 
 CONTAINERS = "containers"
 
 
 def prepare(source: Path, target: Path, base: str) -> None:
-    """Copy the collection in `source` to `target`, for a server whose address is `base`."""
+    """Copy the collection in `source` to `target`, for a server at `base`."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns(CONTAINERS))
     for manifest in sorted(target.rglob("*.checkm")):
         manifest.write_text(manifest.read_text().replace(BASE, base))

@@ -20,11 +20,11 @@ from tools.web_server import serving
 
 PICTURE = PROJECT / "docs" / "session.svg"
 WIDTH = 100
-"""Columns: as wide as the README shows without scaling the text down too far."""
+"""Columns: the most that the README shows without scaling the text down too far."""
 
 
 def record(target: Path, say: Callable[[str], None]) -> None:
-    """Ingest the sample collection and a file whose digest is wrong, look at both, and draw the session."""
+    """Ingest the sample collection and a file with a wrong digest, look at both, and draw the session."""
     console = Console(record=True, width=WIDTH, force_terminal=True, file=io.StringIO(), highlight=False)
     with (
         tempfile.TemporaryDirectory(prefix="arkline-record-") as name,
@@ -42,13 +42,13 @@ def record(target: Path, say: Callable[[str], None]) -> None:
 def _play(session: Session, base: str, source: Path) -> None:
     submit = ("submit", "--profile", "demo", "--wait")
     session.arkline(*submit, "--type", "batch-manifest", f"{base}/objects.checkm")
-    wrong = digest_file(source / "ferry" / "ferry.png", ["md5"]).value("md5")  # of another file
+    wrong = digest_file(source / "ferry" / "ferry.png", ["md5"]).value("md5")  # the digest of another file
     session.arkline(*submit, "--digest", f"md5:{wrong}", f"{base}/ferry/notice.txt")
     session.arkline("jobs")
     session.arkline("why", "jid0000000004")
 
 
 def _svg(console: Console) -> str:
-    """The session without the reference to a font on another server: the reader's monospace font is used."""
+    """The session as SVG, without the reference to a remote font: the reader's monospace font is used."""
     layout = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.S)
     return console.export_svg(title="arkline", theme=DIMMED_MONOKAI, code_format=layout, unique_id="arkline")

@@ -32,16 +32,16 @@ from tools.web_server import serving
 
 HARBOUR = PROJECT / "examples" / "harbour"
 NO_SITE = {"ARKLINE_URL": "", "ARKLINE_TOKEN": ""}
-"""The demo works beside its own stack, whatever site the shell names."""
+"""The demo uses its own stack, whatever site the shell names."""
 
 LIMIT = 300
-"""Seconds after which a demo that has not ended is called stuck; on two cores it takes half a minute."""
+"""Seconds after which an unfinished demo counts as stuck; on two cores it takes half a minute."""
 
 SERVER_SETTINGS = ("ARKLINE_ZK_HOSTS", "ARKLINE_BROKER_URL")
-"""The only settings of the caller that count: a demo must not write into a real repository."""
+"""The caller's only settings that are kept: a demo must not write into a real repository."""
 
 DEPOSITS = (("batch-manifest", "objects.checkm"), ("container-batch-manifest", "containers.checkm"))
-"""(type, manifest): three objects by their manifests, and two zip containers."""
+"""(type, manifest): three objects by manifest, and two zip containers."""
 
 
 YOUR_OWN = """
@@ -57,14 +57,14 @@ class DemoStuck(ArklineError):
 
 @dataclass(frozen=True)
 class Session:
-    """A person at a terminal who uses the running stack; with `as_json`, the terminal is standard error."""
+    """A person at a terminal using the running stack; with `as_json`, the terminal is standard error."""
 
     stack: Stack
     console: Console
     as_json: bool
 
     def arkline(self, *arguments: str, show: bool = True) -> tuple[int, str]:
-        """Run a command, supervising the stack meanwhile; its exit code and standard output."""
+        """Run a command while supervising the stack; returns its exit code and standard output."""
         self.console.print(f"\n$ arkline {shlex.join(arguments)}", style="bold", markup=False)
         deadline = time.monotonic() + LIMIT
         with subprocess.Popen(
@@ -89,7 +89,7 @@ class Session:
         return child.returncode, output
 
     def _colours(self) -> dict[str, str]:
-        """The variables that give the command the width and the colours of the console."""
+        """The variables that give the command the console's width and colours."""
         if not self.console.is_terminal or self.as_json:
             return {}
         return {"FORCE_COLOR": "1", "COLUMNS": str(self.console.width)}
@@ -114,7 +114,7 @@ def demonstrate(home: Path, as_json: bool, keep: bool) -> int:
 
 
 def _clear(home: Path) -> None:
-    """Remove the previous demo; refuse if it still runs, or if the folder is not a demo's."""
+    """Remove the previous demo; refused if it is still running, or if the folder is not a demo's."""
     if (pid := running_pid(home)) is not None:
         raise UsageRefused(f"a demo already runs (process {pid}); stop it with Ctrl-C in its terminal")
     if home.exists() and any(home.iterdir()) and not (home / "source").is_dir():
@@ -136,7 +136,8 @@ def demo_config(home: Path) -> StackConfig:
 
 
 def _ingest(session: Session, base: str) -> bool:
-    """Submit the deposits, wait until they have ended, show the reports; whether every batch completed."""
+    """Submit the deposits, wait until they have ended, show the reports; returns whether every batch
+    completed."""
     began = time.monotonic()
     settings, info = session.stack.settings, session.stack.info
     if not session.as_json:

@@ -1,4 +1,4 @@
-"""`./dev audit`: known faults in the locked packages, by PyPA's pip-audit."""
+"""`./dev audit`: checks the locked packages for known vulnerabilities with PyPA's pip-audit."""
 
 import json
 import subprocess
@@ -9,15 +9,15 @@ from tools.checkout import PROJECT
 from tools.dev.wheel import find_uv
 
 PIP_AUDIT = "pip-audit==2.10.1"
-"""From PyPA. It is run in an environment of its own, because nothing else needs its dependencies; it comes
-from the index that pip is configured with."""
+"""Run in its own environment, because nothing else needs its dependencies; installed from the index that
+pip is configured with."""
 
 LOCKS = ("tools/test.lock", "tools/build.lock", "tools/installer.lock", "tools/java.lock")
 """tools/test.lock has all packages of requirements.lock."""
 
 
 def audit(console: Console) -> int:
-    """1 if a locked package has a known fault; 0 if none is known, or if nothing could be asked."""
+    """1 if a locked package has a known vulnerability; 0 if none is known, or if no query was possible."""
     worst = 0
     for name in LOCKS:
         done = subprocess.run(
@@ -32,7 +32,7 @@ def audit(console: Console) -> int:
 
 
 def judge(output: str, errors: str) -> tuple[list[str], str]:
-    """The faults, a line each, and the result in words, from what pip-audit wrote."""
+    """The vulnerabilities, one per line, and a summary, from pip-audit's output."""
     try:
         packages = json.loads(output)["dependencies"]
     except ValueError:
@@ -49,6 +49,6 @@ def judge(output: str, errors: str) -> tuple[list[str], str]:
 
 
 def command(uv: str, name: str) -> list[str]:
-    """The files name every package with its digests, so that nothing is resolved or built."""
+    """The lock files name every package with its digests, so nothing is resolved or built."""
     own = (uv, "tool", "run", "--quiet", "--from", PIP_AUDIT, "pip-audit", "--format", "json")
     return [*own, "--requirement", name, "--require-hashes", "--disable-pip", "--progress-spinner", "off"]

@@ -16,7 +16,7 @@ def names() -> tuple[str, ...]:
 
 
 def bench(name: str, as_json: bool, console: Console) -> int:
-    """Run one benchmark or all; the worst of their exit codes."""
+    """Run one benchmark or all; returns the worst of their exit codes."""
     if name and name not in names():
         raise UsageRefused(f"there is no benchmark '{name}'; there are: {', '.join(names()) or 'none yet'}")
     worst = 0

@@ -1,4 +1,4 @@
-"""`./dev check`: everything that can be said about the tree without running it."""
+"""`./dev check`: all static checks of the tree."""
 
 import subprocess
 import sys
@@ -40,18 +40,18 @@ SCHEMAS = {
     "compose-spec": "docker-compose.yml",
     "github-workflows": ".github/workflows/*.yml",
 }
-"""A published schema -> its files; .pre-commit-config.yaml checks the other files of .github."""
+"""Published schema -> its files; .pre-commit-config.yaml checks the other files of .github."""
 
 
 @dataclass(frozen=True)
 class Check:
     name: str
     run: Callable[[], str]
-    """Complaints, empty if there are none."""
+    """Returns complaints, empty if there are none."""
 
 
 def check(fix: bool, console: Console) -> int:
-    """Run them all, also after one has complained; 1 if any has."""
+    """Run all checks, even after one has complained; 1 if any has."""
     failed = 0
     for check in _checks(fix):
         began = time.monotonic()
@@ -100,7 +100,8 @@ def _locks() -> str:
 
 
 def lock_complaints(path: Path) -> str:
-    """A lock file names packages and digests; an address in it would bind everybody to one server."""
+    """Complain about addresses: a lock file has packages and digests; an address would bind everyone to
+    one server."""
     lines = enumerate(path.read_text().splitlines(), start=1)
     return "\n".join(
         f"{path.name}:{number}: has an address: {line}" for number, line in lines if "://" in line

@@ -1,4 +1,4 @@
-"""Lines of progress on the terminal."""
+"""Progress lines on the terminal."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,7 +10,7 @@ def teller(console: Console) -> Callable[[str], None]:
     """A function that prints a line; a closed terminal must not disturb an orderly stop."""
 
     def say(line: str) -> None:
-        with suppress(OSError, SystemExit):  # rich answers a broken pipe with SystemExit
+        with suppress(OSError, SystemExit):  # rich raises SystemExit on a broken pipe
             console.print(line, markup=False)
 
     return say

@@ -12,7 +12,7 @@ FOLDERS = ("tests/fuzz", "tests/unit", "tests/plugins/merritt/test_answers.py")
 
 
 def fuzz(minutes: float, seed: int, console: Console) -> int:
-    """Begin a round as long as there is time; 1 as soon as a property does not hold."""
+    """Start rounds until the time is up; 1 as soon as a property fails."""
     deadline = time.monotonic() + minutes * 60
     while True:
         console.rule(f"seed {seed}")

@@ -17,7 +17,7 @@ def extras() -> set[str]:
 
 
 INSTALLED = "requirements.lock"
-"""What an installation, the image and a release may have; the tests have a file of their own."""
+"""The packages allowed in an installation, the image and a release; the tests have their own file."""
 
 NOT_INSTALLED = "test"
 """The extra that only a checkout needs."""
@@ -29,8 +29,8 @@ LOCKS = {
     "tools/java.lock": ("tools/java.in",),
     "tools/kazoo_tests.lock": ("tools/kazoo_tests.in", "--no-emit-package=twofish"),
 }
-"""Lock file -> its source, in the order in which they are written. Java (35 MB) and uv (25 MB) have files of
-their own: few machines need them. twofish, which nothing here uses, would need a compiler."""
+"""Lock file -> its source, in the order of writing. Java (35 MB) and uv (25 MB) have their own files,
+because few machines need them. twofish, which is unused here, would need a compiler."""
 
 LOWEST_PYTHON = "3.11"
 

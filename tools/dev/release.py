@@ -1,6 +1,6 @@
 """`./dev release`: check the version and the changelog, build, check the wheel outside the checkout, tag.
 
-docs/developers/releasing.md has the steps around it.
+docs/developers/releasing.md has the surrounding steps.
 """
 
 import re
@@ -21,7 +21,7 @@ class NotReady(ArklineError):
 
 
 def project_version() -> str:
-    """The version in pyproject.toml, the only place that has it."""
+    """The version in pyproject.toml, its only source."""
     return str(tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"])
 
 

@@ -1,4 +1,4 @@
-"""Secrets that must not be in the tree: keys and tokens in the forms that their issuers give them."""
+"""Finds secrets that must not be in the tree: keys and tokens in their issuers' formats."""
 
 import re
 import subprocess
@@ -18,11 +18,11 @@ FORMS = {
     "a JSON web token": re.compile(rb"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{20,}"),
     "a password in a URL": re.compile(rb"https?://[A-Za-z0-9._-]+:[A-Za-z0-9+/_-]{24,}@"),
 }
-"""What is found -> its form. A secret without a form of its own looks like other text."""
+"""Kind of secret -> its format. A secret without a distinctive format cannot be found."""
 
 
 def complaints() -> str:
-    """A line for each secret in a file that git has or would add; empty if there is none."""
+    """One line per secret in the files that git tracks or would add; empty if there are none."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=PROJECT,

@@ -18,16 +18,16 @@ from tools.web_server import serving
 SHIPPED = frozenset(
     {"arkline.py", "celeryconfig.py", "entrypoints", "operations", "pipeline", "plugins", "tasks", "zkstate"}
 )
-"""The content of a wheel besides its metadata; tools, tests and benchmarks belong to a checkout."""
+"""What a wheel contains besides its metadata; tools, tests and benchmarks belong to a checkout."""
 
 MANUAL = "share/man/man1/arkline.1"
-"""Where an installation has the manual page, below its prefix."""
+"""The manual page's path below an installation's prefix."""
 
 SOURCE_PATHS = (*sorted(SHIPPED), "pyproject.toml", "README.md", "LICENSE")
 
 
 class CheckFailed(ArklineError):
-    """The wheel is not fit to be released; the message says what is wrong with it."""
+    """The wheel is not fit for release; the message says why."""
 
 
 def find_uv() -> str:
@@ -39,7 +39,7 @@ def find_uv() -> str:
 
 
 def build(target: Path, scratch: Path) -> Path:
-    """Build the wheel and the source archive into `target`; the wheel's path.
+    """Build the wheel and the source archive into `target`; returns the wheel's path.
 
     Built from a copy in `scratch`, so that no old build folder gets into the wheel.
     """
@@ -58,18 +58,18 @@ def build(target: Path, scratch: Path) -> Path:
 
 @dataclass(frozen=True)
 class Installed:
-    """A wheel that is installed in an environment of its own; its commands run in `folder`."""
+    """A wheel installed in its own environment; its commands run in `folder`."""
 
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, program: str, *arguments: str) -> str:
-        """Standard output of a program of the environment; CheckFailed if it fails."""
+        """Run a program of the environment; returns its standard output, or raises CheckFailed."""
         return _run([self.folder / "venv" / "bin" / program, *arguments], self.folder, self.environment)
 
 
 def install(wheel: Path, folder: Path) -> Installed:
-    """Install the wheel, with the versions of requirements.lock, into a new environment in `folder`."""
+    """Install the wheel, with the versions in requirements.lock, into a new environment in `folder`."""
     uv, venv = find_uv(), folder / "venv"
     _run([uv, "venv", "--quiet", "--python", sys.executable, venv], folder)
     lock = PROJECT / "requirements.lock"
@@ -102,7 +102,7 @@ def check_contents(wheel: Path) -> None:
 
 
 def check_commands(installed: Installed, version: str) -> None:
-    """The command and the import work, and say the version."""
+    """Check that the command and the import work, and state the version."""
     for arguments in (("--help",), ("standalone", "--help"), ("submit", "--help")):
         installed.run("arkline", *arguments)
     spoken = {
@@ -116,7 +116,7 @@ def check_commands(installed: Installed, version: str) -> None:
 
 
 def check_ingest(installed: Installed) -> str:
-    """Start a standalone stack, submit a file, and wait until it is completed; the batch's id."""
+    """Start a standalone stack, submit a file, and wait until it is completed; returns the batch's id."""
     home = f"--home={installed.folder / 'home'}"
     content = installed.folder / "content"
     content.mkdir()

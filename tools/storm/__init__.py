@@ -1,5 +1,5 @@
 """`./dev storm`: hostile deposits among honest ones on the default stack.
 
-Every honest deposit completes, every hostile one ends with a message, no process is larger than it may be,
+Every honest deposit completes, every hostile one ends with a message, no process exceeds its memory limit,
 and nothing is left behind.
 """

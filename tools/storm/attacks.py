@@ -1,6 +1,6 @@
-"""The hostile forms: each is a deposit that must fail, and that must harm nobody else.
+"""The hostile forms: each is a deposit that must fail, and must harm no other.
 
-Each form has a host of its own (127.0.1.N), because a pause is of one host. `callers` has the hostile
+Each form has its own host (127.0.1.N), because a pause applies to one host. `callers` has the hostile
 requests to the web process.
 """
 
@@ -24,10 +24,10 @@ PAUSE = 0.5
 """Seconds between two pieces of an answer that never ends: far below the minimum speed."""
 
 FAST_PAUSE = 0.02
-"""Of a source that sends megabytes."""
+"""The same for a source that sends megabytes."""
 
 ASKS_FOR_AN_HOUR = "retry-after-of-400-digits"
-"""The only form that no limit ends soon: the source is obeyed for an hour before each try."""
+"""The only form that no limit ends soon: the source's Retry-After of an hour is obeyed before each retry."""
 
 OBJECT = ManifestProfile.OBJECT.uri
 FILES = ManifestProfile.FILE_BATCH.uri
@@ -40,7 +40,7 @@ _ENTITIES = b"".join(
 
 @dataclass(frozen=True)
 class Attack:
-    """A hostile deposit, ready to be submitted."""
+    """A hostile deposit, ready to submit."""
 
     form: str
     url: str
@@ -49,7 +49,7 @@ class Attack:
 
 @dataclass(frozen=True)
 class Content:
-    """What a hostile source serves at one path, and as what it is deposited."""
+    """What a hostile source serves at one path, and how it is deposited."""
 
     kind: SubmissionType
     name: str
@@ -84,14 +84,14 @@ def _at(source: HttpSource, row: str) -> str:
 
 
 def _many_rows(source: HttpSource) -> Content:
-    """The largest number of rows in the bytes that a manifest may have: their URLs are `http://a/1`."""
+    """The maximum number of rows that fit into a manifest's byte limit: their URLs are `http://a/1`."""
     del source
     rows = [f"http://a/{number}" for number in range(290_000)]
     return Content(SubmissionType.SINGLE_FILE_BATCH_MANIFEST, "m.checkm", manifest(FILES, rows))
 
 
 def _tar_with_a_header_of_digits() -> bytes:
-    """CVE-2024-6232; a Python that reads the header at once comes to a name that climbs."""
+    """CVE-2024-6232; a Python that reads the header at once reaches a name that climbs out of the folder."""
     return tar_with_header(b"9" * 1_000_000)[: -512 - 1024] + tarred({"../a": b"a"})
 
 
@@ -109,7 +109,7 @@ def _zip_of_many_entries() -> bytes:
 
 
 def _zip_of_zips() -> bytes:
-    """A list in the container, which unpacks to what no list needs."""
+    """A list in the container that unpacks to more than any list needs."""
     return zipped({"mrt-manifest.txt": b"x" * 64_000_000, "a.txt": b"a"})
 
 
@@ -175,9 +175,9 @@ FORMS = (*CONTENTS, *DRIPS)
 
 
 def prepare(count: int, chance: random.Random, servers: ExitStack) -> list[Attack]:
-    """`count` hostile deposits of all forms in turn, in any order, and the sources that serve them.
+    """`count` hostile deposits of all forms in turn, in random order, and the sources that serve them.
 
-    Fewer than there are forms: a sample, in which there is always one that drips.
+    If there are fewer than forms: a sample that always has one that drips.
     """
     order = [*chance.sample(sorted(DRIPS), len(DRIPS)), *chance.sample(sorted(CONTENTS), len(CONTENTS))]
     if count < len(order):

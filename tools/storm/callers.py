@@ -1,6 +1,6 @@
 """Hostile requests: what a depositor's token, and a client without one, may send to the web process.
 
-Each act is sent again and again for some seconds by threads of its own, and must delay nobody else.
+Each act is repeated for some seconds by threads of its own, and must delay nobody else.
 """
 
 import itertools
@@ -20,35 +20,35 @@ from tests.e2e.collection import manifest
 from tests.servers.http_source import HttpSource
 
 FILES_IN_WORKING_STORAGE = 100_000
-"""As failed containers of one depositor leave them; with as many, measuring takes seconds."""
+"""Files as left by one depositor's failed containers; with this many, measuring takes seconds."""
 
 PART = 50_000_000
-"""Bytes of the unfinished file that is continued at a wrong offset."""
+"""Bytes of the unfinished file that is resumed at a wrong offset."""
 
 HELD = 1500
-"""Connections that one client holds open."""
+"""Connections that one client keeps open."""
 
 UNCOUNTED = 15.0
-"""Requests a second, so that the limit of a token (1,200 a minute) does not end the act."""
+"""Requests a second, so that the rate limit of a token (1,200 a minute) does not end the act."""
 
 MEGABYTE = b"x" * 1_000_000
 
 
 @dataclass
 class Target:
-    """The web process, and what the acts need beside it."""
+    """The web process, and what else the acts need."""
 
     host: str
     port: int
     token: str
     viewer: str
-    """The token of somebody who may see working storage."""
+    """The token of a principal that may see working storage."""
     profile: str
     source: HttpSource
     silent: str
-    """The URL of a host that accepts connections and says nothing."""
+    """The URL of a host that accepts connections and never answers."""
     end: float = 0.0
-    """Of the act, on the monotonic clock: a client waits no longer."""
+    """The end of the act on the monotonic clock; no client waits longer."""
     unfinished: str = ""
     """The path of an upload that has PART bytes of a longer file."""
     held: list[socket.socket] = field(default_factory=list)
@@ -69,7 +69,7 @@ def _send(
     body: Body = None,
     headers: Mapping[str, str] | None = None,
 ) -> str:
-    """What was answered: the status, or how the connection ended."""
+    """Send a request; returns the status, or how the connection ended."""
     timeout = max(1.0, target.end - time.monotonic())
     connection = HTTPConnection(target.host, target.port, timeout=timeout)
     try:
@@ -146,7 +146,7 @@ def _many_recipients(target: Target) -> str:
 
 
 def _slow_clients(target: Target) -> str:
-    """Open three half headers and a body that drips; a byte more on those that are open."""
+    """Open three half-sent heads and a dripping body, and send one more byte on those already open."""
     upload = (
         f"POST /v1/uploads?name=slow.bin HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {target.token}\r\n"
         "Content-Length: 1000000\r\n\r\nx"
@@ -190,9 +190,9 @@ class Act:
     threads: int = 8
     a_second: float = UNCOUNTED
     most: int = 20_000
-    """Requests."""
+    """Maximum number of requests."""
     refused: bool = False
-    """Whether to accept one is a fault."""
+    """Whether accepting a request is a fault."""
 
 
 ACTS: Mapping[str, Act] = {
@@ -208,11 +208,11 @@ ACTS: Mapping[str, Act] = {
     "unknown-methods": Act(_unknown_methods),
     "1300-pages-in-6-seconds": Act(_pages, threads=20, a_second=220, most=1300),
 }
-"""The last one uses up the token's requests of a minute."""
+"""The last act uses up the token's requests for a minute."""
 
 
 def accepted(act: str, answers: Mapping[str, int]) -> list[str]:
-    """A problem if the server did what it has to refuse."""
+    """Report a problem if the server accepted what it has to refuse."""
     wrong = [answer for answer in answers if ACTS[act].refused and answer.startswith("2")]
     return [f"{act}: answered {answer}" for answer in wrong]
 
@@ -223,7 +223,7 @@ def serve_lines(source: HttpSource) -> None:
 
 
 def perform(act: Act, target: Target, seconds: float) -> Counter[str]:
-    """How often each answer was given. The connections that were held are closed at the end."""
+    """How often each answer was given; held connections are closed at the end."""
     target.end = time.monotonic() + seconds
     answers: Counter[str] = Counter()
     turns, guard = itertools.count(), threading.Lock()

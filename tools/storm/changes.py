@@ -6,7 +6,7 @@ LOWERED: Mapping[str, tuple[str, str]] = {
     "ARKLINE_OBJECT_BYTES": ("100000000", "a body without end would be read to a terabyte"),
     "ARKLINE_WORKING_CAPACITY": ("2000000000", "that of the machine which runs the storm is not filled"),
 }
-"""Setting -> its value in every storm, and the reason for the change."""
+"""Setting -> its value in every storm, and the reason."""
 
 SHORTENED: Mapping[str, tuple[str, str]] = {
     "ARKLINE_MAX_TRIES": ("2", "33 tries of a source that never answers take 12 hours"),
@@ -21,5 +21,5 @@ SHORTENED: Mapping[str, tuple[str, str]] = {
 
 
 def changed(shipped: bool) -> dict[str, tuple[str, str]]:
-    """The settings that a storm changes."""
+    """The settings that a storm changes, with values and reasons."""
     return {**LOWERED, **({} if shipped else SHORTENED)}

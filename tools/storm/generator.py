@@ -1,7 +1,7 @@
-"""A process of its own, at nice 10, that sends requests to the web process: the hostile or the honest ones.
+"""A separate process, at nice 10, that sends the hostile or the honest requests to the web process.
 
-Its first line of standard input is one `Order`; it prints one JSON list and ends when standard input
-ends. Every hostile act is done once at least.
+The first line of its standard input is one `Order`; it prints one JSON list and exits when standard input
+ends. Every hostile act is done at least once.
 """
 
 import json
@@ -26,7 +26,7 @@ ORDINARY = (
     *("/v1/batches?limit=50", "/batches", "/v1/failures", "/deposits", "/v1/board"),
     *("/v1/jobs?limit=50", "/failures", "/v1/profiles", "/help/deposit", "/jobs", "upload"),
 )
-"""What an honest caller asks for in turn; every fifth of the uploads is a deposit by URL."""
+"""The requests of an honest caller, in turn; every fifth upload is a deposit by URL."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Order:
     url: str
     profile: str
     tokens: tuple[str, ...]
-    """Of hostile acts, a depositor's and a viewer's; else one for each honest caller."""
+    """For hostile acts, a depositor's and a viewer's; otherwise one per honest caller."""
     seconds: float
-    """Of one hostile act, or of all honest requests at most."""
+    """Duration of one hostile act, or maximum duration of all honest requests."""
     a_second: float = 0.0
-    """Honest requests of all callers."""
+    """Honest requests of all callers together."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Request:
-    """An honest one. Moments are of the monotonic clock, which all processes share."""
+    """An honest request. Times are on the monotonic clock, which all processes share."""
 
     at: float
     seconds: float
@@ -73,7 +73,7 @@ def start(order: Order) -> "subprocess.Popen[str]":
         text=True,
     )
     assert process.stdin is not None
-    process.stdin.write(json.dumps(asdict(order)) + "\n")  # not an argument: it has tokens
+    process.stdin.write(json.dumps(asdict(order)) + "\n")  # not an argument, because it has tokens
     process.stdin.flush()
     return process
 
@@ -100,7 +100,7 @@ def hostile(order: Order, over: threading.Event) -> list[Phase]:
 
 
 def ordinary(order: Order, over: threading.Event) -> list[Request]:
-    """Requests of all callers, each at its own pace."""
+    """Send the requests of all callers, each at its own pace."""
     began, own = time.monotonic(), len(order.tokens) / order.a_second
     with HttpSource(host=honest.HOST) as source, ThreadPoolExecutor(len(order.tokens)) as pool:
         url = source.put("/honest.bin", b"harbour" * 1000)

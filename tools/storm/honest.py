@@ -1,4 +1,4 @@
-"""The honest deposits: files, containers and objects by manifest, with bytes that no other deposit has."""
+"""The honest deposits: files, containers and objects by manifest, with bytes unique to each deposit."""
 
 import random
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tests.servers.http_source import HttpSource
 from tests.support.packing import zipped
 
 HOST = "127.0.0.2"
-"""Of the depositors who mean no harm, on loopback."""
+"""The honest depositors' host, on loopback."""
 
 FILE_BYTES = 20_000
 
@@ -21,7 +21,7 @@ class Deposit:
     url: str
     kind: SubmissionType
     sha512: frozenset[str]
-    """Of the files that must be in storage at the end."""
+    """Digests of the files that must be in storage at the end."""
 
 
 def prepare(count: int, chance: random.Random, source: HttpSource) -> list[Deposit]:

@@ -1,4 +1,4 @@
-"""What a storm may not leave behind: in the record, in working storage, and in storage."""
+"""What a storm must not leave behind: in the record, in working storage, and in storage."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -17,11 +17,11 @@ from zkstate.queue import queue
 from zkstate.record import jobs, space
 
 FORGOTTEN_MS = 2 * 3600 * 1000
-"""Two hours: no pause of a host lasts longer."""
+"""Two hours: longer than any pause of a host."""
 
 
 def unused_hosts(session: Session) -> list[str]:
-    """The hosts without a connection and without a pause whose nodes are still there."""
+    """Nodes of hosts without connections and without a pause."""
     return [
         f"the node of host {name}"
         for name in hosts.known_pauses(session)
@@ -48,7 +48,8 @@ _AT_WORK = frozenset(JobState) - {JobState.FAILED, JobState.DELETED}
 
 
 def of_working_storage(session: Session, working: Path) -> list[str]:
-    """Folders and reservations of jobs that have not failed; failed ones keep theirs until their deletion."""
+    """Folders and reservations of jobs that have not failed; failed ones keep theirs until they are
+    deleted."""
 
     def failed(jid: str) -> bool:
         return jobs.load(session, jid).status.status is JobState.FAILED
@@ -60,7 +61,7 @@ def of_working_storage(session: Session, working: Path) -> list[str]:
 
 
 def at_the_end(session: Session, working: Path) -> list[str]:
-    """What is left after an operator has deleted the failed jobs: nothing."""
+    """What is left after an operator has deleted the failed jobs: nothing is allowed."""
     promised = space.promised(session).bytes
     return [
         *(f"{size} bytes of {path}" for path, size in _files(working)),
@@ -76,7 +77,7 @@ def _files(working: Path) -> Iterator[tuple[Path, int]]:
 
 
 def of_storage(settings: Settings, honest: Iterable[str]) -> list[str]:
-    """The files of honest deposits that are not in storage, and those of others that are."""
+    """Files of honest deposits missing from storage, and files of others that are in it."""
     stored = {
         sha512(path.read_bytes()).hexdigest(): path
         for path in settings.storage.rglob("v*/content/producer/**/*")

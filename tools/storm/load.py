@@ -25,20 +25,20 @@ from tools.storm.processes import peak_kb
 
 CALLERS = 20
 A_SECOND = 12.0
-"""Honest requests: 7,200 in ten minutes."""
+"""Honest requests a second: 7,200 in ten minutes."""
 
 QUIET = 0.25
-"""Length of the time before the acts, in which only the honest callers send, to that of all acts."""
+"""Duration of the time before the acts, when only honest callers send, relative to that of all acts."""
 
 WARM_UP = 5.0
 PROBE_PAUSE = 0.25
-"""Seconds between two questions to `/health/live`."""
+"""Seconds between two requests to `/health/live`."""
 
 P99_SECONDS, LIVE_SECONDS, MEGABYTES = 1.0, 0.2, 300.0
 
 SHARED_RATIO, SHARED_LIVE_SECONDS = 10.0, 2.0
-"""On a machine that other work shares, a figure may be so many times that of the quiet time of the same run;
-`/health/live` may take 2 seconds, because a scheduler alone delays single answers that long."""
+"""On a machine shared with other work: the allowed factor over the quiet time of the same run, and the
+seconds allowed for `/health/live`, because a scheduler alone can delay single answers that long."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Result:
     quiet: dict[str, Any] = field(default_factory=dict)
     acts: list[dict[str, Any]] = field(default_factory=list)
     attacked: dict[str, Any] = field(default_factory=dict)
-    """All acts together."""
+    """The figures of all acts together."""
     web_peak_mb: float = 0
     restarts: int = 0
     load_average: tuple[float, ...] = ()
@@ -56,7 +56,8 @@ class Result:
 
 @dataclass
 class _Probe:
-    """Asks `/health/live` from a thread of this process, which is not nice, and samples the web's memory."""
+    """Polls `/health/live` from a thread of this process, at normal priority, and samples the web
+    process's memory."""
 
     url: str
     pid: int
@@ -81,7 +82,8 @@ class _Probe:
 
 
 def load(seconds: float, folder: Path, say: Callable[[str], None], *, files: int, shared: bool) -> Result:
-    """Only in the main thread, which supervises the stack. `folder`: an empty one, for the stack."""
+    """Run the load test; main thread only, because it supervises the stack. `folder`: empty, for the
+    stack."""
     run.forget_settings()
     quiet_logs()
     result = Result(seconds)

@@ -1,4 +1,4 @@
-"""The processes of a running stack and the memory that each of them has had at most, from /proc."""
+"""The processes of a running stack and the peak memory of each, from /proc."""
 
 import threading
 from collections import defaultdict
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SAMPLE_INTERVAL = 0.25
-"""Seconds between two samples: a process that decodes lives for a second or more if it needs memory."""
+"""Seconds between two samples: a decoding process that needs memory lives for a second or more."""
 
 
 @dataclass
 class Observed:
     name: str
     started: str
-    """The kernel's time of its start, which tells the process from a later one of the same number."""
+    """The kernel's start time, which distinguishes the process from a later one with the same id."""
     peak_kb: int = 0
 
 
@@ -23,7 +23,7 @@ class Observer:
     """A thread that samples the named processes and their descendants."""
 
     named: Callable[[], Mapping[int, str]]
-    """The processes that the stack has started now: number -> name."""
+    """The processes that the stack is running now: pid -> name."""
     observed: dict[int, Observed] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -38,14 +38,14 @@ class Observer:
             self._thread.join()
 
     def peaks(self) -> dict[str, float]:
-        """Megabytes (of 1,000,000 bytes) that a process of each name had at most."""
+        """The peak of a process of each name, in megabytes (1,000,000 bytes)."""
         peaks: defaultdict[str, float] = defaultdict(float)
         for process in self.observed.values():
             peaks[process.name] = max(peaks[process.name], process.peak_kb * 1024 / 1e6)
         return dict(sorted(peaks.items()))
 
     def left(self) -> list[str]:
-        """The processes that were seen and still run."""
+        """The processes that were seen and are still running."""
         return [
             f"{process.name} (process {pid})"
             for pid, process in self.observed.items()
@@ -59,7 +59,7 @@ class Observer:
     def sample(self) -> None:
         names = dict(self.named())
         for pid, parent in sorted(_parents().items()):
-            # a child's number is larger than its parent's, unless the numbers started again
+            # a child's pid is larger than its parent's, unless pids have wrapped around
             if pid not in names and parent in names:
                 names[pid] = f"{names[parent].partition(' ')[0]} {_kind(pid)}"
         for pid, name in names.items():
@@ -70,7 +70,7 @@ class Observer:
 
 
 def _kind(pid: int) -> str:
-    """A process of the pool, or one that decodes."""
+    """`decoder` or `process`, a process of the pool."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -84,7 +84,7 @@ def _parents() -> dict[int, int]:
 
 
 def _stat(pid: int) -> tuple[int, str, bool]:
-    """Parent, time of the start, and whether the process runs; a zombie does not."""
+    """Parent, start time, and whether the process is running; a zombie is not."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -93,7 +93,7 @@ def _stat(pid: int) -> tuple[int, str, bool]:
 
 
 def peak_kb(pid: int) -> int:
-    """The kernel's own record of the largest resident memory of a process; 0 if the process has ended."""
+    """The kernel's record of a process's peak resident memory; 0 if the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

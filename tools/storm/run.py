@@ -1,4 +1,4 @@
-"""A storm from beginning to end: start the stack, submit, wait, examine."""
+"""A storm from start to finish: start the stack, submit, wait, examine."""
 
 import json
 import os
@@ -38,12 +38,12 @@ from zkstate.connection.session import Session, connect
 from zkstate.record import batches, jobs
 
 MOST_MEGABYTES = 300.0
-"""That a process may have."""
+"""Memory limit of a process."""
 
 _ADMIN = Principal(name="storm", role=Role.ADMIN, interface=Interface.CLI)
 
 COLLECTIONS = ("storm-honest", "storm-hostile")
-"""Of the honest deposits, and of the others."""
+"""The collections of honest and of hostile deposits."""
 
 _PROFILE = """\
 name: {name}
@@ -54,19 +54,20 @@ shoulder: {shoulder}
 """
 
 SECONDS_FOR_EACH = 20.0
-"""In which a deposit has to end on average."""
+"""Average seconds within which a deposit must end."""
 
 SECONDS_OF_AN_ACT = 4.0
-"""Against the web process."""
+"""Seconds of each act against the web process."""
 
 FEW_FILES = 10_000
-"""In working storage, of nobody; as many as `callers` says with the shipped times."""
+"""Orphaned files in working storage; with the shipped times, as many as `callers` says."""
 
 CLEAN_UP_SECONDS = 120.0
-"""Beat cleans up every 30 seconds."""
+"""Maximum seconds for a clean-up, which beat does every 30 seconds."""
 
 AFTER_THE_HONEST = 60.0
-"""Seconds in which hostile deposits may still end by themselves, with the shipped times."""
+"""Seconds after the last honest deposit in which hostile ones may still end by themselves, with the
+shipped times."""
 
 
 @dataclass
@@ -75,7 +76,7 @@ class Result:
     hostile: int = 0
     seconds: float = 0
     honest_seconds: float = 0
-    """Until the last honest deposit had ended."""
+    """Seconds until the last honest deposit had ended."""
     failed_by_operator: int = 0
     megabytes: dict[str, float] = field(default_factory=dict)
     messages: dict[str, str] = field(default_factory=dict)
@@ -95,17 +96,17 @@ class Result:
 class _Deposit:
     bid: str
     form: str
-    """Of the hostile one; empty for an honest one."""
+    """The form of a hostile deposit; empty for an honest one."""
     ended: Batch | None = None
 
 
 def storm(
     hostile: int, good: int, seed: int, folder: Path, say: Callable[[str], None], *, shipped: bool = False
 ) -> Result:
-    """Only in the main thread, which supervises the stack. `folder`: an empty one, for the stack.
+    """Run the storm; main thread only, because it supervises the stack. `folder`: empty, for the stack.
 
-    `shipped`: with the shipped times and tries, which some hostile deposits outlast by hours: an operator
-    cancels those that have not ended soon after the last honest deposit.
+    `shipped`: with the shipped timeouts and retries, which some hostile deposits outlast by hours: an
+    operator cancels those that have not ended soon after the last honest deposit.
     """
     forget_settings()
     quiet_logs()
@@ -141,13 +142,13 @@ def storm(
 
 
 def forget_settings() -> None:
-    """A storm must not hit a running stack of the caller."""
+    """Drop the caller's settings: a storm must not hit a running stack."""
     for name in [name for name in os.environ if name.startswith("ARKLINE_")]:
         del os.environ[name]
 
 
 def config(folder: Path, changes: Mapping[str, tuple[str, str]]) -> StackConfig:
-    """A stack whose sources may be on this machine, with these changes of the shipped settings."""
+    """A stack that allows sources on this machine, with these changes to the shipped settings."""
     profiles = folder / "profiles"
     profiles.mkdir(parents=True)
     for name in COLLECTIONS:
@@ -161,7 +162,7 @@ def config(folder: Path, changes: Mapping[str, tuple[str, str]]) -> StackConfig:
 
 
 def fill_working_storage(stack: Stack, files: int) -> None:
-    """Empty files of nobody, which the web process counts when it measures."""
+    """Create empty orphaned files, which the web process counts when it measures."""
     for number in range(files):
         folder = stack.settings.working / "left" / str(number // 1000)
         if number % 1000 == 0:
@@ -171,7 +172,7 @@ def fill_working_storage(stack: Stack, files: int) -> None:
 
 
 def new_token(settings: Settings, name: str, collection: str | None, role: Role = Role.DEPOSITOR) -> str:
-    """Of a depositor of this collection, or of somebody who sees all of them."""
+    """A token for a depositor of this collection, or for a principal that sees all collections."""
     collections = None if collection is None else [collection]
     return create_token(open_inventory(settings.inventory), _ADMIN, name, role, collections).token
 
@@ -188,7 +189,7 @@ def web_of(stack: Stack) -> Process:
 
 
 def output_of(generator: "subprocess.Popen[str]", stack: Stack, seconds: float) -> str:
-    """What it prints until it ends, while the stack is supervised; `seconds` at most."""
+    """The generator's output until it exits, at most `seconds`, while the stack is supervised."""
     assert generator.stdin is not None
     generator.stdin.close()
     generator.stdin = None
@@ -206,7 +207,7 @@ def output_of(generator: "subprocess.Popen[str]", stack: Stack, seconds: float) 
 
 @contextmanager
 def _hostile_requests(stack: Stack, result: Result) -> Iterator[None]:
-    """Each act against the web process in turn, until the block ends, and once at least."""
+    """Perform each act against the web process in turn, at least once, until the block ends."""
     tokens = hostile_tokens(stack.settings)
     generator = start(Order(stack.info.web_url, COLLECTIONS[1], tokens, SECONDS_OF_AN_ACT))
     try:
@@ -256,7 +257,7 @@ class _Storm:
         self._await_nothing_left()
 
     def _submit(self, form: str, url: str, kind: SubmissionType) -> None:
-        """A hostile deposit directly; an honest one over the API, as its depositor would."""
+        """Submit a hostile deposit directly, an honest one over the API as its depositor would."""
         if not form:
             self._deposit(url, kind)
             return
@@ -291,7 +292,7 @@ class _Storm:
             self.result.problems.append(f"{url} was not accepted: {answer.status_code} {answer.text[:300]}")
 
     def _await_ends(self) -> None:
-        """Until all have ended; an operator fails what a source has asked to wait for an hour."""
+        """Wait until all have ended; an operator fails those that a source has asked to wait for an hour."""
         deadline = self.began + 180 + SECONDS_FOR_EACH * len(self.deposits)
         said = 0.0
         while waiting := self._not_ended():
@@ -310,7 +311,7 @@ class _Storm:
             self.stack.supervisor.poll_for(1.0)
 
     def _outlast_the_rest(self, waiting: list[_Deposit]) -> bool:
-        """True if only hostile deposits are left that no limit ends soon."""
+        """True if the only deposits left are hostile ones that no limit ends soon."""
         if self.shipped and all(deposit.form for deposit in waiting):
             return time.monotonic() - self.began > self.result.honest_seconds + AFTER_THE_HONEST
         return all(deposit.form == attacks.ASKS_FOR_AN_HOUR for deposit in waiting)
@@ -354,7 +355,7 @@ class _Storm:
                 self.result.problems.append(f"{self._name(deposit)} has no report")
 
     def _messages(self, deposit: _Deposit) -> list[str]:
-        """Of the failed jobs; of the batch if it was not split."""
+        """Messages of the failed jobs, or of the batch if it was not split."""
         failed = batches.jobs_in(self.session, deposit.bid, Bucket.FAILED)
         if failed:
             return [jobs.load(self.session, jid).status.message or "" for jid in failed]
@@ -371,7 +372,8 @@ class _Storm:
         return f"{batch.status.status} {batch.status.message} {said}"
 
     def _await_nothing_left(self) -> None:
-        """What failed jobs keep goes when they are deleted; beat cleans up the rest."""
+        """Wait until nothing is left: deleting failed jobs removes what they keep, and beat cleans up the
+        rest."""
         working = self.stack.settings.working
         self._await(lambda: leftovers.unused_hosts(self.session))
         self._await(lambda: leftovers.of_working_storage(self.session, working))

@@ -1,1 +1,1 @@
-"""The commands of `arkline`, a room of commands for each subject."""
+"""The commands of `arkline`, one module per subject."""

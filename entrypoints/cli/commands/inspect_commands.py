@@ -68,7 +68,7 @@ def jobs(
     """
     with api.site() as site:
         page = selection.jobs(site, options, limit, after)
-    # without what is not known of a job: `selection.jobs` leaves it unset
+    # without unknown fields of a job: `selection.jobs` leaves them unset
     screen.emit(page.model_dump(exclude_unset=True)) if options.json else views.job_list(page)
 
 

@@ -1,4 +1,4 @@
-"""Commands that check manifests and make them from tables."""
+"""Commands that check manifests, and convert tables to manifests."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def manifest_check(
 
 
 def _read(settings: Settings, path: Path) -> ManifestBytes:
-    """A manifest or a table in a file of this machine; UsageRefused if the file is too large."""
+    """Read a manifest or a table from a file on this machine; UsageRefused if the file is too large."""
     try:
         with path.open("rb") as file:
             data = file.read(settings.manifest_limit + 1)

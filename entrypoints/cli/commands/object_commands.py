@@ -1,4 +1,4 @@
-"""`arkline object`, `export` and `fixity`: shows an object, proves its custody, hands it out, checks it."""
+"""`arkline object`, `export` and `fixity`: show an object, prove its custody, export it, check fixity."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def _view(site: Client, path: str, version: int | None, *, every: bool) -> Objec
 
 
 def _write(pieces: Iterable[bytes], file: Path) -> None:
-    """Write a document; a file is complete or absent. UsageRefused if the file cannot be written."""
-    # a pipe, or a device such as /dev/stdout, is written to: to replace it would take it from everybody
+    """Write a document; the file is complete or absent. UsageRefused if it cannot be written."""
+    # write to a pipe or a device such as /dev/stdout: replacing it would remove it for everyone
     special = file.exists() and (file.is_symlink() or not file.is_file())
     draft = file if special else file.with_name(f".{file.name}.partial-{secrets.token_hex(4)}")
     try:

@@ -1,4 +1,4 @@
-"""Commands about the profiles of collections."""
+"""Commands for collection profiles."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def profile_show(
 
 
 def _value(value: object) -> str:
-    """As in a file."""
+    """A value as written in a profile file."""
     if value is None:
         return ""
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""`arkline worker`, `beat` and `flower`: this process becomes the program, and gets its signals."""
+"""`arkline worker`, `beat` and `flower`: this process becomes the program and receives its signals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NoWait = Annotated[
 
 
 def read_queues(text: str) -> str:
-    """Names of queues, comma separated, in the order of the table and without repetition."""
+    """Comma-separated queue names, without duplicates, in table order."""
     named = {name.strip() for name in text.split(",")}
     if unknown := sorted(named - {*Queue}):
         raise typer.BadParameter(f"no queue is named '{unknown[0]}'; the queues are {', '.join(Queue)}")
@@ -152,7 +152,7 @@ def flower(
 
 
 def become(argv: tuple[str, ...], variables: Mapping[str, str] | None = None) -> NoReturn:
-    """Replace this process: the process id, the signals and the exit code are the program's own."""
+    """Replace this process: process id, signals and exit code become the program's own."""
     os.execve(argv[0], argv, {**os.environ, **(variables or {})})  # noqa: S606 - our own programs, no shell
 
 

@@ -1,4 +1,4 @@
-"""Commands on the whole fleet: pause, unpause, history, drain, space, cleanup, report, callbacks."""
+"""Commands for the whole fleet: pause, unpause, history, drain, space, cleanup, report, callbacks."""
 
 from __future__ import annotations
 

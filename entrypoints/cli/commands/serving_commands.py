@@ -1,4 +1,4 @@
-"""`arkline exporter` and `web`: what this process serves until SIGTERM."""
+"""`arkline exporter` and `web`: serve metrics, or the API and the pages, until SIGTERM."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pipeline.settings import Settings
 
 FIRST_READ = 10.0
-"""Seconds to wait for the first reading of the record before scrapes are answered."""
+"""Seconds to wait for the first read of the record before scrapes are answered."""
 
 
 @command("arkline exporter --port 9464")
@@ -59,7 +59,7 @@ def exporter(
             served, thread = prometheus_client.start_http_server(port, host, registry)
         except OSError as error:
             raise UsageRefused(f"{host} port {port} cannot be listened on: {error.strerror}") from error
-        for end in (served.server_close, thread.join, served.shutdown):  # the last one is called first
+        for end in (served.server_close, thread.join, served.shutdown):  # called last to first
             ending.callback(end)
         stopped = Event()
         signal.signal(signal.SIGTERM, lambda *_: stopped.set())
@@ -121,7 +121,7 @@ def web(
 
 
 def _configured() -> Settings:
-    """The settings, for a process with threads that logs."""
+    """The settings, for a long-running process with threads and logs."""
     load_all()
     settings = context.settings()
     logs.configure(settings.log_level)

@@ -1,4 +1,4 @@
-"""`arkline standalone`: a whole stack on this machine, without containers and without root."""
+"""`arkline standalone`: a complete stack on this machine, without containers or root."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _writes_to_a_file() -> bool:
 
 
 def show(info: StackInfo, home: Path) -> None:
-    """The addresses; a file that standard output is gets no login, since logs are read by others."""
+    """Print the addresses; not the login if standard output is a file, because others may read logs."""
     if _writes_to_a_file():
         place = f"see {entrypoints.stack.home.info_path(home)}"
         info = info.model_copy(update={"token": place, "flower_user": "", "flower_password": ""})

@@ -1,4 +1,4 @@
-"""Commands on record, storage and inventory: init, check (audit, reconcile), backup, restore."""
+"""Commands for record, storage and inventory: init, check (audit, reconcile), backup, restore."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _check(options: SharedOptions, scope: Scope, *, content: bool = False, repai
 
 
 SHOWN = 20
-"""Versions that are listed on a screen; --json has all."""
+"""Maximum number of versions listed on a screen; --json has all."""
 
 
 @command("arkline backup /backups/2026-11-22")

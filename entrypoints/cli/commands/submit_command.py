@@ -1,4 +1,4 @@
-"""`arkline submit`: its options as a submission, and a deposit of files of this machine over the API."""
+"""`arkline submit`: builds a submission from options, and deposits local files over the API."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def _local(
 
 
 def _uploaded(site: Client, submission: Submission, deposit: LocalDeposit) -> Submission:
-    """The submission of what was uploaded."""
+    """Upload the files; returns the submission that refers to the upload."""
     describe(deposit)
     payload = _upload(deposit, _Uploader(site), submission.idempotency_key or "")
     return submission.model_copy(
@@ -284,11 +284,11 @@ def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool,
 
 
 HIDDEN_NAMED = 3
-"""Hidden files that a remark names."""
+"""Maximum number of hidden files named in a remark."""
 
 
 def describe(deposit: LocalDeposit) -> None:
-    """What is deposited, for the person at the terminal."""
+    """Print what is deposited."""
     files = humanize.counted(len(deposit.files), "file")
     objects = humanize.counted(deposit.objects, "object")
     screen.note(
@@ -300,7 +300,7 @@ def describe(deposit: LocalDeposit) -> None:
 
 
 def _remark(deposit: LocalDeposit) -> None:
-    """What the person may not mean to deposit, or to leave out."""
+    """Point out what the person may not have meant to deposit or omit."""
     if deposit.hidden:
         screen.note(f"hidden files are deposited, too: {_first(deposit.hidden)}")
     if deposit.empty:
@@ -313,7 +313,7 @@ def _first(paths: Sequence[str]) -> str:
 
 
 def _note_known(judged: DryRunResult) -> None:
-    """Say which objects are here already, and whether they get a version."""
+    """Print which objects exist already, and whether they get a new version."""
     for identifier, ark in judged.known.items():
         consequence = "this deposit becomes its next version"
         if any(ark in trouble.message for trouble in judged.failures):
@@ -367,13 +367,13 @@ def _send(site: Client, given: Submission) -> Submitted:
 
 
 def _dry_run_of_url(site: Client, submission: Submission, ask: int) -> DryRunResult:
-    """`ask`: manifests and files that are asked for at most; a web process has a limit of its own."""
+    """A dry run at the site; `ask`: maximum manifests and files probed, up to the web process's own limit."""
     path = f"/v1/batches?dry_run=true&ask={ask}"
     return site.post(path, dry_run_result.DryRunResult, _body(submission), **_headers(submission))
 
 
 def _dry_run_of_files(site: Client, submission: Submission, deposit: LocalDeposit | None) -> DryRunResult:
-    """What the deposit of these files would do; without them, only whether the object is here already."""
+    """A dry run of these files; without files, it only shows whether the object exists already."""
     body = {
         "profile": submission.profile_name,
         "source": submission.payload_url,
@@ -406,7 +406,7 @@ class _Uploader:
             "PUT",
             f"/v1/uploads/{upload}/{quote(name, safe='/')}",
             data=chunks,
-            # with a length the site refuses before it reads
+            # with a length, the site can refuse before reading
             headers={"Content-Type": "application/octet-stream", "Content-Length": str(size)},
         )
         arrived = loads(answer)

@@ -1,4 +1,4 @@
-"""Commands on jobs and batches: hold, release, resume, fail, delete, cancel, repair, update-report."""
+"""Commands for jobs and batches: hold, release, resume, fail, delete, cancel, repair, update-report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _SELECT = ("ids", "profile", "batch", "older_than")
 _SELECT_BY_STATE = ("ids", "profile", "batch", "state", "older_than")
 CANCEL, REPAIR = "cancel", "repair"
-"""Verbs that are no events of a table."""
+"""Verbs that are not events of a table."""
 
 _ACT = ("reason", "by", "dry_run", "json")
 _REPEATABLE = tuple(dict.fromkeys(row.target for row in JOB.rows(JobState.FAILED, Event.RESUME) if row.named))
@@ -42,9 +42,9 @@ def _act(
     question: Callable[[Outcome], str] | None = None,
     to: JobState | None = None,
 ) -> None:
-    """Raise the event on the named or selected jobs and batches, if the answer to `question` is yes.
+    """Raise the event on the named or selected jobs and batches, once `question` is confirmed.
 
-    `to`: the state in which jobs are to be resumed.
+    `to`: the state in which to resume jobs.
     """
     single = selection.are_named(options) and len(options.ids or ()) == 1
     if options.version is not None and not single:
@@ -64,7 +64,7 @@ def _act(
 
 
 def _decided(options: SharedOptions, act: _Act, question: Callable[[Outcome], str] | None) -> Outcome:
-    """The dry run; else what was done, if the answer to `question` about the dry run is yes."""
+    """The outcome of the dry run, or of the verb once `question` about the dry run is confirmed."""
     if options.dry_run or (question is not None and not options.yes):
         expected = act(dry_run=True)
         if options.dry_run:
@@ -77,7 +77,7 @@ def _decided(options: SharedOptions, act: _Act, question: Callable[[Outcome], st
 def _raise(
     site: Client, options: SharedOptions, verb: str, name: str, to: JobState | None = None, *, dry_run: bool
 ) -> Outcome:
-    """The outcome of the verb, or of its dry run; raises what refuses it."""
+    """The outcome of the verb, or of its dry run; raises any refusal."""
     if verb != REPAIR and not _is_whole(verb, name):
         verbs.check_kind(name, Event(verb))
     path = f"{api.path_of(name)}/{verb}"
@@ -90,7 +90,7 @@ def _raise(
 
 
 def _is_whole(verb: str, name: str) -> bool:
-    """Whether a batch is named for the sake of its jobs: the result is a list."""
+    """Whether the verb acts on the jobs of a batch, so that the result is a list."""
     return verb in (Event.RESUME, CANCEL) and name.startswith("bid")
 
 
@@ -103,7 +103,7 @@ def _on_each(
     *,
     dry_run: bool,
 ) -> Outcome:
-    """One after the other: a refusal of one job or batch does not stop the others."""
+    """Act on each in turn: a refusal of one job or batch does not stop the others."""
     parts: list[Outcome] = []
     for number, name in enumerate(names):
         try:
@@ -119,8 +119,8 @@ def _on_each(
 def _planned(
     site: Client, options: SharedOptions, event: Event, names: list[str], to: JobState | None
 ) -> _Act:
-    """A dry run, and then exactly what it showed; of the jobs of a filter without a state, only those to
-    which the event may happen."""
+    """Plan a dry run and then exactly what it showed; a filter without a state covers only jobs that allow
+    the event."""
     plans = []
     for start in range(0, len(names), bulk.JOBS_OF_A_PLAN):
         body = {"select": {"ids": names[start : start + bulk.JOBS_OF_A_PLAN]}, "to": to}
@@ -143,7 +143,7 @@ def _planned(
 
 
 def _selected(site: Client, options: SharedOptions, event: Event) -> list[str]:
-    """The jobs of the filter; without a state in it, those in a state in which the event may happen."""
+    """The jobs that match the filter; without a state in it, those whose state allows the event."""
     possible = {row.source for row in JOB.table if row.event is event and Raiser.OPERATOR in row.by}
     by_state = options.state is not None or options.cause
     return [row.jid for row in selection.every_job(site, options) if by_state or row.state in possible]
@@ -176,7 +176,7 @@ def _together(verb: str, parts: list[Outcome], *, dry_run: bool) -> Outcome:
 
 
 def _on_collection(options: SharedOptions, name: str, verb: str, query: str = "") -> HoldResult:
-    """The hold of the whole collection, or its end; in a dry run, what it would change."""
+    """Hold or release the whole collection, or show in a dry run what would change."""
     if options.ids or selection.is_filtered(options) or options.version is not None:
         raise UsageRefused("--collection means the whole collection: leave out ids, filters and --if-version")
     path = f"/v1/collections/{api.quoted(name)}/{verb}{'/dry-run' if options.dry_run else ''}{query}"

@@ -1,4 +1,4 @@
-"""`arkline top` and `watch`: the board, a batch or the queue, asked for and redrawn until they have ended."""
+"""`arkline top` and `watch`: poll the board, a batch or the queue, and redraw it until it has ended."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from pipeline.notify import batch_report
 from pipeline.states import Bucket, JobState
 
 INTERVAL = 1.0
-"""Seconds between two questions about a batch."""
+"""Seconds between two queries of a batch."""
 
 BOARD_INTERVAL = 2.0
-"""Seconds between two questions about the board, which are four requests."""
+"""Seconds between two queries of the board, which take four requests."""
 
 SILENCE = 45.0
-"""Seconds after which a site that takes a question and does not answer counts as away."""
+"""Seconds after which a site that accepts a request but does not answer counts as unreachable."""
 
 
 @command("arkline top --once")
@@ -47,7 +47,7 @@ def top(
         raise typer.BadParameter("--json needs --once: the board never ends", param_hint="--json")
     with api.site() as site:
         if not once:
-            # redrawn in place on a terminal; elsewhere once, when it ends
+            # redrawn in place on a terminal; elsewhere printed once, at the end
             with rich.live.Live(console=screen.out(), auto_refresh=False) as area:
                 for view in _boards(site):
                     area.update(rich.console.Group(*fleet_status.board_tables(view)), refresh=True)
@@ -60,7 +60,7 @@ def top(
 
 
 def _board(site: api.Client) -> values.LiveView:
-    """The board as it is now, and the latest batches."""
+    """The current board, and the latest batches."""
     counts, failures = site.get_json("/v1/board"), site.get_json("/v1/failures")
     summary = values.BoardSummary.model_validate(
         {
@@ -75,7 +75,7 @@ def _board(site: api.Client) -> values.LiveView:
 
 
 def _boards(site: api.Client) -> Iterator[values.LiveView]:
-    """The board, again and again; the last one, marked as stale, while the site does not answer."""
+    """The board, repeatedly; while the site does not answer, the last board, marked as stale."""
     site = replace(site, timeout=SILENCE)
     last = _board(site)
     while True:
@@ -115,9 +115,9 @@ def watch(
 
 
 def wait_for(site: api.Client, bid: str, *, as_json: bool) -> int:
-    """Show a batch's progress until it has ended; the exit code that says how.
+    """Show a batch's progress until it has ended; returns the exit code for its final state.
 
-    A site that does not answer for a while does not end it.
+    The wait survives a site that does not answer for a while.
     """
     try:
         with _meter(site, bid) as show:
@@ -139,7 +139,8 @@ def wait_for(site: api.Client, bid: str, *, as_json: bool) -> int:
 
 
 def _views(site: api.Client, bid: str) -> Iterator[batch_view.BatchView]:
-    """The batch, again and again until it has ended; a remark when the site goes away and when it is back."""
+    """The batch, repeatedly until it has ended; notes when the site becomes unreachable and when it is
+    back."""
     site = replace(site, timeout=SILENCE)
     view, away = site.get(f"/v1/batches/{bid}", batch_view.BatchView), False
     yield view
@@ -159,7 +160,7 @@ def _views(site: api.Client, bid: str) -> Iterator[batch_view.BatchView]:
 
 
 def _downloads(site: api.Client, view: batch_view.BatchView) -> Mapping[str, attempt.Progress]:
-    """JID -> progress of the first jobs of the batch that are downloading."""
+    """JID -> progress of the batch's first downloading jobs."""
     if not view.jobs.get(JobState.DOWNLOADING):
         return {}
     try:
@@ -173,7 +174,7 @@ def _downloads(site: api.Client, view: batch_view.BatchView) -> Mapping[str, att
 
 
 def _on_change(write: Callable[[str], None]) -> Callable[[str], None]:
-    """`write` for lines that differ from the line before."""
+    """Wrap `write` so that it skips a line equal to the one before."""
     last = ""
 
     def show(line: str) -> None:
@@ -187,7 +188,8 @@ def _on_change(write: Callable[[str], None]) -> Callable[[str], None]:
 
 @contextmanager
 def _meter(site: api.Client, bid: str) -> Iterator[Callable[[batch_view.BatchView], None]]:
-    """A bar on a terminal, plain lines elsewhere; on standard error, because it is no part of the answer."""
+    """A progress bar on a terminal, plain lines elsewhere; on standard error, because it is not part of
+    the answer."""
     console = screen.err()
     if not console.is_terminal:
         show = _on_change(lambda line: screen.note(line, ""))
@@ -228,7 +230,7 @@ def ended(view: batch_view.BatchView) -> str:
 
 @contextmanager
 def _queue() -> Iterator[Callable[[values.LiveView], None]]:
-    """Redrawn in place on a terminal; elsewhere a line whenever something changed."""
+    """Draw the queue: in place on a terminal; elsewhere print a line when something changes."""
     console = screen.out()
     if console.is_terminal:
         with rich.live.Live(console=console, auto_refresh=False, screen=False) as area:

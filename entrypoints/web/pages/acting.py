@@ -1,4 +1,4 @@
-"""The forms of the buttons: one address for all acts, a preview for the jobs of one cause, and the search."""
+"""The forms behind the buttons: one address for all acts, a preview for the jobs of one cause, and search."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from zkstate.errors import Missing
 router = page_router()
 
 SHOWN_WITHIN = 1.0
-"""Seconds to wait for the board, so that the next page shows what the act has changed."""
+"""Seconds to wait for the board, so that the next page shows the effect of an act."""
 
 Text = Annotated[str, Form()]
 
@@ -48,7 +48,7 @@ async def act(  # noqa: PLR0913 - the fields of a form
     reason: Text = "",
     back: Text = "/",
 ) -> Response:
-    """Carry out the act, and show the page again with its result: who was first, if somebody else was."""
+    """Carry out the act, and show the page again with its result, or with who acted first."""
     web = context_of(request)
     before = web.board.changes_since(None).last
     try:
@@ -63,7 +63,7 @@ async def act(  # noqa: PLR0913 - the fields of a form
 
 
 def _await_shown(board: Board, before: str, target: str) -> None:
-    """Until the board has the effect of an act, at most SHOWN_WITHIN seconds."""
+    """Wait until the board shows the effect of an act, at most SHOWN_WITHIN seconds."""
     on_job_or_batch = target.startswith(("jid", "bid"))
     deadline = time.monotonic() + SHOWN_WITHIN
     while (left := deadline - time.monotonic()) > 0:
@@ -78,7 +78,7 @@ def _await_shown(board: Board, before: str, target: str) -> None:
 @router.get("/find")
 @slow("record_work")
 def find(request: Request, caller: PageCaller, q: str = "") -> Response:
-    """To the batch, the job or the object of this name; else to a list of jobs."""
+    """Redirect to the batch, job or object of this name, or else to a list of jobs."""
     web, text = context_of(request), q.strip()
     kinds = {"bid": "batches", "jid": "jobs"}
     if text[:3] in kinds and text[3:].isdigit():
@@ -105,7 +105,7 @@ def _object_named(web: WebContext, caller: Principal, text: str) -> str:
 
 
 MOST = 1000
-"""Jobs of one preview; a larger group is resumed in parts."""
+"""Maximum number of jobs in a preview; a larger group is resumed in parts."""
 
 VERBS = {Event.RESUME, Event.DELETE, Event.FAIL, Event.RELEASE}
 

@@ -1,7 +1,7 @@
-"""Acts: what a button does. One table for the buttons, for the forms that they send, and for their spellings.
+"""Acts: what buttons do. One table for the buttons, their forms, and their spellings.
 
-A button does what its route in the API does, recorded with the person and the reason. In its spelling as a
-command and as requests, words in capital letters are for the reader to replace.
+A button does what its API route does, recorded with the person and the reason. In its spelling as a command
+and as requests, words in capitals are placeholders.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from pipeline.states import Event
 
 @dataclass(frozen=True)
 class Act:
-    """One kind of button. `label`, `path` and `said` have `{}` for the target."""
+    """One kind of button. `label`, `path` and `said` use `{}` for the target."""
 
     code: str
     label: str
     path: str
-    """Of its route in the API, below /v1."""
+    """The path of its API route, below /v1."""
     said: str = ""
-    """The result in a sentence; empty: what changed is said of every job and batch."""
+    """The result as a sentence; empty: the changes are listed for every job and batch."""
     unfollowed: str = ""
-    """What is said while the worker has not followed yet."""
+    """The message if the worker has not followed yet."""
     needs_reason: bool = False
     danger: bool = False
     text: str = ""
-    """What it does, if it is neither an event nor a remedy."""
+    """Its effect, for an act that is neither an event nor a remedy."""
 
     @property
     def doc(self) -> str:
@@ -64,13 +64,13 @@ class Act:
 
 @dataclass(frozen=True)
 class Button:
-    """An act on one target, as the page draws it."""
+    """An act on one target, as drawn on the page."""
 
     act: Act
     target: str
     version: int | None = None
     first: bool = False
-    """The act that helps most; drawn with emphasis."""
+    """Whether the act helps most; drawn with emphasis."""
 
     @property
     def label(self) -> str:
@@ -78,19 +78,19 @@ class Button:
 
     @property
     def cli(self) -> str:
-        """The same act as a line for a shell."""
+        """The act as a shell command."""
         line = spelled(self.act.code, self.target)
         return f"{line} --reason WHY" if self.act.needs_reason and "--reason" not in line else line
 
     @property
     def curl(self) -> str:
-        """The same act as a request to the API."""
+        """The act as a request to the API."""
         return post(self.act.path_of(self.target), {"reason": "WHY"})
 
 
 @dataclass(frozen=True)
 class Advice:
-    """A remedy that is no button: a command for a shell on the right machine, or something done outside."""
+    """A remedy without a button: a shell command for the right machine, or something done outside arkline."""
 
     doc: str
     cli: str = ""
@@ -98,7 +98,7 @@ class Advice:
 
 
 def of_remedies(remedies: Iterable[Remedy], version: int | None = None) -> tuple[Button | Advice, ...]:
-    """Buttons for what this page can do, advice for what it cannot; `version`: of the explained record."""
+    """Buttons for what this page can do, advice for the rest; `version`: of the explained record."""
     shown: list[Button | Advice] = []
     for remedy in remedies:
         act = ACTS.get(remedy.action)
@@ -114,12 +114,12 @@ def of_remedies(remedies: Iterable[Remedy], version: int | None = None) -> tuple
 
 
 def of_verbs(verbs: Iterable[Event], target: str, version: int | None) -> tuple[Button, ...]:
-    """A button for everything that an operator may do with the job or the batch now."""
+    """Buttons for everything that an operator may do with the job or batch now."""
     return tuple(Button(ACTS[verb], target, version) for verb in sorted(verbs) if verb in ACTS)
 
 
 def without(buttons: Iterable[Button], shown: Iterable[Button | Advice]) -> tuple[Button, ...]:
-    """The buttons that do not stand on the page already."""
+    """The buttons that are not on the page already."""
     there = {(item.act.code, item.target) for item in shown if isinstance(item, Button)}
     return tuple(button for button in buttons if (button.act.code, button.target) not in there)
 
@@ -127,7 +127,7 @@ def without(buttons: Iterable[Button], shown: Iterable[Button | Advice]) -> tupl
 async def perform(
     request: Request, caller: Principal, code: str, target: str, version: int | None, reason: str
 ) -> str:
-    """Do what the act's route does; the result as a sentence. Raises what the route raises."""
+    """Do what the act's route does; returns the result as a sentence. Raises what the route raises."""
     act = ACTS.get(code)
     if act is None:
         raise UsageRefused(f"there is no act '{code}'")
@@ -261,14 +261,14 @@ def post(path: str, body: Mapping[str, object]) -> str:
 
 
 def deposit(collection: str) -> Spelling:
-    """Of a file of the depositor's computer: it is uploaded, and then deposited by the id of the upload."""
+    """Deposit a file from the depositor's computer: upload it, then submit the upload's id."""
     upload = f'curl -T FILE -X POST {_LOGIN} "$ARKLINE_URL/v1/uploads?name=FILE"'
     submit = post("batches", {"profile": collection, "payload_url": "upload:ID/FILE"})
     return f"arkline submit FILE --profile {shlex.quote(collection)} --what TITLE", (upload, submit)
 
 
 def deposit_again(preview: Preview) -> Spelling:
-    """Of the manifest of the objects that the preview shows, which is an upload already."""
+    """Deposit the manifest of the previewed objects, which has been uploaded already."""
     kind = preview.type
     body = {"profile": preview.collection, "payload_url": preview.url, "type": kind}
     collection = shlex.quote(preview.collection)
@@ -282,7 +282,7 @@ def bulk_preview(cause: str, verb: str) -> Spelling:
 
 
 def bulk(cause: str, verb: str) -> Spelling:
-    """The second request has the token of the first one's answer."""
+    """A verb for all jobs of a cause; the second request has the token from the first one's answer."""
     reason = " --reason WHY" if verb in WITH_REASON else ""
     done = post(f"bulk/{verb}", {"token": "TOKEN", "reason": "WHY"})
     return f"arkline {verb} --cause {cause}{reason}", (_dry_run(cause, verb), done)

@@ -50,10 +50,10 @@ from pipeline.states import JobState
 router = page_router()
 
 FIRST_READ = 2.0
-"""Seconds that the front page waits until the record was read for the first time."""
+"""Seconds that the front page waits for the record to be read for the first time."""
 
 LATEST = 10
-"""Batches that the front page lists."""
+"""Number of batches on the front page."""
 
 _LISTS: Mapping[Reason, str] = {
     **{reason: f"/jobs?waiting={kind}" for kind, reason in REASON_OF_WAIT.items()},
@@ -67,7 +67,7 @@ _LISTS: Mapping[Reason, str] = {
 
 @dataclass(frozen=True)
 class Waiting:
-    """Jobs and batches that wait for the same."""
+    """Jobs and batches that wait for the same reason."""
 
     number: int
     text: str
@@ -92,7 +92,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Banner:
-    """The first thing on the page. It claims nothing from facts that may be outdated."""
+    """The top of the page. It claims nothing based on facts that may be outdated."""
 
     tone: str
     title: str
@@ -102,7 +102,7 @@ class Banner:
 
 @dataclass(frozen=True)
 class JobValues:
-    """What the board knows of the record."""
+    """What the board knows from the record."""
 
     counts: dict[JobState, int]
     oldest: dict[JobState, datetime]
@@ -116,16 +116,16 @@ class JobValues:
 
 @dataclass(frozen=True)
 class BoardValues:
-    """What `board_live.html` shows; health and space only for those who see the whole fleet."""
+    """The values of `board_live.html`; health and space only for those who see the whole fleet."""
 
     freshness: Freshness
     jobs: JobValues | None
-    """None before the record was read for the first time: nothing is claimed."""
+    """None until the record has been read once: nothing is claimed."""
     away: str = ""
-    """ZooKeeper's address, if it does not answer."""
+    """ZooKeeper's address, if it is unreachable."""
     banner: Banner | None = None
     late: datetime | None = None
-    """When the workers were asked, if the answer may be outdated."""
+    """When the workers were queried, if their answers may be outdated."""
     waiting: tuple[Waiting, ...] = ()
     hosts: tuple[HostView, ...] = ()
     space_picture: Markup | None = None
@@ -150,7 +150,7 @@ def front(request: Request, caller: PageCaller) -> Response:
 
 @router.get("/live/board")
 async def live_board(request: Request, caller: PageCaller) -> Response:
-    """The part of the front page that follows the fleet."""
+    """The live part of the front page."""
     web, scope, sees_whole = context_of(request), scope_of(caller), sees_fleet(caller)
     acting, fleet = rights(caller)["may_act"], whole_of(request)
 
@@ -203,15 +203,16 @@ def _job_values(board: Board, scope: Scope) -> JobValues:
 
 ASKING = Banner("asking", "Asking ZooKeeper, Redis and the workers …")
 READING = Banner("asking", "Reading the record again …")
-"""A batch may have failed since: no good news is given from a board that is not current."""
+"""Shown while the board is not current: a batch may have failed since, so no good news is given."""
 
 
 def banner_of(
     whole: Whole, remedies: Shown, beside: Sequence[Trouble] = (), stops: Stops | None = None
 ) -> Banner:
-    """The first problem is the title. While nothing is known of the workers, no good news is given.
+    """The banner; the first problem is its title. While nothing is known of the workers, no good news is
+    given.
 
-    `beside`: what keeps jobs back although all systems work.
+    `beside`: what holds jobs back although all systems work.
     """
     health = whole.health
     if not whole.current:
@@ -279,7 +280,7 @@ _STOPS: Mapping[Reason, Action] = {
 
 
 def _of_jobs(whole: Whole, jobs: JobValues | None) -> Iterator[Trouble]:
-    """What keeps jobs back that is no fault of a system: sources, and the causes of failures."""
+    """What holds jobs back without a system fault: sources, and causes of failures."""
     for host in whole.health.hosts[:HOSTS]:
         until = f" until {host.waits_until:%H:%M:%S} UTC" if host.waits_until else ""
         text = f"{host.host} {standstill(host)}: no request is sent to it{until}"
@@ -297,7 +298,7 @@ def _of_jobs(whole: Whole, jobs: JobValues | None) -> Iterator[Trouble]:
 _FOR_SPACE = "Jobs that end make room; if none ends, stop one that has much of it, or enlarge working storage"
 
 CAUSES = 3
-"""Causes of failures that the banner names; all are in a list below it."""
+"""Maximum number of failure causes in the banner; a list below shows all."""
 
 _AGAINST: Mapping[Owner, str] = {
     "depositor": "The depositor has to act: the content is wrong. It is to be corrected and deposited again",
@@ -334,7 +335,7 @@ NO_TURN = "Pending: no job moves now."
 
 
 def _waiting(web: WebContext, whole: Whole) -> Iterator[Waiting]:
-    """What waits, and for what; a collection at its limit is named apart from jobs that wait for others."""
+    """What waits, and for what; a collection at its limit is listed apart from jobs that wait for others."""
     numbers = dict(whole.health.waiting)
     for row in _of_quotas(web, whole):
         numbers[Reason.WAITING_FOR_TURN] -= row.number
@@ -354,6 +355,6 @@ def _against(stops: Stops) -> tuple[Remedy, ...]:
 
 
 def _without_stops(remedies: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
-    """The buttons stand beside the stops themselves."""
+    """The remedies without those whose buttons are next to the stops themselves."""
     stops = (Action.UNPAUSE, Action.RELEASE_COLLECTION)
     return tuple(remedy for remedy in remedies if remedy.action not in stops)

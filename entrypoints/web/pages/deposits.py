@@ -38,12 +38,12 @@ from pipeline.uploads.stored import Declared, UploadedFile
 router = page_router()
 
 ROWS = 50
-"""Deposits of one page."""
+"""Deposits per page."""
 
 
 @router.get("/deposits")
 def deposits(request: Request, caller: PageCaller, after: str | None = None) -> HTMLResponse:
-    """The batches that this person submitted, whatever the role."""
+    """The batches that this person submitted, whatever their role."""
     board = context_of(request).board
     mine = Scope(collections=caller.collections, owner=caller.identity)
     return page(
@@ -67,7 +67,7 @@ def new(request: Request, caller: PageCaller) -> HTMLResponse:
 @router.post("/deposits")
 @receives_files
 async def submit(request: Request, caller: PageCaller) -> Response:
-    """A deposit by the form: of a file, which is uploaded, or of what is at an address."""
+    """Submit a deposit by form: of a file, which is uploaded, or of what is at a URL."""
     web = context_of(request)
     try:
         async with read_form(request, caller, max_files=1, max_fields=20) as parts:
@@ -89,7 +89,7 @@ async def submit(request: Request, caller: PageCaller) -> Response:
 def _deposit(
     web: WebContext, caller: Principal, fields: dict[str, str], file: UploadFile | None
 ) -> submission.Submitted:
-    """An upload of which no batch is made is removed."""
+    """Submit the form; removes the upload if no batch is created from it."""
     upload = uploads.begin_upload(web.site, caller).id if file else ""
     try:
         url = _receive(web, caller, upload, file) if file else fields.get("url", "")
@@ -101,7 +101,7 @@ def _deposit(
 
 
 def _receive(web: WebContext, caller: Principal, upload: str, file: UploadFile) -> str:
-    """The address of the file once all its bytes are in the folder of uploads."""
+    """Store the file in the upload folder; returns its address."""
     declared = Declared(name=file.filename or "file")
     arrived = uploads.receive_file(web.site, caller, upload, declared, file.file)
     return UploadAddress(upload, arrived.name).url
@@ -149,7 +149,7 @@ def _digest(text: str) -> dict[str, str] | None:
 
 
 def _sentence(error: Exception) -> str:
-    """A validation error of pydantic names the field; other errors are sentences already."""
+    """The error as a sentence; a pydantic validation error names the field."""
     errors = getattr(error, "errors", None)
     if errors is None:
         return str(error)
@@ -159,7 +159,7 @@ def _sentence(error: Exception) -> str:
 
 
 EDITED = 50
-"""Objects that the form shows; the others are deposited from their addresses."""
+"""Maximum number of objects in the form; the others are deposited from their addresses."""
 
 
 @router.get("/batches/{bid}/again")
@@ -171,7 +171,7 @@ def again(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
 @router.post("/batches/{bid}/again")
 @receives_files
 async def preview_again(request: Request, caller: PageCaller, bid: str) -> Response:
-    """What would be deposited; the corrected files are kept in an upload until then."""
+    """Show what would be deposited; until then the corrected files are kept in an upload."""
     web = context_of(request)
     site = web.site
     await web.record_work.run(request, caller.name, lambda _: resubmission.correctable(site, caller, bid))
@@ -222,7 +222,7 @@ def _again_form(request: Request, site: Site, caller: Principal, bid: str, probl
 
 
 def _prepare(site: Site, caller: Principal, bid: str, fields: FormData) -> Preview:
-    """An upload from which nothing can be deposited is removed."""
+    """Prepare the preview; removes the upload if nothing can be deposited from it."""
     failed = resubmission.failed_objects(site, resubmission.correctable(site, caller, bid))
     upload = uploads.begin_upload(site, caller).id
     try:
@@ -255,7 +255,7 @@ def _text(fields: FormData, name: str) -> str:
 
 
 GUIDE = Path(__file__).parent.parent / "help" / "depositors.md"
-"""A copy of docs/depositors.md, which is not in the wheel."""
+"""A copy of docs/depositors.md, because the wheel does not include docs."""
 
 SCROLLING = '<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>'
 
@@ -287,5 +287,5 @@ def guide() -> Markup:
 
 
 def anchor(heading: str) -> str:
-    """As in the repository's other documents: `#from-a-folder-of-files-to-an-ark`."""
+    """A heading's anchor as in the repository's other documents: `#from-a-folder-of-files-to-an-ark`."""
     return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")

@@ -1,7 +1,7 @@
-"""Drawings: a job's history or the states of many jobs as a ribbon, and working storage as a bar.
+"""Drawings: a job's history, or the states of many jobs, as a ribbon; working storage as a bar.
 
-Widths are attributes, because the pages' content security policy allows no style of an element. The same
-facts stand beside the picture as a table, for those who read with a screen reader.
+Widths are attributes, because the pages' content security policy forbids style attributes. A table beside the
+drawing has the same facts, for screen readers.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from operations.jobs.job_view import Step
 from pipeline.states import JOB, JobState
 
 WIDTH = 1000
-"""Units of the drawing's width."""
+"""Width of a drawing in units."""
 
 NARROWEST = 6
-"""Units of the shortest segment: a state of some milliseconds must be visible."""
+"""Width of the shortest segment in units: a state of some milliseconds must be visible."""
 
 WAITING = frozenset(JOB.where(lambda facts: not facts.occupies_place and not facts.ended))
-"""States in which nobody works on the job; drawn hatched."""
+"""States in which no worker works on the job; drawn hatched."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of the ribbon: one stay in a state, or the jobs that are in a state."""
+    """A part of the ribbon: one stay in a state, or the jobs in a state."""
 
     state: str
     x: float
@@ -40,7 +40,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Mark:
-    """A moment on the ribbon: a try that met a fault, or a person's act."""
+    """A moment on the ribbon: an attempt that met a fault, or a person's act."""
 
     x: float
     label: str
@@ -62,12 +62,12 @@ class _Stay:
 
     @property
     def seconds(self) -> float:
-        # clocks of two workers may disagree: a stay never ends before it began
+        # two workers' clocks may disagree: a stay never ends before it began
         return max((self.end - self.start).total_seconds(), 0.0)
 
 
 def of_history(steps: Sequence[Step], ended: bool, moment: datetime | None = None) -> Ribbon:
-    """The stays in the states, with widths by time; a job that has not ended is drawn up to `moment`."""
+    """The stays in states, with widths by duration; an unfinished job is drawn up to `moment`."""
     until = moment or datetime.now(UTC)
     stays = tuple(_stays(steps, ended, until))
     widths = _widths([stay.seconds for stay in stays])
@@ -100,7 +100,7 @@ def of_history(steps: Sequence[Step], ended: bool, moment: datetime | None = Non
 
 
 def of_counts(counts: Mapping[JobState, int]) -> Ribbon:
-    """The states as widths by their number of jobs."""
+    """The states, with widths by number of jobs."""
     present = {state: counts[state] for state in JobState if counts.get(state)}
     widths = _widths([float(number) for number in present.values()])
     segments = tuple(
@@ -111,7 +111,7 @@ def of_counts(counts: Mapping[JobState, int]) -> Ribbon:
 
 
 def _stays(steps: Sequence[Step], ended: bool, until: datetime) -> Iterator[_Stay]:
-    """One stay for all neighbouring entries of one state; the end of an ended job takes no time."""
+    """One stay for all adjacent entries of a state; the end of an ended job takes no time."""
     starts = [
         step for number, step in enumerate(steps) if number == 0 or step.state != steps[number - 1].state
     ]
@@ -150,7 +150,7 @@ def _widths(amounts: Sequence[float]) -> list[float]:
 
 
 def picture(space: Space) -> Markup:
-    """Working storage as a bar; without a total on a machine that has none."""
+    """Working storage as a bar; without a total on a machine that has no working storage."""
     total, used = space.total or 0, space.used or 0
     limit = total * space.threshold // 100
     scale = WIDTH / total if total else 0.0
@@ -164,7 +164,7 @@ def picture(space: Space) -> Markup:
         left=max(0, limit - used - space.reserved),
         threshold=space.threshold,
         used_width=round(used_width, 1),
-        # reserved bytes that are on the disk already are drawn as used
+        # reserved bytes already on the disk are drawn as used
         reserved_width=round(min(space.reserved * scale, WIDTH - used_width), 1),
         limit_x=round(limit * scale, 1),
     )

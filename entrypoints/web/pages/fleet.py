@@ -1,4 +1,4 @@
-"""The pages of the fleet: what people and services keep back, the workers, and working storage."""
+"""The fleet pages: what people and services hold back, the workers, and working storage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from zkstate.record.journal import JournalEntry
 router = page_router()
 
 LATEST = 20
-"""Actions of people that the page lists."""
+"""Maximum number of people's actions on the page."""
 
 _BY_WORKERS = frozenset({journal.JournalAction.OUTAGE, journal.JournalAction.OUTAGE_OVER})
 
@@ -94,7 +94,7 @@ def stops(request: Request, caller: PageCaller) -> HTMLResponse:
 
 
 def _acts(web: WebContext, caller: Principal, collections: Iterable[str]) -> list[JournalEntry]:
-    """What people did last to the queue, the fleet and each collection; outages are entered by workers."""
+    """The latest actions of people on the queue, the fleet and each collection; workers enter outages."""
     if not web.session.connected:
         return []
     subjects = (None, *collections)

@@ -1,4 +1,4 @@
-"""The pages as a part of the web application."""
+"""Installs the pages in the web application."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def install(app: FastAPI, web: WebContext, flower: str = "") -> None:
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for module in PAGES:
         app.include_router(module.router)
-    if web.login is not None:  # a mistake in its settings ends the start, not the first login
+    if web.login is not None:  # a mistake in its settings stops the start, not the first login
         app.include_router(web.login.router)
 
 
 @asynccontextmanager
 async def live_pages(app: FastAPI) -> AsyncIterator[None]:
-    """While the application runs: the streams of open pages."""
+    """Serve the streams of open pages while the application runs."""
     app.state.live = LivePages(app.state.context)
     await app.state.live.start(app.state.whole)
     try:

@@ -1,4 +1,4 @@
-"""Pages of lists: batches, jobs, failures by cause. Only the rows of jobs are read from ZooKeeper."""
+"""List pages: batches, jobs, failures by cause. Only the rows of jobs are read from ZooKeeper."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _AGE = re.compile(r"(\d{1,9}(?:\.\d+)?)([smhd]?)")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 ROWS = 100
-"""Rows of one page of a list."""
+"""Rows per page of a list."""
 
 
 @router.get("/batches")
@@ -129,7 +129,7 @@ def _group(request: Request, caller: Principal, cause: str) -> FailureGroup:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Of an age as `10m`; a number alone is seconds, as in the API."""
+    """Seconds of an age such as `10m`; a bare number is seconds, as in the API."""
     if not text:
         return None
     match = _AGE.fullmatch(text.strip())

@@ -1,4 +1,4 @@
-"""Login of the pages, who may see which page, and errors as pages."""
+"""Page login, access to pages, and errors as pages."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ WAIT = (
     "What you deposited before is safe and continues by itself. Please try again in some minutes; if you "
     "have just deposited something, look into “My deposits” first. If this lasts, tell our staff."
 )
-"""For a depositor, who can start no server."""
+"""Shown to depositors, who cannot start a server."""
 
 
 class PageRoute(APIRoute):
-    """A route whose errors are pages, and which leads to the login where one is needed."""
+    """A route that shows errors as pages, and redirects to the login if one is needed."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -71,7 +71,7 @@ class PageRoute(APIRoute):
 
 
 def page_router() -> APIRouter:
-    """Routes of pages: not in the API's document."""
+    """A router for pages, which are not in the API's document."""
     return APIRouter(include_in_schema=False, route_class=PageRoute)
 
 
@@ -117,7 +117,7 @@ def logout(request: Request) -> Response:
 
 
 def to_login(request: Request) -> Response:
-    """Back to the same page after the login; a form has to be sent again."""
+    """Redirect to the login, and then back to the same page; a form has to be sent again."""
     path = request.url.path if request.method == "GET" else "/"
     query = f"?{request.url.query}" if request.method == "GET" and request.url.query else ""
     return RedirectResponse(f"/login?{urlencode({'next': path + query})}", status_code=303)

@@ -1,8 +1,8 @@
 """The pages of one job, one batch and one stored object.
 
-Those of a job and a batch say why it is there and what helps; they read ZooKeeper themselves, because their
-buttons act on what they show. That of an object has its versions, its files and the proof of custody, which a
-worker makes again on demand: of any version and any size, and the page follows it.
+The pages of a job and a batch say why it is where it is and what helps; they read ZooKeeper, because their
+buttons act on what they show. The page of an object has its versions, files and proof of custody. A worker
+repeats the proof on request, for any version and size, and the page follows it.
 """
 
 from __future__ import annotations
@@ -63,14 +63,15 @@ def explain(
     caller: Principal,
     record: Job | Batch | ArchivedJob | ArchivedBatch,
 ) -> Explanation:
-    """Why the job or the batch is where it is, without others' jobs; no page asks workers or Redis."""
+    """Why the job or batch is where it is, without other people's jobs; no page queries workers or Redis
+    itself."""
     now = whole.get()
     fleet = now.fleet if now else Fleet(web.site, Answers(None, None))
     return why_loaded(fleet, caller, record)
 
 
 def explained(facts: Explanation, version: int | None) -> dict[str, Any]:
-    """The values of `explanation.html`; `version`: of the status of the explained job or batch."""
+    """The values of `explanation.html`; `version`: of the explained job's or batch's status."""
     alone = facts.model_copy(update={"remedies": ()})
     return {
         "paragraph": paragraph(alone),
@@ -89,14 +90,14 @@ def _tone(facts: Explanation) -> str:
 
 
 NAMED = 5
-"""Jobs that a page names."""
+"""Maximum number of jobs listed on a page."""
 
 _OF_A_SHARE = frozenset({Reason.COLLECTION_AT_QUOTA, Reason.SHARE_TAKEN})
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A job that has a part of what another one waits for; `stop` None if it cannot be stopped now."""
+    """A job that uses part of what another job waits for; `stop` is None if it cannot be stopped now."""
 
     jid: str
     has: str
@@ -106,7 +107,7 @@ class Holder:
 
 
 def holders(web: WebContext, caller: Principal, facts: Explanation) -> tuple[Holder, ...]:
-    """The first NAMED of them; those that ended meanwhile are left out."""
+    """The first NAMED holders, without those that have ended since."""
     if caller.role is Role.DEPOSITOR:
         return ()
     waiting = facts.first or facts
@@ -150,7 +151,7 @@ def job(request: Request, caller: PageCaller, jid: str) -> HTMLResponse:
 
 
 def job_values(request: Request, caller: Principal, jid: str) -> dict[str, Any]:
-    """What `job_live.html` shows."""
+    """The values of `job_live.html`."""
     web, whole, flower = context_of(request), whole_of(request), request.app.state.flower
     record = visible_job(web.site, caller, jid)
     view, steps = job_view_of(web.site, caller, record), steps_of(record)
@@ -173,7 +174,7 @@ def job_values(request: Request, caller: Principal, jid: str) -> dict[str, Any]:
 
 
 DRAWN = 20
-"""Jobs of a batch whose history is drawn; the list of its jobs has the others."""
+"""Maximum number of a batch's jobs drawn with their history; the list of its jobs has the rest."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ def batch_report_csv(request: Request, caller: PageCaller, bid: str) -> Response
 
 
 def batch_values(web: WebContext, whole: WholeFleet, caller: Principal, bid: str) -> dict[str, Any]:
-    """What `batch_live.html` shows."""
+    """The values of `batch_live.html`."""
     record = visible_batch(web.site, caller, bid)
     view = batch_view_of(web.site, record)
     facts = explain(web, whole, caller, record)
@@ -233,7 +234,7 @@ def batch_values(web: WebContext, whole: WholeFleet, caller: Principal, bid: str
 
 
 def _drawn(web: WebContext, view: BatchView) -> Iterator[DrawnJob]:
-    """The first jobs with their histories; a job that leaves meanwhile is left out."""
+    """The first jobs with their histories; a job that leaves in the meantime is skipped."""
     if view.archived:
         return
     for row in web.board.jobs(EVERYTHING, JobSearch(bid=view.bid), DRAWN).rows:
@@ -286,7 +287,7 @@ def _followed(
     values: Callable[[], dict[str, Any]],
     concerns: Callable[[Change], bool],
 ) -> Response:
-    """The same bytes for all callers with this role and sight of the fleet."""
+    """The page's stream; callers with the same role and view of the fleet get the same bytes."""
     path = request.url.path.removeprefix("/live")
     shared = {**rights(caller), "here_url": path}
 
@@ -298,7 +299,7 @@ def _followed(
 
 
 FOLLOWED = 1.0
-"""Seconds from one look at a proof to the next."""
+"""Seconds between two checks of a proof."""
 
 
 @dataclass(frozen=True)
@@ -332,7 +333,7 @@ def stored_object(request: Request, caller: PageCaller, ark: str, version: int |
 def prove(
     request: Request, caller: PageCaller, ark: str, version: Annotated[int | None, Form()] = None
 ) -> Response:
-    """Start a proof, and show the page that follows it."""
+    """Start a proof, and redirect to the page that follows it."""
     web = context_of(request)
     known = objects.visible_object(web.site, caller, ark)
     proof = fixity.start_proof(web.site, known, version, caller.identity)
@@ -354,7 +355,7 @@ async def live_proof(request: Request, caller: PageCaller, ark: str, version: in
 
 
 def _object_values(web: WebContext, known: InventoryObject, version: int | None) -> dict[str, Any]:
-    """What `object_live.html` shows: the latest proof of this version, or else what is recorded."""
+    """The values of `object_live.html`: this version's latest proof, or else what is recorded."""
     (number,) = objects.versions_to_prove(known, version, every=False)
     proof = fixity.latest_proof(web.site.inventory(), known, number)
     recorded = objects.object_view(known, (), (number,)).custody

@@ -1,7 +1,7 @@
-"""Pages that stay current: one stream for each open page, with a part of the page when something changed.
+"""Pages that stay current: one stream per open page sends a part of the page when something changes.
 
-A part is rendered once for all clients that see the same, and written to them as the same bytes. A client
-that is slow to take one part gets the newest one after it.
+A part is rendered once for all clients that see the same, and sent to them as the same bytes. A slow client
+skips to the newest part.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from pipeline.errors import ArklineError
 from pipeline.principal import Principal
 
 RENEWED = 5.0
-"""Seconds without a change after which a page is rendered again: ages of services, workers, outages."""
+"""Seconds without a change after which a page is rendered again: for ages of services, workers, outages."""
 
 RENDERERS = 4
-"""Threads that render; one that waits for ZooKeeper leaves the others."""
+"""Number of rendering threads, so that one waiting for ZooKeeper does not block the others."""
 
 _log = logging.getLogger("arkline.web")
 
@@ -44,7 +44,7 @@ class View:
     period: float = RENEWED
     """Seconds without a change after which it is rendered again."""
     of_fleet: bool = False
-    """Whether it shows the whole fleet, and is rendered again once the fleet has answered."""
+    """Whether it shows the whole fleet, and is rendered again after the fleet has answered."""
 
 
 @dataclass(eq=False)
@@ -54,21 +54,21 @@ class _Audience:
     view: View
     clients: int = 0
     part: bytes = b""
-    """As it was rendered last."""
+    """The latest rendering."""
     number: int = 0
-    """Of its rendering."""
+    """The number of the latest rendering."""
     rendered: asyncio.Event = field(default_factory=asyncio.Event)
     """Set at the next rendering."""
     due: float = 0.0
-    """When it is rendered again without a change, by the event loop's clock."""
+    """When it is next rendered without a change, on the event loop's clock."""
     rendering: asyncio.Task[None] | None = None
 
 
 class LivePages:
-    """Renders the parts of open pages whenever the board changed; one for each process.
+    """Renders the parts of open pages when the board changes; one instance per process.
 
-    It runs on the event loop of the web server, and renders in threads of its own: a part that takes long, or
-    that cannot be rendered, delays no other one.
+    It runs on the web server's event loop, and renders in its own threads: a part that is slow, or fails to
+    render, delays no other.
     """
 
     def __init__(self, web: WebContext) -> None:
@@ -89,7 +89,7 @@ class LivePages:
             self._changed.set()
 
         def from_thread(wake: Callable[[], object]) -> None:
-            with suppress(RuntimeError):  # the loop has ended: nobody is shown anything any more
+            with suppress(RuntimeError):  # the loop has ended: there is no client any more
                 loop.call_soon_threadsafe(wake)
 
         self._unsubscribe = self._web.board.subscribe(partial(from_thread, self._changed.set))
@@ -97,7 +97,7 @@ class LivePages:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Render nothing more; the server has ended the streams."""
+        """Stop rendering; the server has ended the streams."""
         if self._unsubscribe:
             self._unsubscribe()
         if self._task:
@@ -105,7 +105,7 @@ class LivePages:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def opening(self, view: View) -> Opening:
-        """The parts of the view as server-sent events, from now on."""
+        """The view's parts as server-sent events, from now on."""
         wake = partial(asyncio.get_running_loop().call_soon_threadsafe, self._wake)
         return Opening(wake, self._parts(view))
 
@@ -116,7 +116,7 @@ class LivePages:
     async def _parts(self, view: View) -> AsyncGenerator[bytes]:
         audience = self._audiences.setdefault(view.key, _Audience(view))
         audience.clients += 1
-        audience.due = 0.0  # the page that the client opened may be older than the last part
+        audience.due = 0.0  # the client's page may be older than the last part
         self._changed.set()
         sent, rendered_number = b"", audience.number
         try:
@@ -149,7 +149,7 @@ class LivePages:
                     audience.rendering = asyncio.create_task(self._renew(audience))
 
     async def _changes(self) -> tuple[Change, ...] | None:
-        """The changes of the board, once there are some or a part is due; None if some are forgotten."""
+        """The board's changes, once there are some or a part is due; None if some were discarded."""
         now = asyncio.get_running_loop().time()
         idle = (audience.due for audience in self._audiences.values() if audience.rendering is None)
         try:
@@ -174,7 +174,7 @@ class LivePages:
 
 
 def _event(view: View) -> bytes:
-    """The part as one event; nothing while a server that is needed for it does not answer.
+    """The part as one event; empty while a server that it needs does not answer.
 
     A fault in one part is logged and ends no stream: the part is rendered again after its period.
     """
@@ -182,7 +182,7 @@ def _event(view: View) -> bytes:
         html = view.render()
     except ArklineError:
         return b""
-    except Exception:  # noqa: BLE001 - whatever is wrong is said by the command itself
+    except Exception:  # noqa: BLE001 - logged: the stream goes on
         _log.exception("the part %s of a page cannot be rendered", "/".join(view.key[:2]))
         return b""
     swapped = f'<hx-partial hx-target="#live" hx-swap="outerMorph">{html}</hx-partial>'

@@ -1,7 +1,7 @@
-"""Rendering of pages: the templates, their filters, and what every page shows.
+"""Rendering of pages: templates, their filters, and values common to all pages.
 
 The result of an act is a notice at the top of the page that follows the redirect. The browser keeps the
-notice in between, so that any web process can answer the redirect.
+notice in between, so that any web process can serve that page.
 """
 
 from __future__ import annotations
@@ -69,23 +69,23 @@ def _brief_age(moment: datetime) -> str:
 
 
 def _spent(moment: datetime) -> str:
-    """`12 minutes`, since this moment."""
+    """`12 minutes`, the time since this moment."""
     return duration(age(moment))
 
 
 def _quoted(path: str) -> str:
-    """A path of this site with its query, as a URL that no browser reads in another way."""
+    """A path of this site with its query, as a URL that every browser reads the same way."""
     return quote(path, safe="/?&=%+:@,;!$*~.-_#")
 
 
 def _short_digest(digest: str) -> str:
-    """`sha-512:0123456789ab…`: enough to compare by eye; the API and PREMIS have the whole."""
+    """`sha-512:0123456789ab…`: enough to compare by eye; the API and PREMIS have the full digest."""
     algorithm, separator, value = digest.rpartition(":")
     return f"{algorithm}{separator}{value[:12]}…"
 
 
 def _with_value(query: Mapping[str, str], name: str, value: str) -> str:
-    """The query string with one value replaced, so that a page of a list is an address."""
+    """The query string with one value replaced, so that each page of a list has a URL."""
     return urlencode({**query, name: value})
 
 
@@ -119,7 +119,7 @@ _ENVIRONMENT.filters.update(
 
 
 def template_in(file: Path) -> Template:
-    """A template of a plugin, which may extend those of the core."""
+    """A plugin's template, which may extend those of the core."""
     return _ENVIRONMENT.from_string(file.read_text())
 
 
@@ -136,7 +136,8 @@ def navigation_of(caller: Principal) -> tuple[Link, ...]:
 
 
 def rights(caller: Principal | None) -> dict[str, bool]:
-    """What decides about buttons: viewers see them and learn which role they lack, depositors see none."""
+    """The rights that decide on buttons: viewers see them, with the role that they lack; depositors see
+    none."""
     return {
         "may_act": caller is not None and caller.role.includes(Role.OPERATOR),
         "may_deposit": caller is not None and caller.role.includes(Role.DEPOSITOR),
@@ -145,7 +146,7 @@ def rights(caller: Principal | None) -> dict[str, bool]:
 
 
 def page(request: Request, template: str | Template, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """A whole page, for the caller of the request or for nobody."""
+    """A whole page, for the caller of the request or for an anonymous one."""
     caller: Principal | None = getattr(request.state, "principal", None)
     html = render(
         template,
@@ -166,10 +167,10 @@ def page(request: Request, template: str | Template, *, status: int = 200, **val
 
 
 SECONDS = 60
-"""A notice that no page has shown by then is forgotten."""
+"""Seconds after which a notice that no page has shown is discarded."""
 
 TEXT_BYTES = 2500
-"""Browsers keep four kilobytes of an encoded text."""
+"""Maximum bytes of a notice's text: browsers keep four kilobytes, encoded."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ _NOTICE = TypeAdapter(Notice)
 
 
 def notice_of(request: Request) -> Notice | None:
-    """The notice that this browser was given; None without one, and for what is none."""
+    """The notice in this browser's cookie; None if there is none, or it is invalid."""
     try:
         return _NOTICE.validate_json(urlsafe_b64decode(request.cookies.get(_cookie(request), "").encode()))
     except ValueError:
@@ -190,13 +191,13 @@ def notice_of(request: Request) -> Notice | None:
 
 
 def forget(request: Request, response: Response) -> None:
-    """After the page with the notice."""
+    """Delete the notice's cookie once the page shows the notice."""
     if _cookie(request) in request.cookies:
         response.delete_cookie(_cookie(request), secure=request.url.scheme == "https")
 
 
 def redirect(request: Request, back: str, notice: Notice) -> RedirectResponse:
-    """To a page of this site, with the notice; another site's address leads to the front page."""
+    """Redirect to a page of this site, with the notice; another site's address leads to the front page."""
     path = back.partition("?")[0].partition("#")[0]
     response = RedirectResponse(path if is_local(path) else "/", status_code=303)
     text = notice.text.encode()[:TEXT_BYTES].decode(errors="ignore")
@@ -212,7 +213,7 @@ def redirect(request: Request, back: str, notice: Notice) -> RedirectResponse:
 
 
 def _cookie(request: Request) -> str:
-    """Over https the name has the prefix by which browsers refuse a cookie that another host sets."""
+    """The cookie's name; over https it has the prefix that stops other hosts from setting the cookie."""
     return "__Host-notice" if request.url.scheme == "https" else "notice"
 
 

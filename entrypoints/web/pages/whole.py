@@ -1,6 +1,6 @@
 """What the pages show of the whole fleet: its health, working storage, and collections at their limit.
 
-These facts are expensive: they are asked at most every few seconds, for all pages together.
+These facts are expensive, so they are queried at most every few seconds, for all pages together.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from zkstate.queue import fairness, queue
 T = TypeVar("T")
 
 PERIOD = 3.0
-"""Seconds that an answer is shown before it is asked again."""
+"""Seconds for which an answer is shown before it is renewed."""
 
 OLD = 15.0
-"""Seconds after which a new answer is waited for, because the last one says nothing about now."""
+"""Seconds after which a page waits for a new answer, because the last one is too old."""
 
 TIMEOUT = 1.0
-"""Seconds that a page waits for a new answer; then it shows the old one."""
+"""Seconds that a page waits for a new answer before it shows the old one."""
 
 FIRST_TIMEOUT = 5.0
-"""Seconds that a page waits for the first answer of a process."""
+"""Seconds that a page waits for the process's first answer."""
 
 _log = logging.getLogger("arkline.web")
 
@@ -45,8 +45,8 @@ _log = logging.getLogger("arkline.web")
 class Recent(Generic[T]):
     """The last answer of `ask`. Thread-safe.
 
-    A thread of its own asks, at most one at a time, so that no page waits as long as `ask` takes: an answer
-    older than PERIOD is shown once more while it asks again.
+    A single thread calls `ask`, so that no page waits for as long as that takes: an answer older than PERIOD
+    is shown once more while a new one is fetched.
     """
 
     def __init__(self, ask: Callable[[], T], name: str) -> None:
@@ -62,13 +62,13 @@ class Recent(Generic[T]):
         self._wakes: list[Callable[[], None]] = []
 
     def subscribe(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called after every answer, on the thread that asks: it must not block."""
+        """Call `wake` after every answer, in the asking thread: it must not block."""
         self._wakes.append(wake)
 
     def get(self, first: float = FIRST_TIMEOUT) -> T | None:
-        """The answer; None before the first one, or if a server that is needed for it does not answer.
+        """The answer; None before the first one, or if a server that it needs does not answer.
 
-        `first`: seconds to wait for the first answer of a process.
+        `first`: seconds to wait for the process's first answer.
         """
         with self._changed:
             now = time.monotonic()
@@ -80,13 +80,13 @@ class Recent(Generic[T]):
             return self._answer
 
     def renew(self) -> None:
-        """Ask now, and once more if somebody asks already: what is asked for has changed."""
+        """Ask now, and again after a query in progress: its subject has changed."""
         with self._changed:
             self._again = self._asking
             self._start()
 
     def close(self) -> None:
-        """Ask nobody any more."""
+        """Stop asking."""
         with self._changed:
             self._closed = True
 
@@ -115,7 +115,7 @@ class Recent(Generic[T]):
             if error.error_kind is ErrorKind.UNREACHABLE:
                 return True, None
             _log.exception("the pages cannot renew: %s", self._name)
-        except Exception:  # noqa: BLE001 - whatever is wrong is said by the command itself
+        except Exception:  # noqa: BLE001 - logged: it is asked again
             _log.exception("the pages cannot renew: %s", self._name)
         return False, None
 
@@ -128,7 +128,7 @@ class Recent(Generic[T]):
 
 
 LATE = 15.0
-"""Seconds after which an answer says nothing about now: no page claims anything from an older one."""
+"""Seconds after which an answer is outdated: no page claims anything from an older one."""
 
 BRIEF = 0.5
 """Seconds that the first answer about the fleet waits for Redis and the workers."""
@@ -136,33 +136,35 @@ BRIEF = 0.5
 
 @dataclass(frozen=True)
 class Whole:
-    """One moment of the fleet."""
+    """A snapshot of the fleet."""
 
     health: FleetHealth
     space: Space
     fleet: Fleet
     full: Mapping[str, int]
-    """Collection -> the maximum of active jobs in its profile, which it has."""
+    """Collection -> the maximum of active jobs in its profile, which it has reached."""
     at: datetime
-    """When the oldest of the answers was asked for; ZooKeeper, Redis and the workers are asked apart."""
+    """When the oldest of the answers was requested; ZooKeeper, Redis and the workers are queried
+    separately."""
     asked: datetime | None
-    """When the workers were asked for their last answer; None if they never answered."""
+    """When the workers' last answer was requested; None if they never answered."""
 
     @property
     def current(self) -> bool:
-        """False if something of it may be outdated."""
+        """False if any of it may be outdated."""
         return age(self.at) <= LATE
 
     @property
     def late(self) -> datetime | None:
-        """When the workers were asked, if that was so long ago that the answer may be outdated."""
+        """When the workers were queried, if that is so long ago that the answer may be outdated."""
         return self.asked if self.asked and age(self.asked) > LATE else None
 
 
 class WholeFleet:
-    """Asked from ZooKeeper, Redis and the workers, for all pages of this process together.
+    """The fleet as ZooKeeper, Redis and the workers describe it, for all pages of this process.
 
-    They are asked apart: one that does not answer delays no other fact, and nothing is said of it meanwhile.
+    They are queried separately: one that does not answer delays no other fact, and nothing is claimed about
+    it.
     """
 
     def __init__(self, web: WebContext) -> None:
@@ -174,15 +176,15 @@ class WholeFleet:
         self._workers.subscribe(self._whole.renew)
 
     def get(self) -> Whole | None:
-        """None if ZooKeeper does not answer."""
+        """The snapshot; None if ZooKeeper does not answer."""
         return self._whole.get()
 
     def subscribe(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called when something may have changed."""
+        """Call `wake` when something may have changed."""
         self._whole.subscribe(wake)
 
     def renew(self) -> None:
-        """Ask ZooKeeper now: a person has changed something."""
+        """Query ZooKeeper now: a person has changed something."""
         self._whole.renew()
 
     def close(self) -> None:

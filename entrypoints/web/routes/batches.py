@@ -29,7 +29,7 @@ class ReportForm(StrEnum):
     CSV = "csv"
     TEXT = "text"
     SENT = "sent"
-    """The reports of an archived batch as they were mailed."""
+    """The reports of an archived batch as mailed."""
 
 
 @router.get("", summary="One batch", response_model=BatchView, responses={304: {"description": "Unchanged."}})

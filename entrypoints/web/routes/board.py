@@ -132,7 +132,7 @@ _streamed = partial(events_router.get, response_class=StreamingResponse, respons
 
 
 def _stream(request: Request, caller: Principal, last: str | None, subject: str = "") -> StreamingResponse:
-    """All changes; or those of the subject, which is a job, or a batch with its jobs, and GENERAL ones."""
+    """A stream of all changes; or those of a subject (a job, or a batch with its jobs) and GENERAL ones."""
     context, check = context_of(request), partial(check_again, request, caller)
 
     def admits(change: Change) -> bool:

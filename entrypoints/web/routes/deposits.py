@@ -1,4 +1,4 @@
-"""Deposits by URL, and uploads of one file, of several files, and of files that continue after a cut.
+"""Deposits by URL, and uploads of one file, of several files, and of files resumed after an interruption.
 
 The headers of resumable uploads are those of the IETF draft: Upload-Offset, Upload-Complete, Upload-Length.
 """
@@ -41,10 +41,10 @@ from pipeline.uploads.stored import Declared, UploadedFile
 router = APIRouter(prefix="/v1", tags=["deposit"])
 
 MANIFESTS_OF_A_DRY_RUN = 100
-"""Manifests and files that a dry run of the API reads and probes at most."""
+"""Maximum manifests and files that a dry run of the API reads and probes."""
 
 LINES_OF_A_DRY_RUN = 2000
-"""Lines of all its manifests: they are parsed and planned in the memory of the web process."""
+"""Maximum lines of all its manifests: they are parsed and planned in the web process's memory."""
 
 
 class Deposit(Record):
@@ -169,7 +169,7 @@ def dry_run_of_files(
 
 
 def submission_of(deposit: Deposit, caller: Principal, idempotency_key: str | None) -> Submission:
-    """The submission, as the caller's; UsageRefused names what is wrong."""
+    """The submission, as the caller's; UsageRefused names what is invalid."""
     facts = dict(deposit) | {
         "payload_filename": submission.given_name(deposit.payload_url, deposit.name),
         "type": submission.submission_type(deposit.payload_url, deposit.type, deposit.name),
@@ -344,7 +344,7 @@ def remove(request: Request, caller: DepositorCaller, upload: UploadId) -> None:
 
 
 def _declared(request: Request, name: str, length: int | None, *, whole: bool) -> Declared:
-    """What the headers say of the whole file; of a part, only Repr-Digest and Upload-Length do."""
+    """What the headers declare of the whole file; for a part, only Repr-Digest and Upload-Length do."""
     headers = (receiving.REPR_DIGEST, receiving.CONTENT_DIGEST) if whole else (receiving.REPR_DIGEST,)
     return Declared(
         name=name,

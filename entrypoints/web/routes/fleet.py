@@ -1,4 +1,4 @@
-"""The fleet: queue, workers, working storage, checks and repairs of the stores, and who did what."""
+"""The fleet: queue, workers, working storage, checks and repairs of the stores, and action history."""
 
 from typing import Annotated
 

@@ -75,7 +75,7 @@ def premis(request: Request, caller: Caller, jid: Jid, attempt: Attempt) -> Xml:
 
 
 def premis_answer(document: Iterator[bytes], attempt: Attempt, name: str) -> Xml:
-    """The document once it is complete, so that an error is still a problem."""
+    """The document, sent once it is complete, so that an error can still be a problem."""
     with ExitStack() as unless_complete:
         copy = unless_complete.enter_context(SpooledTemporaryFile(max_size=IN_MEMORY))
         for piece in document:

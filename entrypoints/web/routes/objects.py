@@ -119,7 +119,7 @@ def _shown(
     every: bool,
     attempt: Attempt | None = None,
 ) -> ObjectRecord:
-    """Storage is read if there is an attempt, until it is over."""
+    """The object; with an attempt, storage is read until the attempt is over."""
     site = site_of(request)
     known = objects.visible_object(site, caller, ark)
     numbers = objects.versions_to_prove(known, version, every=every)

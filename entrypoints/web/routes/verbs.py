@@ -1,7 +1,7 @@
-"""The verbs: what is done to jobs and batches, to the queue, to a collection, a worker or a callback.
+"""The verbs: on jobs and batches, the queue, a collection, a worker or a callback.
 
-The events of jobs and batches are those of `pipeline/states.py`, so that a new event has its route. A verb
-for many jobs is a dry run, and then exactly what the dry run showed.
+The events of jobs and batches come from `pipeline/states.py`, so a new event gets its route automatically. A
+verb for many jobs is a dry run, and then exactly what the dry run showed.
 """
 
 from collections.abc import Awaitable, Callable
@@ -60,7 +60,7 @@ from zkstate.errors import Missing
 router = APIRouter(prefix="/v1", tags=["verbs"])
 
 WITH_REASON = frozenset({Event.DELETE, Event.FAIL})
-"""The events that cannot be undone need a reason."""
+"""Events that cannot be undone, and so need a reason."""
 
 JOB_EVENTS = tuple(dict.fromkeys(row.event for row in JOB.table if Raiser.OPERATOR in row.by))
 BATCH_EVENTS = tuple(
@@ -68,7 +68,7 @@ BATCH_EVENTS = tuple(
         row.event for row in BATCH.table if Raiser.OPERATOR in row.by and row.event is not Event.FAIL
     )
 )
-"""Without the failure of a batch, which is a part of `cancel`."""
+"""Without the failure of a batch, which is part of `cancel`."""
 
 CANCEL = "cancel"
 Verb = StrEnum("Verb", {event.name: event.value for event in JOB_EVENTS})  # type: ignore[misc]
@@ -118,7 +118,7 @@ def _on_batch(event: Event) -> Callable[..., Awaitable[VerbResult]]:
 
 
 def _requiring_a_reason(verb: Act) -> Act:
-    """The verb with a body that is required, and has a reason."""
+    """The verb with a required body that has a reason."""
     given = signature(verb)
     body = given.parameters["body"].replace(annotation=Required, default=Parameter.empty)
     others = (one for one in given.parameters.values() if one.name != "body")
