@@ -261,7 +261,7 @@ def space(view: SpaceView) -> None:
 
 
 def given_back(part: Reservation) -> str:
-    """When a job's part of working storage becomes free, if that can be told."""
+    """When a job's part of working storage becomes free, if that is known."""
     moment = working_storage.GivesBack
     text = {
         moment.AT_ITS_END: "when it ends",

@@ -130,7 +130,7 @@ def _set_clock(context: FaultContext, fault: Fault, late: bool) -> Effect:
 def _restore_older(context: FaultContext, fault: Fault, late: bool) -> Effect:
     """Give the ensemble an older copy of its data, and later its own data again.
 
-    In between nobody submits or acts, as people are told during a restore. Nothing may be processed.
+    In between nobody submits or acts, as during an announced restore. Nothing may be processed.
     """
     folder = context.cluster.folder / "zookeeper"
     places = [folder / str(number) for number in range(1, len(context.cluster.zookeepers) + 1)]
