@@ -134,9 +134,9 @@ if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 if count_items(3) >= tonumber(ARGV[1]) then return 0 end
 return redis.call('SET', KEYS[2], '', 'NX', 'EX', ARGV[2]) and 1 or 0
 """
-"""1 if the caller is to send the message: a feed is needed, and nobody has requested one.
+"""Returns 1 if the caller has to send the message: a feed is needed, and none is requested yet.
 
-One command, because every job asks at its end.
+One command, because it runs at the end of every job.
 """
 
 

@@ -147,7 +147,7 @@ def _profile(attempt: Attempt[Batch]) -> Profile:
 
 
 def _confirm(attempt: Attempt[Batch]) -> None:
-    """Mail the confirmation if the profile asks for one; an unreachable mail server is no failure."""
+    """Mail the confirmation if the profile asks for one; the batch does not fail if the mail does."""
     context, batch = attempt.context, attempt.record
     profile = _profile(attempt)
     if not profile.confirmation_mail:

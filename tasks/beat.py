@@ -37,7 +37,7 @@ from zkstate.record.jobs import JobMove
 from zkstate.record.record import Lock
 
 SHARE = 75
-"""Percent of the busy processes that one submitter or collection keeps while jobs of others wait for one."""
+"""Maximum percent of the busy processes for one submitter or collection while jobs of others wait."""
 
 
 def give_turn(context: WorkerContext, session: Session, live: Live, clock: ServerClock) -> None:

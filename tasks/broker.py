@@ -216,7 +216,7 @@ end
 """For scripts: counts the items of the lists from KEYS[first] to the last; a key of another type has none."""
 
 _COUNT = f"{COUNT_ITEMS}return count_items(1)"
-"""One command for all lists: a job asks three times."""
+"""One command for all lists, because each job needs three counts."""
 
 
 def _length(settings: Settings, names: Iterable[str]) -> int:

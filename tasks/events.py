@@ -27,7 +27,7 @@ MOST = 1000
 """Maximum events that wait to be sent; the oldest are dropped while Redis does not answer."""
 
 Message = dict[str, Any]
-"""What Celery's tracer gets of a message: its headers, arguments and chain."""
+"""The parts of a message that Celery's tracer gets: headers, arguments and chain."""
 
 
 def is_listened(dispatcher: Any) -> bool:

@@ -60,7 +60,7 @@ def delay_before_retry(failure: StepFailed, tries: int, settings: Settings) -> f
 def hosts_given_up_after(record: Job | Batch, settings: Settings) -> float:
     """Seconds after which the record gives up a host that answers nobody: the duration of all its own tries.
 
-    Infinite until the record has been in its state that long: before, it pays for no fault met by others.
+    Infinite until the record has been in its state that long: before, faults met by others do not count.
     """
     tries = range(settings.max_tries - 1)
     lasting: float = sum(min(settings.backoff * 2**number, BACKOFF_LIMIT) for number in tries)

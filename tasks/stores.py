@@ -264,7 +264,7 @@ if type(held) ~= 'string' or #held ~= 32 or held:find('[^0-9a-f]') then
 end
 return held
 """
-"""Takes the key unless it holds a deployment id: any other value is no claim, whoever wrote it."""
+"""Takes the key unless it holds a deployment id: any other value does not count as a claim."""
 
 
 def claim_key(settings: Settings) -> str:

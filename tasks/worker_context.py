@@ -163,7 +163,7 @@ class WorkerContext:
             self._open[self._open_events].flush()
 
     def may_try(self, name: str) -> bool:
-        """True once in HOST_RETRY seconds: for a service that is unavailable on this process's host."""
+        """Whether to try a service that is unavailable on this host; True once in HOST_RETRY seconds."""
         with self._mutex:
             last = self._tried.get(name)
             if last is not None and time.monotonic() - last < HOST_RETRY:

@@ -121,12 +121,12 @@ class Stores:
 
     @property
     def kept(self) -> tuple[Store, ...]:
-        """The stores beside the record, in the order in which they get an id."""
+        """The stores other than the record, in the order in which they get an id."""
         return (*((self.storage,) if self.storage else ()), self.inventory)
 
     @property
     def every(self) -> tuple[Store, ...]:
-        """The record last: it gets an id once the others have it."""
+        """All stores, the record last: it gets an id once the others have it."""
         return (*self.kept, self.record)
 
 

@@ -65,7 +65,7 @@ S = TypeVar("S", bound=FencedStatus)
 
 @dataclass
 class _Nodes:
-    """The nodes of one record as they were read, and what replaces those that cannot be read."""
+    """The nodes of one record as they were read, and the replacements of unreadable ones."""
 
     status_path: str
     version: int

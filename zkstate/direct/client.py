@@ -185,5 +185,5 @@ def whole_path(chroot: str, path: str) -> str:
 
 @lru_cache(maxsize=8)
 def root_prefix(chroot: str) -> str:
-    """What kazoo puts before a path."""
+    """The prefix that kazoo puts in front of a path."""
     return "".join(f"/{name}" for name in chroot.split("/") if name)

@@ -168,7 +168,7 @@ def remove_unused(session: Session, clock: ServerClock) -> int:
 
 
 def known_pauses(session: Session) -> list[str]:
-    """The hosts that have a node: those with open connections or a back-off, now or a moment ago."""
+    """The hosts that have a node: those with open connections or a back-off, now or recently."""
     return sorted(map(unquote, session.children(paths.HOSTS)))
 
 
@@ -286,7 +286,7 @@ class FleetHostLimiter(HostLimiter):
     def connection(self, host: str, attempt: Attempt) -> Iterator[None]:
         """Hold a connection, with which the block may send one request to the host.
 
-        RateLimited if the wait is too long; HostDown if the host did not answer a moment ago, HostGivenUp if
+        RateLimited if the wait is too long; HostDown if the host did not answer recently, HostGivenUp if
         it has not answered for `give_up_after`.
         """
         connection = self._reuse(host) or self._open(host, attempt)
@@ -386,7 +386,7 @@ class FleetHostLimiter(HostLimiter):
             changed.wait(min(pause.left, 0.2))
 
     def _down(self, host: str, pause: Pause) -> HostDown | HostGivenUp:
-        """The error for a host that did not answer a moment ago."""
+        """The error for a host that did not answer recently."""
         cause = pause.cause or "it did not answer"
         if pause.silent >= self._give_up_after:
             minutes = round(pause.silent / 60)

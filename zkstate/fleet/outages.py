@@ -104,7 +104,7 @@ QUIET = 60.0
 """Seconds after the end of an outage within which a relapse belongs to the same outage."""
 
 HOSTS = 50
-"""Maximum hosts that an outage names; a fault that more hosts saw is not theirs alone."""
+"""Maximum hosts that an outage names; a fault that more hosts met is not limited to single hosts."""
 
 MESSAGE_LIMIT = 1000
 """Characters of an outage's message."""
@@ -234,7 +234,7 @@ def mark_notified(session: Session, current: Known) -> bool:
 
 
 def forget_ended(session: Session, clock: ServerClock, by: str) -> list[Outage]:
-    """Remove the outages that ended QUIET seconds ago, and end those that nobody meets any more."""
+    """Remove the outages that ended QUIET seconds ago, and end those that no worker meets any more."""
     removed = []
     for name, current in known(session).items():
         age = _age(current, clock)

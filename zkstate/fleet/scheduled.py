@@ -119,7 +119,7 @@ class Sweep:
 
 
 def last_sweep(session: Session) -> float:
-    """Seconds since the last sweep, or the start of the beat, by ZooKeeper's clock; 0 if a moment ago.
+    """Seconds since the last sweep, or the start of the beat, by ZooKeeper's clock; 0 below SWEEP_LIMIT.
 
     The clock of this host decides only whether ZooKeeper's is asked, which takes a write.
     """

@@ -114,7 +114,7 @@ def sweep_jobs(
 
     At most `room` of them are for jobs that waited.
 
-    Jobs that wait for space are left to the provisioning re-check, which reads every one of them.
+    Jobs that wait for space are left to the provisioning re-check, which reads all of them.
     """
     tickets: list[Ticket] = []
     exhausted: list[str] = []

@@ -336,7 +336,7 @@ def move(session: Session, batch: Batch, request: BatchMove) -> Batch:
 
 
 def _total_after(batch: Batch, request: BatchMove) -> int | None:
-    """A batch whose split fails gets no further jobs."""
+    """The total after the move; it is final for a batch whose split fails."""
     unsplit = batch.status.total is None
     return batch.status.created if unsplit and request.event is Event.FAIL else batch.status.total
 

@@ -49,7 +49,7 @@ def change_queue(job: Job, status: JobStatus) -> tuple[Operation, ...]:
 
 
 def is_done(state: JobState) -> bool:
-    """Whether a job there keeps only its record; whoever moved it there removes its working directory."""
+    """Whether a job in `state` keeps only its record; its last mover removes its working directory."""
     return bool(JOB.rows(state, Event.CLEAN_UP))
 
 
