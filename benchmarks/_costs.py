@@ -12,8 +12,7 @@ from zkstate.connection.session import Session
 
 @dataclass(frozen=True)
 class Costs:
-    """The costs of `jobs` jobs. Processes are listed by name; `NAME_children` are those that NAME has
-    started."""
+    """The costs of `jobs` jobs, processes by name; `NAME_children` are those that NAME has started."""
 
     jobs: int
     seconds: float

@@ -68,8 +68,7 @@ class Watch:
 
 @contextmanager
 def watching(settings: Settings, bid: str, pids: Callable[[], dict[str, int]]) -> Iterator[Watch]:
-    """Watch the batch during the block; `pids`: the processes whose memory is measured, including their
-    children."""
+    """Watch the batch during the block; `pids`: the processes to measure, including their children."""
     watch, over = Watch(bid, pids), threading.Event()
 
     def run() -> None:

@@ -1,5 +1,4 @@
-"""The cost of a whole job: real jobs of one small file on two cores, compared with no-op chains of plain
-Celery.
+"""The cost of a whole job: real jobs of one small file on two cores, against no-op chains of Celery.
 
 Each file has 10 kB, with declared digest and size, and comes from a source on loopback, in a process that is
 not counted. arkline's side is the fleet that `./dev up` starts, without Flower: two workers with two

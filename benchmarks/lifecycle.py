@@ -1,5 +1,4 @@
-"""The cost of keeping the state: jobs without content through the real tasks, compared with plain Celery
-chains.
+"""The cost of keeping the state: jobs without content through the real tasks, against plain Celery chains.
 
 The steps of the jobs do nothing. Both sides have one worker with the same settings and number of processes,
 and use the same Redis. arkline's side also has ZooKeeper and a beat, and creates its jobs, feeds them, ends

@@ -1,9 +1,8 @@
-"""The cost of the record while many jobs wait: `ARKLINE_BENCH_JOBS` (10,000) against 1,000, in two
-ZooKeepers.
+"""The cost of the record with many waiting jobs: `ARKLINE_BENCH_JOBS` (10,000) against 1,000.
 
-Both have the shipped heap; every job has all its znodes. `ratio` divides the moves per second in the one by
-those in the other, in turns. The periodic work is beat's, run in this process: `feed` with room for jobs,
-then `feed` and `sweep` with nothing to do.
+Each record has its own ZooKeeper with the shipped heap; every job has all its znodes. `ratio` divides the
+moves per second in the one by those in the other, in turns. The periodic work is beat's, run in this process:
+`feed` with room for jobs, then `feed` and `sweep` with nothing to do.
 """
 
 import os

@@ -1,8 +1,7 @@
-"""Generate the secrets of a fleet in containers: `python -m entrypoints.generate_secrets FOLDER` at every
-start.
+"""Generate the secrets of a fleet in containers: `python -m entrypoints.generate_secrets FOLDER`.
 
-FOLDER has one volume per kind of process, so that each gets only the secrets it needs. Existing secrets are
-kept, so a second start changes nothing.
+Run at every start: existing secrets are kept, so a second start changes nothing. FOLDER has one volume per
+kind of process, so that each gets only the secrets it needs.
 """
 
 import hashlib
@@ -32,8 +31,7 @@ RIGHTS = (
 
 
 def generate(folder: Path) -> None:
-    """Generate missing secrets; settings read the fleet's files (ARKLINE_SECRETS), and Flower its own as
-    configuration."""
+    """Generate missing secrets; the fleet's are read as settings (ARKLINE_SECRETS), Flower's by Flower."""
     fleet, flower, redis, postgresql, grafana = (folder / name for name in VOLUMES if name not in COPIES)
     _keep(fleet / "arkline_zk_password", lambda: secrets.token_hex(24))
     users = ["user default off"]

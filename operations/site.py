@@ -1,5 +1,4 @@
-"""One deployment as opened by a process: operations are functions of a site, a principal, and their
-arguments.
+"""One deployment as opened by a process: an operation is a function of a site, a principal, and more.
 
 SQLAlchemy, Celery and requests take most of a second to load, so their modules are imported as modules, which
 the command line loads on first use.

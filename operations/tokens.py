@@ -165,8 +165,7 @@ class Authenticator:
         return Principal(name=entry.name, role=entry.role, collections=entry.collections, interface=interface)
 
     def knows(self, token: str) -> bool:
-        """True if this process has accepted the token before; `authenticate` says whether it is still
-        valid."""
+        """True if this process has accepted the token before; `authenticate` says whether it still does."""
         with self._guard:
             remembered = self._entries.get(hash_of(token))
         return remembered is not None and remembered.entry.revoked is None

@@ -1,5 +1,4 @@
-"""Records which functions of a checkout this process calls; `benchmarks/walks.py` puts this folder on the
-path.
+"""Records which functions of a checkout this process calls; `benchmarks/walks.py` adds it to the path.
 
 The file `mark` in the folder WALKS_FOLDER holds a word. When the word changes, and at exit, the process
 writes what it has called since the last change, for each thread. Calls during the import of a module are

@@ -227,8 +227,7 @@ def _lacks_reason(errors: object) -> bool:
 
 
 def _kind(problem: Mapping[str, Any], status: int) -> ErrorKind:
-    """The error kind that a site of this release sends; for an answer from a proxy, derived from the
-    status."""
+    """The error kind that a site of this release sends; for a proxy's answer, derived from its status."""
     if status == 429:  # in this process nothing is rate-limited
         return ErrorKind.UNREACHABLE
     if (given := problem.get("kind")) in set(ErrorKind):

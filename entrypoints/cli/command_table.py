@@ -61,8 +61,7 @@ def deferring() -> Iterator[None]:
 
 
 def load_all() -> None:
-    """Load all deferred modules and stop deferring: two threads that use a module at once would load it
-    twice."""
+    """Load what is deferred and stop deferring: two threads that use a module at once would load it twice."""
     _end()
     for module in tuple(sys.modules.values()):
         getattr(module, "__file__", None)

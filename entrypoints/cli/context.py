@@ -34,8 +34,7 @@ def settings() -> Settings:
 
 
 def site() -> AbstractContextManager[Site]:
-    """The site named by the environment, for the block; its logs are silenced, because the command
-    reports."""
+    """The site of the environment, for the block; logs are silenced, because the command reports."""
     load_all()  # a session has threads
     quiet_logs()
     return opened(settings(), CONNECT_TIMEOUT)

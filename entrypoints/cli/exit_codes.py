@@ -43,7 +43,7 @@ def of_state(state: JobState | BatchState) -> int:
 
 
 def of_outcome(outcome: Outcome) -> int:
-    """The exit code of a verb: 1 if anything was refused, untried or incomplete, 3 if a service did not
+    """Exit code of a verb: 1 if anything was refused, untried or incomplete, 3 if a service did not
     answer."""
     complete = not (outcome.refused or outcome.untried) and all(result.complete for result in outcome.done)
     return UNREACHABLE if outcome.stopped else int(not complete)

@@ -13,8 +13,7 @@ from pipeline.errors import UsageRefused
 URL, TOKEN = "ARKLINE_URL", "ARKLINE_TOKEN"
 
 STACK_URL = "ARKLINE_STACK_URL"
-"""The API URL of the stack whose settings are also in the environment, as set by its file
-`run/environment`."""
+"""The API URL of the stack whose settings are in the environment, too; set by its `run/environment`."""
 
 HOST_ONLY = frozenset(
     {

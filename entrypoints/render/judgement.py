@@ -1,5 +1,4 @@
-"""Renders what would cause a deposit to be refused: problems in profiles, manifests and tables, and dry
-runs."""
+"""Renders what would get a deposit refused: problems in profiles, manifests and tables, and dry runs."""
 
 from __future__ import annotations
 

@@ -84,8 +84,7 @@ def note(text: str, style: str = "yellow") -> None:
 
 
 def progress(line: str) -> None:
-    """Print a line on standard error while a command runs; a closed terminal must not disturb an orderly
-    stop."""
+    """Print a line on standard error during a command; a closed terminal must not disturb an orderly stop."""
     with suppress(OSError, SystemExit):  # rich raises SystemExit on a broken pipe
         err().print(_text(printable(line)))
 
@@ -153,8 +152,8 @@ def facts_grid(pairs: Iterable[tuple[str, str | rich.text.Text | None]]) -> rich
 
 @dataclass(frozen=True)
 class Column(Generic[T]):
-    """A table column: heading and cell function. A `wide` column is omitted on a narrow terminal, a `long`
-    one is folded."""
+    """A table column and its cell function; a `wide` one is omitted on a narrow terminal, a `long` one
+    folded."""
 
     title: str
     cell: Callable[[T], str | rich.text.Text]

@@ -1,5 +1,4 @@
-"""A child process in its own session, with a log file; it dies with this process. Also finds free loopback
-ports.
+"""A child process in its own session, with a log file; it dies with this process. Also free loopback ports.
 
 In its own session, because Ctrl-C in the terminal must reach only this process, so that the stack stops in
 order. Start it from the main thread: the kernel ties the child's life to the thread that started it.
@@ -235,8 +234,7 @@ class Process:
             return None
 
     def stop(self, seconds: float | None = None) -> int | None:
-        """Send SIGTERM, then SIGKILL if the process is still running after `seconds`; returns the return
-        code."""
+        """Send SIGTERM, then SIGKILL if the process still runs after `seconds`; returns the return code."""
         if self.running:
             self.terminate()
         if self.wait(self.command.stop_seconds if seconds is None else seconds) is None:

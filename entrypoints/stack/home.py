@@ -31,8 +31,7 @@ NUMBER_WAIT = 10.0
 
 
 def take(path: Path, wait: float = 0.5) -> IO[str] | None:
-    """The file, locked until every descriptor is closed; None if another process holds it after `wait`
-    seconds.
+    """The file, locked until closed everywhere; None if another process holds it after `wait` seconds.
 
     This process's id is written to it. Half a second outlasts `holder`, which locks the file briefly.
     """
@@ -136,8 +135,7 @@ def lock_home(home: Path, stop_command: str) -> Iterator[None]:
 
 
 def running_pid(home: Path) -> int | None:
-    """The id of the process that runs a stack in this folder, or None; also found if some of its files
-    were deleted."""
+    """The id of the process that runs a stack in this folder, or None; found even if files were deleted."""
     for name in (LOCK, LOCK_OF_0_2_0):
         if pid := holder(home / name):
             return pid

@@ -43,8 +43,8 @@ class Login(Protocol):
     """Its pages, which finish by calling `set_login`."""
 
     def principal(self, session: str) -> Principal:
-        """The logged-in principal; InvalidToken if the session has ended. A session contains a colon, a
-        token none."""
+        """The logged-in principal; InvalidToken if the session has ended. A session has a colon, a token
+        none."""
 
 
 FOR_A_PLACE = 10.0

@@ -64,8 +64,7 @@ def in_process(settings: Settings, principal: Principal, timeout: float | None) 
 
 
 class InProcess:
-    """Sends requests to the application instead of a host; `acting` is how the current verb reports and
-    stops."""
+    """Sends requests to the application instead of a host; `acting`: how the verb reports and stops."""
 
     def __init__(self, principal: Principal) -> None:
         self._principal = principal

@@ -73,8 +73,7 @@ class _Window:
         self._limiter = FixedWindowRateLimiter(MemoryStorage())
 
     def _wait(self, key: str, *, counts: bool = True) -> int:
-        """Seconds until the key may continue; 0 if there is room for an event, which is counted if
-        `counts`."""
+        """Seconds until the key may continue; 0 if there is room for an event; `counts` uses it up."""
         if (self._limiter.hit if counts else self._limiter.test)(self._item, key):
             return 0
         end = self._limiter.get_window_stats(self._item, key).reset_time
@@ -175,8 +174,7 @@ SECONDS = 20.0
 """Seconds from a request to its answer; proxies and people wait 30 and more."""
 
 LONG = 300.0
-"""Seconds for work that reads the whole record, or acts on many jobs; unlimited for `arkline` beside the
-stack."""
+"""Seconds for reading the whole record or acting on many jobs; unlimited for `arkline` beside the stack."""
 
 CLIENT_CHECK = 0.5
 """Seconds between two checks whether the client is still connected."""

@@ -162,7 +162,7 @@ def install(app: FastAPI) -> None:
         return answer(http_problem(request, 422, described, errors))
 
     def on_cut(request: Request, _: Exception) -> Response:
-        """The client disconnected before its body was complete: nobody reads the answer, and it is not our
+        """The client disconnected before its body was complete: nobody reads the answer; it is no server
         fault."""
         return answer(http_problem(request, 400, "the body ended before its stated end"))
 

@@ -101,8 +101,7 @@ async def receive(  # noqa: PLR0913 - a request has these parts
     complete: bool = True,
     offset: int | None = None,
 ) -> UploadedFile | Unfinished:
-    """Write the body; `complete`: it is the end of the file. If it is cut off, `resumable` says what is
-    kept."""
+    """Write the body; `complete`: the file ends with it. If it is cut off, `resumable` says what is kept."""
     opening = uploads.write_file(context.site, caller, upload, declared, resumable=resumable, offset=offset)
     with context.requests.receiving():
         async with contextmanager_in_threadpool(opening) as part:

@@ -46,8 +46,7 @@ class ClientLimits:
     institution is one address. For connections with a complete request, the limits on requests and streams
     apply."""
     fresh: float = 1.0
-    """Seconds for which a new connection is not ended because of its address: its request may have arrived
-    unread."""
+    """Seconds for which a new connection is not ended for its address: its request may still be unread."""
     most: int = _connections()
 
 

@@ -85,8 +85,7 @@ class _Where:
 
 
 class Board:
-    """Thread-safe; no query reads ZooKeeper. While ZooKeeper is unreachable, queries return the last known
-    data.
+    """Thread-safe; no query reads ZooKeeper. Without ZooKeeper, queries return the last known data.
 
     Until the whole record has been read once, a query raises ServiceUnreachable: nothing is known yet.
     """
@@ -311,7 +310,7 @@ class Board:
         )
 
     def stops(self, scope: Scope) -> Stops:
-        """The pause, and the holds of the caller's collections, each with the caller's jobs that it holds
+        """The pause and the holds of the caller's collections, with the caller's jobs that each holds
         back."""
         stops = {
             row["collection"]: self._stop(scope, row["collection"], Hold.model_validate_json(row["content"]))
@@ -361,8 +360,7 @@ class Board:
 
 
 def collection_counts(board: Board, profiles: Profiles, principal: Principal, name: str) -> CollectionCounts:
-    """The collection's row in the list, or an empty one; Missing unless the principal may see the
-    collection."""
+    """The collection's row in the list, or an empty one; Missing unless the principal may see it."""
     scope = scope_of(principal)
     if scope.collections is None or name in scope.collections:
         narrowed = Scope(collections=frozenset({name}), owner=scope.owner)

@@ -40,8 +40,7 @@ STOP_TIMEOUT = 5.0
 """Seconds to wait for the thread to end; a pending ZooKeeper request may hold it longer."""
 
 PROOF_LIMIT = 15.0
-"""Seconds without proof that changes are pushed after which the board is stale, even if no loss was
-noticed."""
+"""Seconds without proof of pushed changes after which the board is stale, even if no loss was noticed."""
 
 _log = logging.getLogger("arkline.board")
 
@@ -193,8 +192,7 @@ class Follower:
         self.filled.set()
 
     def _compare(self) -> None:
-        """Compare the board with the record. Changes are applied between listings, and their subjects are
-        not compared."""
+        """Compare the board with the record; changes applied between listings exempt their subjects."""
         as_of = now()
         if not self._pushes:
             self._writer.compare(all_batches=False)

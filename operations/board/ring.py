@@ -37,8 +37,7 @@ class Ring:
             wake()
 
     def since(self, event_id: str | None, scope: Scope = EVERYTHING) -> Changes:
-        """The changes after this id within the scope; without an id no changes, only the id to continue
-        after."""
+        """The changes after this id within the scope; without an id none, only the id to continue after."""
         with self._news:
             last = f"{self._boot}.{self._last}"
             if event_id is None:

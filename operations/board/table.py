@@ -272,11 +272,7 @@ class Table:
         self._sql.executemany("DELETE FROM job WHERE jid = ?", [(jid,) for jid in jids])
 
     def unread(self, limit: int, at_once: int, settled: float) -> list[str]:
-        """At most `limit` jobs to read: failed and held, in a working state since before `settled`, or
-        unknown.
-
-        A job that moves quickly is read twice in its life: for its name, and at the end for its ARK.
-        """
+        """At most `limit` jobs to read: failed, held, unknown, or working since before `settled`."""
         jids: list[str] = []
         ended = f"details = 0 AND state IN ({_quoted(READ_AT_ONCE)})"
         working = f"details = 0 AND state IN ({_quoted(READ_LATER)})"

@@ -55,7 +55,7 @@ class Writer:
         self._filled = False
 
     def flush(self, changes: Sequence[FeedChange], lag: float = 0.0) -> None:
-        """Apply the changes pushed since the last flush, read the details that are due, and publish the
+        """Apply the changes pushed since the last flush, read details that are due, and publish the
         changes."""
         with self._tally.counting() as tallied:
             tallied.events += len(changes)
@@ -188,8 +188,7 @@ class Writer:
         return [*removed, *self._table.jobs_as_changes(entered)]
 
     def _read_jobs(self) -> list[Change]:
-        """Read the jobs of which lists show more than their place and that have not been read in this
-        state."""
+        """Read the jobs of which lists show more than their place, unless already read in this state."""
         jids = self._table.unread(READ_LIMIT, READ_EARLY, time.time() - SETTLED)
         if not jids:
             return []

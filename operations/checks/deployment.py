@@ -234,8 +234,7 @@ def _check_record(session: Session, expected: Deployment, *, replace: bool) -> N
 
 
 def _compare_storage(site: Site, inventory: SqlInventory, known: set[str]) -> tuple[int, int, list[str]]:
-    """The last job number that a store knows; the count of versions only storage has, and the first of
-    them."""
+    """The last job that a store knows; how many versions only storage has, and the first of them."""
     last, unknown = max(counters.last(site.session, "job"), inventory.last_job()), 0
     listed: list[str] = []
     try:

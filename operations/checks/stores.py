@@ -229,8 +229,7 @@ def _of_entry(search: Search, entry: Entered, stored: VersionEntry | None) -> It
 
 
 def _same_job(entry: Entered, version: VersionEntry) -> bool:
-    """Whether entry and version come from one job. Keys are compared if both have one; a service that
-    lists no jobs has none."""
+    """Whether one job made both. Keys are compared if both have one; a service without jobs has no keys."""
     if not version.jid:
         return not entry.key or not version.key
     return entry.jid == version.jid and same_key(entry.key, version.key)
@@ -425,8 +424,7 @@ def marks(search: Search) -> Iterator[Comparison]:
 
 
 def _let_continue(search: Search, *, older: bool) -> None:
-    """Level the marks and end the outage; `older`: the record lacks numbers given after its backup, which
-    possibly no store knows."""
+    """Level the marks and end the outage; `older`: no store may know the numbers after the backup."""
     session = search.session
     if older:
         counters.raise_to(session, "job", counters.last(session, "job") + MARGIN)

@@ -340,8 +340,7 @@ class DryRun:
         return answers
 
     def check_sizes(self, jobs: Iterable[DryRunJob], largest: int | None) -> None:
-        """Add a failure to jobs larger than the collection accepts, or that need more than `largest`
-        bytes."""
+        """Add a failure to jobs larger than the collection accepts, or that need over `largest` bytes."""
         for job in jobs:
             try:
                 check_bytes(self.profile, sum(job.size(file) or 0 for file in job.files))

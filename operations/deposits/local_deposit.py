@@ -187,8 +187,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _table(source: Path, kind: SubmissionType | None) -> LocalDeposit:
-    """The deposit of a table: by default one object per row, each from a container if all rows name
-    containers."""
+    """The deposit of a table: by default an object per row, of a container if all rows name containers."""
     data = _read(source)
     if kind is None:
         converted = _convert(source, data, ManifestProfile.FILE_BATCH)

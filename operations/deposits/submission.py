@@ -113,8 +113,8 @@ def _check_recipients(settings: Settings, chosen: Profile, submission: Submissio
 
 
 def _require_room(session: Session, settings: Settings) -> None:
-    """Refuse if the record is full: all jobs are in ZooKeeper's memory, and exceeding it stops ZooKeeper
-    for all."""
+    """Refuse if the record is full: it is in ZooKeeper's memory, and exceeding that stops ZooKeeper for
+    all."""
     heap = server_memory.heap_bytes(session) if settings.record_jobs else None
     if 0 < (accepted := accepted_jobs(settings, heap)) <= (recorded := listings.recorded(session)):
         limit = limit_of(settings, heap)

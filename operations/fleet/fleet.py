@@ -206,8 +206,8 @@ class Fleet:
 
     @cached_property
     def _late(self) -> tuple[Obstacle, ...]:
-        """A late sweep: even if beat and a worker answer, only a finished sweep proves that scheduled work
-        is done."""
+        """A late sweep: only a finished sweep proves that beat and a worker, which both answer, do
+        scheduled work."""
         seconds = scheduled.last_sweep(self.session)
         if seconds < scheduled.SWEEP_LIMIT:
             return ()
@@ -321,8 +321,7 @@ def _taken_by(settings: Settings, worker: str) -> tuple[str, ...] | None:
 
 
 def _known(answers: Mapping[str, Any], form: TypeAdapter[T]) -> dict[str, T]:
-    """The answers in this form; others are dropped, because anyone who can write to Redis may have
-    answered."""
+    """The answers in this form, without others: anyone who can write to Redis may have answered."""
     known = {}
     for name, answer in answers.items():
         with suppress(ValidationError):

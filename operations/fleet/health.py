@@ -390,8 +390,7 @@ def overview(site: Site, principal: Principal) -> Overview:
 
 
 def _held(session: Session, bids: Sequence[str]) -> int:
-    """The number of held batches. Reads every batch's status, so only called while a collection is on
-    hold."""
+    """The number of held batches; reads every batch's status, so only while a collection is on hold."""
     rows = listings.readable(listings.batch_rows(session, bids))
     return sum(row.status is BatchState.HELD for row in rows)
 

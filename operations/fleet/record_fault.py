@@ -95,8 +95,8 @@ def _is_confirmed(session: Session, settings: Settings) -> bool:
 
 
 def _compare(stores: Stores) -> None:
-    """Compare the record with the inventory, and with storage, which may be slow, only if that does not
-    confirm it."""
+    """Compare the record with the inventory; only if that does not confirm it, with storage, which may be
+    slow."""
     record = stores.record.read_deployment()
     if record is None:
         check_not_lost(stores)

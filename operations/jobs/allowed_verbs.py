@@ -1,5 +1,4 @@
-"""The verbs that an operator may use on a job or a batch now: what its table allows, less what else
-refuses."""
+"""The verbs that an operator may use on a job or a batch now: what its table allows and nothing refuses."""
 
 from pipeline import codes
 from pipeline.errors import Action, ArklineError, Remedy

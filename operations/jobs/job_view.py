@@ -162,8 +162,7 @@ SHOWN = 3
 
 
 def progress(site: Site, principal: Principal, jid: str) -> Progress | None:
-    """The download's latest progress; None if the job is not downloading or its worker has not reported
-    recently."""
+    """The download's progress; None unless the job is downloading and its worker reported recently."""
     job = visible_job(site, principal, jid)
     return progress_of(site.settings, jid, job.status.status) if isinstance(job, Job) else None
 

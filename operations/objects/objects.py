@@ -180,10 +180,10 @@ def export(
     on_read: OnRead,
     stopped: Callable[[], bool],
 ) -> Export:
-    """Write the bag and enter the export as an event; errors as `export_bag`, and `export-interrupted` once
-    `stopped` returns true.
+    """Write the bag and enter the export as an event.
 
-    A refused export is entered, too. A crash after the bag has its name leaves a bag without an event.
+    Errors as `export_bag`, and `export-interrupted` once `stopped` returns true. A refused export is entered,
+    too. A crash after the bag has its name leaves a bag without an event.
     """
 
     known, folder = request.known, request.folder

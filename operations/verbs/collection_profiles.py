@@ -94,8 +94,7 @@ class ProfileView(Record):
 
 
 def listed(profiles: Profiles, principal: Principal | None = None) -> tuple[ProfileLine, ...]:
-    """The profiles that the principal may see, without this server's paths; all profiles without a
-    principal."""
+    """The profiles that the principal may see, without this server's paths; all without a principal."""
     lines = tuple(_line(profiles, name) for name in profiles.names())
     if principal is None:
         return lines

@@ -210,8 +210,7 @@ def _result(site: Site, before: Job | Batch, after: Job | Batch) -> VerbResult:
 
 
 def _delete_job(site: Site, stamp: Stamp, job: Job) -> VerbResult:
-    """Delete the job: tombstone first, folder last. A crash leaves at most a folder, which the clean-up
-    finds."""
+    """Delete the job, tombstone first, folder last: a crash leaves at most a folder for the clean-up."""
     archive.tombstone(site.inventory(), job, by=stamp.by, reason=stamp.reason)
     deleted = deletion.delete_job(site.session, job, stamp.by)
     left = ""
@@ -223,8 +222,7 @@ def _delete_job(site: Site, stamp: Stamp, job: Job) -> VerbResult:
 
 
 def _delete_batch(site: Site, stamp: Stamp, batch: Batch, run: Run) -> VerbResult:
-    """Delete the batch: tombstones first, folders last. After a crash or a stop, deleting again does the
-    rest.
+    """Delete the batch, tombstones first, folders last; after a crash or a stop, a repeat does the rest.
 
     Writing the tombstones is half of the progress, removing the jobs the other half.
     """
@@ -251,8 +249,8 @@ def _delete_batch(site: Site, stamp: Stamp, batch: Batch, run: Run) -> VerbResul
 
 
 def _write_tombstones(site: Site, stamp: Stamp, batch: Batch, jids: Sequence[str], run: Run) -> None:
-    """Write tombstones of the jobs, then of their batch, with its report; one page of jobs is in memory at
-    a time."""
+    """Write tombstones of the jobs, then of their batch, with its report; holds one page of jobs in
+    memory."""
 
     def members() -> Iterator[Job]:
         for number, job in enumerate(jobs.load_present(site.session, jids), 1):

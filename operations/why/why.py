@@ -300,8 +300,7 @@ def _failed_batch(fleet: Fleet, batch: Batch, view: BatchView) -> Cause:
 
 
 def _outdated(session: Session, batch: Batch) -> bool:
-    """Whether the latest report is missing, or jobs, all of which have ended, ended differently than it
-    says."""
+    """Whether no report was sent, or jobs, which have all ended, ended differently than it says."""
     report = batches.whole_report(session, batch)
     if report is None or not report.mailed:
         return True
@@ -324,12 +323,11 @@ def _first_failed(fleet: Fleet, view: BatchView) -> tuple[Explanation | None, bo
 
 
 def why(site: Site, principal: Principal, name: str) -> Explanation:
-    """Explain the job or batch; Missing if it is in neither ZooKeeper nor the archive. In the archive,
-    `holder` removed it.
+    """Explain the job or batch; Missing if neither ZooKeeper nor the archive has it.
 
-    An unreliable record is the reason for everything in it; ServiceDown for a name that is not in it, because
-    another record may have it. Only those who see the fleet learn which node cannot be read; for others such
-    a job is Corrupt.
+    In the archive, `holder` removed it. An unreliable record is the reason for everything in it; ServiceDown
+    for a name that is not in it, because another record may have it. Only those who see the fleet learn which
+    node cannot be read; for others such a job is Corrupt.
     """
     fault = record_fault(site)
     try:

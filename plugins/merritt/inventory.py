@@ -52,8 +52,8 @@ class MerrittInventory(SqlInventory):
         self.name = f"the inventory service {redact_url(self._base)}"
 
     def record(self, entry: Recording, rebuilt_by: str = "") -> None:
-        """Have the service read the version from the storage service, unless it has it; then record it in
-        ours."""
+        """Have the service read the version from the storage service, unless it has it; then record it
+        here."""
         version = entry.version
         self._post({"url": version.url, "checkVersion": "true", "responseForm": "json"}, "add")
         current = self._state("invv:versionsState", "current", version.ark).get("currentVersion", 0)
@@ -65,8 +65,7 @@ class MerrittInventory(SqlInventory):
         super().record(entry, rebuilt_by)
 
     def arks_of(self, owner: str, local_id: Sequence[str]) -> dict[str, str]:
-        """Local id -> ARK; the service's answer wins over ours, which has the ids from before it was
-        queried."""
+        """Local id -> ARK; the service's answer wins over ours, which may be from before it was queried."""
         return super().arks_of(owner, local_id) | self._arks_at_service(owner, local_id)
 
     def _arks_at_service(self, owner: str, local_id: Sequence[str]) -> dict[str, str]:

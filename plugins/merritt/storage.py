@@ -215,8 +215,7 @@ class MerrittStorage:
     def _version_of(
         self, stored: ManifestObject | None, jid: str, node: int, key: str
     ) -> tuple[ManifestVersion, str] | None:
-        """The job's version and its key. The search starts at the latest version, which usually is it if any
-        is.
+        """The job's version and its key; searches from the latest version, which usually is it if any is.
 
         StepFailed if another job with the same id created it.
         """
@@ -243,8 +242,7 @@ class MerrittStorage:
     def _make_version(
         self, request: StoreRequest, stored: ManifestObject | None, node: int, fence: Callable[[], None]
     ) -> ManifestVersion:
-        """Create the version; returns it as the service lists it. StepFailed(system) if it differs from
-        the request."""
+        """Create the version; returns it as listed by the service. StepFailed(system) if it differs."""
         name, ark = self._http.name, request.ark
         write_own_files(request)
         form = self._form(request, stored)

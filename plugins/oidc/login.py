@@ -67,8 +67,7 @@ class OidcLogin:
         )
 
     def finish(self, sealed: str, state: str, code: str, redirect: str) -> Finished:
-        """Complete a login; LoginRefused, with a message for the person, unless provider and groups
-        identify them."""
+        """Complete a login; LoginRefused, with a message, unless provider and groups identify the person."""
         try:
             started = self._seal.open(STARTED, sealed)
         except InvalidToken as error:
@@ -81,8 +80,7 @@ class OidcLogin:
         return Finished(name=values["name"], session=session, next=started["next"])
 
     def principal(self, session: str) -> Principal:
-        """The logged-in principal; InvalidToken if the session has ended, or its group has lost its
-        rights."""
+        """The logged-in principal; InvalidToken if the session has ended, or its group has no rights now."""
         values = self._seal.open(LOGGED_IN, session.removeprefix(PREFIX))
         rights = self._groups().rights(values["group"])
         if rights is None:
@@ -92,8 +90,7 @@ class OidcLogin:
         )
 
     def _groups(self) -> Groups:
-        """The groups; ServiceUnreachable, with the cause in the log, while the operator's file cannot be
-        read."""
+        """The groups; ServiceUnreachable, with the cause in the log, while the file cannot be read."""
         read_at, groups = self._read
         if time.monotonic() - read_at < GROUPS_SECONDS:
             return groups

@@ -37,8 +37,8 @@ ANSWER = 1 << 20
 """Maximum bytes of an answer; documents, keys and tokens of large providers have tens of kilobytes."""
 
 TURN_SECONDS = 1.0
-"""Seconds to wait while another login reads the provider's document: such requests must not take all
-threads."""
+"""Seconds to wait while another login reads the provider's document, so that logins leave some threads
+free."""
 
 KEYS_PAUSE = 60.0
 """Minimum seconds between two reads of the keys, whatever key a token names."""

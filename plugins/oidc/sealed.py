@@ -27,8 +27,7 @@ class Seal:
         return jwt.encode({"alg": _ALGORITHM}, claims, self._key)
 
     def open(self, purpose: str, sealed: str) -> dict[str, str]:
-        """The values; InvalidToken if this process would not have sealed them for this purpose, or if they
-        have expired."""
+        """The values; InvalidToken if they were not sealed here for this purpose, or have expired."""
         try:
             token = jwt.decode(sealed, self._key, algorithms=[_ALGORITHM])
             rules = jwt.JWTClaimsRegistry(

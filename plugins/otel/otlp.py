@@ -1,5 +1,4 @@
-"""Sends spans to an OpenTelemetry collector, by OTLP over HTTP; imported only if ARKLINE_OTLP_ENDPOINT is
-set.
+"""Sends spans to an OpenTelemetry collector by OTLP over HTTP; imported if ARKLINE_OTLP_ENDPOINT is set.
 
 Credentials for the collector come from OpenTelemetry's own variable, OTEL_EXPORTER_OTLP_HEADERS.
 """

@@ -42,8 +42,7 @@ class Span(Record):
 
 
 def spans_of(job: Job) -> tuple[Span, ...]:
-    """Spans from the job's begin, or its last resume, to its end: one for the whole, and one per attempt at a
-    step.
+    """Spans from a job's begin, or last resume, to its end: one for the whole, and one per attempt at a step.
 
     Empty for a job that has not ended. A resume adds further spans to the trace, and repeats none.
     """
@@ -209,8 +208,7 @@ class TraceExport(Collector):
             return None
 
     def _is_new(self, span_id: int) -> bool:
-        """Whether this end is new: the board may announce it again, after reading the failure or after a
-        clean-up."""
+        """Whether this end is new: the board may repeat it after reading the failure or after a clean-up."""
         if span_id in self._known:
             return False
         self._known[span_id] = None

@@ -228,8 +228,8 @@ class S3Bucket:
             raise
 
     def _upload_part(self, upload: dict[str, Any], number: int, data: bytes) -> dict[str, Any]:
-        """Upload a part; returns it as needed to complete the upload, with a checksum if the server
-        confirmed it."""
+        """Upload a part; returns what completing the upload needs, with a checksum if the server confirmed
+        it."""
         part: dict[str, Any] = {"PartNumber": number, "ChecksumSHA256": _sha256(data)}
         try:
             with translated(self.name, refusable=True):

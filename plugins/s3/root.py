@@ -121,8 +121,7 @@ class BucketObject(StoredObject):
         return self._keys
 
     def root_inventory(self) -> Head | None:
-        """The root inventory; None if there is no such object. The sidecar may be outdated, so it is not
-        compared."""
+        """The root inventory; None if there is none. The sidecar may be outdated, so it is not compared."""
         stored = self._bucket.get(self.key(objects.INVENTORY))
         if stored is None:
             return None
@@ -186,8 +185,7 @@ class BucketObject(StoredObject):
                 write_once(self._bucket, self.key(path), data, None)
 
     def _check_undamaged(self, head: Head) -> None:
-        """Refuse a damaged inventory; one that merely differs from its sidecar is of a writer that
-        stopped."""
+        """Refuse a damaged inventory; one that only differs from its sidecar is a stopped writer's."""
         copy = f"{head.inventory.head}/{objects.INVENTORY}"
         if not head.has_checksum and self.read(copy) != head.data:
             raise system(

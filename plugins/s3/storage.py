@@ -162,8 +162,7 @@ class S3Storage(OcflReader):
     def _upload(
         self, request: StoreRequest, stored: BucketObject, head: Head | None, attempt: Attempt
     ) -> objects.Inventory:
-        """Upload new content; read back content that the object already has, because our copy will be
-        deleted.
+        """Upload new content; read back content that the object has, because our copy will be deleted.
 
         Returns the inventory of the version that can now be published.
         """

@@ -1,5 +1,4 @@
-"""`./dev chaos`: scheduled faults against a whole repository, and a check that no object is lost or
-duplicated.
+"""`./dev chaos`: scheduled faults in a whole repository, and a check that no object is lost or duplicated.
 
 `schedule` draws the faults, `cluster` starts the repository, `run` injects the faults (`faults`,
 `server_faults`) while `background` submits deposits, and `checker` compares `final_state` with `deposits`.

@@ -142,8 +142,8 @@ def _places(job: Job, final: FinalState) -> Iterator[Problem]:
 
 
 def _history(job: Job) -> Iterator[Problem]:
-    """Check that each entry follows from the previous one by a row of the table; an entry without an event
-    is a retry."""
+    """Check that each entry follows from the previous one by a row of the table; without an event, it is a
+    retry."""
     entries = job.history
     if not entries or entries[0].state is not JOB.initial or entries[0].event is not None:
         yield Problem(Category.ILLEGAL, job.jid, f"its history does not begin with {JOB.initial}")
@@ -170,8 +170,7 @@ def _history(job: Job) -> Iterator[Problem]:
 
 
 def _batch(batch: Batch, final: FinalState) -> Iterator[Problem]:
-    """Check that the batch has ended, and that its numbered reports tell the depositor every job's
-    outcome."""
+    """Check that the batch has ended, and that its numbered reports state every job's outcome."""
     members = {jid: final.jobs[jid].status.status for jid in _members(final, batch.bid) if jid in final.jobs}
     deleted = _members(final, batch.bid) - members.keys()
     whole = members and all(state is JobState.COMPLETED for state in members.values())

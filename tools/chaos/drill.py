@@ -64,8 +64,7 @@ def _reconcile(session: Session, settings: Settings, *, repair: bool = False) ->
 
 
 def _left(view: CheckView, acts: Acts, after: str) -> Iterator[Problem]:
-    """Problems left by a repair. A version stored before an operator deleted its job stays, and is
-    reported."""
+    """Problems left by a repair; a version stored before its job was deleted stays, and is reported."""
     if view.unreachable:
         yield Problem(Category.AUDIT, "", f"{after}: {view.unreachable}")
     for difference in view.differences:
@@ -107,8 +106,7 @@ LOSSES = (Drill("ZooKeeper", _copy_of_present), Drill("ZooKeeper and the invento
 
 
 def _with_record(settings: Settings, name: str) -> Settings:
-    """The same storage root with another record and inventory; rebuilt, because a copy would keep derived
-    values."""
+    """The same storage root with another, rebuilt record and inventory: a copy would keep derived values."""
     inventory = f"sqlite:///{settings.home / name / 'inventory.sqlite'}"
     own = settings.model_dump(exclude_unset=True)
     return Settings(**{**own, "zk_root": f"/{name}", "inventory_url": inventory})

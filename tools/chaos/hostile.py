@@ -1,5 +1,4 @@
-"""Deposits that cannot be stored, among the others: too large for the record, or from a source that never
-ends.
+"""Deposits that cannot be stored, among the others: too large for the record, or from an endless source.
 
 Each ends with a message, and harms no other deposit. A hostile source ends neither by itself nor with the
 run, so the operator cancels each of these batches after a while.

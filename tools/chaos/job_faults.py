@@ -86,8 +86,7 @@ def _take_content_and_source(context: FaultContext, target: _Target) -> str:
 
 
 def _target(context: FaultContext, fault: Fault) -> _Target:
-    """A job that has just stored its version; after WATCHES, any job being worked on. NotNow if there is
-    none."""
+    """A job that has just stored its version; after WATCHES, any job being worked on. NotNow without one."""
     if "working" in context.claimed:
         raise NotNow
     context.watches[fault] += 1

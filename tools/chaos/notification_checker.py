@@ -12,8 +12,7 @@ from tools.chaos.problem import Category, Problem
 
 
 def check_notifications(final: FinalState, acts: Acts) -> Iterator[Problem]:
-    """Check that a report has one content however often it is delivered, and that every completed job has
-    a callback."""
+    """Check that a report has one content however often delivered, and every completed job a callback."""
     contents: dict[str, set[str]] = defaultdict(set)
     for letter in final.letters:
         contents[letter.name].add(letter.digest)
@@ -49,8 +48,8 @@ def _called(final: FinalState, acts: Acts) -> Iterator[Problem]:
 
 
 def _is_owed(job: Job) -> bool:
-    """Whether a failure needs a callback: not if the callback itself failed or was given up, according to
-    the history."""
+    """Whether a failure needs a callback: not if the history says that the callback failed or was given
+    up."""
     status, last = job.status, job.history[-1]
     noted = last.event is None and last.message.startswith(NOT_DELIVERED)
     return (

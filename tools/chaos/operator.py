@@ -50,8 +50,7 @@ class _Wish:
 
 
 class OperatorThread:
-    """Does one act after another; repeats each until it is answered, as a person does after a lost
-    connection."""
+    """Does one act after another, each until it is answered, as a person does after a lost connection."""
 
     def __init__(self, settings: Settings, note: Callable[[str], None]) -> None:
         self._settings = settings
@@ -106,8 +105,7 @@ class OperatorThread:
             self.ask(UPDATE_REPORT)
 
     def undo_all(self) -> None:
-        """End holds, the pause and hostile deposits: the reverse of an act may have been lost, or have
-        come first."""
+        """End holds, the pause and hostile deposits: an act's reverse may be lost, or have come first."""
         self._closing = True
         for act in (RELEASE_COLLECTION, UNPAUSE, RELEASE_JOBS, CANCEL_HOSTILE):
             self.ask(act)

@@ -23,8 +23,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Repeated:
-    """Messages sent more than once with the same identifier: allowed, because exactly-once delivery is
-    impossible."""
+    """Messages sent more than once with the same identifier: allowed, as exactly-once is impossible."""
 
     mails: int = 0
     callbacks: int = 0

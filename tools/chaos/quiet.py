@@ -1,5 +1,4 @@
-"""Waits until every batch has ended; resumes once, as an operator would, the jobs that failed because of a
-fault."""
+"""Waits until every batch has ended; resumes once, as an operator would, jobs that failed by a fault."""
 
 import threading
 from collections.abc import Iterator

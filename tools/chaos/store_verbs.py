@@ -43,8 +43,7 @@ def _back_up(site: Site, names: list[str], acts: Acts) -> str:
 
 
 def _reconcile(site: Site, names: list[str], acts: Acts) -> str:
-    """Reconcile; differences are normal while jobs are in flight, but no version may be reported lost or
-    damaged."""
+    """Reconcile; jobs in flight make differences, but no version may be reported lost or damaged."""
     view = check(site, PERSON, reason=REASON)
     if view.unreachable:
         return f"{view.compared} compared: {view.unreachable}"

@@ -12,8 +12,7 @@ from tools.chaos.problem import Category, Problem
 
 
 def check_stored(final: FinalState, objects: dict[str, DepositedObject], acts: Acts) -> Iterator[Problem]:
-    """Check that each completed job has one stored version and one inventory entry, both with the deposited
-    bytes.
+    """Check that each completed job has one stored version and one entry, both with the deposited bytes.
 
     An operator may have stopped or deleted a job whose version was already stored: the version stays.
     """

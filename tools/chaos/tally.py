@@ -39,8 +39,7 @@ def runs(results: list[dict[str, Any]]) -> str:
 
 
 def kinds(results: list[dict[str, Any]]) -> str:
-    """For each kind of fault: how often and in how many runs it was injected, and how many of these had a
-    problem."""
+    """For each kind of fault: how often and in how many runs it was injected, and how many had a problem."""
     lines = ["| fault | times | runs | runs with a problem |", "|---|---|---|---|"]
     injected: Counter[str] = Counter()
     for kind in Kind:

@@ -155,8 +155,7 @@ def _holder(name: str, state: str, lock: bytes) -> Holder:
 
 
 def _leading_beat(session: Session) -> int | None:
-    """The process id of the elected contender, whose election node is the oldest; the node's data end with
-    the id."""
+    """The process id of the elected contender, from the end of its (the oldest) election node's data."""
     nodes = sorted(session.children(paths.LEADER), key=lambda name: name[-10:])
     node = session.get_many([f"{paths.LEADER}/{nodes[0]}"])[0] if nodes else None
     return int(node[0].rpartition(b":")[2]) if node and node[0] else None

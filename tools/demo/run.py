@@ -136,8 +136,7 @@ def demo_config(home: Path) -> StackConfig:
 
 
 def _ingest(session: Session, base: str) -> bool:
-    """Submit the deposits, wait until they have ended, show the reports; returns whether every batch
-    completed."""
+    """Submit, wait for the end, show the reports; returns whether every batch completed."""
     began = time.monotonic()
     settings, info = session.stack.settings, session.stack.info
     if not session.as_json:

@@ -100,8 +100,7 @@ def _locks() -> str:
 
 
 def lock_complaints(path: Path) -> str:
-    """Complain about addresses: a lock file has packages and digests; an address would bind everyone to
-    one server."""
+    """Complain about addresses in a lock file: an address would bind everyone to one server."""
     lines = enumerate(path.read_text().splitlines(), start=1)
     return "\n".join(
         f"{path.name}:{number}: has an address: {line}" for number, line in lines if "://" in line

@@ -48,8 +48,7 @@ _AT_WORK = frozenset(JobState) - {JobState.FAILED, JobState.DELETED}
 
 
 def of_working_storage(session: Session, working: Path) -> list[str]:
-    """Folders and reservations of jobs that have not failed; failed ones keep theirs until they are
-    deleted."""
+    """Folders and reservations of jobs that have not failed; failed ones keep theirs until deleted."""
 
     def failed(jid: str) -> bool:
         return jobs.load(session, jid).status.status is JobState.FAILED

@@ -56,8 +56,7 @@ class Result:
 
 @dataclass
 class _Probe:
-    """Polls `/health/live` from a thread of this process, at normal priority, and samples the web
-    process's memory."""
+    """Polls `/health/live` in a thread at normal priority, and samples the web process's memory."""
 
     url: str
     pid: int
@@ -82,8 +81,7 @@ class _Probe:
 
 
 def load(seconds: float, folder: Path, say: Callable[[str], None], *, files: int, shared: bool) -> Result:
-    """Run the load test; main thread only, because it supervises the stack. `folder`: empty, for the
-    stack."""
+    """Run the load test; main thread only, because it supervises the stack. `folder`: an empty one."""
     run.forget_settings()
     quiet_logs()
     result = Result(seconds)

@@ -66,8 +66,7 @@ CLEAN_UP_SECONDS = 120.0
 """Maximum seconds for a clean-up, which beat does every 30 seconds."""
 
 AFTER_THE_HONEST = 60.0
-"""Seconds after the last honest deposit in which hostile ones may still end by themselves, with the
-shipped times."""
+"""Seconds for hostile deposits to end by themselves after the last honest one, with the shipped times."""
 
 
 @dataclass
@@ -372,7 +371,7 @@ class _Storm:
         return f"{batch.status.status} {batch.status.message} {said}"
 
     def _await_nothing_left(self) -> None:
-        """Wait until nothing is left: deleting failed jobs removes what they keep, and beat cleans up the
+        """Wait until nothing is left: deleting failed jobs removes what they keep; beat cleans up the
         rest."""
         working = self.stack.settings.working
         self._await(lambda: leftovers.unused_hosts(self.session))

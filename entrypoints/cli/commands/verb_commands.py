@@ -119,8 +119,8 @@ def _on_each(
 def _planned(
     site: Client, options: SharedOptions, event: Event, names: list[str], to: JobState | None
 ) -> _Act:
-    """Plan a dry run and then exactly what it showed; a filter without a state covers only jobs that allow
-    the event."""
+    """Dry-run, then do exactly what it showed; a filter without a state covers only jobs that allow the
+    event."""
     plans = []
     for start in range(0, len(names), bulk.JOBS_OF_A_PLAN):
         body = {"select": {"ids": names[start : start + bulk.JOBS_OF_A_PLAN]}, "to": to}

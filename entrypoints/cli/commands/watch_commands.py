@@ -139,8 +139,7 @@ def wait_for(site: api.Client, bid: str, *, as_json: bool) -> int:
 
 
 def _views(site: api.Client, bid: str) -> Iterator[batch_view.BatchView]:
-    """The batch, repeatedly until it has ended; notes when the site becomes unreachable and when it is
-    back."""
+    """The batch, repeatedly until it has ended; notes when the site goes away and when it is back."""
     site = replace(site, timeout=SILENCE)
     view, away = site.get(f"/v1/batches/{bid}", batch_view.BatchView), False
     yield view
@@ -188,8 +187,7 @@ def _on_change(write: Callable[[str], None]) -> Callable[[str], None]:
 
 @contextmanager
 def _meter(site: api.Client, bid: str) -> Iterator[Callable[[batch_view.BatchView], None]]:
-    """A progress bar on a terminal, plain lines elsewhere; on standard error, because it is not part of
-    the answer."""
+    """A progress bar on a terminal, plain lines elsewhere; on standard error, as it is not the answer."""
     console = screen.err()
     if not console.is_terminal:
         show = _on_change(lambda line: screen.note(line, ""))

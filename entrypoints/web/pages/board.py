@@ -209,8 +209,7 @@ READING = Banner("asking", "Reading the record again …")
 def banner_of(
     whole: Whole, remedies: Shown, beside: Sequence[Trouble] = (), stops: Stops | None = None
 ) -> Banner:
-    """The banner; the first problem is its title. While nothing is known of the workers, no good news is
-    given.
+    """The banner; the first problem is its title. No good news while the workers are unknown.
 
     `beside`: what holds jobs back although all systems work.
     """

@@ -63,8 +63,7 @@ def explain(
     caller: Principal,
     record: Job | Batch | ArchivedJob | ArchivedBatch,
 ) -> Explanation:
-    """Why the job or batch is where it is, without other people's jobs; no page queries workers or Redis
-    itself."""
+    """Why the job or batch is where it is, without other people's jobs; queries no workers and no Redis."""
     now = whole.get()
     fleet = now.fleet if now else Fleet(web.site, Answers(None, None))
     return why_loaded(fleet, caller, record)

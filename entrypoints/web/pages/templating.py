@@ -136,8 +136,7 @@ def navigation_of(caller: Principal) -> tuple[Link, ...]:
 
 
 def rights(caller: Principal | None) -> dict[str, bool]:
-    """The rights that decide on buttons: viewers see them, with the role that they lack; depositors see
-    none."""
+    """The rights that decide on buttons: viewers see them, with the role they lack; depositors do not."""
     return {
         "may_act": caller is not None and caller.role.includes(Role.OPERATOR),
         "may_deposit": caller is not None and caller.role.includes(Role.DEPOSITOR),

@@ -144,8 +144,7 @@ class Whole:
     full: Mapping[str, int]
     """Collection -> the maximum of active jobs in its profile, which it has reached."""
     at: datetime
-    """When the oldest of the answers was requested; ZooKeeper, Redis and the workers are queried
-    separately."""
+    """When the oldest answer was requested; ZooKeeper, Redis and the workers are queried separately."""
     asked: datetime | None
     """When the workers' last answer was requested; None if they never answered."""
 
