@@ -424,7 +424,7 @@ def marks(search: Search) -> Iterator[Comparison]:
 
 
 def _let_continue(search: Search, *, older: bool) -> None:
-    """Level the marks and end the outage; `older`: no store may know the numbers after the backup."""
+    """Level the marks and end the outage; `older`: the record lacks numbers given since its backup."""
     session = search.session
     if older:
         counters.raise_to(session, "job", counters.last(session, "job") + MARGIN)
