@@ -18,7 +18,7 @@ COPY entrypoints entrypoints
 COPY plugins plugins
 RUN pip wheel --quiet --no-deps --no-index --find-links /build --wheel-dir /wheels . \
     && python -m venv /opt/arkline \
-    && /opt/arkline/bin/pip install --quiet --no-index --find-links /wheels "arkline[flower,oidc,otel,postgresql,s3]"
+    && /opt/arkline/bin/pip install --quiet --no-index --find-links /wheels "arkline[flower,oidc,otel,postgresql,pronom,s3]"
 
 FROM python
 RUN groupadd --gid 10001 arkline \

@@ -40,6 +40,7 @@ def _postgresql() -> bool:
 
 PROGRAMS = (
     Program("postgresql", "PostgreSQL", _postgresql),
+    Program("clamav-daemon", "clamd", _below("/usr/sbin", "clamd")),
     Program("libfaketime", "libfaketime", _below("/usr/lib", "*/faketime/libfaketime.so.1")),
     Program("iproute2", "ip", _on_path("ip")),
     Program("openssl", "openssl", _on_path("openssl")),

@@ -1,6 +1,7 @@
 """The settings of the core and of the plugins in this repository."""
 
 from pipeline.settings import EnvironmentSettings, Settings
+from plugins.clamav.settings import ClamavSettings
 from plugins.merritt.settings import MerrittSettings
 from plugins.oidc.settings import OidcSettings
 from plugins.otel.settings import OtelSettings
@@ -12,6 +13,7 @@ KINDS: tuple[type[EnvironmentSettings], ...] = (
     MerrittSettings,
     OtelSettings,
     OidcSettings,
+    ClamavSettings,
 )
 
 FIELDS = {name: field for kind in KINDS for name, field in kind.model_fields.items()}

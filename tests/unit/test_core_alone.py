@@ -40,6 +40,12 @@ clients = open_clients(Settings(home=Path(sys.argv[1])))
 assert (type(clients.storage), type(clients.inventory)) == (OcflStorage, SqlInventory)
 """
 
+NO_CHECKS = """
+from importlib.metadata import entry_points
+assert not entry_points(group="arkline.checks")
+assert not [name for name in sys.modules if name.startswith("plugins.") or name == "pygfried"]
+"""
+
 REFUSES = """
 from pipeline import plugins
 from pipeline.errors import UsageRefused
@@ -94,7 +100,7 @@ def alone(
 def test_every_module_loads_stores_open_and_a_deposit_goes_through_without_plugins(installed: Path) -> None:
     chosen = os.environ.get("ARKLINE_TEST_CORE_ALONE", " ".join(A_DEPOSIT)).split()
 
-    run = alone(installed, (TESTS, IMPORTS, OPENS), str(installed / "home"), *chosen)
+    run = alone(installed, (TESTS, IMPORTS, OPENS, NO_CHECKS), str(installed / "home"), *chosen)
 
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     assert " passed" in run.stdout

@@ -1,0 +1,1 @@
+"""Virus scanning by clamd, ClamAV's daemon, as a check."""

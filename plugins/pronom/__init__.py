@@ -1,0 +1,1 @@
+"""Format identification by PRONOM's signatures, with siegfried, as a check."""
