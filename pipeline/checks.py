@@ -17,6 +17,8 @@ from pydantic import Field, StringConstraints
 
 from pipeline.records import Record
 
+CHECK_NAME = r"^[a-z][a-z0-9-]{0,31}$"
+
 CODE_LIMIT = 100
 MESSAGE_LIMIT = 500
 """Characters of a finding; what exceeds them is cut."""
@@ -255,7 +257,7 @@ class Action(StrEnum):
 class CheckRule(Record):
     """A check that a profile asks for, and what its verdicts mean."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
+    name: Annotated[str, StringConstraints(pattern=CHECK_NAME)]
     command: tuple[str, ...] = ()
     """The program to run instead of an installed check, with its arguments; `{file}` is the file's path."""
     after: Stage = Stage.DOWNLOADED

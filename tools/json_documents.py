@@ -15,6 +15,7 @@ from operations.jobs.batch_view import BatchView
 from operations.jobs.job_view import JobList, JobView, Timeline
 from operations.objects.fixity import FixityReport, FixityRun
 from operations.objects.objects import Export, ObjectView
+from operations.objects.search import ObjectList
 from operations.tokens import NewToken, Tokens
 from operations.verbs.bulk import Outcome
 from operations.verbs.callbacks import CallbackAnswer, OwedPage
@@ -101,6 +102,7 @@ DOCUMENTS: dict[str, object] = {
     "jobs": JobList,
     "timeline": Timeline,
     "why": Answer,
+    "objects": ObjectList,
     "object": ObjectView,
     "export": Export,
     "fixity report": FixityReport,

@@ -5,13 +5,13 @@ Each file is a table row or, on a narrow terminal, a paragraph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from entrypoints.render import screen
+from entrypoints.render import check_runs, screen
 from entrypoints.render.screen import Column
 from entrypoints.render.views import local, when
 from operations.objects.objects import ObjectView
@@ -63,8 +63,10 @@ def described(view: ObjectView) -> None:
         _version(version)
         if version.number in view.custody.versions:
             _deposit(version)
+            check_runs.version(view, version)
             screen.say("")
-            _some([file for file in view.custody.files if file.version == version.number])
+            files = [file for file in view.custody.files if file.version == version.number]
+            _some(files, check_runs.formats(view, version))
     screen.say("")
     _events(view.timeline)
     screen.say("")
@@ -130,16 +132,16 @@ def _local_if_recorded(moment: datetime | None) -> str:
     return local(moment) if moment else _NOT_RECORDED
 
 
-def _some(files: Sequence[FileCustody]) -> None:
+def _some(files: Sequence[FileCustody], formats: Mapping[str, str]) -> None:
     """Print the files in order; beyond MAX_FILES only that many, those with problems first."""
     if len(files) <= MAX_FILES:
-        _files(files)
+        _files(files, formats)
         return
-    _files(sorted(files, key=lambda file: not file.problems)[:MAX_FILES])
+    _files(sorted(files, key=lambda file: not file.problems)[:MAX_FILES], formats)
     screen.note(f"{len(files) - MAX_FILES:,} more files: --json has them all", "")
 
 
-def _files(files: Sequence[FileCustody]) -> None:
+def _files(files: Sequence[FileCustody], formats: Mapping[str, str]) -> None:
     width = screen.out().width
     digits = None if width >= screen.PIPED_WIDTH else DIGITS
     roomy = digits is None or width < screen.NARROW
@@ -148,11 +150,13 @@ def _files(files: Sequence[FileCustody]) -> None:
         for file, digests in rows:
             screen.say(printable(file.path), "bold")
             screen.facts(zip(("  source", "  download", "  storage", "  now"), digests, strict=True))
+            screen.facts((("  format", formats.get(file.path, "")),))
         return
     screen.table(
         rows,
         Column("file", lambda row: row[0].path, long=True),
         Column("size", lambda row: in_units(row[0].storage.size) if row[0].storage else "", right=True),
+        *((Column("format", lambda row: formats.get(row[0].path, "")),) if formats else ()),
         Column("at source", lambda row: row[1][0]),
         Column("at download", lambda row: row[1][1]),
         Column("at storage", lambda row: row[1][2]),

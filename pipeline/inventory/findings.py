@@ -35,8 +35,15 @@ class _Deposit:
     object_id: int
     version_id: int
     file_ids: Mapping[str, int]
-    expected: frozenset[str]
-    """What a run has to say something of: without the files that came from an earlier version."""
+    downloaded: frozenset[str]
+    """Without the files that came from an earlier version."""
+    added: frozenset[str]
+    """Those whose bytes the version added; an empty file has none."""
+
+    def expected(self, stage: Stage) -> frozenset[str]:
+        """What a run has to say something of: after storing, bytes that storage had already are not read."""
+        # where it is not recorded what was downloaded, the new files are those that are known to be deposited
+        return self.downloaded if stage is Stage.DOWNLOADED and self.downloaded else self.added
 
 
 def add_checks(connection: Connection, ark: str, number: int, runs: Iterable[CheckRun]) -> None:
@@ -76,7 +83,7 @@ def _deposit(connection: Connection, object_id: int, version_id: int) -> _Deposi
             files.c.id,
             files.c.pathname,
             files.c.landed_digest.is_not(None).label("downloaded"),
-            (files.c.billable_size == files.c.full_size).label("added"),
+            (files.c.billable_size > 0).label("added"),
         ).where(files.c.inv_version_id == version_id, files.c.source == PRODUCER.rstrip("/"))
     )
     ids, downloaded, added = {}, set(), set()
@@ -87,15 +94,14 @@ def _deposit(connection: Connection, object_id: int, version_id: int) -> _Deposi
             downloaded.add(path)
         if row.added:
             added.add(path)
-    # where it is not recorded what was downloaded, the new files are those that are known to be deposited
-    return _Deposit(object_id, version_id, ids, frozenset(downloaded or added))
+    return _Deposit(object_id, version_id, ids, frozenset(downloaded), frozenset(added))
 
 
 def _row(run: CheckRun, deposit: _Deposit) -> dict[str, Any]:
     worst: dict[str, Verdict] = {}
     for finding in run.findings:
         worst[finding.path] = worse(worst.get(finding.path, Verdict.FINE), finding.verdict)
-    silent = sum(path not in worst for path in deposit.expected)
+    silent = sum(path not in worst for path in deposit.expected(run.stage))
     counts = {verdict.value: sum(one is verdict for one in worst.values()) for verdict in Verdict}
     overruled = run.overruled
     return {

@@ -7,7 +7,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Column, Connection, func, select
 
 from pipeline.deployment import Deployment, Expected
-from pipeline.inventory import description, findings, recording
+from pipeline.inventory import description, finding_search, findings, recording
 from pipeline.inventory.database import Database, read_deployment
 from pipeline.inventory.tables import (
     batches_archived,
@@ -140,6 +140,8 @@ class SqlInventory:
 
     titles_of = _reads(recording.titles)
     describe_object = _reads(description.describe)
+    objects_with = _reads(finding_search.candidates)
+    found_objects = _reads(finding_search.found_objects)
     files_of_job = _reads(description.files_of_job)
     events_of = _reads(description.entered_events)
     enter_export = _writes(description.enter_export)

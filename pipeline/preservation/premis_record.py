@@ -172,15 +172,20 @@ def _files(known: InventoryObject) -> Iterator[PremisFile]:
                 )
 
 
+def formats_of(known: InventoryObject, file: InventoryFile) -> tuple[str, ...]:
+    """Codes of PRONOM, by the object's checks that identify formats."""
+    events = {run.check: run.event for version in known.versions for run in version.checks}
+    return _formats(file, events)
+
+
 def _formats(file: InventoryFile, events: Mapping[str, str]) -> tuple[str, ...]:
     """`events`: the types of the events of the object's checks, by name."""
-    return tuple(
-        dict.fromkeys(
-            code
-            for finding in file.findings
-            for code in premis.formats(events.get(finding.check, ""), (finding.code,))
-        )
+    codes = (
+        code
+        for finding in file.findings
+        for code in premis.formats(events.get(finding.check, ""), (finding.code,))
     )
+    return tuple(dict.fromkeys(codes))
 
 
 def _digest(text: str) -> Digest:

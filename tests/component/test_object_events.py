@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import subprocess
+from dataclasses import replace
+from hashlib import sha512
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,11 +14,17 @@ from typer.testing import CliRunner, Result
 
 from entrypoints.cli import exit_codes
 from entrypoints.cli.main import app
+from pipeline.checks import Stage
+from pipeline.description import premis
+from pipeline.fixity import ContentFile
 from pipeline.inventory import description
 from pipeline.inventory.base import PreservationEvent
 from pipeline.preservation.fixity import Pace
 from pipeline.records import SubmissionMode, now
+from pipeline.storage.base import StoreRequest
+from tests.support.checks import found_in, identified, scanned
 from tests.support.fleet import set_variables
+from tests.support.recordings import recording
 from tests.support.repository import Repository
 from tests.support.schemas import assert_valid
 from tests.support.stores import Store, flip
@@ -248,3 +256,52 @@ def test_the_inventory_keeps_the_latest_exports_of_an_object(store: Store) -> No
 
     kept = [event.note for event in inventory.events_of(ark)]
     assert kept == [str(number) for number in range(2, description.KEPT_EXPORTS + 2)]
+
+
+def test_checks_after_storing_are_events_and_formats_in_the_document(store: Store, tmp_path: Path) -> None:
+    ark = stored(store)
+    runs = (
+        scanned("a.txt", found_in("b.txt", "Eicar"), stage=Stage.STORED, at=now()),
+        identified({"a.txt": "x-fmt/111", "b.txt": "x-fmt/111"}, stage=Stage.RECORDED, at=now()),
+    )
+    store.repository.inventory.add_checks(ark, 1, runs)
+
+    assert timeline(ark) == [*AFTER_PROCESSING, ("virus check", "found"), ("format identification", "fine")]
+    text = document(ark, tmp_path)
+    assert premis_events(text)[-2:] == [("virus check", "found"), ("format identification", "fine")]
+    assert values(text, "p:object//p:formatRegistryKey") == ["x-fmt/111", "x-fmt/111"]
+    assert {"clamav", "pronom"} <= set(values(text, "p:agent/p:agentName"))
+
+
+def test_a_check_in_the_stored_document_is_one_event_of_the_object(store: Store, tmp_path: Path) -> None:
+    repository, ark = store.repository, "ark:/99999/fk4scanned"
+    run = scanned(found_in("a.txt", "Eicar"), at=now())
+    job = repository.job(1, {"a.txt": "alpha"})
+    content = _content(tmp_path / "a.txt", "producer/a.txt", b"alpha")
+    events = b"".join(premis.pieces(job, ark, (content,), (), runs=(run,)))
+    document_file = _content(tmp_path / "premis.xml", f"system/{premis.NAME}", events)
+    request = StoreRequest(
+        ark=ark,
+        jid=job.jid,
+        key=job.configuration.key,
+        mode=SubmissionMode.ADD,
+        files=(content, document_file),
+        delete=(),
+        new=True,
+        message="",
+        user="",
+        node=None,
+    )
+    version = repository.storage.store(request, lambda: None)
+    repository.inventory.record(replace(recording(ark, checks=(run,)), version=version))
+    (folder := tmp_path / "document").mkdir()
+
+    text = document(ark, folder)
+
+    assert [event for event in premis_events(text) if event[0] == "virus check"] == [("virus check", "found")]
+    assert values(text, "p:agent/p:agentName").count("clamav") == 1
+
+
+def _content(file: Path, path: str, data: bytes) -> ContentFile:
+    file.write_bytes(data)
+    return ContentFile(path, file, len(data), sha512(data).hexdigest(), "text/plain")

@@ -7,16 +7,21 @@ import pytest
 
 from operations.objects.objects import known_object
 from pipeline.attempt import UNATTENDED
+from pipeline.checks import Overrule
 from pipeline.principal import Role
 from pipeline.records import Job
 from pipeline.settings import Settings
 from tasks.app import make_context
 from tests.support import cli, planting
+from tests.support.checks import found_in, identified, scanned
+from tests.support.recordings import FIRST_DAY
 from tests.support.repository import Repository, empty_inventory
 from tests.support.schemas import assert_valid
 from tests.support.web import Caller, Web, serving
 from zkstate.connection.session import Session
 from zkstate.record import batches, jobs
+
+OVERRULE = Overrule(by="Ann", at=FIRST_DAY, reason="a test file")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +38,10 @@ def ark(module_settings: Settings, job: Job, tmp_path_factory: pytest.TempPathFa
     """The object of that job."""
     repository = Repository(module_settings.home, empty_inventory(tmp_path_factory.mktemp("inventory")))
     stored = repository.job(int(job.jid[3:]), {"a.txt": "a", "b.txt": "b"}, batch_id=job.bid)
-    yield repository.recorded(stored).ark
+    version = repository.recorded(stored)
+    scan = scanned("a.txt", found_in("b.txt", "Eicar")).model_copy(update={"overruled": OVERRULE})
+    repository.inventory.add_checks(version.ark, 1, (scan, identified({"a.txt": "x-fmt/111"})))
+    yield version.ark
     repository.close()
 
 
@@ -152,3 +160,72 @@ def test_an_object_is_read_and_written_as_premis_over_the_api(
     assert b"premis" in (tmp_path / "away" / "object.xml").read_bytes()
     assert scans.get(f"/v1/objects/{ark}/custody?version=9").status_code == 422
     assert web.caller(Role.VIEWER, ["other"]).get(f"/v1/objects/{ark}/custody").status_code == 404
+
+
+SEARCHES = ("code=x-fmt/111", "verdict=found", "check=clamav", "check=pronom&verdict=unchecked", "")
+
+
+def test_objects_are_listed_for_those_who_may_see_them(web: Web, scans: Caller, ark: str) -> None:
+    def listed(caller: Caller, query: str) -> list[str]:
+        return [one["ark"] for one in caller.get(f"/v1/objects?{query}").json()["objects"]]
+
+    seeing = (
+        scans,
+        web.caller(Role.VIEWER, ["demo"], name="demo-list"),
+        web.caller(Role.OPERATOR, name="all-list"),
+    )
+    blind = (
+        web.caller(Role.DEPOSITOR, name="maps-list"),
+        web.caller(Role.VIEWER, ["other"], name="other-list"),
+    )
+    for query in SEARCHES:
+        assert [listed(caller, query) for caller in seeing] == [[ark]] * len(seeing), query
+        assert [listed(caller, query) for caller in blind] == [[]] * len(blind), query
+
+
+def test_a_list_says_what_was_found_where(scans: Caller, ark: str) -> None:
+    (virus,) = scans.get("/v1/objects?check=clamav&verdict=found").json()["objects"]
+    (silent,) = scans.get("/v1/objects?check=pronom&verdict=unchecked").json()["objects"]
+    (never,) = scans.get("/v1/objects?check=jhove&verdict=unchecked").json()["objects"]
+
+    assert [(each["path"], each["version"], each["code"]) for each in virus["matches"]] == [
+        ("producer/b.txt", 1, "Eicar")
+    ]
+    assert (silent["matches"], silent["never_checked"]) == ([], [])
+    assert (never["matches"], never["never_checked"]) == ([], [1])
+    assert scans.get("/v1/objects?code=x-fmt/112").json() == {"objects": [], "next": None}
+    assert scans.get("/v1/objects?verdict=clean").status_code == 422
+
+
+def test_the_page_of_an_object_shows_its_checks_and_what_was_not_checked(scans: Caller, ark: str) -> None:
+    shown = scans.get(f"/objects/{ark}").text
+
+    for text in ("1.4.1/27500", "clamav: found (Eicar)", "pronom: not checked", "x-fmt/111", "a test file"):
+        assert text in shown, text
+
+
+def test_the_page_of_objects_lists_what_the_form_asks_for(web: Web, scans: Caller, ark: str) -> None:
+    found = scans.get("/objects?code=x-fmt%2F111&verdict=&check=").text
+    assert f'href="/objects/{ark}"' in found
+    assert "producer/a.txt of version 1" in found
+    assert (
+        "No object."
+        in web.caller(Role.VIEWER, ["other"], name="other-page").get("/objects?verdict=found").text
+    )
+
+
+def test_objects_are_listed_and_shown_by_the_command_line(web: Web, scans: Caller, ark: str) -> None:
+    site = {"ARKLINE_URL": web.url, "ARKLINE_TOKEN": scans.token}
+    settings = web.context.settings
+
+    listed = cli.run(settings, "objects", "--verdict", "found", **site)
+    document = cli.run(settings, "objects", "--code", "x-fmt/111", "--json", **site)
+    shown = cli.run(settings, "object", ark, "--no-verify", **site)
+
+    assert (listed.code, document.code, shown.code) == (0, 0, 0), listed.err + document.err + shown.err
+    assert f"{ark}" in listed.out
+    assert "producer/b.txt of version 1: found by clamav (Eicar)" in listed.out
+    assert [one["ark"] for one in document.json()["objects"]] == [ark]
+    assert "clamav: overruled by Ann" in shown.out
+    assert "clamav: b.txt: found (Eicar)" in shown.out
+    assert "x-fmt/111" in shown.out

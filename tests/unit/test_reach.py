@@ -29,6 +29,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "status": (),
     "top": ("--once",),
     "jobs": (),
+    "objects": ("--code", "fmt/40"),
     "timeline": (JID,),
     "why": (JID,),
     "object": ("ark:/99999/fk4abc",),

@@ -1,4 +1,4 @@
-"""Commands that only read: status, jobs, timeline, why."""
+"""Commands that only read: status, jobs, objects, timeline, why."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import typer
 import operations.explanation
 from entrypoints.cli import api, completion, exit_codes, selection
 from entrypoints.cli.options import Json, SharedOptions, command, read_id, read_jid
-from entrypoints.render import explanation, fleet_status, screen, views
+from entrypoints.render import check_runs, explanation, fleet_status, screen, views
 from operations.fleet import health
 from operations.jobs import batch_view, job_view
+from operations.objects import search
 from pipeline import attempt
+from pipeline.checks import Verdict
 
 
 @command("arkline status bid0000000001")
@@ -70,6 +72,45 @@ def jobs(
         page = selection.jobs(site, options, limit, after)
     # without unknown fields of a job: `selection.jobs` leaves them unset
     screen.emit(page.model_dump(exclude_unset=True)) if options.json else views.job_list(page)
+
+
+@command("arkline objects --check clamav --verdict unchecked")
+def objects(
+    code: Annotated[
+        str | None,
+        typer.Option(
+            "--code",
+            metavar="CODE",
+            help="What a check found: a virus, a format such as fmt/40, an obstacle.",
+        ),
+    ] = None,
+    verdict: Annotated[
+        Verdict | None,
+        typer.Option("--verdict", help="fine, found, or unchecked: also what no check has read."),
+    ] = None,
+    check: Annotated[str | None, typer.Option("--check", metavar="NAME", help="Only by this check.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Objects shown at most.")] = 50,
+    after: Annotated[
+        str | None,
+        typer.Option("--after", metavar="CURSOR", help="Continue after this: `next` of the page before."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List objects by what checks found in them.
+
+    The last run of each check counts. Without options, all objects are listed.
+    """
+    with api.site() as site:
+        page = site.get(
+            "/v1/objects",
+            search.ObjectList,
+            code=code,
+            verdict=verdict and verdict.value,
+            check=check,
+            limit=limit,
+            cursor=after,
+        )
+    screen.emit(page) if json else check_runs.object_list(page)
 
 
 @command("arkline timeline jid0000000001")

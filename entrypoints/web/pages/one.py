@@ -14,7 +14,7 @@ from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import Form, Request
+from fastapi import Form, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
@@ -34,13 +34,17 @@ from operations.jobs.batch_view import BatchView, batch_view_of, report
 from operations.jobs.job_view import job_view_of, steps_of
 from operations.objects import fixity, objects
 from operations.objects.fixity import CustodyProof, ProofState
+from operations.objects.search import ObjectList, find_objects
 from operations.reasons import Reason
 from operations.visibility import sees_fleet, visible_batch, visible_job
 from operations.why.why import why_loaded
+from pipeline.checks import CODE_LIMIT, CheckVerdict
 from pipeline.errors import Action
 from pipeline.humanize import counted
 from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
-from pipeline.inventory.base import InventoryObject
+from pipeline.inventory.base import InventoryFile, InventoryObject
+from pipeline.inventory.finding_search import FindingSearch
+from pipeline.names import PRODUCER
 from pipeline.notify import report_mail
 from pipeline.preservation.custody import Custody, size_of
 from pipeline.principal import Principal, Role
@@ -297,6 +301,11 @@ def _followed(
     return streaming(request, caller, view)
 
 
+ROWS = 50
+"""Objects of a page."""
+
+VERDICTS = {CheckVerdict.FINE: "fine", CheckVerdict.FOUND: "found", CheckVerdict.UNCHECKED: "not checked"}
+
 FOLLOWED = 1.0
 """Seconds between two checks of a proof."""
 
@@ -308,10 +317,28 @@ class Verdict:
 
 
 @router.get("/objects")
-def find_object(request: Request, caller: PageCaller, ark: str = "") -> Response:
+@slow("record_work")
+def find_object(
+    request: Request, caller: PageCaller, ark: str = "", after: Annotated[int, Query(ge=0, lt=10**18)] = 0
+) -> Response:
+    """To the object of an ARK, or a list of objects by what checks found in them."""
     if ark:
         return RedirectResponse(f"/objects/{quote(ark.strip())}", status_code=303)
-    return page(request, "objects.html")
+    query = request.query_params
+    search = FindingSearch(
+        code=query.get("code", "").strip()[:CODE_LIMIT] or None,
+        verdict=next((one for one in CheckVerdict if one == query.get("verdict")), None),
+        check=query.get("check", "").strip()[:CODE_LIMIT] or None,
+    )
+    asked = search != FindingSearch() or after > 0
+    return page(
+        request,
+        "objects.html",
+        search=search,
+        verdicts=VERDICTS,
+        asked=asked,
+        page=find_objects(site_of(request), caller, search, ROWS, after) if asked else ObjectList(),
+    )
 
 
 @router.get("/objects/{ark:path}")
@@ -359,7 +386,13 @@ def _object_values(web: WebContext, known: InventoryObject, version: int | None)
     proof = fixity.latest_proof(web.site.inventory(), known, number)
     recorded = objects.object_view(known, (), (number,)).custody
     custody = proof.custody if proof and proof.custody else recorded
+    (shown,) = (one for one in known.versions if one.number == number)
+    # in the order in which they ran first
+    names = tuple(dict.fromkeys(run.check for one in known.versions for run in one.checks))
     return {
+        "runs": shown.checks,
+        "verdicts": VERDICTS,
+        "checked": {file.path: _checked(file, names) for file in shown.files} if names else {},
         "object": known,
         "number": number,
         "size": size_of(known, (number,)),
@@ -368,6 +401,21 @@ def _object_values(web: WebContext, known: InventoryObject, version: int | None)
         "custody": custody,
         "verdict": _unproved(proof) if proof and proof.custody is None else _verdict(custody),
     }
+
+
+def _checked(file: InventoryFile, names: tuple[str, ...]) -> tuple[str, ...]:
+    """What each check says of the file; a check that says nothing did not check it."""
+    if not file.path.startswith(PRODUCER):
+        return ()
+    texts = []
+    for name in names:
+        of_check = [finding for finding in file.findings if finding.check == name]
+        for finding in of_check:
+            what = "; ".join(filter(None, (finding.code, finding.message)))
+            texts.append(f"{name}: {VERDICTS[finding.verdict]}" + (f" ({what})" if what else ""))
+        if not of_check:
+            texts.append(f"{name}: not checked")
+    return tuple(texts)
 
 
 def _unproved(proof: CustodyProof) -> Verdict:

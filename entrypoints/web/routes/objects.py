@@ -4,16 +4,20 @@ from dataclasses import asdict, replace
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Body, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 from pydantic import Field
 
 from entrypoints.web.authentication import Caller
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import LONG, slow
+from entrypoints.web.parameters import LIMIT, Cursor, Limit, decode_number, linked
 from entrypoints.web.routes.jobs import Xml, premis_answer
 from operations.objects import fixity, objects
 from operations.objects.fixity import CustodyProof
+from operations.objects.search import ObjectList, find_objects
 from pipeline.attempt import Attempt
+from pipeline.checks import CHECK_NAME, CODE_LIMIT, CheckVerdict
+from pipeline.inventory.finding_search import FindingSearch
 from pipeline.preservation import premis_record
 from pipeline.preservation.custody import Reading, size_of
 from pipeline.principal import Principal
@@ -39,6 +43,41 @@ class ObjectRecord(Record):
     object: dict[str, Any]
     custody: dict[str, Any]
     timeline: tuple[dict[str, Any], ...]
+
+
+def finding_search(
+    code: Annotated[
+        str | None,
+        Query(
+            max_length=CODE_LIMIT, description="The name of a virus, a format such as `fmt/40`, an obstacle."
+        ),
+    ] = None,
+    verdict: Annotated[
+        CheckVerdict | None,
+        Query(description="`unchecked` means files that were not checked, for any reason."),
+    ] = None,
+    check: Annotated[str | None, Query(pattern=CHECK_NAME, description="The name of a check.")] = None,
+) -> FindingSearch:
+    """What checks found: every condition that is given has to hold of one finding."""
+    return FindingSearch(code=code, verdict=verdict, check=check)
+
+
+@router.get("", summary="Objects, by what checks found in them")
+@slow("record_work")
+def list_objects(
+    request: Request,
+    response: Response,
+    caller: Caller,
+    search: Annotated[FindingSearch, Depends(finding_search)],
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> ObjectList:
+    """The last run of each check counts. With `verdict=unchecked`, versions without a run are meant too.
+
+    For a depositor a page may have fewer objects than there are: continue while there is a `next`.
+    """
+    page = find_objects(site_of(request), caller, search, limit, decode_number(cursor))
+    return linked(request, response, page)
 
 
 @router.post(

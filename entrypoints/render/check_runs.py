@@ -1,0 +1,96 @@
+"""Shows what checks found: in an object, and in a list of objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from entrypoints.render import screen
+from entrypoints.render.screen import Column
+from entrypoints.render.views import when
+from pipeline.checks import Verdict
+from pipeline.humanize import counted
+from pipeline.names import printable
+from pipeline.preservation.premis_record import formats_of
+
+if TYPE_CHECKING:
+    from operations.objects.objects import ObjectView
+    from operations.objects.search import ObjectList
+    from pipeline.checks import CheckSummary
+    from pipeline.inventory.base import InventoryVersion
+    from pipeline.inventory.finding_search import FoundObject, Match
+
+_NAMES = {Verdict.FINE: "fine", Verdict.FOUND: "found", Verdict.UNCHECKED: "not checked"}
+_STYLES = {Verdict.FINE: "", Verdict.FOUND: "bold red", Verdict.UNCHECKED: "yellow"}
+
+
+def version(view: ObjectView, of: InventoryVersion) -> None:
+    """The runs of the checks of a version, and what they found."""
+    if not of.checks:
+        return
+    screen.say("")
+    screen.table(
+        of.checks,
+        Column("check", lambda run: run.check),
+        Column("version", lambda run: run.version, wide=True),
+        Column("time", lambda run: when(run.at)),
+        Column("fine", lambda run: f"{run.fine:,}", right=True),
+        Column("found", lambda run: _number(run.found, Verdict.FOUND), right=True),
+        Column("not checked", lambda run: _number(run.unchecked, Verdict.UNCHECKED), right=True),
+    )
+    for run in of.checks:
+        _findings(run)
+
+
+def formats(view: ObjectView, of: InventoryVersion) -> dict[str, str]:
+    """Path -> codes of PRONOM, for the files whose format was identified."""
+    codes = {file.path: ", ".join(formats_of(view, file)) for file in of.files if file.findings}
+    return {path: text for path, text in codes.items() if text}
+
+
+def _number(number: int, verdict: Verdict) -> Text:
+    return Text(f"{number:,}", _STYLES[verdict] if number else "")
+
+
+def _findings(run: CheckSummary) -> None:
+    for finding in run.findings:
+        what = _what(finding.code, finding.message)
+        screen.say(printable(f"{run.check}: {finding.path}: {_NAMES[finding.verdict]}{what}"))
+    rest = run.found + run.unchecked - len({finding.path for finding in run.findings})
+    if rest > 0:
+        screen.note(f"{run.check}: {counted(rest, 'more file')} found or not checked", "")
+    if run.overruled is not None:
+        by, at, reason = run.overruled.by, run.overruled.at, run.overruled.reason
+        screen.say(printable(f"{run.check}: overruled by {by}, {when(at)}: {reason}"), "yellow")
+
+
+def _what(code: str, message: str) -> str:
+    text = "; ".join(filter(None, (code, message)))
+    return f" ({text})" if text else ""
+
+
+def object_list(page: ObjectList) -> None:
+    screen.table(
+        page.objects,
+        Column("object", lambda row: row.ark),
+        Column("title", lambda row: row.title, wide=True),
+        Column("checks", _lines, long=True),
+    )
+    if page.next is not None:
+        screen.note(f"{counted(len(page.objects), 'object')} shown; --after {page.next} shows the next page")
+
+
+def _lines(row: FoundObject) -> str:
+    lines = [_line(match) for match in row.matches]
+    if row.more:
+        lines.append("and more")
+    if row.never_checked:
+        versions = ", ".join(map(str, row.never_checked))
+        lines.append(f"version {versions}: not checked, the check did not run")
+    return "; ".join(lines)
+
+
+def _line(match: Match) -> str:
+    what = _what(match.code, match.message)
+    return f"{match.path} of version {match.version}: {_NAMES[match.verdict]} by {match.check}{what}"

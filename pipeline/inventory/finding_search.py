@@ -1,0 +1,203 @@
+"""Objects by what checks found in them, a page at a time, in the order in which objects were entered.
+
+Rule: the last run of each check of each version counts. An object was not checked where a version has no run
+of the check, or where its last run left files unchecked: silence is never fine.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, false, not_, or_, select, true
+
+from pipeline.checks import Verdict
+from pipeline.inventory.tables import checks, files, findings, ingests, objects, versions
+
+SHOWN_MATCHES = 10
+"""Findings of an object in a list."""
+
+
+@dataclass(frozen=True)
+class FindingSearch:
+    """Without conditions, all objects are meant."""
+
+    code: str | None = None
+    verdict: Verdict | None = None
+    check: str | None = None
+
+
+@dataclass(frozen=True)
+class Match:
+    """A finding that meets the conditions."""
+
+    version: int
+    path: str
+    """In the object; in the deposit, if the file was not stored."""
+    check: str
+    check_version: str
+    at: datetime
+    verdict: Verdict
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class FoundObject:
+    ark: str
+    title: str
+    modified: datetime
+    matches: tuple[Match, ...]
+    """The first findings that meet the conditions."""
+    more: bool
+    """There are further such findings."""
+    never_checked: tuple[int, ...]
+    """Versions without a run of the check; if no check is named, without a run of any."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An object that meets the conditions."""
+
+    id: int
+    bids: tuple[str, ...]
+    """The batches of its versions."""
+
+
+def candidates(
+    connection: Connection, search: FindingSearch, within: frozenset[str] | None, limit: int, after: int = 0
+) -> tuple[Candidate, ...]:
+    """Objects with a key above `after` all of whose versions are in these collections; None: in any."""
+    query = _object_ids(search, within, after).limit(limit)
+    bids: dict[int, list[str]] = {object_id: [] for object_id in connection.scalars(query)}
+    rows = connection.execute(
+        select(ingests.c.inv_object_id, ingests.c.batch_id)
+        .where(ingests.c.inv_object_id.in_(bids))
+        .order_by(ingests.c.id)
+    )
+    for object_id, bid in rows:
+        bids[object_id].append(bid)
+    return tuple(Candidate(object_id, tuple(dict.fromkeys(of))) for object_id, of in bids.items())
+
+
+def found_objects(
+    connection: Connection, search: FindingSearch, keys: Sequence[int]
+) -> tuple[FoundObject, ...]:
+    """The objects with these keys, in this order."""
+    rows = connection.execute(
+        select(objects.c.id, objects.c.ark, objects.c.erc_what, objects.c.modified).where(
+            objects.c.id.in_(keys)
+        )
+    )
+    known = {row.id: row for row in rows}
+    shown = []
+    for key in keys:
+        row, matches = known[key], _matches(connection, search, key)
+        shown.append(
+            FoundObject(
+                ark=row.ark,
+                title=row.erc_what,
+                modified=row.modified,
+                matches=matches[:SHOWN_MATCHES],
+                more=len(matches) > SHOWN_MATCHES,
+                never_checked=_never_checked(connection, search, key),
+            )
+        )
+    return tuple(shown)
+
+
+def _object_ids(search: FindingSearch, within: frozenset[str] | None, after: int) -> Select[Any]:
+    if search.verdict is Verdict.UNCHECKED and search.code is None:
+        column = versions.c.inv_object_id
+        query = select(column).where(_not_checked(search.check))
+    elif search.code is not None or search.verdict is not None:
+        column = findings.c.inv_object_id
+        query = select(column).join(checks, checks.c.id == findings.c.inv_check_id).where(_meets(search))
+    elif search.check is not None:
+        column = checks.c.inv_object_id
+        query = select(column).where(checks.c.check_name == search.check)
+    else:
+        column = objects.c.id
+        query = select(column)
+    # in the order of an index, so that a page reads its own rows only
+    return query.distinct().where(column > after, _within(column, within)).order_by(column)
+
+
+def _within(object_id: ColumnElement[int], collections: frozenset[str] | None) -> ColumnElement[bool]:
+    if collections is None:
+        return true()
+    if not collections:
+        return false()
+    elsewhere = and_(ingests.c.inv_object_id == object_id, ingests.c.profile.not_in(sorted(collections)))
+    return not_(exists().where(elsewhere))
+
+
+def _is_last() -> ColumnElement[bool]:
+    """The run is the last of its check and version."""
+    later = checks.alias("later")
+    return not_(
+        exists().where(
+            later.c.inv_version_id == checks.c.inv_version_id,
+            later.c.check_name == checks.c.check_name,
+            or_(later.c.at > checks.c.at, and_(later.c.at == checks.c.at, later.c.id > checks.c.id)),
+        )
+    )
+
+
+def _meets(search: FindingSearch) -> ColumnElement[bool]:
+    """The finding, and its run, meet the conditions."""
+    conditions = [_is_last()]
+    if search.code is not None:
+        conditions.append(findings.c.code == search.code)
+    if search.verdict is not None:
+        conditions.append(findings.c.verdict == search.verdict.value)
+    if search.check is not None:
+        conditions.append(checks.c.check_name == search.check)
+    return and_(*conditions)
+
+
+def _not_checked(check: str | None) -> ColumnElement[bool]:
+    """The version has no run of the check, or its last run left files unchecked."""
+    own: ColumnElement[bool] = checks.c.inv_version_id == versions.c.id
+    if check is not None:
+        complete = exists().where(own, checks.c.check_name == check, _is_last(), checks.c.unchecked == 0)
+        return not_(complete)
+    return or_(not_(exists().where(own)), exists().where(own, _is_last(), checks.c.unchecked > 0))
+
+
+def _matches(connection: Connection, search: FindingSearch, object_id: int) -> tuple[Match, ...]:
+    """One more than are shown, if there are."""
+    if search == FindingSearch():
+        return ()
+    query: Select[Any] = (
+        select(findings, checks, versions.c.number, files.c.pathname.label("stored_as"))
+        .join(checks, checks.c.id == findings.c.inv_check_id)
+        .join(versions, versions.c.id == checks.c.inv_version_id)
+        .join(files, files.c.id == findings.c.inv_file_id, isouter=True)
+        .where(findings.c.inv_object_id == object_id, _meets(search))
+        .order_by(findings.c.id)
+        .limit(SHOWN_MATCHES + 1)
+    )
+    return tuple(
+        Match(
+            version=row.number,
+            path=row.stored_as or row.pathname,
+            check=row.check_name,
+            check_version=row.check_version,
+            at=row.at,
+            verdict=Verdict(row.verdict),
+            code=row.code or "",
+            message=row.message or "",
+        )
+        for row in connection.execute(query)
+    )
+
+
+def _never_checked(connection: Connection, search: FindingSearch, object_id: int) -> tuple[int, ...]:
+    if search.verdict is not Verdict.UNCHECKED:
+        return ()
+    run: ColumnElement[bool] = checks.c.inv_version_id == versions.c.id
+    if search.check is not None:
+        run = and_(run, checks.c.check_name == search.check)
+    query = select(versions.c.number).where(versions.c.inv_object_id == object_id, not_(exists().where(run)))
+    return tuple(connection.scalars(query.order_by(versions.c.number)))

@@ -1,0 +1,145 @@
+"""Objects by what checks found in them."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline.checks import Obstacle, Verdict
+from pipeline.inventory.finding_search import SHOWN_MATCHES, FindingSearch, FoundObject
+from pipeline.inventory.sql import SqlInventory, open_inventory
+from tests.support.checks import found_in, identified, scanned
+from tests.support.recordings import FIRST_DAY, of_job, recording, stored_file
+
+PICTURE, TEXT = stored_file("producer/a.jpg"), stored_file("producer/b.txt")
+NOT_SCANNED = FindingSearch(check="clamav", verdict=Verdict.UNCHECKED)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/home/inventory.sqlite"
+
+
+@pytest.fixture
+def inventory(url: str) -> SqlInventory:
+    return open_inventory(url)
+
+
+def ark(name: str) -> str:
+    return f"ark:/99999/fk4{name}"
+
+
+def search(inventory: SqlInventory, asked: FindingSearch, within: frozenset[str] | None = None) -> list[str]:
+    """The last letters of the ARKs."""
+    keys = [one.id for one in inventory.objects_with(asked, within, 100)]
+    return [one.ark.removeprefix(ark("")) for one in inventory.found_objects(asked, keys)]
+
+
+def one_found(inventory: SqlInventory, asked: FindingSearch) -> FoundObject:
+    (candidate,) = inventory.objects_with(asked, None, 100)
+    (one,) = inventory.found_objects(asked, (candidate.id,))
+    return one
+
+
+def test_objects_are_found_by_a_format_of_their_files(inventory: SqlInventory) -> None:
+    for name, code in (("a", "fmt/44"), ("b", "fmt/43"), ("c", "fmt/44")):
+        inventory.record(of_job(name, files=(PICTURE,), checks=(identified({"a.jpg": code}),)))
+    inventory.record(of_job("d", files=(PICTURE,)))
+
+    assert search(inventory, FindingSearch(code="fmt/44")) == ["a", "c"]
+    assert search(inventory, FindingSearch(code="fmt/4")) == []
+    found = one_found(inventory, FindingSearch(code="fmt/43"))
+    assert [(each.version, each.path, each.check, each.code) for each in found.matches] == [
+        (1, "producer/a.jpg", "pronom", "fmt/43")
+    ]
+
+
+def test_objects_are_found_by_a_verdict_of_any_check_or_of_one(inventory: SqlInventory) -> None:
+    odd = identified({"b.txt": "x-fmt/111"}).model_copy(
+        update={"findings": (found_in("b.txt", "not-allowed"),)}
+    )
+    inventory.record(of_job("a", files=(PICTURE,), checks=(scanned(found_in("a.jpg", "Eicar")),)))
+    inventory.record(of_job("b", files=(TEXT,), checks=(scanned("b.txt"), odd)))
+
+    assert search(inventory, FindingSearch(verdict=Verdict.FOUND)) == ["a", "b"]
+    assert search(inventory, FindingSearch(verdict=Verdict.FOUND, check="clamav")) == ["a"]
+    assert search(inventory, FindingSearch(verdict=Verdict.FINE)) == ["b"]
+    assert search(inventory, FindingSearch(check="pronom")) == ["b"]
+
+
+def test_not_scanned_are_obstacles_silence_and_versions_without_a_run(inventory: SqlInventory) -> None:
+    large = found_in("a.jpg", Obstacle.TOO_LARGE, Verdict.UNCHECKED)
+    inventory.record(of_job("large", files=(PICTURE,), checks=(scanned(large),)))
+    inventory.record(of_job("silent", files=(PICTURE, TEXT), checks=(scanned("a.jpg"),)))
+    inventory.record(of_job("never", files=(PICTURE,), checks=(identified({"a.jpg": "fmt/44"}),)))
+    inventory.record(of_job("fine", files=(PICTURE,), checks=(scanned("a.jpg"),)))
+    inventory.record(of_job("none", files=(PICTURE,)))
+
+    assert search(inventory, NOT_SCANNED) == ["large", "silent", "never", "none"]
+    assert search(inventory, FindingSearch(verdict=Verdict.UNCHECKED)) == ["large", "silent", "none"]
+    assert search(inventory, FindingSearch(verdict=Verdict.UNCHECKED, code="too-large")) == ["large"]
+    keys = [one.id for one in inventory.objects_with(NOT_SCANNED, None, 100)]
+    shown = inventory.found_objects(NOT_SCANNED, keys)
+    assert [(len(one.matches), one.never_checked) for one in shown] == [
+        (1, ()),
+        (0, ()),
+        (0, (1,)),
+        (0, (1,)),
+    ]
+
+
+def test_a_version_that_was_not_scanned_is_found_beside_one_that_was(inventory: SqlInventory) -> None:
+    inventory.record(recording(ark("a"), jid="jid1", files=(PICTURE,), checks=(scanned("a.jpg"),)))
+    inventory.record(recording(ark("a"), 2, "jid2", files=(TEXT,)))
+
+    assert one_found(inventory, NOT_SCANNED).never_checked == (2,)
+
+
+def test_only_the_last_run_counts(inventory: SqlInventory) -> None:
+    inventory.record(of_job("a", files=(PICTURE,), checks=(identified({"a.jpg": "fmt/43"}),)))
+    inventory.record(of_job("b", files=(PICTURE,), checks=(scanned(found_in("a.jpg", "Eicar")),)))
+    later = FIRST_DAY + timedelta(days=30)
+
+    inventory.add_checks(ark("a"), 1, (identified({"a.jpg": "fmt/44"}, "v120", at=later),))
+    inventory.add_checks(ark("b"), 1, (scanned("a.jpg", version="1.5", at=later),))
+
+    assert search(inventory, FindingSearch(code="fmt/43")) == []
+    assert search(inventory, FindingSearch(code="fmt/44")) == ["a"]
+    assert search(inventory, FindingSearch(verdict=Verdict.FOUND)) == []
+    assert search(inventory, NOT_SCANNED) == ["a"]
+
+
+def test_a_page_continues_after_the_one_before(inventory: SqlInventory) -> None:
+    for name in "abcde":
+        inventory.record(of_job(name, files=(PICTURE,), checks=(identified({"a.jpg": "fmt/44"}),)))
+
+    for asked in (FindingSearch(code="fmt/44"), NOT_SCANNED, FindingSearch(check="pronom"), FindingSearch()):
+        keys, after = [], 0
+        while page := inventory.objects_with(asked, None, 2, after):
+            keys += [one.id for one in page]
+            after = keys[-1]
+        assert [one.ark for one in inventory.found_objects(asked, keys)] == list(map(ark, "abcde"))
+
+
+def test_an_object_is_found_only_where_all_its_versions_may_be_seen(inventory: SqlInventory) -> None:
+    formats = (identified({"a.jpg": "fmt/44"}),)
+    inventory.record(of_job("own", files=(PICTURE,), profile="maps", checks=formats))
+    inventory.record(of_job("other", files=(PICTURE,), profile="scans", checks=formats))
+    inventory.record(recording(ark("both"), jid="jid1", files=(PICTURE,), profile="maps", checks=formats))
+    inventory.record(recording(ark("both"), 2, "jid2", files=(PICTURE,), profile="scans", checks=formats))
+
+    for asked in (FindingSearch(code="fmt/44"), NOT_SCANNED, FindingSearch(check="pronom"), FindingSearch()):
+        assert search(inventory, asked, frozenset({"maps"})) == ["own"]
+        assert search(inventory, asked, frozenset({"maps", "scans"})) == ["own", "other", "both"]
+        assert search(inventory, asked, frozenset()) == []
+
+
+def test_of_many_matches_the_first_are_shown(inventory: SqlInventory) -> None:
+    names = [f"{number:02}.jpg" for number in range(SHOWN_MATCHES + 1)]
+    files = tuple(stored_file(f"producer/{name}") for name in names)
+    inventory.record(of_job("a", files=files, checks=(identified(dict.fromkeys(names, "fmt/44")),)))
+
+    found = one_found(inventory, FindingSearch(code="fmt/44"))
+
+    assert (len(found.matches), found.more) == (SHOWN_MATCHES, True)
+    assert found.matches[0].path == "producer/00.jpg"
