@@ -156,6 +156,11 @@ class Reason(Documented):
         "lost-worker",
         "Its worker or its message was lost; the scheduler dispatches it again.",
     )
+    WAITING_FOR_REVIEW = (
+        "waiting-for-review",
+        "A person decides before its version is stored.",
+        "It waits for a review: approve or reject it. Downloaded: {fault}.",
+    )
     # the fleet cannot continue it
     NO_WORKER = (
         "no-worker-for-queue",

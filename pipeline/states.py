@@ -29,9 +29,11 @@ from pipeline.machine import (
 __all__ = [
     "ANY",
     "BATCH",
+    "FAILING",
     "JOB",
     "OCCUPYING",
     "QUEUED",
+    "STEP_DONE",
     "BatchState",
     "Bucket",
     "Event",
@@ -56,6 +58,7 @@ class JobState(Documented):
     ESTIMATING = "estimating", "The size of the content is read from its sources."
     PROVISIONING = "provisioning", "Waiting until working storage has room for it."
     DOWNLOADING = "downloading", "Its content is downloaded and its digests are checked."
+    REVIEW = "review", "Downloaded; an operator approves or rejects it before it is stored."
     PROCESSING = "processing", "Identified, described and handed to storage."
     RECORDING = "recording", "Stored; it is being entered in the inventory."
     NOTIFY = "notify", "Recorded; the depositor's system is being notified."
@@ -94,6 +97,7 @@ _FACTS: dict[JobState, StateFacts] = {
     _J.DOWNLOADING: StateFacts(
         _work(_J.DOWNLOADING, Queue.DOWNLOAD), occupies_place=True, fetches=True, holds_space=True
     ),
+    _J.REVIEW: StateFacts(holds_space=True),  # the content is kept for whoever decides
     _J.PROCESSING: StateFacts(
         _work(_J.PROCESSING, Queue.PROCESS), occupies_place=True, holds_space=True, reads_content=True
     ),
@@ -122,6 +126,10 @@ _ROWS: tuple[Transition[JobState], ...] = (
     Transition(_J.DOWNLOADING, _E.SUCCEED, _J.PROCESSING, _W),
     Transition(_J.DOWNLOADING, _E.FAIL, _J.FAILED, _W | _O),
     Transition(_J.DOWNLOADING, _E.DOWNLOAD_AGAIN, _J.PROVISIONING, _W, since=2),
+    Transition(_J.DOWNLOADING, _E.REVIEW, _J.REVIEW, _W, since=3),
+    Transition(_J.REVIEW, _E.APPROVE, _J.PROCESSING, _O, since=3),
+    Transition(_J.REVIEW, _E.REJECT, _J.FAILED, _O, since=3),
+    Transition(_J.REVIEW, _E.FAIL, _J.FAILED, _O, since=3),
     Transition(_J.PROCESSING, _E.SUCCEED, _J.RECORDING, _W),
     Transition(_J.PROCESSING, _E.FAIL, _J.FAILED, _W | _O),
     Transition(_J.PROCESSING, _E.DOWNLOAD_AGAIN, _J.PROVISIONING, _W, since=2),
@@ -230,6 +238,12 @@ def bucket(state: JobState) -> Bucket:
 
 QUEUED = tuple(JOB.where(lambda facts: facts.queued))
 """The job states that have a queue."""
+
+FAILING = frozenset(row.event for row in JOB.every_row if row.target is JobState.FAILED)
+"""The events with which a job fails."""
+
+STEP_DONE = frozenset({Event.SUCCEED, Event.REVIEW})
+"""The events with which a step has done its work; which one it is, the step says."""
 
 OCCUPYING = tuple(JOB.where(lambda facts: facts.occupies_place))
 """The job states in which a job takes one of the places of ARKLINE_IN_FLIGHT, unless it waits."""

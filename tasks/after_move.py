@@ -32,7 +32,7 @@ def after_move(app: Celery, session: Session, settings: Settings, moved: Job | B
     False if Redis did not accept a message; the sweep sends it later.
     """
     sent = follow(app, session, settings, moved)
-    if isinstance(moved, Job) and JOB.facts[moved.status.status].ended:
+    if isinstance(moved, Job) and JOB.facts[moved.status.status].task is None:
         return request_feed(app, settings) and sent
     return feed(app, session, settings) and sent
 

@@ -117,6 +117,8 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
         Entry(
             "resume", "verb_commands", "Resume failed jobs at the step that failed; of a batch, all of them."
         ),
+        Entry("approve", "verb_commands", "Approve jobs in review: they continue and are stored."),
+        Entry("reject", "verb_commands", "Reject jobs in review: they fail, and the depositor learns why."),
         Entry("fail", "verb_commands", "Stop jobs that have not ended."),
         Entry("delete", "verb_commands", "Delete failed or held jobs and batches."),
         Entry("cancel", "verb_commands", "Stop a batch."),

@@ -265,6 +265,7 @@ def given_back(part: Reservation) -> str:
     moment = working_storage.GivesBack
     text = {
         moment.AT_ITS_END: "when it ends",
+        moment.AFTER_REVIEW: "once an operator has approved or rejected it, and it ends",
         moment.WHEN_NEEDED: "when other jobs need it, or when it is deleted",
         moment.CLEAN_UP: "at the next clean-up",
         moment.NEVER: "not by itself: `arkline check --record` reports it",

@@ -38,6 +38,7 @@ _STYLES: dict[str, str] = {
     JobState.COMPLETED: "green",
     JobState.FAILED: "red",
     JobState.HELD: "yellow",
+    JobState.REVIEW: "yellow",
     JobState.DELETED: "dim",
     BatchState.PENDING: "blue",
     FailureKind.CONTENT: "magenta",

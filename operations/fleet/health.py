@@ -174,6 +174,7 @@ def fleet_health(
             ),
             *((Remedy(Action.ADD_SPACE),) if for_space else ()),
             *((Remedy(Action.SHOW_FAILURES),) if counts[JobState.FAILED] else ()),
+            *((Remedy(Action.SHOW_REVIEWS),) if counts[JobState.REVIEW] else ()),
             *((Remedy(Action.FIXITY_REPORT),) if stored.damaged else ()),
             *((Remedy(Action.CHECK_FIXITY), Remedy(Action.RAISE_FIXITY_RATE)) if stored.overdue else ()),
         ),
@@ -269,6 +270,7 @@ def _waiting(
     line = Reason.QUEUE_PAUSED if pause else Reason.WAITING_FOR_TURN
     waiting[line] += counts[JobState.PENDING] - dispatched
     waiting[Reason.COLLECTION_ON_HOLD] += counts[JobState.HELD]
+    waiting[Reason.WAITING_FOR_REVIEW] += counts[JobState.REVIEW]
     return {reason: waiting[reason] for reason in Reason if waiting[reason] > 0}
 
 

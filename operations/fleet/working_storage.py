@@ -33,6 +33,8 @@ class GivesBack(StrEnum):
 
     AT_ITS_END = "at-its-end"
     """The job is on its way; once it has ended, a clean-up follows at once."""
+    AFTER_REVIEW = "after-review"
+    """The job waits until an operator approves or rejects it."""
     WHEN_NEEDED = "when-needed"
     """A failed job keeps its part until other jobs need the room, or until it is deleted."""
     CLEAN_UP = "clean-up"
@@ -112,6 +114,8 @@ def _reservations(
 def _gives_back(state: JobState) -> GivesBack:
     if state is JobState.FAILED:
         return GivesBack.WHEN_NEEDED
+    if state is JobState.REVIEW:
+        return GivesBack.AFTER_REVIEW
     return GivesBack.CLEAN_UP if JOB.facts[state].ended else GivesBack.AT_ITS_END
 
 

@@ -39,6 +39,9 @@ TRIES = 20
 WAS = "unreadable"
 """The reported state before a repair."""
 
+NOT_ACCEPTED = "our staff reviewed this object and did not accept it"
+"""For the depositor, whose report has it with the reason."""
+
 _FOR_A_BATCH = {Event.FAIL: (Action.CANCEL,), Event.RESUME: (Action.RESUME_BATCH,)}
 """Event -> the actions that apply it to all jobs of a batch."""
 
@@ -97,6 +100,8 @@ def act(  # noqa: PLR0913 - the options of one verb
         target = target_of(site.session, thing, event, to)
         if dry_run:
             return VerbResult(id=thing.id, was=thing.status.status, now=target, version=thing.version)
+        if event is Event.REJECT and not reason:
+            raise UsageRefused(f"to reject {name}, give a reason: the depositor's report has it")
         return _carry_out(site, Stamp.of(principal, reason), thing, event, to, run)
 
     result = retry_stale(name, attempt)
@@ -170,6 +175,9 @@ def _carry_out(
         )
     if event is Event.FAIL:
         return _end(site, stamp, thing, FailureKind.SYSTEM, _said("failed", stamp))
+    if event is Event.REJECT:
+        request = _request(stamp, event, message=f"{NOT_ACCEPTED}: {stamp.reason}", kind=FailureKind.CONTENT)
+        return _result(site, thing, _move(site, thing, request))
     changes = {} if to is None else {"to": to}
     return _result(site, thing, _move(site, thing, _request(stamp, event, **changes)))
 

@@ -15,7 +15,7 @@ from pipeline.http.urls import place_of
 from pipeline.machine import Queue
 from pipeline.outcome import StepFailed, WaitKind, WaitsFor
 from pipeline.records import Batch, BatchStatus, Job, JobStatus, now
-from pipeline.states import BATCH, JOB
+from pipeline.states import BATCH, JOB, JobState
 from pipeline.steps import expected_files
 from pipeline.working_storage import capacity
 from pipeline.working_storage.workspace import Workspace
@@ -158,8 +158,11 @@ def _space(fleet: Fleet, job: Job) -> Cause:
     taken = disk.used + sum(disk.outstanding(reserved, except_for=job.jid).values())
     held = capacity.holders(reserved, disk.on_disk)
     held.pop(job.jid, None)
-    others_will_end = bool(held.keys() - jobs.failed_jobs(fleet.session, list(held)))
-    moves = others_will_end or sum(held.values()) >= taken + job.space_needed - limit
+    reviewed = held.keys() & set(queue.queued(fleet.session, JobState.REVIEW))
+    others_will_end = bool(held.keys() - jobs.failed_jobs(fleet.session, list(held)).keys() - reviewed)
+    given_up = sum(size for jid, size in held.items() if jid not in reviewed)
+    moves = others_will_end or given_up >= taken + job.space_needed - limit
+    helps = (Remedy(Action.SHOW_REVIEWS),) if reviewed else ()
     return Cause(
         reason=Reason.WAITING_FOR_SPACE,
         needed=job.space_needed,
@@ -167,7 +170,7 @@ def _space(fleet: Fleet, job: Job) -> Cause:
         taken=taken,
         users=dict(list(held.items())[:HOLDERS_NAMED]),
         moves_itself=moves,
-        remedies=() if moves else (Remedy(Action.CLEAN_UP), Remedy(Action.ADD_SPACE)),
+        remedies=() if moves else (*helps, Remedy(Action.CLEAN_UP), Remedy(Action.ADD_SPACE)),
     )
 
 

@@ -23,7 +23,7 @@ from pipeline.principal import Principal
 from pipeline.profiles.profile import ProfileError
 from pipeline.profiles.snapshot import profile_changes
 from pipeline.records import Batch, Job
-from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, FailureKind, JobState, Room
+from pipeline.states import BATCH, FAILING, JOB, BatchState, Bucket, Event, FailureKind, JobState, Room
 from pipeline.working_storage import mount
 from pipeline.working_storage.workspace import Workspace
 from zkstate.connection.session import Session
@@ -52,6 +52,9 @@ def _cause_of_job(fleet: Fleet, job: Job) -> Cause:
         return _failed_job(fleet, job)
     if state is JobState.HELD:
         return _held(fleet.session, job)
+    if state is JobState.REVIEW:
+        decide = (Remedy(Action.APPROVE, job.jid), Remedy(Action.REJECT, job.jid))
+        return Cause(reason=Reason.WAITING_FOR_REVIEW, message=job.status.message, remedies=decide)
     return Cause(reason=Reason.COMPLETED, ark=job.identifiers.primary_id or "", message=job.status.message)
 
 
@@ -152,7 +155,7 @@ def _content_gone(fleet: Fleet, job: Job, target: str) -> bool:
 
 
 def _state_before_failure(job: Job) -> str:
-    failures = [n for n, entry in enumerate(job.history) if entry.event is Event.FAIL]
+    failures = [n for n, entry in enumerate(job.history) if entry.event in FAILING]
     return job.history[failures[-1] - 1].state if failures and failures[-1] else ""
 
 
@@ -230,7 +233,7 @@ def _jobs_at_work(fleet: Fleet, batch: Batch) -> Cause:
 
 
 def _first_unended(fleet: Fleet, bid: str) -> Explanation | None:
-    """The first job that an operator holds back, or else the first that has not ended."""
+    """The first job that waits for an operator, or else the first that has not ended."""
     names = batches.jobs_in(fleet.session, bid, Bucket.PROCESSING)[:EXAMINED]
     read = list(listings.job_rows(fleet.session, names))
     rows = list(listings.readable(iter(read)))
@@ -238,7 +241,7 @@ def _first_unended(fleet: Fleet, bid: str) -> Explanation | None:
         remedies = (Remedy(Action.REPAIR, read[0].id),)
         damaged = {"reason": Reason.RECORD_DAMAGED, "message": read[0].problem, "remedies": remedies}
         return Explanation(id=read[0].id, kind="job", **damaged)
-    rows.sort(key=lambda row: row.state is not JobState.HELD)
+    rows.sort(key=lambda row: row.state not in (JobState.HELD, JobState.REVIEW))
     try:
         return why_job(fleet, jobs.load(fleet.session, rows[0].jid)) if rows else None
     except (Missing, Corrupt):

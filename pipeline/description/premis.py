@@ -28,7 +28,7 @@ from pipeline.description.xml import clean
 from pipeline.fixity import OF_RECORD, ContentFile, Digest
 from pipeline.names import PRODUCER
 from pipeline.records import HistoryEntry, Job, PayloadType
-from pipeline.states import Event, JobState
+from pipeline.states import FAILING, STEP_DONE, JobState
 
 NAMESPACE = "http://www.loc.gov/premis/v3"
 _VOCABULARY = "http://id.loc.gov/vocabulary/preservation/eventType"
@@ -374,9 +374,9 @@ def _events(job: Job, ark: str, checks: Iterable[str], names: str) -> Iterator[O
     """The events in order, including resolved failures; without identifiers."""
     previous = JobState.PENDING
     for entry in job.history:
-        if entry.event is Event.FAIL:
+        if entry.event in FAILING:
             yield _happened("ingestion", entry.at, f"the work of state {previous}", "failure", entry.message)
-        if entry.event is Event.SUCCEED and previous is JobState.DOWNLOADING:
+        if entry.event in STEP_DONE and previous is JobState.DOWNLOADING:
             yield from _download_events(job, entry, names)
         previous = entry.state
     at = max((entry.at for entry in job.history), default=job.configuration.submitted_at)

@@ -27,7 +27,7 @@ from pipeline.inventory.tables import (
 )
 from pipeline.names import hide_secrets
 from pipeline.records import Batch, HistoryEntry, Identifiers, Job, JobConfiguration, Record, Submission, now
-from pipeline.states import BatchState, Event, FailureKind, JobState
+from pipeline.states import FAILING, BatchState, Event, FailureKind, JobState
 
 JOBS_PER_TRANSACTION = 500
 """Rows per statement; a job's row has a few kilobytes."""
@@ -71,7 +71,7 @@ class ArchivedJob(_Archived):
         """When the job entered its state, by its history; without one, the date of the removal."""
         if self.state is JobState.DELETED:
             return self.disposition.at
-        ended = (entry for entry in reversed(self.history) if entry.event in (Event.SUCCEED, Event.FAIL))
+        ended = (entry for entry in reversed(self.history) if entry.event in (Event.SUCCEED, *FAILING))
         return next((entry.at for entry in ended), self.disposition.at)
 
 

@@ -28,7 +28,7 @@ from pipeline.records import (
     SubmissionType,
     now,
 )
-from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState
+from pipeline.states import BATCH, FAILING, JOB, BatchState, Event, FailureKind, JobState
 
 if TYPE_CHECKING:
     from pipeline.inventory.archive import ArchivedJob
@@ -337,9 +337,9 @@ def deleted_with_batch(job: Job, reason: str) -> ReportedJob:
 
 
 def _by_staff(history: Sequence[Entry[Any]], what: str) -> str:
-    """What happened and why, if a person ended the work; empty if a fault ended it."""
-    last = next((entry for entry in reversed(history) if entry.event is Event.FAIL), None)
-    if last is None or last.via is None:
+    """What happened and why, if a person stopped the work; empty if a fault or a review ended it."""
+    last = next((entry for entry in reversed(history) if entry.event in FAILING), None)
+    if last is None or last.event is Event.REJECT or last.via is None:
         return ""
     verb, _, rest = last.message.partition(f" by {last.by}")
     reason = rest.removeprefix(": ") if verb and rest.startswith(": ") else ""

@@ -241,6 +241,10 @@ class Profile(BaseModel):
         description="true or false: a deposit that names an object that is here becomes its next version, "
         "whether the depositor allows it or not",
     )
+    review: bool = Field(
+        False,
+        description="true or false: an operator approves or rejects what was downloaded before it is stored",
+    )
     case_sensitive_names: bool = Field(
         True,
         description="true or false: accept objects with file names that differ only in case; "

@@ -24,7 +24,7 @@ from pipeline.outcome import Done, RateLimited, StepFailed, Wait, content
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, PayloadType
 from pipeline.sources.download import Download
-from pipeline.states import FailureKind
+from pipeline.states import Event, FailureKind
 from pipeline.steps import earlier_version, resume
 from pipeline.steps.context import StepContext
 from pipeline.steps.download_space import DownloadProgress, DownloadSpace, NoRoom, give_back
@@ -147,6 +147,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
     undeclared = sum(file.digest is None for file in files)
     fetched_by_bag = sum(file.url != files[0].url for file in downloaded) if step.is_container else 0
     return Done(
+        event=Event.REVIEW if profile.review else Event.SUCCEED,
         space_needed=size,
         space_grew=space.grew,
         message=f"{counted(len(downloaded), 'file')}, {in_units(size)}"

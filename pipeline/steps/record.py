@@ -15,7 +15,7 @@ from pipeline.names import PRODUCER
 from pipeline.outcome import Deposited, Done, system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, SubmissionMode, now
-from pipeline.states import Event, JobState
+from pipeline.states import STEP_DONE, JobState
 from pipeline.steps import earlier_version
 from pipeline.steps.context import StepContext
 from pipeline.steps.system_files import ERC_PATH
@@ -121,7 +121,7 @@ def _provenance(file: DownloadedFile) -> Provenance:
 def _downloaded_at(job: Job, version: StoredVersion) -> datetime:
     """When the job last completed the downloading step before the version was stored."""
     moves = zip((JobState.PENDING, *(entry.state for entry in job.history)), job.history, strict=False)
-    left = [e.at for before, e in moves if before is JobState.DOWNLOADING and e.event is Event.SUCCEED]
+    left = [e.at for before, e in moves if before is JobState.DOWNLOADING and e.event in STEP_DONE]
     earlier = [at for at in left if at <= version.created]
     return max(earlier, default=min(left, default=job.configuration.submitted_at))
 

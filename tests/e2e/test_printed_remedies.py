@@ -179,6 +179,38 @@ def _failed_jobs(reader: Reader) -> None:
     reader.run(f"arkline resume {jid}")
 
 
+@case(Action.SHOW_REVIEWS)
+def _job_in_review(reader: Reader) -> None:
+    jid = _reviewed(reader)
+    assert jid in reader.follow(reader.advised("arkline status", Action.SHOW_REVIEWS))
+    reader.run(f"arkline reject {jid} --reason 'not legible'")
+
+
+@case(Action.APPROVE)
+def _good_content(reader: Reader) -> None:
+    jid = _reviewed(reader)
+    reader.follow(reader.advised(f"arkline why {jid}", Action.APPROVE))
+    reader.run(f"until arkline status {jid} | head -1 | grep -w completed; do :; done")
+
+
+@case(Action.REJECT)
+def _bad_content(reader: Reader) -> None:
+    jid = _reviewed(reader)
+    reader.follow(reader.advised(f"arkline why {jid}", Action.REJECT))
+    assert "failed" in reader.run(f"arkline status {jid}")
+
+
+def _reviewed(reader: Reader) -> str:
+    """A job that waits for a review; its batch alone has the profile that asks for one."""
+    profile = reader.site.folder / "profiles" / "demo.yaml"
+    usual = profile.read_text()
+    profile.write_text(f"{usual}review: true\n")
+    jid = reader.job(reader.submit())
+    reader.run(f"until arkline status {jid} | head -1 | grep -w review; do :; done")
+    profile.write_text(usual)
+    return jid
+
+
 @case(Action.RESUME)
 def _failed_job(reader: Reader) -> None:
     bid, jid = reader.failed()

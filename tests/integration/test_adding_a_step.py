@@ -117,6 +117,7 @@ def test_a_worker_takes_jobs_of_both_releases_through_the_new_step(
         after = planting.job_in(session, JobState.NOTIFY, JobState.RECORDING, **facts)
         failed = planting.job_in(session, JobState.PROCESSING, JobState.DOWNLOADING, **facts)
         failed = planting.apply_event(session, failed, Event.FAIL)
+        reviewed = planting.job_in(session, JobState.REVIEW, JobState.PROVISIONING, **facts)
         with fleet(settings, release.folder) as started:
             started.worker()
             started.beat()
@@ -125,16 +126,16 @@ def test_a_worker_takes_jobs_of_both_releases_through_the_new_step(
                 for url in (clean, infected)
             )
             release.arkline(settings, "resume", failed.jid)
-            for bid in (new, refused, before.bid, after.bid):
+            release.arkline(settings, "approve", reviewed.jid)
+            for bid in (new, refused, before.bid, after.bid, reviewed.bid):
                 batch_ended(session, bid)
             status = paths.job_status(failed.jid)
             wait_for(session, status, lambda: b'"completed"' in session.get(status)[0], LIMIT, lambda: status)
             stored, virus = (batches.all_jobs(session, bid)[0] for bid in (new, refused))
             release.arkline(settings, "resume", virus, "--from", NEW)
 
-        told = {
-            jid: history(release, settings, jid) for jid in (stored, virus, before.jid, after.jid, failed.jid)
-        }
+        shown = (stored, virus, before.jid, after.jid, failed.jid, reviewed.jid)
+        told = {jid: history(release, settings, jid) for jid in shown}
         audited = json.loads(release.arkline(settings, "audit", "--json", code=1))
 
     assert audited["findings"] == []  # the planted job after the step is in neither store
@@ -147,5 +148,7 @@ def test_a_worker_takes_jobs_of_both_releases_through_the_new_step(
     assert [state for state, _ in told[before.jid]].count(NEW) == 1
     assert NEW not in [state for state, _ in told[after.jid]]
     resumed = [state for state, _ in told[failed.jid]]
+    approved = [state for state, _ in told[reviewed.jid]]
+    assert approved[approved.index("review") :][:4] == ["review", NEW, "provisioning", "downloading"]
     again = resumed[resumed.index("failed") :]  # nothing was on the disk
     assert again[:5] == ["failed", NEW, "provisioning", "downloading", NEW]

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import strategies as st
@@ -33,6 +34,7 @@ pytestmark = [
 ]
 
 FALLIBLE = tuple(state for state in JOB.working() if Event.FAIL in JOB.events(state))
+STOPPABLE = (*JOB.working(), JobState.REVIEW)
 LATE = JOB.working()[JOB.working().index(JobState.PROVISIONING) + 1 :]
 
 
@@ -67,13 +69,15 @@ class Pipeline(ModelMachine):
             (self.a_zombie_wakes_up, self.zombies, 2),
             (self.feed, True, 1),
             (self.sweep, True, 1),
-            (self.operator_fails, self._in(JOB.working()), 2),
+            (self.operator_fails, self._in(STOPPABLE), 2),
+            (self.operator_reviews, self._in((JobState.REVIEW,)), 3),
             (self.operator_releases_or_resumes, self._returning(), 3),
             (self.operator_deletes, self._in((JobState.HELD, JobState.FAILED)), 1),
             (self.clean_up, self._in((JobState.COMPLETED,)), 2),
             (self.gives_up_room, self._in((JobState.FAILED,)), 1),
             (self.download_again, self._in((JobState.DOWNLOADING, JobState.PROCESSING), held=True), 1),
             (self.reserve_more, self._in((JobState.DOWNLOADING,), held=True), 1),
+            (self.ask_for_a_review, self._in((JobState.DOWNLOADING,), held=True), 1),
         ]
 
     def submit(self, number: int, worker: int, size: int) -> None:
@@ -238,7 +242,7 @@ class Pipeline(ModelMachine):
 
     def operator_fails(self, number: int, worker: int, size: int) -> None:
         """It breaks the lock of the worker, and releases the reservation."""
-        working = self._in(JOB.working())
+        working = self._in(STOPPABLE)
         model = working[number % len(working)]
         job = jobs.load(self.operator, model.jid)
         kind = FailureKind.SYSTEM
@@ -265,6 +269,18 @@ class Pipeline(ModelMachine):
             holds = model.state in LATE and room_left is not Room.EMPTY
             model.promised = model.needed if holds else None
 
+    def operator_reviews(self, number: int, worker: int, size: int) -> None:
+        """What was approved keeps its reservation; what was rejected gives it up."""
+        reviewed = self._in((JobState.REVIEW,))
+        model = reviewed[number % len(reviewed)]
+        event = Event.APPROVE if size % 3 else Event.REJECT
+        kind = FailureKind.CONTENT if event is Event.REJECT else None
+        move = JobMove(event, "operator", message="decided", kind=kind, lock=Lock.FREE)
+        jobs.move(self.operator, jobs.load(self.operator, model.jid), move)
+        model.move(event)
+        if event is Event.REJECT:
+            model.kind, model.promised, model.room = kind, None, Room.YIELDED
+
     def gives_up_room(self, number: int, worker: int, size: int) -> None:
         """Other jobs need the room of a failed one."""
         failed = self._in((JobState.FAILED,))
@@ -288,6 +304,15 @@ class Pipeline(ModelMachine):
         jobs.move(session, self._release(model), JobMove(Event.DOWNLOAD_AGAIN, "worker", done=done))
         model.move(Event.DOWNLOAD_AGAIN)
         model.promised = None
+
+    def ask_for_a_review(self, number: int, worker: int, size: int) -> None:
+        downloading = self._in((JobState.DOWNLOADING,), held=True)
+        model = downloading[number % len(downloading)]
+        session, done = self.workers[model.owner or 0], Done(event=Event.REVIEW, space_needed=size)
+        grew = replace(done, space_grew=model.needed != self.held[model.jid].space_needed)
+        jobs.move(session, self._release(model), JobMove(Event.REVIEW, "worker", done=grew))
+        model.needed = model.promised = size
+        model.move(Event.REVIEW)
 
     def reserve_more(self, number: int, worker: int, size: int) -> None:
         downloading = self._in((JobState.DOWNLOADING,), held=True)

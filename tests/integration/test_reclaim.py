@@ -8,7 +8,7 @@ import pytest
 
 from entrypoints.render.explanation import text
 from operations.fleet.fleet import Fleet
-from operations.fleet.working_storage import space_view
+from operations.fleet.working_storage import GivesBack, space_view
 from operations.site import Site
 from operations.verbs.verbs import act
 from operations.why.why import why_job
@@ -141,6 +141,26 @@ def test_nothing_is_removed_for_a_job_that_would_not_fit_even_then(session: Sess
 
     assert state(session, waiting) is JobState.PROVISIONING
     assert jobs.load(session, failed.jid).status.room is Room.KEPT
+
+
+def test_a_job_in_review_keeps_its_room_and_why_says_that_a_decision_makes_room(
+    session: Session, small: Settings
+) -> None:
+    reviewed = planting.apply_event(session, job_with(session, small, 700, 100), Event.REVIEW)
+    waiting = waiting_job(session, small, 500)
+
+    recheck(session, small)
+
+    site = Site(small, session)
+    (part,) = space_view(site, ANN).reservations
+    assert (part.jid, part.bytes, part.gives_back) == (reviewed.jid, 700, GivesBack.AFTER_REVIEW)
+    assert (Path(reviewed.configuration.working_dir) / "producer" / "a").exists()
+    found = why_job(Fleet(site), waiting)
+    assert (found.moves_itself, found.remedies[0]) == (False, Remedy(Action.SHOW_REVIEWS))
+    act(site, ANN, reviewed.jid, Event.REJECT, reason="it is the wrong reel")
+    recheck(session, small)
+    assert state(session, waiting) is JobState.DOWNLOADING
+    assert audit(session) == ()
 
 
 def test_an_object_that_can_never_fit_fails_with_a_report(session: Session, small: Settings) -> None:

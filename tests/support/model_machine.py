@@ -38,7 +38,7 @@ class JobModel:
     def move(self, event: Event, to: JobState | None = None) -> None:
         target = to or JOB.next(self.state, event, self.last, self.kind, self.room)
         self.last = self.state if event is Event.SUCCEED else self.last
-        if event in (Event.RESUME, Event.DOWNLOAD_AGAIN):
+        if event in (Event.RESUME, Event.DOWNLOAD_AGAIN, Event.APPROVE):
             steps = JOB.working()
             self.last = steps[steps.index(target) - 1] if steps.index(target) > 1 else None
         self.room = Room.KEPT

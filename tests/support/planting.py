@@ -10,7 +10,18 @@ from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.manifests.split import Plan, PlannedJob
 from pipeline.outcome import Deposited, Done
 from pipeline.records import Batch, Job, PayloadType, StatusReport, Submission, SubmissionType, Ticket
-from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, FailureKind, JobState, Raiser, Transition
+from pipeline.states import (
+    BATCH,
+    FAILING,
+    JOB,
+    BatchState,
+    Bucket,
+    Event,
+    FailureKind,
+    JobState,
+    Raiser,
+    Transition,
+)
 from zkstate.connection.session import Session
 from zkstate.record import batches, creation, deletion, jobs, record
 from zkstate.record.batches import BatchMove
@@ -106,7 +117,7 @@ def apply_event(session: Session, job: Job, event: Event, kind: FailureKind = Fa
     if event is Event.DELETE:
         deletion.delete_job(session, job, "operator")
         return job
-    failure = kind if event is Event.FAIL else None
+    failure = kind if event in FAILING else None
     if Raiser.WORKER in JOB.rows(job.status.status, event)[0].by:
         held = acquire(session, job)
         return jobs.move(
@@ -126,7 +137,8 @@ def complete(session: Session, job: Job) -> Job:
     """Move a failed or working job to completion."""
     while job.status.status is not JobState.COMPLETED:
         possible = JOB.events(job.status.status)
-        event = next(e for e in (Event.RESUME, Event.ACQUIRE, Event.SUCCEED) if e in possible)
+        onward = (Event.RESUME, Event.ACQUIRE, Event.SUCCEED, Event.APPROVE)
+        event = next(each for each in onward if each in possible)
         job = apply_event(session, job, event)
     return job
 
@@ -142,6 +154,8 @@ def way_to(state: JobState, last: JobState | None) -> tuple[Transition[JobState]
             if row.source is not here[0] or row.event in (Event.RESUME, Event.CLEAN_UP):
                 continue
             after = row.source if row.event is Event.SUCCEED else here[1]
+            if row.event is Event.APPROVE:
+                after = JOB.before(JobState.FAILED, Event.RESUME, row.target)
             if (row.target, after) not in ways:
                 ways[row.target, after] = (*ways[here], row)
                 ahead.append((row.target, after))

@@ -91,6 +91,7 @@ class Walk:
         choices = {
             JobState.PENDING: ["succeed", "succeed", "hold"],
             JobState.HELD: ["release"] * 5 + ["delete"],
+            JobState.REVIEW: ["approve"] * 5 + ["reject", "stop"],
             JobState.FAILED: ["resume"] * 4 + ["callback"] * 4 + ["delete"],
             JobState.COMPLETED: ["callback", "clean up"],
         }.get(job.status.status, ["succeed"] * 12 + ["fail", "retry", "stop"])
@@ -105,10 +106,11 @@ class Walk:
         planting.apply_event(self.session, job, Event.ACQUIRE if pending else Event.SUCCEED)
 
     def _download(self, job: Job) -> None:
-        """The job downloads its files, of which there is something to remark."""
+        """The job downloads its files, of which there is something to remark, or which a person reviews."""
         done = Done(remark=job.status.with_remarks(f"look at {job.configuration.payload_name}"))
         held = planting.acquire(self.session, job)
-        jobs.move(self.session, held, JobMove(Event.SUCCEED, "worker", done=done, message="said so"))
+        event = self.rng.choice([Event.SUCCEED] * 3 + [Event.REVIEW])
+        jobs.move(self.session, held, JobMove(event, "worker", done=done, message="said so"))
 
     def _fail(self, job: Job) -> None:
         if Event.FAIL in JOB.events(job.status.status):
@@ -133,6 +135,12 @@ class Walk:
 
     def _hold(self, job: Job) -> None:
         planting.apply_event(self.session, job, Event.HOLD)
+
+    def _approve(self, job: Job) -> None:
+        self._act(job, Event.APPROVE)
+
+    def _reject(self, job: Job) -> None:
+        self._act(job, Event.REJECT)
 
     def _release(self, job: Job) -> None:
         self._act(job, Event.RELEASE)
@@ -166,6 +174,8 @@ class Walk:
         while (job := jobs.load(self.session, jid)).status.status is not JobState.COMPLETED:
             if job.status.status is JobState.HELD:
                 self._release(job)
+            elif job.status.status is JobState.REVIEW:
+                self._approve(job)
             elif job.status.status is not JobState.FAILED:
                 self._succeed(job)
             elif job.status.kind is FailureKind.CONTENT:

@@ -254,6 +254,18 @@ def _space(world: World) -> None:
     world.completed(second)
 
 
+@case(Reason.WAITING_FOR_REVIEW)
+def _review(world: World) -> None:
+    """The two remedies are alternatives: one job is approved, another one rejected."""
+    approved, rejected = (world.submit(profile="reviewed") for _ in range(2))
+    for bid, number in ((approved, 0), (rejected, 1)):
+        found = world.expect(world.job(bid), Reason.WAITING_FOR_REVIEW)
+        assert [remedy.action for remedy in found.remedies] == [Action.APPROVE, Action.REJECT]
+        world.follow(found.remedies[number : number + 1])
+    world.completed(approved)
+    assert batch_ended(world.session, rejected).status.status is BatchState.FAILED
+
+
 @case(Reason.EXCEEDS_SPACE)
 def _too_large(world: World) -> None:
     bid = world.submit(world.put(b"x" * 900_000))

@@ -58,10 +58,11 @@ def adding_to(cases: dict[Reason, Case]) -> Callable[[Reason], Callable[[Case], 
 
 
 def write_profiles(folder: Path) -> None:
-    """`demo`, `small` with one active job at a time, `shy` with one connection to a host."""
+    """`demo`, `small` with one active job at a time, `shy` with one connection to a host, `reviewed`."""
     folder.mkdir()
     shutil.copy(DEMO, folder / "demo.yaml")
     (folder / "small.yaml").write_text(f"{PROFILE}limits:\n  jobs_at_work: 1\n")
+    (folder / "reviewed.yaml").write_text(f"{PROFILE}review: true\n")
     (folder / "shy.yaml").write_text(f"{PROFILE}limits:\n  host_connections: 1\n")
 
 

@@ -385,12 +385,10 @@ class Surfaces:
             if jid not in self.so.jobs:
                 continue
             facts = self.so.jobs[jid]
-            recorded = [
-                entry["at"]
-                for entry in self.so.histories[jid]
-                if (entry["state"], entry.get("event"))
-                == (("notify", "succeed") if shown["job:jobStatus"] == "COMPLETED" else ("failed", "fail"))
-            ]
+            completed = shown["job:jobStatus"] == "COMPLETED"
+            moves = {("notify", "succeed")} if completed else {("failed", "fail"), ("failed", "reject")}
+            history = self.so.histories[jid]
+            recorded = [entry["at"] for entry in history if (entry["state"], entry.get("event")) in moves]
             at = shown["job:completionDate"]
             ended = next((moment for moment in recorded if same(moment, at)), recorded)
             names = {"jid": "jobID", "bid": "batchID", "name": "packageName", "title": "objectTitle",

@@ -106,6 +106,28 @@ def test_a_failure_that_was_overcome_is_told_with_its_message() -> None:
     assert_valid(document)
 
 
+def test_a_download_that_was_rejected_and_then_approved_is_told() -> None:
+    job = worked().model_copy(
+        update={
+            "history": a_history(
+                *MOVES[:-1],
+                (JobState.REVIEW, Event.REVIEW, "1 file, 3 bytes"),
+                (JobState.FAILED, Event.REJECT, "page 3 is missing"),
+                (JobState.DOWNLOADING, Event.RESUME, "it is there now"),
+                (JobState.REVIEW, Event.REVIEW, "1 file, 4 bytes"),
+                (JobState.PROCESSING, Event.APPROVE, "approve by ann"),
+            )
+        }
+    )
+
+    document = write(job, ARK, (FILE,), ())
+
+    assert [kind for kind, _, _ in events(document)].count("transfer") == 2
+    assert "the work of state review" in details(document)
+    assert b"page 3 is missing" in document
+    assert_valid(document)
+
+
 def test_the_same_job_gives_the_same_bytes() -> None:
     assert write(worked(), ARK, (FILE,), ()) == write(worked(), ARK, (FILE,), ())
 

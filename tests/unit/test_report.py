@@ -81,6 +81,21 @@ def test_the_advice_for_an_uploaded_file_names_no_source() -> None:
     assert told.advice == "Correct the problem described in the message and submit this object again."
 
 
+def test_a_rejected_object_says_why_and_names_no_person() -> None:
+    message = "our staff reviewed this object and did not accept it: page 3 is missing"
+    stopped = HistoryEntry(
+        state=F, event=Event.FAIL, by="ann", via=Interface.CLI, message="failed by ann: a mistake"
+    )
+    rejected = HistoryEntry(state=F, event=Event.REJECT, by="ben", via=Interface.WEB, message=message)
+    facts = {"last_successful_status": JobState.PROVISIONING, "kind": FailureKind.CONTENT}
+    job = a_job(1, F, message=message, **facts).model_copy(update={"history": (stopped, rejected)})
+
+    (told,) = compose_report(a_batch(), [job]).failed
+
+    assert (told.message, told.kind) == (message, FailureKind.CONTENT)
+    assert told.advice.startswith("Correct the problem described in the message.")
+
+
 def test_a_batch_whose_jobs_all_completed_is_completed() -> None:
     report = compose_report(a_batch(), [a_job(1), a_job(2)])
 

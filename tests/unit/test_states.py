@@ -184,6 +184,29 @@ def test_an_operator_can_fail_a_job_in_any_working_state(state: JobState) -> Non
     assert Event.FAIL in JOB.events(state, by=Raiser.OPERATOR)
 
 
+def test_only_an_operator_leads_out_of_a_review() -> None:
+    assert JOB.events(JobState.REVIEW) == JOB.events(JobState.REVIEW, by=Raiser.OPERATOR)
+    assert JOB.next(JobState.REVIEW, Event.APPROVE) is JOB.next(JobState.DOWNLOADING, Event.SUCCEED)
+    assert JOB.next(JobState.REVIEW, Event.REJECT) is JobState.FAILED
+
+
+@pytest.mark.parametrize("room", [Room.YIELDED, Room.EMPTY])
+def test_a_job_that_was_rejected_never_resumes_behind_the_review(room: Room) -> None:
+    last = JobState.PROVISIONING  # a download in review has not succeeded
+    content = FailureKind.CONTENT
+    steps = JOB.targets_now(JobState.FAILED, Event.RESUME, last, content, room)
+
+    assert JOB.next(JobState.FAILED, Event.RESUME, last, content, room) is JobState.PROVISIONING
+    assert not set(steps) & {JobState.REVIEW, *JOB.after(JobState.DOWNLOADING)}
+
+
+def test_an_earlier_table_knows_no_review() -> None:
+    rows = JOB.of_version(2)
+
+    assert not [row for row in rows if JobState.REVIEW in (row.source, row.target)]
+    assert set(rows) <= set(JOB.table)
+
+
 def test_nothing_leads_out_of_the_last_states() -> None:
     assert JOB.events(JobState.DELETED) == frozenset()
     assert BATCH.events(BatchState.DELETED) == frozenset()
@@ -235,8 +258,8 @@ def test_every_working_state_has_a_task_and_no_other_state_has_one(machine: Mach
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
-def test_a_state_has_ended_if_neither_a_worker_nor_a_release_leads_on(machine: Machine[JobState]) -> None:
-    held = [row.source for row in machine.table if row.event is Event.RELEASE]
+def test_a_state_has_ended_if_neither_a_worker_nor_a_decision_leads_on(machine: Machine[JobState]) -> None:
+    held = [row.source for row in machine.table if row.event in (Event.RELEASE, Event.APPROVE)]
 
     assert set(machine.where(lambda facts: facts.ended)) == (
         set(machine.states()) - set(machine.working()) - set(held)
@@ -248,9 +271,9 @@ def test_a_batch_is_open_while_a_worker_acts_on_it_or_it_is_being_removed() -> N
 
 
 def test_a_job_holds_space_from_its_reservation_to_its_end() -> None:
-    order = JOB.working()
+    order = [state for state in JobState if not JOB.facts[state].ended]
 
-    assert JOB.where(lambda facts: facts.holds_space) == order[order.index(JobState.PROVISIONING) + 1 :]
+    assert [*JOB.where(lambda facts: facts.holds_space)] == order[order.index(JobState.PROVISIONING) + 1 :]
 
 
 def test_a_job_that_waits_in_a_queue_or_for_space_occupies_no_place() -> None:

@@ -160,7 +160,7 @@ def _history(job: Job) -> Iterator[Problem]:
                 targets = list(options[: 1 if last is None else options.index(last) + 2])
             legal = entry.state in targets
             last = state if entry.event is Event.SUCCEED else last
-            if legal and entry.event in (Event.RESUME, Event.DOWNLOAD_AGAIN):
+            if legal and entry.event in (Event.RESUME, Event.DOWNLOAD_AGAIN, Event.APPROVE):
                 last = (None, None, *JOB.working()[1:])[JOB.working().index(entry.state)]
         if not legal:
             yield Problem(Category.ILLEGAL, job.jid, f"{entry.event} led from {state} to {entry.state}")

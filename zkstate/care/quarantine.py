@@ -30,11 +30,11 @@ from pipeline.records import (
 )
 from pipeline.states import (
     BATCH,
+    FAILING,
     JOB,
     QUEUED,
     BatchState,
     Bucket,
-    Event,
     FailureKind,
     JobState,
     Machine,
@@ -285,7 +285,7 @@ def _job_status(
         last = None
     else:
         state, priority = queued
-        last = history[-1] if history and history[-1].event is Event.FAIL else None
+        last = history[-1] if history and history[-1].event in FAILING else None
     failed = state is JobState.FAILED
     return JobStatus(
         status=state,

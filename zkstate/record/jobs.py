@@ -24,7 +24,7 @@ from pipeline.records import (
     Ticket,
     now,
 )
-from pipeline.states import JOB, Bucket, Event, FailureKind, JobState, Room, bucket
+from pipeline.states import FAILING, JOB, Bucket, Event, FailureKind, JobState, Room, bucket
 from zkstate import codec, paths
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Create, Delete, Operation, Put, Role, commit, token
@@ -104,7 +104,7 @@ class JobMove(Move):
         For wrong content, which the depositor has to correct, or if an operator or the sweep fails the job.
         """
         gives_up = self.kind is FailureKind.CONTENT or self.lock is not Lock.MINE
-        return self.event is Event.FAIL and gives_up
+        return self.event in FAILING and gives_up
 
 
 def load(session: Session, jid: str) -> Job:
@@ -230,8 +230,8 @@ def _status_after(job: Job, request: JobMove) -> JobStatus:
     last_success = was.last_successful_status
     if request.event is Event.SUCCEED:
         last_success = was.status
-    elif request.event in (Event.RESUME, Event.DOWNLOAD_AGAIN):
-        # a step that is repeated has not succeeded yet
+    elif request.event in (Event.RESUME, Event.DOWNLOAD_AGAIN, Event.APPROVE):
+        # a step that is repeated has not succeeded yet, and a download that is reviewed only once approved
         last_success = JOB.before(JobState.FAILED, Event.RESUME, target)
     moment = now()
     return record.next_epoch(
@@ -243,7 +243,7 @@ def _status_after(job: Job, request: JobMove) -> JobStatus:
             "last_modification_date": moment,
             "retry_count": was.retry_count + (request.event is Event.RESUME),
             "message": (request.message or request.done.message)[:MESSAGE_LIMIT],
-            "kind": request.kind if request.event is Event.FAIL else None,
+            "kind": request.kind if request.event in FAILING else None,
             "priority": was.priority if request.done.priority is None else request.done.priority,
             "remark": was.remark if request.done.remark is None else request.done.remark[:MESSAGE_LIMIT],
             "deposited": was.deposited if request.done.deposited is None else request.done.deposited,

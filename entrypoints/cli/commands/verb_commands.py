@@ -1,4 +1,4 @@
-"""Commands for jobs and batches: hold, release, resume, fail, delete, cancel, repair, update-report."""
+"""Commands for jobs and batches: the verbs of an operator."""
 
 from __future__ import annotations
 
@@ -278,6 +278,24 @@ def resume(
     storage takes a new one first.
     """
     _act(options, Event.RESUME, to=step)
+
+
+@command("arkline approve jid0000000001 --reason 'the rights are cleared'", *_SELECT, "version", *_ACT)
+def approve(options: SharedOptions) -> None:
+    """Approve jobs in review: they continue and are stored.
+
+    Jobs wait for a review if their collection's profile says so (review: true).
+    """
+    _act(options, Event.APPROVE)
+
+
+@command("arkline reject jid0000000001 --reason 'the scans are not legible'", *_SELECT, "version", *_ACT)
+def reject(options: SharedOptions) -> None:
+    """Reject jobs in review: they fail, and the depositor learns why.
+
+    The depositor's report has the reason. A rejected job that is resumed waits for a review again.
+    """
+    _act(options, Event.REJECT)
 
 
 @command(

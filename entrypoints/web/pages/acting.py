@@ -143,7 +143,7 @@ def act_on_all(
     reason: Annotated[str, Form()] = "",
 ) -> HTMLResponse:
     if _event(verb) in WITH_REASON and not reason.strip():
-        raise UsageRefused(f"{verb} cannot be undone: give a reason, and make the preview again")
+        raise UsageRefused(f"{verb} needs a reason: give one, and make the preview again")
     plan = read_plan(caller, _event(verb), token)
     receipt = carry_out(site_of(request), caller, plan, reason=reason, run=run)
     return page(

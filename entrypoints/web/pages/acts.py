@@ -32,7 +32,7 @@ from operations.verbs.verbs import VerbResult
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.humanize import counted
 from pipeline.principal import Principal
-from pipeline.states import Event
+from pipeline.states import Event, JobState
 
 
 @dataclass(frozen=True)
@@ -182,6 +182,8 @@ _ROUTES = tuple(
 _TABLE = (
     Act(Event.RELEASE, "Release", "{1}/{0}/release"),
     Act(Event.RESUME, "Resume", "{1}/{0}/resume"),
+    Act(Event.APPROVE, "Approve", "{1}/{0}/approve"),
+    Act(Event.REJECT, "Reject", "{1}/{0}/reject", needs_reason=True, danger=True),
     Act(Event.HOLD, "Hold", "{1}/{0}/hold"),
     Act(Event.FAIL, "Stop the job", "{1}/{0}/fail", needs_reason=True, danger=True),
     Act(Event.DELETE, "Delete", "{1}/{0}/delete", needs_reason=True, danger=True),
@@ -244,6 +246,7 @@ _LINKS: dict[Action, str] = {
     Action.SHOW_STATUS: "/",
     Action.SHOW_JOBS: "/jobs",
     Action.SHOW_FAILURES: "/failures",
+    Action.SHOW_REVIEWS: f"/jobs?state={JobState.REVIEW}",
     Action.SUBMIT_AGAIN: "/deposits/new",
     Action.FIXITY_REPORT: "/stops#fixity",
 }

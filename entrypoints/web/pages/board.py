@@ -62,6 +62,7 @@ _LISTS: Mapping[Reason, str] = {
     Reason.WAITING_FOR_TURN: f"/jobs?state={JobState.PENDING}",
     Reason.COLLECTION_ON_HOLD: f"/jobs?state={JobState.HELD}",
     Reason.WAITING_FOR_SPACE: f"/jobs?state={JobState.PROVISIONING}",
+    Reason.WAITING_FOR_REVIEW: f"/jobs?state={JobState.REVIEW}",
 }
 
 
@@ -279,7 +280,7 @@ _STOPS: Mapping[Reason, Action] = {
 
 
 def _of_jobs(whole: Whole, jobs: JobValues | None) -> Iterator[Trouble]:
-    """What holds jobs back without a system fault: sources, and causes of failures."""
+    """What holds jobs back without a system fault: sources, causes of failures, and reviews."""
     for host in whole.health.hosts[:HOSTS]:
         until = f" until {host.waits_until:%H:%M:%S} UTC" if host.waits_until else ""
         text = f"{host.host} {standstill(host)}: no request is sent to it{until}"
@@ -292,6 +293,10 @@ def _of_jobs(whole: Whole, jobs: JobValues | None) -> Iterator[Trouble]:
         text = f"{failed} failed{', for instance' if number > 1 else ''}: {group.message}"
         link = f"/failures/{group.id}"
         yield Trouble(text, "", _AGAINST[group.owner], link, "What failed", urgent=True)
+    if number := jobs.counts.get(JobState.REVIEW, 0) if jobs else 0:
+        text = f"{counted(number, 'job')} {'waits' if number == 1 else 'wait'} for a review"
+        link = _LISTS[Reason.WAITING_FOR_REVIEW]
+        yield Trouble(text, "", "Approve or reject what was downloaded", link, "Jobs in review")
 
 
 _FOR_SPACE = "Jobs that end make room; if none ends, stop one that has much of it, or enlarge working storage"

@@ -59,8 +59,8 @@ from zkstate.errors import Missing
 
 router = APIRouter(prefix="/v1", tags=["verbs"])
 
-WITH_REASON = frozenset({Event.DELETE, Event.FAIL})
-"""Events that cannot be undone, and so need a reason."""
+WITH_REASON = frozenset({Event.DELETE, Event.FAIL, Event.REJECT})
+"""Events that end a job or a batch, and so need a reason, which the depositor's report has."""
 
 JOB_EVENTS = tuple(dict.fromkeys(row.event for row in JOB.table if Raiser.OPERATOR in row.by))
 BATCH_EVENTS = tuple(
@@ -350,7 +350,7 @@ def do(
     """Jobs that moved after the dry run are not touched; the receipt names them."""
     event = Event(verb.value)
     if event in WITH_REASON and not body.reason:
-        raise UsageRefused(f"{event} cannot be undone: give a reason")
+        raise UsageRefused(f"{event} needs a reason: the depositor's report has it")
     planned = read_plan(caller, event, body.token)
     return carry_out(site_of(request), caller, planned, reason=body.reason, run=run)
 
