@@ -34,7 +34,7 @@ class Action(Documented):
     RESUME = "resume", "Resume the failed job at the step that failed."
     RESUME_BATCH = "resume-batch", "Resume the failed jobs of the batch."
     APPROVE = "approve", "Approve what was downloaded: the job continues, and its version is stored."
-    REJECT = "reject", "Or reject it: the job fails, and the depositor is told the reason."
+    REJECT = "reject", "Or reject it: the job fails, and the depositor learns the reason."
     SHOW_REVIEWS = "reviews", "List the jobs that wait for a review; approve or reject them."
     CANCEL = "cancel", "Stop the batch: its split, its jobs that have not ended, its report."
     DELETE = "delete", "Delete the job or the batch."

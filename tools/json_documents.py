@@ -115,6 +115,8 @@ DOCUMENTS: dict[str, object] = {
     "release": Outcome,
     "release --collection": HoldResult,
     "resume": Outcome,
+    "approve": Outcome,
+    "reject": Outcome,
     "fail": Outcome,
     "delete": Outcome,
     "cancel": Outcome,

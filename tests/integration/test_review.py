@@ -19,6 +19,7 @@ from pipeline.records import HistoryEntry, Job
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState, Room
 from tasks import stores
+from tests.e2e.collection import put_collection, submit
 from tests.integration.test_sweep import later
 from tests.servers.http_source import HttpSource
 from tests.support import cli as arkline
@@ -52,9 +53,9 @@ class Reviewing:
         assert done.code == code, (words, done)
         return done.out
 
-    def submit(self, *urls: str) -> str:
+    def submit(self, url: str) -> str:
         """The BID."""
-        return self.arkline("submit", *urls, "--profile", "demo").split()[0]
+        return self.arkline("submit", url, "--profile", "demo").split()[0]
 
     def in_review(self, url: str) -> Job:
         """The only job of a new batch, once it waits for its review."""
@@ -111,7 +112,7 @@ def test_an_approved_job_is_stored_and_its_history_says_who_decided_why_and_how(
     assert queue.places_taken(world.session) == 0
     assert (world.stored(), job.identifiers.primary_id) == (0, None)
     listed = json.loads(world.arkline("jobs", "--state", "review", "--json"))
-    assert [row["jid"] for row in listed["rows"]] == [job.jid]
+    assert [row["jid"] for row in listed["jobs"]] == [job.jid]
 
     world.arkline("approve", job.jid, "--by", "ann@desk", "--reason", "the rights are cleared")
 
@@ -196,13 +197,9 @@ def test_a_job_in_review_is_decided_while_its_collection_is_on_hold(world: Revie
     assert batch_ended(world.session, later).status.status is BatchState.HELD
 
 
-def test_the_report_of_a_batch_waits_for_its_last_review(world: Reviewing, tmp_path: Path) -> None:
+def test_the_report_of_a_batch_waits_for_its_last_review(world: Reviewing) -> None:
     world.fleet.worker()
-    files = []
-    for name in ("one", "two", "three"):
-        files.append(tmp_path / f"{name}.txt")
-        files[-1].write_text(name)
-    bid = world.submit(*map(str, files))
+    bid = submit(world.session, world.settings, put_collection(world.source, objects=3))
     members = world.jids(bid, 3)
     for jid in members:
         job_reaches(world.session, jid, JobState.REVIEW)

@@ -110,7 +110,12 @@ def button_routes() -> Iterator[tuple[str, str]]:
     assert {act.code for act in on_things} >= {*JOB_EVENTS, "repair"}
     for act in acts.ACTS.values():
         for target in ("jid0000000001", "bid0000000001") if act in on_things else ("demo",):
-            if target.startswith("jid") or act.code not in ("hold", "fail"):  # a batch has other verbs
+            if target.startswith("jid") or act.code not in (
+                "approve",
+                "reject",
+                "hold",
+                "fail",
+            ):  # of jobs alone
                 yield act.code, f"/v1/{act.path_of(target)}"
 
 

@@ -39,6 +39,8 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "hold": (JID,),
     "release": (JID,),
     "resume": (JID,),
+    "approve": (JID,),
+    "reject": (JID,),
     "fail": (JID,),
     "delete": (JID, "--yes"),
     "cancel": (BID, "--yes"),
