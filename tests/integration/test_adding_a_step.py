@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.settings import Settings
-from pipeline.states import Event, JobState
+from pipeline.states import JOB, Event, JobState
 from tasks import stores
 from tests.servers.http_source import HttpSource
 from tests.support import planting
@@ -98,6 +98,15 @@ def test_the_page_leaves_no_test_and_no_check_that_fails(release: NewRelease) ->
     tests = (f"tests/unit/test_{name}.py" for name in TESTS)
     done = release.run(sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *tests)
     assert done.returncode == 0, done.stdout[-5000:]
+
+
+def test_the_rows_of_review_on_the_page_are_those_of_the_table() -> None:
+    (shown,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    table = (PROJECT / "pipeline" / "states.py").read_text()
+
+    assert [line for line in shown.splitlines() if line not in table] == []
+    rows = [row for row in JOB.table if JobState.REVIEW in (row.source, row.target)]
+    assert shown.count("Transition(") == len(rows)
 
 
 def history(release: NewRelease, settings: Settings, jid: str) -> list[tuple[str, str]]:

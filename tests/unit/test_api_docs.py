@@ -104,18 +104,17 @@ def test_every_request_that_a_text_names_has_its_route() -> None:
     ] == []
 
 
+OF_JOBS = ("approve", "reject", "hold", "fail")
+"""Acts that no batch has."""
+
+
 def button_routes() -> Iterator[tuple[str, str]]:
     """The code of each act, and its route for a job, a batch, or what else it is done to."""
     on_things = [act for act in acts.ACTS.values() if "{1}" in act.path]
     assert {act.code for act in on_things} >= {*JOB_EVENTS, "repair"}
     for act in acts.ACTS.values():
         for target in ("jid0000000001", "bid0000000001") if act in on_things else ("demo",):
-            if target.startswith("jid") or act.code not in (
-                "approve",
-                "reject",
-                "hold",
-                "fail",
-            ):  # of jobs alone
+            if target.startswith("jid") or act.code not in OF_JOBS:
                 yield act.code, f"/v1/{act.path_of(target)}"
 
 
