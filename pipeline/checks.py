@@ -5,6 +5,7 @@ and yields findings. It decides nothing: the profile says what a finding means. 
 shows how to write one.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,8 +14,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol
 
-from pydantic import Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
+from pipeline import plugins
+from pipeline.errors import UsageRefused
 from pipeline.records import Record
 
 CHECK_NAME = r"^[a-z][a-z0-9-]{0,31}$"
@@ -29,6 +32,9 @@ SHOWN_FINDINGS = 100
 FINDINGS_OF_A_FILE = 20
 """Further findings of one file are dropped, and the last one says so."""
 
+
+FINDING = re.compile(r"\(finding ([0-9a-f]{16})\)")
+"""How the message of a failed job names the findings that an operator may overrule."""
 
 VALIDATION = "validation"
 VIRUS_CHECK = "virus check"
@@ -133,8 +139,8 @@ class Check(Protocol):
     event: ClassVar[str] = VALIDATION
     """The type of the event that a run is in PREMIS. Of a `format identification`, a code such as `fmt/40` is
     the file's format in PRONOM's registry."""
-    settings: ClassVar[type[Record] | None]
-    """The settings that a profile may give; None if there are none."""
+    settings: ClassVar[type[BaseModel] | None]
+    """The settings that a profile may give; those of the site too, if it is an `EnvironmentSettings`."""
 
     def __init__(self, settings: Any) -> None:
         """`settings`: an instance of `settings`; ServiceAway if the check's service does not answer."""
@@ -254,9 +260,10 @@ class Action(StrEnum):
     """The finding is recorded, and nobody is notified."""
 
 
-class CheckRule(Record):
+class CheckRule(BaseModel):
     """A check that a profile asks for, and what its verdicts mean."""
 
+    model_config = ConfigDict(frozen=True, extra="forbid")
     name: Annotated[str, StringConstraints(pattern=CHECK_NAME)]
     command: tuple[str, ...] = ()
     """The program to run instead of an installed check, with its arguments; `{file}` is the file's path."""
@@ -265,9 +272,53 @@ class CheckRule(Record):
     unchecked: Action = Action.WARN
     settings: Mapping[str, Any] = Field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _stops_in_time(self) -> "CheckRule":
+        if self.after is not Stage.DOWNLOADED and Action.STOP in (self.found, self.unchecked):
+            raise ValueError("only a check after: downloaded can stop a job; use warn")
+        return self
+
     @property
     def on_found(self) -> Action:
         """By default a finding stops the job while that is possible."""
         if self.found is not None:
             return self.found
         return Action.STOP if self.after is Stage.DOWNLOADED else Action.WARN
+
+
+COMMAND = "command"
+"""The installed check that runs the programs of profiles."""
+
+
+def installed(rule: CheckRule) -> type[Check] | None:
+    """The class that does the check; None if it is not installed on this host."""
+    kind: type[Check] | None = plugins.named(plugins.CHECKS, COMMAND if rule.command else rule.name)
+    return kind
+
+
+def configured(rule: CheckRule, kind: type[Check]) -> BaseModel | None:
+    """The settings of the check; UsageRefused names what is wrong."""
+    given = {**rule.settings, **({"command": rule.command} if rule.command else {})}
+    known = {} if kind.settings is None else kind.settings.model_fields
+    if unknown := sorted(given.keys() - known.keys()):
+        names = ", ".join(sorted(known)) or "none"
+        raise UsageRefused(f"the check {rule.name} has no setting {unknown[0]}; its settings: {names}")
+    try:
+        return None if kind.settings is None else kind.settings(**given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageRefused(f"the check {rule.name}: {where}: {first['msg']}") from None
+
+
+def require_installed(rules: Iterable[CheckRule]) -> None:
+    """UsageRefused unless every check is installed on this host and its settings are valid."""
+    for rule in rules:
+        kind = installed(rule)
+        if kind is None:
+            names = ", ".join(sorted(set(plugins.names(plugins.CHECKS)) - {COMMAND})) or "none"
+            raise UsageRefused(
+                f"no check is called {rule.name}; installed on this host: {names}; install the check, or "
+                "give the program to run as command"
+            )
+        configured(rule, kind)

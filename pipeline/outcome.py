@@ -32,6 +32,8 @@ class Service(StrEnum):
     MAIL = "mail"
     CALLBACK = "callback"
     """The receiver of a collection's callbacks."""
+    CHECK = "check"
+    """A check of deposited files, or its service, by name."""
 
 
 REMEDIES: dict[str, str] = {
@@ -48,6 +50,8 @@ REMEDIES: dict[str, str] = {
     Service.IDENTIFIERS: "see to it that EZID answers and accepts the login (ARKLINE_EZID_USER)",
     Service.MAIL: "see to it that the mail server answers and accepts the login (ARKLINE_SMTP_HOST), or that "
     "the outbox can be written",
+    Service.CHECK: "see to it that the service of the check answers and that the check is installed on every "
+    "host that runs workers",
     Service.CALLBACK: "ask the receiver's operators to see to it that the receiver answers, or fail the jobs",
 }
 """Service -> what an operator does about its outage."""

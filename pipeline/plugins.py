@@ -18,6 +18,7 @@ INVENTORY = "arkline.inventory"
 LOGIN = "arkline.login"
 EXPORTER = "arkline.exporter"
 ROUTES = "arkline.routes"
+CHECKS = "arkline.checks"
 
 OURS = {
     STORAGE: {"storage_service_url": "merritt", "inventory_service_url": "merritt", "s3_root": "s3"},
@@ -55,6 +56,17 @@ def choosing(group: str) -> str | None:
 def load_all(group: str) -> tuple[Any, ...]:
     """Load all plugins of the group, in the order of their names."""
     return tuple(point.load() for _, point in sorted(_points(group).items()))
+
+
+def named(group: str, name: str) -> Any:
+    """What the installed plugin of this name adds to the group; None if there is none."""
+    point = _points(group).get(name)
+    return None if point is None else point.load()
+
+
+def names(group: str) -> tuple[str, ...]:
+    """The names of the installed plugins of the group."""
+    return tuple(sorted(_points(group)))
 
 
 def lacking(setting: str, what: str, wheel: str) -> str:

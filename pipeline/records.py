@@ -311,6 +311,8 @@ class Entry(RewrittenRecord, Generic[S]):
 class HistoryEntry(Entry[JobState]):
     """One entry of `/jobs/JID/history`."""
 
+    overruled: str | None = None  # the findings of a check that an operator overruled with this move
+
 
 class BatchHistoryEntry(Entry[BatchState]):
     """One entry of `/batches/BID/history`."""

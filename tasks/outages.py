@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Collection
 
+from pipeline.checks import Stage
 from pipeline.errors import UsageRefused
 from pipeline.names import is_upload
 from pipeline.notify.mail import outage_notice
@@ -109,6 +110,13 @@ JOB_NEEDS: dict[JobState, frozenset[Service]] = {
 States that read content also need working storage.
 """
 
+CHECKING: dict[JobState, Stage] = {
+    JobState.PROCESSING: Stage.DOWNLOADED,
+    JobState.RECORDING: Stage.STORED,
+    JobState.NOTIFY: Stage.RECORDED,
+}
+"""The states in which the checks of a profile run."""
+
 REPORT_NEEDS = frozenset({Service.MAIL, Service.INVENTORY})
 
 
@@ -122,10 +130,15 @@ def needs_of(context: WorkerContext, loaded: Job | Batch) -> Collection[str]:
         needs.add(Service.WORKING_STORAGE)
     if state is JobState.DOWNLOADING and is_upload(loaded.configuration.payload_url):
         needs.add(Service.UPLOADS)
+    checked = state in CHECKING
     asks_ezid = state is JobState.PROCESSING and bool(context.settings.ezid_url)
-    profile = _profile(context, loaded) if asks_ezid or state is JobState.NOTIFY else None
+    profile = _profile(context, loaded) if checked or asks_ezid else None
     if profile is not None and asks_ezid and profile.minter is not MinterName.LOCAL:
         needs.add(Service.IDENTIFIERS)
+    if profile is not None and checked:
+        needs |= {
+            outage_name(Service.CHECK, rule.name) for rule in profile.checks if rule.after is CHECKING[state]
+        }
     if profile is not None and state is JobState.NOTIFY and profile.callback_url is not None:
         needs.add(outage_name(Service.CALLBACK, profile.callback_url.host or ""))
     return needs

@@ -3,7 +3,7 @@
 A repair is for znodes that cannot be read: their bytes are set aside, and the job or the batch fails.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from operations.jobs.batch_view import compose
 from operations.run import UNWATCHED, Run
 from operations.site import Site
 from operations.visibility import recorded
+from pipeline.checks import FINDING
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.inventory import archive
 from pipeline.notify.batch_report import deleted_with_batch
@@ -35,6 +36,8 @@ R = TypeVar("R")
 
 TRIES = 20
 """Maximum reads of a job or a batch that moves between the verb's read and its write."""
+
+NO_CHANGES: Mapping[str, Any] = {}
 
 WAS = "unreadable"
 """The reported state before a repair."""
@@ -80,6 +83,7 @@ def act(  # noqa: PLR0913 - the options of one verb
     reason: str = "",
     version: int | None = None,
     to: JobState | None = None,
+    overrule: str = "",
     dry_run: bool = False,
     feeding: bool = True,
     run: Run = UNWATCHED,
@@ -87,9 +91,10 @@ def act(  # noqa: PLR0913 - the options of one verb
     """Raise `event` on the job or batch, and do everything that follows from the move.
 
     `version`: the status version that the caller decided on; Moved if the status has another one. `to`: the
-    state in which to resume a job; None: after its last successful step. A dry run raises the errors that the
-    verb would raise. Without `feeding` the caller dispatches pending jobs, once for many. Deleting a batch
-    again completes an interrupted deletion; `run` is for such a deletion.
+    state in which to resume a job; None: after its last successful step. `overrule`: the finding of a check
+    that no longer stops the job. A dry run raises the errors that the verb would raise. Without `feeding` the
+    caller dispatches pending jobs, once for many. Deleting a batch again completes an interrupted deletion;
+    `run` is for such a deletion.
     """
     check_kind(name, event)
 
@@ -98,11 +103,15 @@ def act(  # noqa: PLR0913 - the options of one verb
         principal.require(Role.OPERATOR, f"{event} {name}", thing.profile_name)
         check_seen(thing, version)
         target = target_of(site.session, thing, event, to)
+        if overrule:
+            _check_overrule(thing, overrule, reason)
         if dry_run:
             return VerbResult(id=thing.id, was=thing.status.status, now=target, version=thing.version)
         if event is Event.REJECT and not reason:
             raise UsageRefused(f"to reject {name}, give a reason: the depositor's report has it")
-        return _carry_out(site, Stamp.of(principal, reason), thing, event, to, run)
+        named = {"to": to, "overruled": overrule or None}
+        changes = {field: value for field, value in named.items() if value is not None}
+        return _carry_out(site, Stamp.of(principal, reason), thing, event, changes, run)
 
     result = retry_stale(name, attempt)
     if feeding and not dry_run:
@@ -121,6 +130,16 @@ def check_kind(name: str, event: Event) -> None:
         raise UsageRefused(f"{event} is for batches; {name} is a job")
     refusal = UsageRefused(f"{event} is for jobs, and {name} is a batch: name or select its jobs")
     raise refusal.with_remedies(*(Remedy(action, name) for action in _FOR_A_BATCH.get(event, ())))
+
+
+def _check_overrule(thing: Job | Batch, finding: str, reason: str) -> None:
+    """UsageRefused unless the job failed for this finding, and the decision has a reason."""
+    named = FINDING.findall(thing.status.message) if isinstance(thing, Job) else []
+    if finding not in named:
+        known = f"; it names {' and '.join(named)}" if named else ""
+        raise UsageRefused(f"the failure of {thing.id} names no finding {finding:.40}{known}")
+    if not reason:
+        raise UsageRefused("a finding is overruled for a reason: say why the files are stored all the same")
 
 
 def stop_job(site: Site, stamp: Stamp, jid: str, *, dry_run: bool) -> VerbResult:
@@ -164,7 +183,7 @@ def _carry_out(
     stamp: Stamp,
     thing: Job | Batch,
     event: Event,
-    to: JobState | None = None,
+    changes: Mapping[str, Any] = NO_CHANGES,
     run: Run = UNWATCHED,
 ) -> VerbResult:
     if event is Event.DELETE:
@@ -178,7 +197,6 @@ def _carry_out(
     if event is Event.REJECT:
         request = _request(stamp, event, message=f"{NOT_ACCEPTED}: {stamp.reason}", kind=FailureKind.CONTENT)
         return _result(site, thing, _move(site, thing, request))
-    changes = {} if to is None else {"to": to}
     return _result(site, thing, _move(site, thing, _request(stamp, event, **changes)))
 
 

@@ -6,26 +6,23 @@ A decoder that reaches a limit or crashes is a content failure: the same bytes w
 import json
 import logging
 import os
-import selectors
 import signal
 import subprocess
-import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from pipeline.attempt import POLL_INTERVAL, Attempt
+from pipeline.decoding import child
+from pipeline.decoding.child import Channel
 from pipeline.decoding.limits import Limits
 from pipeline.decoding.server import (
     ADMIT,
     ALIVE,
-    ANSWER,
     DONE,
     ENDED,
     HEADER,
@@ -44,18 +41,9 @@ SILENCE = 600.0
 """Seconds without a sign of life until the decoder is given up. A decoder that computes is ended by its limit
 of processor time; one that is silent for so long waits for a disk or for a processor."""
 
-LINE_LIMIT = 8 << 20
-"""Maximum bytes of one result; the largest is a description."""
-
-READ_SIZE = 1 << 16
+_SERVER = "pipeline.decoding.server"
 
 _log = logging.getLogger(__name__)
-
-_PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from pipeline.decoding.server import main; main()"
-)
-_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass(frozen=True)
@@ -128,31 +116,14 @@ class Decoder:
     def _running(self) -> subprocess.Popen[bytes]:
         if self._server is None or self._pid != os.getpid() or self._server.poll() is not None:
             self._stop()
-            self._server, self._pid = _start(), os.getpid()
-            weakref.finalize(self, _kill, self._server, self._pid)
+            self._server, self._pid = child.start(_SERVER), os.getpid()
+            weakref.finalize(self, child.kill, self._server, self._pid)
         return self._server
 
     def _stop(self) -> None:
         if self._server is not None:
-            _kill(self._server, self._pid)
+            child.kill(self._server, self._pid)
         self._server = None
-
-
-def _start() -> subprocess.Popen[bytes]:
-    """Start the server in a session of its own, so that the server and its child are killed together.
-
-    The server inherits neither the worker's environment nor its open files.
-    """
-    path = [_ROOT, *(str(Path(entry).absolute()) for entry in sys.path if entry)]
-    return subprocess.Popen(  # noqa: S603 - this interpreter, with a constant program
-        [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, json.dumps(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        bufsize=0,
-        env={},
-        cwd="/",
-        start_new_session=True,
-    )
 
 
 @cache
@@ -163,18 +134,6 @@ def _warn_of(*missing: str) -> None:
         "docs/security.md; use Linux 5.13 or later, and a container runtime that allows it",
         " and without ".join(missing),
     )
-
-
-def _kill(server: subprocess.Popen[bytes], owner: int) -> None:
-    """Kill the server and the decoding process; does nothing in a process forked from the owner."""
-    if os.getpid() != owner:
-        return
-    if server.poll() is None:
-        os.killpg(server.pid, signal.SIGKILL)
-        server.wait()
-    for stream in (server.stdin, server.stdout):
-        if stream is not None:
-            stream.close()
 
 
 @dataclass(frozen=True)
@@ -223,9 +182,16 @@ def _exchange(
     """Yield the results and return _Ended; any exception leaves the server unusable."""
     asked = {"function": request.function, "arguments": request.arguments, "limits": asdict(limits)}
     data = json.dumps(asked).encode()
-    with _Channel(server, HEADER.pack(len(data), len(request.body)) + data, request.body) as channel:
+
+    def watch(silent: float) -> None:
+        if silent > SILENCE:
+            raise transient(
+                f"the process that was reading {request.subject} gave no sign of life for {SILENCE:.0f} s"
+            )
+
+    with Channel(server, HEADER.pack(len(data), len(request.body)) + data, request.body) as channel:
         last: list[Any] = [DONE]
-        for message in channel.lines(attempt, request.subject):
+        for message in channel.lines(attempt, watch):
             kind, *values = json.loads(message)
             if kind == ITEM:
                 yield values[0]
@@ -244,67 +210,3 @@ def _exchange(
             f"(exit code {code}); its error is in the worker's log"
         )
     raise transient(f"the process that was reading {request.subject} was killed from outside")
-
-
-class _Channel:
-    """The pipes to the server: sends a request and receives lines."""
-
-    def __init__(self, server: subprocess.Popen[bytes], head: bytes, body: bytes) -> None:
-        assert server.stdin is not None, "the server is started with pipes"
-        assert server.stdout is not None, "the server is started with pipes"
-        self._input: IO[bytes] = server.stdin
-        self._output: IO[bytes] = server.stdout
-        self._unsent = [memoryview(piece) for piece in (head, body) if piece]
-        self._selector = selectors.DefaultSelector()
-
-    def __enter__(self) -> "_Channel":
-        os.set_blocking(self._input.fileno(), False)
-        self._selector.register(self._input, selectors.EVENT_WRITE)
-        self._selector.register(self._output, selectors.EVENT_READ)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._selector.close()
-
-    def lines(self, attempt: Attempt, subject: str) -> Iterator[bytes]:
-        """The lines until the server ends; the attempt is checked while nothing arrives."""
-        rest = bytearray()
-        heard = time.monotonic()
-        while True:
-            attempt.check()
-            for key, _ in self._selector.select(POLL_INTERVAL):
-                if key.fileobj is self._input:
-                    self._send()
-                    continue
-                data = os.read(key.fd, READ_SIZE)
-                if not data:
-                    return
-                heard = time.monotonic()
-                *lines, end = (bytes(rest) + data).split(b"\n")
-                rest = bytearray(end)
-                if len(rest) > LINE_LIMIT:
-                    raise RuntimeError(f"a result of more than {LINE_LIMIT} bytes")
-                yield from lines
-            if time.monotonic() - heard > SILENCE:
-                raise transient(
-                    f"the process that was reading {subject} gave no sign of life for {SILENCE:.0f} s"
-                )
-
-    def answer(self, number: int) -> None:
-        """Answer the waiting decoder, whose request has been sent completely."""
-        with suppress(BrokenPipeError):  # the server has ended, as its output will show
-            os.write(self._input.fileno(), ANSWER.pack(number))
-
-    def _send(self) -> None:
-        try:
-            sent = os.write(self._input.fileno(), self._unsent[0])
-        except BlockingIOError:
-            return
-        except BrokenPipeError:  # the server has ended, as its output will show
-            self._unsent.clear()
-        else:
-            self._unsent[0] = self._unsent[0][sent:]
-            if not self._unsent[0]:
-                del self._unsent[0]
-        if not self._unsent:
-            self._selector.unregister(self._input)

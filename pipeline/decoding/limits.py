@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.attempt import Progress
+from pipeline.checks import Access
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION = 1
@@ -79,6 +80,7 @@ def restrict_files(folder: str, readable: Iterable[str]) -> bool:
         if folder:
             changes = _WRITE_FILE | _MAKE_DIR | _MAKE_REG | truncate
             _allow(descriptor, folder, changes | _READ_FILE | _READ_DIR)
+        _allow(descriptor, os.devnull, _WRITE_FILE | _READ_FILE)
         for path in readable:
             with suppress(FileNotFoundError):
                 _allow(descriptor, path, _READ_FILE | (_READ_DIR if Path(path).is_dir() else 0))
@@ -154,14 +156,13 @@ _EVERYWHERE = (
     *(452, 463, 466, 467, 469),  # fchmodat2, setxattrat, removexattrat, open_tree_attr, file_setattr
 )
 
-# one line per kind: modes, owners, times, extended attributes; signals; sockets; programs and processes;
+# one line per kind: modes, owners, times, extended attributes; signals; sockets that accept;
 # other processes; mounts and the kernel; memory that no limit counts; files by number, watches, devices
 _REFUSED = {
     "x86_64": (
         *(90, 91, 268, 92, 93, 94, 260, 132, 235, 261, 280, 188, 189, 190, 197, 198, 199),
         *(129, 200, 297),
-        *(41, 42, 43, 49, 50, 53, 288),
-        *(57, 58, 59, 322),
+        *(43, 49, 50, 288),
         *(101, 141, 142, 144, 203, 251, 256, 272, 279, 308, 310, 311, 312, 314),
         *(135, 153, 155, 161, 163, 164, 165, 166, 159, 167, 168, 169, 170, 171, 172, 173, 175, 176, 179),
         *(227, 246, 248, 249, 250, 298, 305, 313, 320, 321, 323, 103),
@@ -171,8 +172,7 @@ _REFUSED = {
     "aarch64": (
         *(52, 53, 54, 55, 88, 5, 6, 7, 14, 15, 16),
         *(130, 138, 240),
-        *(198, 199, 200, 201, 202, 203, 242),
-        *(221, 281),
+        *(200, 201, 202, 242),
         *(117, 118, 119, 122, 30, 140, 238, 97, 239, 268, 270, 271, 272, 274),
         *(92, 58, 41, 51, 89, 170, 40, 39, 171, 224, 225, 142, 161, 162, 105, 106, 60),
         *(112, 104, 217, 218, 219, 241, 266, 273, 294, 280, 282, 116),
@@ -180,6 +180,10 @@ _REFUSED = {
         *(33, 262, 265),
     ),
 }
+_SOCKETS = {"x86_64": (41, 42, 53), "aarch64": (198, 199, 203)}
+"""socket, connect, socketpair."""
+_PROGRAMS = {"x86_64": (57, 58, 59, 322), "aarch64": (221, 281)}
+"""fork, vfork, execve, execveat."""
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 # kill, tgkill; clone; fcntl, ioctl; prlimit64
@@ -202,14 +206,17 @@ def restricts_calls() -> bool:
     return sys.platform == "linux" and known and Path("/proc/sys/kernel/seccomp").exists()
 
 
-def restrict_calls() -> bool:
-    """Give up the calls of the table permanently.
+def restrict_calls(*, sockets: bool = False, programs: bool = False) -> bool:
+    """Give up the calls of the table permanently, but for those that `sockets` and `programs` need.
 
     Returns False, with nothing changed, if the table lacks this machine or the kernel has no filters.
     """
     if not restricts_calls():
         return False
-    code = _HEAD + _packed(_judged(*_JUDGED[platform.machine()], own=os.getpid()))
+    machine = platform.machine()
+    judged = _judged(*_JUDGED[machine], own=os.getpid(), programs=programs)
+    head = _packed(_refused(machine, sockets=sockets, programs=programs)) if sockets or programs else _HEAD
+    code = head + _packed(judged)
     gain_no_privileges()
     program = _Program(len(code) // 8, code)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -220,26 +227,32 @@ def _packed(instructions: Iterable[_Instruction]) -> bytes:
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
 
 
-def _refused(machine: str) -> list[_Instruction]:
+def _refused(machine: str, *, sockets: bool = False, programs: bool = False) -> list[_Instruction]:
+    more = (*(() if sockets else _SOCKETS[machine]), *(() if programs else _PROGRAMS[machine]))
     return [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, _ARCHITECTURES[machine]),
         (_RETURN, 0, 0, _REFUSE),  # the calls of a 32-bit program
         (_LOAD, 0, 0, _NUMBER),
         *_answer(_EQUAL, _CLONE3, _UNKNOWN),
-        *(step for number in (*_EVERYWHERE, *_REFUSED[machine]) for step in _answer(_EQUAL, number, _REFUSE)),
+        *(
+            step
+            for number in (*_EVERYWHERE, *_REFUSED[machine], *more)
+            for step in _answer(_EQUAL, number, _REFUSE)
+        ),
         *_answer(_AT_LEAST, _NEWEST + 1, _UNKNOWN),  # x32's calls too
     ]
 
 
 def _judged(  # noqa: PLR0913 - the numbers of the calls that are judged by an argument
-    kill: int, tgkill: int, clone: int, fcntl: int, ioctl: int, limits: int, *, own: int
+    kill: int, tgkill: int, clone: int, fcntl: int, ioctl: int, limits: int, *, own: int, programs: bool
 ) -> list[_Instruction]:
+    new_process = _ALLOW if programs else _REFUSE
     return [
-        *_if(kill, _FIRST, _only((own,))),
+        *_if(kill, _FIRST, _only((own, 0) if programs else (own,))),
         *_if(tgkill, _FIRST, _only((own,))),
         *_if(limits, _FIRST, _only((0, own))),
-        *_if(clone, _FIRST, [*_answer(_ANY_BIT, _CLONE_THREAD, _ALLOW), (_RETURN, 0, 0, _REFUSE)]),
+        *_if(clone, _FIRST, [*_answer(_ANY_BIT, _CLONE_THREAD, _ALLOW), (_RETURN, 0, 0, new_process)]),
         *_if(fcntl, _SECOND, [step for command in _SIGNALLING for step in _answer(_EQUAL, command, _REFUSE)]),
         *_if(ioctl, _SECOND, _only(_HARMLESS)),
         (_RETURN, 0, 0, _ALLOW),
@@ -280,6 +293,9 @@ _LIBRARY = (
 )
 """Python's modules, this package, and shared libraries: a module may be loaded on first use."""
 
+PROGRAMS = ("/bin", "/sbin", "/usr", "/opt", "/etc/alternatives", "/dev/null", "/dev/urandom")
+"""What a check may read besides, if it starts programs: these and their data."""
+
 HARD = 5
 """Seconds of processor time between the first signal, which a decoder may ignore, and SIGKILL."""
 
@@ -311,23 +327,52 @@ class Limits:
     """The files and folders of the deposit that may be read."""
 
 
+FILES = "rules for files (Landlock)"
+CALLS = "a filter of system calls (seccomp)"
+NETWORK = "a network of its own"
+
+
 def apply(limits: Limits) -> tuple[str, ...]:
     """Set the limits; returns the protections that the kernel lacks."""
     if sys.platform == "linux":
         _die_with_server()
         _leave_network()
-    _set(resource.RLIMIT_CORE, 0)
-    _set(resource.RLIMIT_AS, limits.memory)
-    _set(resource.RLIMIT_NOFILE, OPEN_FILES)
-    _set(resource.RLIMIT_FSIZE, limits.file_bytes)
     _set(resource.RLIMIT_NPROC, 0)
     _set(resource.RLIMIT_CPU, _seconds(limits, *limits.most) + HARD)
+    missing = _confine(limits.memory, OPEN_FILES, limits.file_bytes, limits.writes, limits.reads)
+    allow(limits, Progress())
+    return missing
+
+
+def apply_access(access: Access, reads: Iterable[str]) -> tuple[str, ...]:
+    """As `apply`, for the process of a check, which lasts: its worker limits the time of each file.
+
+    It writes no file. Threads are free, since Go and Java need them; processes are for `access.programs`.
+    """
+    isolated = access.network or sys.platform != "linux" or _leave_network()
+    programs = PROGRAMS if access.programs else ()
+    readable = (*reads, *access.reads, *programs)
+    missing = _confine(access.memory, access.open_files, 0, "", readable, access)
+    return (*missing, *(() if isolated else (NETWORK,)))
+
+
+def _confine(
+    memory: int,
+    open_files: int,
+    file_bytes: int,
+    writes: str,
+    reads: Iterable[str],
+    access: Access = Access(),  # noqa: B008 - frozen
+) -> tuple[str, ...]:
+    _set(resource.RLIMIT_CORE, 0)
+    _set(resource.RLIMIT_AS, memory)
+    _set(resource.RLIMIT_NOFILE, open_files)
+    _set(resource.RLIMIT_FSIZE, file_bytes)
     if sys.platform == "linux":
         _keep_hard_limits()
-    files = restrict_files(limits.writes, (*limits.reads, *_LIBRARY, *_installed()))
-    calls = restrict_calls()
-    allow(limits, Progress())
-    given = {"rules for files (Landlock)": files, "a filter of system calls (seccomp)": calls}
+    files = restrict_files(writes, (*reads, *_LIBRARY, *_installed()))
+    calls = restrict_calls(sockets=access.sockets or access.network, programs=access.programs)
+    given = {FILES: files, CALLS: calls}
     return tuple(name for name, has in given.items() if not has)
 
 
@@ -362,11 +407,11 @@ def _keep_hard_limits() -> None:
         libc.capset(_CAPABILITIES, struct.pack("=6I", *words))
 
 
-def _leave_network() -> None:
-    """Move into a network namespace without any interface; if that is not permitted, nothing changes."""
+def _leave_network() -> bool:
+    """Move into a network namespace without interfaces; False, with nothing changed, if that is refused."""
     # root needs no user namespace, in which it could not write into other users' folders
     flags = _CLONE_NEWNET if os.geteuid() == 0 else _CLONE_NEWNET | _CLONE_NEWUSER
-    ctypes.CDLL(None).unshare(flags)
+    return bool(ctypes.CDLL(None).unshare(flags) == 0)
 
 
 def _die_with_server() -> None:

@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from pipeline import codes
+from pipeline.checks import CheckRule, require_installed
 from pipeline.errors import UsageRefused
 from pipeline.names import ARK_CHARACTERS, ARK_PATTERN, quote_name
 from pipeline.profiles.sources import Sources, SourceText
@@ -260,6 +261,11 @@ class Profile(BaseModel):
         description="a list of hosts (example.org, *.example.org) and networks (192.0.2.0/24), each with or "
         "without a port (example.org:8443): content comes from these alone; default: from every host",
     )
+    checks: tuple[CheckRule, ...] = Field(
+        (),
+        description="a list of checks of the deposited files, each a name such as clamav, or a name with "
+        "command, after, found, unchecked and settings",
+    )
     storage_node: int | None = Field(None, ge=0, description="the number of a storage node")
     context: str = Field("", description="a text")
     retention_days: Annotated[int, Field(ge=0)] | None = Field(
@@ -277,6 +283,20 @@ class Profile(BaseModel):
     @classmethod
     def _listed(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value
+
+    @field_validator("checks", mode="before")
+    @classmethod
+    def _rules(cls, value: object) -> object:
+        rules = value if isinstance(value, list | tuple) else (value,)
+        return tuple({"name": rule} if isinstance(rule, str) else rule for rule in rules)
+
+    @field_validator("checks")
+    @classmethod
+    def _distinct_checks(cls, value: tuple[CheckRule, ...]) -> tuple[CheckRule, ...]:
+        names = [rule.name for rule in value]
+        if len(names) != len(set(names)):
+            raise ValueError("two checks have the same name")
+        return value
 
     @property
     def allowed_sources(self) -> Sources:
@@ -330,9 +350,9 @@ class Profiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def get(self, name: str) -> Profile:
-        """The profile as currently in its file."""
-        return read_profile(self.file(name))[0]
+    def get(self, name: str, *, elsewhere: bool = False) -> Profile:
+        """The profile as currently in its file; `elsewhere`: its checks need not be installed here."""
+        return read_profile(self.file(name), elsewhere=elsewhere)[0]
 
     def names(self) -> tuple[str, ...]:
         try:
@@ -363,8 +383,11 @@ class Profiles:
         return paths[0]
 
 
-def read_profile(path: Path) -> tuple[Profile, tuple[str, ...]]:
-    """Read the profile in a file, which has the file's name; also returns warnings about ignored fields."""
+def read_profile(path: Path, *, elsewhere: bool = False) -> tuple[Profile, tuple[str, ...]]:
+    """The profile in a file, named after the file, and warnings about ignored fields.
+
+    `elsewhere`: its checks need not be installed on this host.
+    """
     source = path.name
     name = path.stem if path.suffix in _SUFFIXES else path.name
     try:
@@ -374,7 +397,12 @@ def read_profile(path: Path) -> tuple[Profile, tuple[str, ...]]:
     except OSError as error:
         raise ProfileError(f"profile {source} cannot be read: {error}") from error
     fields, warnings = (_from_yaml if path.suffix == ".yaml" else _from_text)(text, source)
-    return _profile({"name": name, **fields}, name, source), warnings
+    profile = _profile({"name": name, **fields}, name, source)
+    try:
+        require_installed(() if elsewhere else profile.checks)
+    except UsageRefused as refusal:
+        raise ProfileError(f"profile {source}: {refusal}") from refusal
+    return profile, warnings
 
 
 def _is_profile(path: Path) -> bool:
@@ -419,6 +447,8 @@ def _fault(error: ErrorDetails) -> str:
     where = [str(part) for part in error["loc"]]
     if not where:
         return str(error.get("ctx", {}).get("error", error["msg"]))
+    if where[0] == "checks" and error["type"] == "value_error":
+        return f"checks: {error['ctx']['error']}"
     model = ProfileLimits if where[0] == "limits" and len(where) > 1 else Profile
     field = ".".join(part for part in where if not part.isdecimal())
     if error["type"] == "extra_forbidden":
@@ -452,6 +482,6 @@ def quota_in(folder: Path) -> Callable[[str], int | None]:
 @lru_cache(maxsize=512)
 def _limits(folder: Path, name: str, _moment: int) -> ProfileLimits:
     try:
-        return Profiles(folder).get(name).limits
+        return Profiles(folder).get(name, elsewhere=True).limits
     except ProfileError:
         return ProfileLimits()  # the job will meet the same fault and report it

@@ -66,7 +66,7 @@ def with_secrets(profile: Profile, profiles: Profiles) -> Profile:
     if profile.callback_url is None:
         return profile
     try:
-        current = profiles.get(profile.name)
+        current = profiles.get(profile.name, elsewhere=True)
     except ProfileError:
         return profile  # the file is gone or invalid: only the snapshot is left
     if current.callback_address != profile.callback_address:

@@ -7,6 +7,8 @@ from typing import TypeAlias
 
 from pipeline import plugins
 from pipeline.attempt import Attempt, JobRecord
+from pipeline.checking.process import Checker
+from pipeline.checking.running import Checking
 from pipeline.decoding.decoder import Decoder
 from pipeline.deployment import Expected, ExpectedOf
 from pipeline.identifiers.ezid import EzidMinter
@@ -16,11 +18,13 @@ from pipeline.notify.callback import HttpCallback
 from pipeline.notify.mail import Mailer, open_mailer
 from pipeline.outcome import Service, system
 from pipeline.profiles.profile import Profile, ProfileError, Profiles
+from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.sources.fetch import HttpFetcher
 from pipeline.sources.limits import HostLimiter
 from pipeline.storage.base import Storage
 from pipeline.storage.factory import open_storage
+from pipeline.working_storage.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Clients:
     callback: HttpCallback
     mailer: Mailer
     decoder: Decoder
+    checker: Checker
 
     def step_context(
         self,
@@ -67,6 +72,11 @@ class StepContext(Clients):
         except ProfileError as error:
             raise system(str(error)) from error
 
+    def checking(self, job: Job) -> Checking:
+        """The checks that the profile asks for."""
+        workspace = Workspace.of(job, self.settings.working)
+        return Checking(self.profile.checks, self.checker, workspace, self.attempt, job.history)
+
 
 InventoryOpener: TypeAlias = Callable[[Settings, Expected | None], SqlInventory]
 """The type of the plugins in the group `arkline.inventory`."""
@@ -93,4 +103,5 @@ def open_clients(settings: Settings, expected: ExpectedOf | None = None) -> Clie
         callback=HttpCallback(settings),
         mailer=open_mailer(settings),
         decoder=Decoder(settings),
+        checker=Checker((settings.working,)),
     )

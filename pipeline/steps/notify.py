@@ -1,12 +1,35 @@
-"""Notify: deliver the callback about the job's completion, if the profile has a callback URL."""
+"""Notify: deliver the callback that says that the job is complete, if the profile has a callback URL.
 
+Before that, the checks that the profile asks for after recording.
+"""
+
+from dataclasses import replace
+
+from pipeline.checks import Stage
 from pipeline.outcome import Done
 from pipeline.records import Job
-from pipeline.steps import earlier_version
+from pipeline.steps import checks, earlier_version
 from pipeline.steps.context import StepContext
 
 
 def work(job: Job, context: StepContext) -> Done:
+    remarks = _check(job, context)
+    return replace(_deliver(job, context), remark=job.status.with_remarks(*remarks))
+
+
+def _check(job: Job, context: StepContext) -> tuple[str, ...]:
+    if not any(rule.after is Stage.RECORDED for rule in context.profile.checks):
+        return ()
+    version, _ = earlier_version.noted_or_stored(job, context)
+    if version is None:
+        return ()
+    runs, remarks = checks.after_storing(job, context, version, Stage.RECORDED)
+    context.attempt.check()
+    context.inventory.add_checks(version.ark, version.number, runs)
+    return remarks
+
+
+def _deliver(job: Job, context: StepContext) -> Done:
     profile = context.profile
     if profile.callback_url is None:
         return Done(message="the collection has no callback")

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pipeline import names
+from pipeline.checks import CheckRun
 from pipeline.decoding.calls import Statements, read_statements
 from pipeline.description import anvl, metadata, premis
 from pipeline.fixity import ContentFile, StoredVersion
@@ -29,7 +30,7 @@ from pipeline.outcome import Done, ServiceDown, StepFailed, content, system
 from pipeline.preservation.rebuild import require_as_sent
 from pipeline.profiles.profile import Profile
 from pipeline.records import Identifiers, Job, PayloadType, SubmissionMode, now
-from pipeline.steps import earlier_version
+from pipeline.steps import checks, earlier_version
 from pipeline.steps.context import StepContext
 from pipeline.steps.system_files import ERC_PATH, compose_all
 from pipeline.storage.base import StoreRequest
@@ -198,6 +199,8 @@ class _Content:
     """The depositor's files in the object."""
     statements: Statements
     local_id: tuple[str, ...]
+    runs: tuple[CheckRun, ...] = ()
+    """What the checks of the profile found."""
 
 
 def work(job: Job, context: StepContext) -> Done:
@@ -213,6 +216,8 @@ def work(job: Job, context: StepContext) -> Done:
 
 def _process(job: Job, context: StepContext) -> Done:
     submitted = _read_content(job, context)
+    runs, remarks = checks.before_storing(job, context, submitted.files)
+    submitted = replace(submitted, runs=runs)
     identity = identify(job, context.profile, context, submitted.local_id)
     job = job.model_copy(update={"identifiers": identity.identifiers})
     try:
@@ -222,7 +227,7 @@ def _process(job: Job, context: StepContext) -> Done:
     except StepFailed:
         submitted.workspace.read_content()  # raises ContentGone if that is the cause
         raise
-    return replace(done, remark=job.status.with_remarks(*submitted.statements.remarks))
+    return replace(done, remark=job.status.with_remarks(*submitted.statements.remarks, *remarks))
 
 
 def _read_content(job: Job, context: StepContext) -> _Content:
@@ -304,6 +309,7 @@ def _compose_version(
             described.local_id,
             declared,
             _names_read(submitted.downloaded),
+            submitted.runs,
         )
         texts = {**{name: (text,) for name, text in described.files.items()}, premis.NAME: events}
         system_files = compose_all(job, submitted.workspace, texts, submitted.files, context.attempt)

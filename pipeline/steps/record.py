@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 from hashlib import sha512
 
+from pipeline.checks import Stage
 from pipeline.description import anvl
 from pipeline.description.metadata import as_stored
 from pipeline.fixity import StoredVersion
@@ -16,7 +17,7 @@ from pipeline.outcome import Deposited, Done, system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, SubmissionMode, now
 from pipeline.states import STEP_DONE, JobState
-from pipeline.steps import earlier_version
+from pipeline.steps import checks, earlier_version
 from pipeline.steps.context import StepContext
 from pipeline.steps.system_files import ERC_PATH
 from pipeline.working_storage.workspace import DownloadedFile, Workspace
@@ -25,7 +26,8 @@ from pipeline.working_storage.workspace import DownloadedFile, Workspace
 def work(job: Job, context: StepContext) -> Done:
     profile = context.profile
     version, erc = _stored(job, context)
-    recording = _recording(job, version, erc, profile, context)
+    runs, remarks = checks.after_storing(job, context, version, Stage.STORED)
+    recording = replace(_recording(job, version, erc, profile, context), checks=runs)
     context.attempt.check()
     context.inventory.record(recording)
     added = [file.size for file in version.files if file.added]
@@ -39,22 +41,20 @@ def work(job: Job, context: StepContext) -> Done:
     return Done(
         message=entered + lost,
         description=as_stored(recording.erc),
-        remark=_remark(job, version),
+        remark=job.status.with_remarks(*_remarks(job, version), *remarks),
         deposited=Deposited(files=len(added), bytes=sum(added)),
     )
 
 
-def _remark(job: Job, version: StoredVersion) -> str | None:
-    """The remarks, with one that the repository already had the object; None if it does not apply.
+def _remarks(job: Job, version: StoredVersion) -> tuple[str, ...]:
+    """That the repository had the object already.
 
     A depositor who requested a new version need not check for one.
     """
     asked = job.configuration.new_version or job.configuration.submission_mode is not SubmissionMode.ADD
     if version.number == 1 or asked:
-        return None
-    return job.status.with_remarks(
-        f"this is version {version.number} of {version.ark}, which the repository had already"
-    )
+        return ()
+    return (f"this is version {version.number} of {version.ark}, which the repository had already",)
 
 
 def _stored(job: Job, context: StepContext) -> tuple[StoredVersion, bytes]:

@@ -16,7 +16,7 @@ import pytest
 
 from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt
 from pipeline.containers.unpack import Limits
-from pipeline.decoding import calls, limits
+from pipeline.decoding import calls, child, limits
 from pipeline.decoding import decoder as decoder_module
 from pipeline.decoding.decoder import SECONDS, Decoder, Request
 from pipeline.description import metadata
@@ -61,7 +61,7 @@ def still_works(decoder: Decoder, folder: Path) -> bool:
 
 PROBES = """
 import json, os, re, resource, socket, sys
-sys.path[:] = json.loads(sys.argv[1])
+sys.path[:] = json.loads(sys.argv[2])
 from pipeline.decoding import server
 
 def probe(given, body, attempt):
@@ -158,13 +158,13 @@ HANG = Request("hang", "a test", {})
 
 def probing(seconds: int = SECONDS) -> Decoder:
     """A decoder that can be asked for the functions of PROBES as well."""
-    decoder_module._PROGRAM = PROBES
+    child._PROGRAM = PROBES
     return Decoder(Settings(), seconds)
 
 
 @pytest.fixture(autouse=True)
 def _program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoder_module, "_PROGRAM", decoder_module._PROGRAM)
+    monkeypatch.setattr(child, "_PROGRAM", child._PROGRAM)
 
 
 def stopped_after(seconds: float) -> Attempt:
@@ -492,7 +492,7 @@ def test_a_decoder_raises_none_of_its_limits_as_root_either() -> None:
 def test_a_worker_logs_the_protections_that_its_kernel_refuses(caplog: pytest.LogCaptureFixture) -> None:
     asked = probing()
     without = "from pipeline.decoding import limits\nlimits._version = lambda: 0\n"
-    decoder_module._PROGRAM = PROBES.replace("server.main()", f"{without}server.main()")
+    child._PROGRAM = PROBES.replace("server.main()", f"{without}server.main()")
     decoder_module._warn_of.cache_clear()
 
     for _ in range(2):

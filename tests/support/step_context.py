@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Never
 
 from pipeline.attempt import UNATTENDED, Attempt
+from pipeline.checking.process import Checker
 from pipeline.decoding.decoder import Decoder
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Job, PayloadType
@@ -82,6 +83,7 @@ def services(
         callback=UNUSED,
         mailer=UNUSED,
         decoder=DECODER,
+        checker=Checker((settings.working,)),
         attempt=attempt,
     )
 

@@ -91,11 +91,17 @@ _ATTEMPTS = {Lock.CARRY: 1, Lock.TAKE: 2}
 class JobMove(Move):
     """A move of a job; `done` has the values that the state's work changes.
 
-    `to`: the state that an operator names for the event; None: the target in the table.
+    `to`: the state that an operator names for the event; None: the one that the table gives. `overruled`: the
+    finding that an operator overrules with this move.
     """
 
     done: Done = field(default_factory=Done)
     to: JobState | None = None
+    overruled: str | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {**super().facts, **({"overruled": self.overruled} if self.overruled else {})}
 
     @property
     def gives_up_room(self) -> bool:

@@ -41,19 +41,22 @@ def _act(
     event: Event,
     question: Callable[[Outcome], str] | None = None,
     to: JobState | None = None,
+    overrule: str = "",
 ) -> None:
     """Raise the event on the named or selected jobs and batches, once `question` is confirmed.
 
-    `to`: the state in which to resume jobs.
+    `to`: the state in which to resume jobs. `overrule`: the finding to overrule.
     """
     single = selection.are_named(options) and len(options.ids or ()) == 1
     if options.version is not None and not single:
         raise UsageRefused("--if-version is for one job or batch: name it")
+    if overrule and not (single and (options.ids or ("",))[0].startswith("jid")):
+        raise UsageRefused("--overrule is for one job: name it")
     with api.site(options.by) as site:
         names = options.ids or _selected(site, options, event)
         act: _Act
         if single:
-            act = partial(_raise, site, options, event, names[0], to)
+            act = partial(_raise, site, options, event, names[0], to, overrule)
             single = not _is_whole(event, names[0])
         elif any(name.startswith("bid") for name in names):
             act = partial(_on_each, site, options, event, names, to)
@@ -74,14 +77,22 @@ def _decided(options: SharedOptions, act: _Act, question: Callable[[Outcome], st
     return act(dry_run=False)
 
 
-def _raise(
-    site: Client, options: SharedOptions, verb: str, name: str, to: JobState | None = None, *, dry_run: bool
+def _raise(  # noqa: PLR0913 - the conditions of one verb
+    site: Client,
+    options: SharedOptions,
+    verb: str,
+    name: str,
+    to: JobState | None = None,
+    overrule: str = "",
+    *,
+    dry_run: bool,
 ) -> Outcome:
     """The outcome of the verb, or of its dry run; raises any refusal."""
     if verb != REPAIR and not _is_whole(verb, name):
         verbs.check_kind(name, Event(verb))
     path = f"{api.path_of(name)}/{verb}"
-    body: dict[str, object] = {"reason": options.reason, **({} if to is None else {"to": to})}
+    how = {"to": to, "overrule": overrule or None}
+    body = {"reason": options.reason, **{field: value for field, value in how.items() if value is not None}}
     condition = api.if_match(options.version)
     if dry_run or _is_whole(verb, name):
         return acting.post(site, f"{path}/dry-run" if dry_run else path, bulk.Outcome, body, **condition)
@@ -271,13 +282,20 @@ def resume(
             help=f"Begin with this step: {', '.join(_REPEATABLE)}, as far as the job got before it failed.",
         ),
     ] = None,
+    overrule: Annotated[
+        str,
+        typer.Option(
+            metavar="FINDING",
+            help="Store the files of one job although a check stopped it for this finding; with --reason.",
+        ),
+    ] = "",
 ) -> None:
     """Resume failed jobs at the step that failed; of a batch, all of them.
 
     Files that were downloaded completely are not downloaded again. A job that lost its reservation of working
     storage takes a new one first.
     """
-    _act(options, Event.RESUME, to=step)
+    _act(options, Event.RESUME, to=step, overrule=overrule)
 
 
 @command("arkline approve jid0000000001 --reason 'the rights are cleared'", *_SELECT, "version", *_ACT)

@@ -88,7 +88,14 @@ class Resume(Record):
 
     reason: str = Field("", max_length=REASON_LIMIT, examples=["the source is back"])
     to: JobState | None = Field(None, description="The state to resume in; null: after its last success.")
+    overrule: str = Field(
+        "",
+        max_length=16,
+        description="The finding of a check, from the job's message, that does not stop the job any more.",
+    )
 
+
+NO_RESUME = Resume(reason="", to=None, overrule="")
 
 Act = Callable[..., VerbResult]
 
@@ -132,10 +139,12 @@ def resume(
     caller: OperatorCaller,
     jid: Jid,
     version: Version,
-    body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
+    body: Annotated[Resume, Body()] = NO_RESUME,
 ) -> VerbResult:
     site, reason = site_of(request), body.reason
-    return act(site, caller, jid, Event.RESUME, reason=reason, version=version, to=body.to)
+    return act(
+        site, caller, jid, Event.RESUME, reason=reason, version=version, to=body.to, overrule=body.overrule
+    )
 
 
 for _event in JOB_EVENTS:
@@ -181,7 +190,7 @@ def resume_batch(
     bid: Bid,
     version: Version,
     run: Run,
-    body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
+    body: Annotated[Resume, Body()] = NO_RESUME,
 ) -> Outcome:
     site, reason = site_of(request), body.reason
     return bulk.resume_batch(site, caller, bid, reason=reason, version=version, to=body.to, run=run)
@@ -194,11 +203,21 @@ def dry_run_of_job(
     jid: Jid,
     verb: Verb,
     version: Version,
-    body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
+    body: Annotated[Resume, Body()] = NO_RESUME,
 ) -> Outcome:
     """Nothing is changed; what would be refused is refused."""
     event = Event(verb.value)
-    result = act(site_of(request), caller, jid, event, version=version, to=body.to, dry_run=True)
+    result = act(
+        site_of(request),
+        caller,
+        jid,
+        event,
+        reason=body.reason,
+        version=version,
+        to=body.to,
+        overrule=body.overrule,
+        dry_run=True,
+    )
     return Outcome(verb=event, dry_run=True, done=(result,))
 
 
@@ -218,7 +237,7 @@ def dry_run_of_batch(  # noqa: PLR0913 - the conditions of one verb
     verb: BatchVerb,
     version: Version,
     run: Run,
-    body: Annotated[Resume, Body()] = Resume(reason="", to=None),  # noqa: B008 - frozen
+    body: Annotated[Resume, Body()] = NO_RESUME,
 ) -> Outcome:
     """Nothing is changed; what would be refused is refused."""
     site = site_of(request)

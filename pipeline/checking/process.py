@@ -1,0 +1,346 @@
+"""The worker's side of checks: one resident process for each check, which is killed if it does not end.
+
+Rule: the process is not trusted to end, to answer, or to answer with findings. One that dies, hangs or
+answers nonsense costs the file at hand its check, and no other file: a new process continues after it.
+"""
+
+import inspect
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from pipeline.attempt import POLL_INTERVAL, Attempt
+from pipeline.checking import server
+from pipeline.checking.server import HEADER
+from pipeline.checks import (
+    CODE_LIMIT,
+    FINDINGS_OF_A_FILE,
+    MESSAGE_LIMIT,
+    Check,
+    CheckedFile,
+    Finding,
+    Obstacle,
+    Verdict,
+)
+from pipeline.decoding import child
+from pipeline.decoding.child import Channel
+from pipeline.errors import ArklineError
+from pipeline.outcome import Service, ServiceDown
+
+DEATHS = 5
+"""Processes of a check that may die in one run; files after that are not checked."""
+
+BYTES_PER_SECOND = 1_000_000
+"""A check has a second more for so many bytes of a file."""
+
+ENDING = 1.0
+"""Seconds between the end of a process's output and its own end."""
+
+_SERVER = "pipeline.checking.server"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A check and how its process is opened; equal openings share a process."""
+
+    name: str
+    kind: type[Check]
+    settings: str = "{}"
+    """As JSON."""
+    reads: tuple[str, ...] = ()
+    """What its process may read besides."""
+
+    def request(self, reads: Sequence[str]) -> dict[str, Any]:
+        access = asdict(self.kind.access)
+        return {
+            "check": f"{self.kind.__module__}:{self.kind.__qualname__}",
+            "settings": json.loads(self.settings),
+            "access": access,
+            "reads": [*reads, *self.reads, str(_package(self.kind))],
+        }
+
+
+def _package(kind: type[Check]) -> Path:
+    """The folder of the check's own modules: it may be outside of the folders of installed packages."""
+    top = Path(inspect.getfile(sys.modules[kind.__module__.partition(".")[0]]))
+    return top.parent if top.name == "__init__.py" else top
+
+
+class _Died(ArklineError):
+    """The process of a check ended, or was killed for a reason."""
+
+    def __init__(self, obstacle: Obstacle, message: str) -> None:
+        super().__init__(message)
+        self.obstacle = obstacle
+
+
+class Checker:
+    """The checks of one worker process; a process is started with the first request for its check."""
+
+    def __init__(self, reads: Sequence[Path]) -> None:
+        """`reads`: the folders that have the files of deposits."""
+        self._reads = tuple(map(str, reads))
+        self._mutex = threading.Lock()
+        self._processes: dict[Opening, _Process] = {}
+
+    def version(self, opening: Opening, attempt: Attempt) -> str:
+        """The check's version now; ServiceDown as `run`."""
+        progress = _Progress((), lambda _file, _finding: None)
+        with self._turn(attempt), self._kept(opening):
+            try:
+                self._running(opening, attempt).check((), attempt, progress)
+            except _Died as death:
+                raise no_start(opening.name, str(death)) from death
+        return progress.version
+
+    def run(
+        self,
+        opening: Opening,
+        files: Sequence[CheckedFile],
+        attempt: Attempt,
+        on_finding: Callable[[CheckedFile, Finding], None],
+    ) -> None:
+        """Check the files in their order; every file has a finding in the end.
+
+        ServiceDown if the check's service is away, or if the check does not start on this host.
+        """
+        rest, last = files, ""
+        with self._turn(attempt):
+            for _ in range(DEATHS):
+                progress = _Progress(rest, on_finding)
+                try:
+                    with self._kept(opening):
+                        self._running(opening, attempt).check(rest, attempt, progress)
+                except _Died as death:
+                    rest, last = progress.after_death(death), str(death)
+                else:
+                    rest = ()
+                if not rest:
+                    return
+        _Progress(rest, on_finding).give_up(f"the process of the check died {DEATHS} times, at last: {last}")
+
+    @contextmanager
+    def _kept(self, opening: Opening) -> Iterator[None]:
+        """Stop the process if the block fails: its answers would be taken for those to the next request."""
+        try:
+            yield
+        except BaseException:
+            self._stop(opening)
+            raise
+
+    def close(self) -> None:
+        with self._mutex:
+            for opening in tuple(self._processes):
+                self._stop(opening)
+
+    @contextmanager
+    def _turn(self, attempt: Attempt) -> Iterator[None]:
+        while not self._mutex.acquire(timeout=POLL_INTERVAL):
+            attempt.check()
+        try:
+            yield
+        finally:
+            self._mutex.release()
+
+    def _running(self, opening: Opening, attempt: Attempt) -> "_Process":
+        process = self._processes.get(opening)
+        if process is None or not process.is_usable():
+            self._stop(opening)
+            process = self._processes[opening] = _Process(opening, self._reads)
+            process.open(attempt)
+        return process
+
+    def _stop(self, opening: Opening) -> None:
+        if (process := self._processes.pop(opening, None)) is not None:
+            process.stop()
+
+
+class _Progress:
+    """What a process has said about its files."""
+
+    def __init__(
+        self, files: Sequence[CheckedFile], on_finding: Callable[[CheckedFile, Finding], None]
+    ) -> None:
+        self._files = files
+        self._on_finding = on_finding
+        self._current = -1
+        self._found = 0
+        self.version = ""
+
+    def take(self, number: int) -> CheckedFile:
+        """The process has taken this file, so it is done with the one before."""
+        self._complete()
+        if number != self._current + 1 or number >= len(self._files):
+            raise _Died(Obstacle.INVALID_ANSWER, f"the check took file {number} after file {self._current}")
+        self._current, self._found = number, 0
+        return self._files[number]
+
+    def find(self, verdict: str, code: str, message: str) -> None:
+        if self._current < 0:
+            raise _Died(Obstacle.INVALID_ANSWER, "the check reported a finding before it took a file")
+        self._found += 1
+        if self._found > FINDINGS_OF_A_FILE:
+            return
+        if self._found == FINDINGS_OF_A_FILE:
+            message = f"and further findings, which are not kept: {message}"
+        file = self._files[self._current]
+        try:
+            finding = Finding(
+                path=file.path,
+                verdict=Verdict(verdict),
+                code=_printable(code)[:CODE_LIMIT],
+                message=_printable(message)[:MESSAGE_LIMIT],
+            )
+        except (ValueError, ValidationError) as error:
+            raise _Died(Obstacle.INVALID_ANSWER, f"no finding: {verdict!r:.100}") from error
+        self._on_finding(file, finding)
+
+    def after_death(self, died: _Died) -> Sequence[CheckedFile]:
+        """The files that the next process checks; the one at hand is not checked."""
+        if self._current < 0:  # the death is of the file that would have come first
+            self._current = 0
+        self.find(Verdict.UNCHECKED, died.obstacle, str(died))
+        return self._files[self._current + 1 :]
+
+    def give_up(self, message: str) -> None:
+        """No file is checked any more."""
+        for number in range(len(self._files)):
+            self.take(number)
+            self.find(Verdict.UNCHECKED, Obstacle.CRASHED, message)
+
+    def end(self) -> None:
+        """The check is done; files that it did not take have no answer."""
+        self._complete()
+        while self._current + 1 < len(self._files):
+            self._current, self._found = self._current + 1, 0
+            self._complete()
+
+    def _complete(self) -> None:
+        if self._current >= 0 and not self._found:
+            self.find(Verdict.UNCHECKED, Obstacle.NO_ANSWER, "the check said nothing about this file")
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in str(text))
+
+
+class _Process:
+    def __init__(self, opening: Opening, reads: Sequence[str]) -> None:
+        self._opening = opening
+        self._reads = reads
+        self._child: subprocess.Popen[bytes] = child.start(_SERVER)
+        self._owner = os.getpid()
+        self._finalizer = weakref.finalize(self, child.kill, self._child, self._owner)
+
+    def is_usable(self) -> bool:
+        return self._owner == os.getpid() and self._child.poll() is None
+
+    def stop(self) -> None:
+        self._finalizer()
+
+    def open(self, attempt: Attempt) -> None:
+        """ServiceDown if the check does not start, on this host or because its service is away."""
+        limit = self._opening.kind.access.start_seconds
+        began = time.monotonic()
+
+        def watch(_silent: float) -> None:
+            if time.monotonic() - began > limit:
+                raise no_start(self._opening.name, f"it was not ready after {limit:.0f} s")
+
+        request = self._opening.request(self._reads)
+        for kind, *values in self._answers(request, b"", attempt, watch):
+            if kind == server.READY:
+                return
+            if kind == server.OPEN:
+                _warn_of(self._opening.name, *values)
+        raise no_start(self._opening.name, f"its process ended with {self._end()}")
+
+    def check(self, files: Sequence[CheckedFile], attempt: Attempt, progress: _Progress) -> None:
+        """Check the files; without files, ask for the version. _Died if the process has to be replaced."""
+        access = self._opening.kind.access
+        deadline = time.monotonic() + access.start_seconds
+
+        def watch(_silent: float) -> None:
+            if time.monotonic() > deadline:
+                raise _Died(Obstacle.TIMED_OUT, "the check did not end in time and was stopped")
+
+        body = json.dumps([(file.path, str(file.source), file.size, file.sha512) for file in files]).encode()
+        for kind, *values in self._answers({}, body, attempt, watch):
+            match kind:
+                case server.FILE:
+                    file = progress.take(values[0])
+                    deadline = time.monotonic() + access.seconds + file.size / BYTES_PER_SECOND
+                case server.FINDING:
+                    progress.find(*values)
+                case server.OBSTACLE:
+                    progress.find(Verdict.UNCHECKED, *values)
+                case server.VERSION:
+                    progress.version = _printable(values[0])[:MESSAGE_LIMIT]
+                case server.DONE:
+                    progress.end()
+                    return
+                case _:
+                    pass  # a sign of life
+        raise _Died(Obstacle.CRASHED, f"the process of the check ended with {self._end()}")
+
+    def _end(self) -> str:
+        """How the process ended, which has closed its output."""
+        try:
+            code = self._child.wait(ENDING)
+        except subprocess.TimeoutExpired:
+            return "its output closed"
+        return f"signal {-code}" if code < 0 else f"code {code}"
+
+    def _answers(
+        self, request: Mapping[str, Any], body: bytes, attempt: Attempt, watch: Callable[[float], None]
+    ) -> Iterator[list[Any]]:
+        """The answers to the request, without those that say why there is no other."""
+        data = json.dumps(request).encode()
+        with Channel(self._child, HEADER.pack(len(data), len(body)) + data, body) as channel:
+            for line in channel.lines(attempt, watch):
+                try:
+                    kind, *values = json.loads(line)
+                except (ValueError, TypeError) as error:
+                    raise _Died(
+                        Obstacle.INVALID_ANSWER, "the process of the check answered nonsense"
+                    ) from error
+                if kind == server.FAULT:
+                    raise no_start(self._opening.name, str(values[0]))
+                if kind == server.AWAY:
+                    name = self._opening.name
+                    message = f"the service of the check {name} does not answer: {_printable(values[0])}"
+                    raise ServiceDown(Service.CHECK, message, instance=name)
+                yield [kind, *values]
+
+
+def no_start(name: str, reason: str) -> ServiceDown:
+    """An outage of this host alone: another host may have the check."""
+    _log.error("check %s does not start: %s", name, reason)
+    last = _printable(reason.strip().rpartition("\n")[2])
+    message = f"the check {name} does not start on this host: {last}; the worker's log has the details"
+    return ServiceDown(Service.CHECK, message, instance=name, of_host=True)
+
+
+@cache
+def _warn_of(name: str, *missing: str) -> None:
+    """Once in each worker process."""
+    _log.warning(
+        "check %s runs without %s: this kernel gives none; docs/security.md says what it may do then",
+        name,
+        " and without ".join(missing),
+    )

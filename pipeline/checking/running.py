@@ -1,0 +1,209 @@
+"""Runs the checks that a profile asks for, and decides what their findings mean for the job."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from pipeline import checks
+from pipeline.attempt import Attempt
+from pipeline.checking import journal
+from pipeline.checking.journal import Head, Journal
+from pipeline.checking.process import Checker, Opening
+from pipeline.checks import Action, CheckedFile, CheckRule, CheckRun, Finding, Overrule, Stage, Verdict
+from pipeline.errors import UsageRefused
+from pipeline.humanize import counted
+from pipeline.names import quote_name
+from pipeline.outcome import Service, ServiceDown, content
+from pipeline.records import HistoryEntry, now
+from pipeline.working_storage.capacity import full_waits
+from pipeline.working_storage.workspace import Workspace
+
+DIGEST_LENGTH = 16
+
+NAMED = 5
+"""Findings that a message names."""
+SAID = 120
+"""Characters of a finding in a message."""
+
+
+@dataclass(frozen=True)
+class Checking:
+    """The checks of one job, and what one attempt runs them with."""
+
+    rules: tuple[CheckRule, ...]
+    checker: Checker
+    workspace: Workspace
+    attempt: Attempt
+    history: tuple[HistoryEntry, ...]
+
+    @property
+    def folder(self) -> Path:
+        return self.workspace.folder / "checks"
+
+    def at(self, stage: Stage) -> tuple[CheckRule, ...]:
+        return tuple(rule for rule in self.rules if rule.after is stage)
+
+    @cached_property
+    def overruled(self) -> Mapping[str, Overrule]:
+        """Digest of findings -> the last decision about them."""
+        return {
+            entry.overruled: Overrule(by=entry.by, at=entry.at, reason=entry.message)
+            for entry in self.history
+            if entry.overruled
+        }
+
+
+def run(checking: Checking, stage: Stage, files: Sequence[CheckedFile]) -> tuple[CheckRun, ...]:
+    """Run the checks of this stage, in the order of the profile; what an earlier attempt did is kept.
+
+    ServiceDown if a check is not installed on this host, does not start, or lacks its service.
+    """
+    return tuple(_run(checking, rule, files) for rule in checking.at(stage))
+
+
+def noted(checking: Checking, digests: Mapping[str, str]) -> tuple[CheckRun, ...]:
+    """The completed runs of all stages, with the findings of the files that have these digests by path.
+
+    A run that is lost with the working directory is absent: what it found is not known.
+    """
+    runs = []
+    for rule in checking.rules:
+        known = (one for one in journal.read_all_of(checking.folder, rule.name) if one.ended is not None)
+        runs += [_completed(checking, rule, one, digests) for one in known if one.findings_of(digests)][:1]
+    return tuple(runs)
+
+
+def _run(checking: Checking, rule: CheckRule, files: Sequence[CheckedFile]) -> CheckRun:
+    opening = _opening(rule)
+    head = Head(
+        check=rule.name,
+        event=opening.kind.event,
+        stage=rule.after,
+        settings=sha256(opening.settings.encode()).hexdigest(),
+        version=checking.checker.version(opening, checking.attempt),
+        content=journal.content_of(files),
+    )
+    digests = {file.path: file.sha512 for file in files}
+    same = [one for one in journal.read_all_of(checking.folder, rule.name) if one.head == head]
+    earlier = same[0] if same else Journal(head, (), None)
+    if earlier.ended is None:
+        earlier = _continue(checking, opening, earlier, files)
+    return _completed(checking, rule, earlier, digests)
+
+
+def _continue(
+    checking: Checking, opening: Opening, earlier: Journal, files: Sequence[CheckedFile]
+) -> Journal:
+    """Check the files that the earlier journal does not have, in a new journal that has all."""
+    done = earlier.checked(files)
+    first = {file.path for file in files[:done]}
+    lines = [line for line in earlier.lines if line.finding is not None and line.finding.path in first]
+    name = f"{opening.name}.{checking.workspace.attempt.name}.jsonl"
+    writer = journal.Writer(checking.folder / name, [earlier.head, *lines])
+
+    def on_finding(file: CheckedFile, finding: Finding) -> None:
+        lines.append(writer.add(file, finding))
+
+    with full_waits("noting the findings of a check"):
+        checking.checker.run(opening, files[done:], checking.attempt, on_finding)
+        checking.attempt.check()
+        return Journal(earlier.head, tuple(lines), writer.end())
+
+
+def _completed(checking: Checking, rule: CheckRule, ended: Journal, digests: Mapping[str, str]) -> CheckRun:
+    run = CheckRun(
+        check=rule.name,
+        version=ended.head.version,
+        event=ended.head.event,
+        stage=ended.head.stage,
+        at=ended.ended or now(),
+        findings=ended.findings_of(digests),
+    )
+    decision = checking.overruled.get(_digest(rule, run, digests))
+    return run.model_copy(update={"overruled": decision})
+
+
+def _opening(rule: CheckRule) -> Opening:
+    """ServiceDown, of this host alone, if the check is not installed here."""
+    kind = checks.installed(rule)
+    if kind is None:
+        message = (
+            f"the check {rule.name} is not installed on this host: install it, or let another host do it"
+        )
+        raise ServiceDown(Service.CHECK, message, instance=rule.name, of_host=True)
+    try:
+        settings = checks.configured(rule, kind)
+    except UsageRefused as refusal:
+        raise ServiceDown(Service.CHECK, str(refusal), instance=rule.name, of_host=True) from refusal
+    given = json.dumps(settings.model_dump() if settings else {}, default=_plain)
+    programs = (str(Path(rule.command[0]).resolve().parent),) if rule.command else ()
+    return Opening(rule.name, kind, given, programs)
+
+
+def _plain(value: object) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+
+
+def _action(rule: CheckRule, finding: Finding) -> Action:
+    match finding.verdict:
+        case Verdict.FOUND:
+            return rule.on_found
+        case Verdict.UNCHECKED:
+            return rule.unchecked
+        case Verdict.FINE:
+            return Action.NOTE
+
+
+def _that(rule: CheckRule, run: CheckRun, action: Action) -> list[Finding]:
+    return [finding for finding in run.findings if _action(rule, finding) is action]
+
+
+def _digest(rule: CheckRule, run: CheckRun, digests: Mapping[str, str]) -> str:
+    """Of the findings that stop the job: of the same findings about the same bytes it is the same."""
+    stopping = sorted((f.path, digests[f.path], f.verdict, f.code) for f in _that(rule, run, Action.STOP))
+    return sha256(json.dumps([rule.name, *stopping]).encode()).hexdigest()[:DIGEST_LENGTH]
+
+
+def judge(checking: Checking, runs: Iterable[CheckRun], files: Sequence[CheckedFile]) -> tuple[str, ...]:
+    """What the depositor should look at; StepFailed(content) if a finding stops the job.
+
+    All checks have run: the depositor learns of all findings at once.
+    """
+    digests = {file.path: file.sha512 for file in files}
+    rules = {rule.name: rule for rule in checking.rules}
+    stops, remarks = list[str](), list[str]()
+    for run in runs:
+        rule = rules[run.check]
+        stopping, warning = _that(rule, run, Action.STOP), _that(rule, run, Action.WARN)
+        if stopping and run.overruled is None:
+            stops.append(f"{_sentence(run, stopping)} (finding {_digest(rule, run, digests)})")
+        elif stopping:
+            remarks.append(f"{_sentence(run, stopping)}; a person of the repository decided to keep it")
+        if warning:
+            remarks.append(_sentence(run, warning))
+    if stops:
+        raise content(f"{'; '.join(stops)}: replace or remove the files, then submit again")
+    return tuple(remarks)
+
+
+def _sentence(run: CheckRun, findings: Sequence[Finding]) -> str:
+    """What the check found, by verdict, with the first files."""
+    found = [finding for finding in findings if finding.verdict is Verdict.FOUND]
+    unchecked = [finding for finding in findings if finding.verdict is Verdict.UNCHECKED]
+    said = (
+        (found, f"the check {run.check} found something in"),
+        (unchecked, f"the check {run.check} did not check"),
+    )
+    return "; ".join(f"{start} {_named(some)}" for some, start in said if some)
+
+
+def _named(findings: Sequence[Finding]) -> str:
+    files = counted(len({finding.path for finding in findings}), "file")
+    first = ", ".join(f"{quote_name(f.path)} ({(f.message or f.code):.{SAID}})" for f in findings[:NAMED])
+    more = len(findings) - NAMED
+    return f"{files}: {first}" + (f" and {more:,} more" if more > 0 else "")

@@ -1,0 +1,181 @@
+"""The process of one check: it gives up its rights, opens the check, and answers one request after another.
+
+A request is two lengths, JSON, and a body: the files; without files it asks for the version. The answer is a
+line of JSON for each file that the check takes, for each finding, and for the end. The process ends when its
+worker has ended.
+"""
+
+import importlib
+import json
+import os
+import select
+import signal
+import struct
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.checks import Access, Check, CheckedFile, Finding, Obstacle, ServiceAway
+from pipeline.decoding import limits
+
+HEADER = struct.Struct(">IQ")
+"""Bytes of the request, and bytes of its body."""
+
+READY, OPEN, VERSION, FILE, FINDING, OBSTACLE, ALIVE, AWAY, FAULT, DONE = (
+    "ready",
+    "open",
+    "version",
+    "file",
+    "finding",
+    "obstacle",
+    "alive",
+    "away",
+    "fault",
+    "done",
+)
+
+ALIVE_INTERVAL = 1.0
+"""Seconds between two signs of life."""
+
+FAULT_LIMIT = 2000
+"""Characters of a traceback that are passed on: its end."""
+
+_INPUT = 0
+
+
+def main() -> None:
+    output = _keep_output()
+    opening, _ = _request()
+    # its folder is found now; what it needs besides is imported with the limits
+    importlib.import_module(opening["check"].partition(":")[0].partition(".")[0])
+    limit = Access(**{**opening["access"], "reads": tuple(opening["access"]["reads"])})
+    if missing := limits.apply_access(limit, opening["reads"]):
+        output.line(OPEN, *missing)
+    threading.Thread(target=_end_with_worker, daemon=True).start()
+    try:
+        check = _opened(opening)
+        output.line(READY)
+        while True:
+            _, body = _request()
+            files = [
+                CheckedFile(path, Path(source), size, sha) for path, source, size, sha in json.loads(body)
+            ]
+            if files:
+                _Run(check, files, output).all_files()
+            else:
+                output.line(VERSION, check.version)
+            output.line(DONE)
+    except ServiceAway as away:
+        output.line(AWAY, str(away))
+    except EOFError:
+        pass
+    except BaseException:  # noqa: BLE001 - the worker raises it
+        output.line(FAULT, traceback.format_exc()[-FAULT_LIMIT:])
+
+
+def _opened(opening: dict[str, Any]) -> Check:
+    module, _, name = opening["check"].partition(":")
+    kind = getattr(importlib.import_module(module), name)
+    given = opening["settings"]
+    return kind(None if kind.settings is None else kind.settings.model_validate(given))  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class _Output:
+    descriptor: int
+
+    def line(self, kind: str, *values: Any) -> None:
+        data = json.dumps([kind, *values], separators=(",", ":")).encode() + b"\n"
+        while data:
+            data = data[os.write(self.descriptor, data) :]
+
+
+def _keep_output() -> _Output:
+    """What a check or its programs print is no answer, and is dropped: no file may grow, not the worker's log
+    either.
+    """
+    answers = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    return _Output(answers)
+
+
+def _request() -> tuple[dict[str, Any], bytes]:
+    """EOFError at the end of the input."""
+    size, body_size = HEADER.unpack(_read(HEADER.size))
+    return json.loads(_read(size)), _read(body_size)
+
+
+def _read(size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        piece = os.read(_INPUT, size - len(data))
+        if not piece:
+            raise EOFError
+        data += piece
+    return bytes(data)
+
+
+def _end_with_worker() -> None:
+    """Kill this process and its programs once the worker's end of the input is closed."""
+    poll = select.poll()
+    poll.register(_INPUT, 0)  # the end of a pipe is reported without being asked for
+    poll.poll()
+    with suppress(PermissionError):  # a process that may start no programs may signal nobody else
+        os.killpg(0, signal.SIGKILL)
+    os._exit(0)
+
+
+class _Run:
+    """One request: it drives the check over the files, and passes on what it yields."""
+
+    def __init__(self, check: Check, files: list[CheckedFile], output: _Output) -> None:
+        self._check = check
+        self._files = files
+        self._output = output
+        self._taken = 0
+        """Files that the check has taken."""
+        self._spoken = 0.0
+
+    def alive(self) -> None:
+        if time.monotonic() - self._spoken >= ALIVE_INTERVAL:
+            self._output.line(ALIVE)
+            self._spoken = time.monotonic()
+
+    def all_files(self) -> None:
+        """A check that raises an error goes on with the file after the one at hand."""
+        while self._taken < len(self._files):
+            before = self._taken
+            try:
+                for finding in self._check.run(self._next_files(), self):
+                    self._pass_on(finding)
+            except ServiceAway:
+                raise
+            except MemoryError:
+                self._output.line(
+                    OBSTACLE, Obstacle.OUT_OF_MEMORY, "the check needs more memory than it may use"
+                )
+            except Exception as error:  # noqa: BLE001 - of the guest, about this file
+                self._output.line(OBSTACLE, Obstacle.CRASHED, f"{type(error).__name__}: {error}")
+            if self._taken == before:
+                return  # it takes no more files: they have no finding
+
+    def _next_files(self) -> Iterator[CheckedFile]:
+        while self._taken < len(self._files):
+            file = self._files[self._taken]
+            self._output.line(FILE, self._taken)
+            self._taken += 1
+            yield file
+
+    def _pass_on(self, finding: object) -> None:
+        at_hand = self._files[self._taken - 1].path if self._taken else None
+        if isinstance(finding, Finding) and finding.path == at_hand:
+            self._output.line(FINDING, finding.verdict, finding.code, finding.message)
+        else:
+            self._output.line(OBSTACLE, Obstacle.INVALID_ANSWER, f"the check answered {finding!r:.200}")

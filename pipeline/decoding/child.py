@@ -1,0 +1,119 @@
+"""A child process that reads foreign bytes: started with nothing of the worker's, and killed alone."""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from pipeline.attempt import POLL_INTERVAL, Attempt
+from pipeline.decoding.server import ANSWER
+
+LINE_LIMIT = 8 << 20
+"""Bytes of one result; the largest is a description."""
+
+READ_SIZE = 1 << 16
+
+_PROGRAM = (
+    "import importlib, json, sys; sys.path[:] = json.loads(sys.argv[2]); "
+    "importlib.import_module(sys.argv[1]).main()"
+)
+_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+def start(module: str) -> subprocess.Popen[bytes]:
+    """Run `main` of the module in a session of its own, so that the process and its children are killed
+    together, and with nothing that belongs to the worker: neither its environment nor its open files.
+    """
+    path = [_ROOT, *(str(Path(entry).absolute()) for entry in sys.path if entry)]
+    return subprocess.Popen(  # noqa: S603 - this interpreter, with a constant program
+        [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, module, json.dumps(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        env={},
+        cwd="/",
+        start_new_session=True,
+    )
+
+
+def kill(process: subprocess.Popen[bytes], owner: int) -> None:
+    """Kill the process and its children; a process forked from the owner leaves them alone."""
+    if os.getpid() != owner:
+        return
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()
+
+
+class Channel:
+    """The pipes to the server: a request on its way out, and lines that arrive."""
+
+    def __init__(self, server: subprocess.Popen[bytes], head: bytes, body: bytes) -> None:
+        assert server.stdin is not None, "the server is started with pipes"
+        assert server.stdout is not None, "the server is started with pipes"
+        self._input: IO[bytes] = server.stdin
+        self._output: IO[bytes] = server.stdout
+        self._unsent = [memoryview(piece) for piece in (head, body) if piece]
+        self._selector = selectors.DefaultSelector()
+
+    def __enter__(self) -> "Channel":
+        os.set_blocking(self._input.fileno(), False)
+        self._selector.register(self._input, selectors.EVENT_WRITE)
+        self._selector.register(self._output, selectors.EVENT_READ)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._selector.close()
+
+    def lines(self, attempt: Attempt, watch: Callable[[float], None]) -> Iterator[bytes]:
+        """The lines until the process ends.
+
+        The attempt is checked while nothing arrives; `watch` is called with the seconds since something did.
+        """
+        rest = bytearray()
+        heard = time.monotonic()
+        while True:
+            attempt.check()
+            watch(time.monotonic() - heard)
+            for key, _ in self._selector.select(POLL_INTERVAL):
+                if key.fileobj is self._input:
+                    self._send()
+                    continue
+                data = os.read(key.fd, READ_SIZE)
+                if not data:
+                    return
+                heard = time.monotonic()
+                *lines, end = (bytes(rest) + data).split(b"\n")
+                rest = bytearray(end)
+                if len(rest) > LINE_LIMIT:
+                    raise RuntimeError(f"a result of more than {LINE_LIMIT} bytes")
+                yield from lines
+
+    def answer(self, number: int) -> None:
+        """The decoder waits for this answer; its request has been sent."""
+        with suppress(BrokenPipeError):  # the server has ended, as its output will say
+            os.write(self._input.fileno(), ANSWER.pack(number))
+
+    def _send(self) -> None:
+        try:
+            sent = os.write(self._input.fileno(), self._unsent[0])
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # the server has ended, as its output will say
+            self._unsent.clear()
+        else:
+            self._unsent[0] = self._unsent[0][sent:]
+            if not self._unsent[0]:
+                del self._unsent[0]
+        if not self._unsent:
+            self._selector.unregister(self._input)

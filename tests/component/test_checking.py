@@ -1,0 +1,155 @@
+"""Checks in a process of their own: findings, and everything that a check may do instead."""
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from pipeline.attempt import UNATTENDED, CheckedAttempt
+from pipeline.checking.process import Checker, Opening
+from pipeline.checks import CheckedFile, Finding, Verdict
+from pipeline.decoding import limits
+from pipeline.outcome import AttemptOver, Service, ServiceDown
+from tests.support import guests
+from tests.support.polling import eventually
+from tools.chaos.actors import children
+
+WORD = Opening("word", guests.WordCheck)
+CONFINED = pytest.mark.skipif(
+    not (limits.restricts_files() and limits.restricts_calls()),
+    reason="this kernel has no Landlock or seccomp",
+)
+
+
+@pytest.fixture
+def checker(tmp_path: Path) -> Iterator[Checker]:
+    own = Checker((tmp_path,))
+    yield own
+    own.close()
+
+
+def checks_of_this_process() -> list[int]:
+    own = (pid for pid in children(os.getpid()))
+    return [pid for pid in own if b"pipeline.checking" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def deposited(folder: Path, texts: Mapping[str, str]) -> list[CheckedFile]:
+    files = []
+    for name, text in texts.items():
+        path = folder / name
+        path.write_text(text)
+        digest = hashlib.sha512(text.encode()).hexdigest()
+        files.append(CheckedFile(name, path, len(text), digest))
+    return files
+
+
+def checked(
+    checker: Checker, folder: Path, texts: Mapping[str, str], opening: Opening = WORD
+) -> list[Finding]:
+    found: list[Finding] = []
+    checker.run(opening, deposited(folder, texts), UNATTENDED, lambda _, finding: found.append(finding))
+    return found
+
+
+def verdicts(findings: list[Finding]) -> dict[str, tuple[str, str]]:
+    return {finding.path: (finding.verdict.value, finding.code) for finding in findings}
+
+
+def test_every_file_gets_its_finding(checker: Checker, tmp_path: Path) -> None:
+    found = checked(checker, tmp_path, {"a.txt": "good", "b.txt": "a virus"})
+
+    assert verdicts(found) == {"a.txt": ("fine", ""), "b.txt": ("found", "Test.Word")}
+    assert checker.version(WORD, UNATTENDED) == "1.0"
+
+
+def test_one_process_serves_many_requests(checker: Checker, tmp_path: Path) -> None:
+    checked(checker, tmp_path, {"a.txt": "good"})
+    first = checks_of_this_process()
+
+    checked(checker, tmp_path, {"b.txt": "good"})
+
+    assert checks_of_this_process() == first
+
+
+@pytest.mark.parametrize(
+    ("deed", "code"),
+    [
+        ("hang", "timed-out"),
+        ("crash", "crashed"),
+        ("fail", "crashed"),
+        ("eat", "out-of-memory"),
+        ("lie", "invalid-answer"),
+        ("say nothing", "no-answer"),
+    ],
+)
+def test_a_check_that_fails_at_a_file_checks_the_others(
+    checker: Checker, tmp_path: Path, deed: str, code: str
+) -> None:
+    found = checked(checker, tmp_path, {"a": "good", "b": f"{deed}: now", "c": "a virus", "d": "good"})
+
+    assert verdicts(found) == {
+        "a": ("fine", ""),
+        "b": ("unchecked", code),
+        "c": ("found", "Test.Word"),
+        "d": ("fine", ""),
+    }
+
+
+def test_what_a_check_prints_is_no_answer(checker: Checker, tmp_path: Path) -> None:
+    found = checked(checker, tmp_path, {"a": "print: something", "b": "a virus"})
+
+    assert verdicts(found) == {"a": ("fine", ""), "b": ("found", "Test.Word")}
+
+
+def test_a_check_whose_process_dies_again_and_again_ends_with_every_file_unchecked(
+    checker: Checker, tmp_path: Path
+) -> None:
+    found = checked(checker, tmp_path, {f"{number}": "crash: now" for number in range(8)})
+
+    assert [finding.code for finding in found] == ["crashed"] * 8
+    assert "died 5 times" in found[-1].message
+
+
+def test_a_service_that_does_not_answer_is_an_outage_of_the_check(checker: Checker, tmp_path: Path) -> None:
+    with pytest.raises(ServiceDown, match="check word does not answer: the service has gone") as down:
+        checked(checker, tmp_path, {"a": "good", "b": "leave: now"})
+
+    assert (down.value.service, down.value.instance, down.value.of_host) == (Service.CHECK, "word", False)
+    assert verdicts(checked(checker, tmp_path, {"a": "good"})) == {"a": ("fine", "")}
+
+
+def test_a_check_that_does_not_start_is_an_outage_of_its_host(checker: Checker, tmp_path: Path) -> None:
+    with pytest.raises(ServiceDown, match="does not start on this host: ImportError: libscanner") as down:
+        checked(checker, tmp_path, {"a": "good"}, Opening("word", guests.NoStart))
+
+    assert down.value.of_host
+
+
+def test_an_attempt_that_is_over_ends_the_check(checker: Checker, tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def check() -> None:
+        if over.is_set():
+            raise AttemptOver("an operator failed the job")
+
+    def on_finding(file: CheckedFile, _finding: Finding) -> None:
+        over.set()
+
+    attempt = CheckedAttempt(check, lambda _: None, lambda: False)
+    with pytest.raises(AttemptOver):
+        checker.run(WORD, deposited(tmp_path, {"a": "good", "b": "hang: now"}), attempt, on_finding)
+    eventually(lambda: not checks_of_this_process())
+
+
+@CONFINED
+def test_a_hostile_check_can_change_nothing_and_reach_nobody(checker: Checker, tmp_path: Path) -> None:
+    found = checked(checker, tmp_path, {"a.txt": "attack: now"})
+
+    assert {finding.code for finding in found if finding.verdict is Verdict.FOUND} == set()
+    refused = {finding.code for finding in found}
+    assert refused >= {"change-file", "remove-file", "make-file", "read-secrets"}
+    assert refused >= {"socket", "program", "fork", "signal", "trace"}
+    assert (tmp_path / "a.txt").read_text() == "attack: now"

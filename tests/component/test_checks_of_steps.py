@@ -1,0 +1,268 @@
+"""The checks of a profile in the steps of a job: what stops it, what is remarked, what is recorded."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import plugins
+from pipeline.attempt import CheckedAttempt
+from pipeline.checking import journal
+from pipeline.checking.process import Checker
+from pipeline.checks import FINDING, CheckedFile
+from pipeline.outcome import AttemptOver, Done, Service, ServiceDown, StepFailed
+from pipeline.profiles.profile import ProfileError, Profiles
+from pipeline.records import HistoryEntry, Job
+from pipeline.states import Event, FailureKind, JobState
+from pipeline.steps import notify, process, record
+from pipeline.steps.context import StepContext
+from pipeline.working_storage.workspace import Workspace
+from tests.support import guests
+from tests.support.records import AT
+from tests.support.repository import Repository
+from tests.support.step_context import collection
+
+
+@pytest.fixture(autouse=True)
+def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    guests.install(tmp_path / "site", word=guests.WordCheck, away=guests.Away)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    plugins._points.cache_clear()
+    yield
+    plugins._points.cache_clear()
+
+
+@pytest.fixture
+def context(repository: Repository) -> Iterator[StepContext]:
+    own = repository.services()
+    yield own
+    own.checker.close()
+
+
+def asks(repository: Repository, *checks: Any) -> None:
+    profile = repository.services().profile
+    collection(repository.settings, **profile.model_dump(mode="json", exclude_none=True) | {"checks": checks})
+
+
+def carried(job: Job, repository: Repository, context: StepContext) -> Done:
+    """The job after processing and recording; the end of recording."""
+    process.work(job, context)
+    return record.work(job.model_copy(update={"identifiers": repository.identifiers(job)}), context)
+
+
+def stopped(job: Job, context: StepContext) -> str:
+    with pytest.raises(StepFailed) as failed:
+        process.work(job, context)
+    assert failed.value.kind is FailureKind.CONTENT
+    return failed.value.message
+
+
+def overruled(job: Job, finding: str) -> Job:
+    entry = HistoryEntry(
+        state=JobState.PROCESSING,
+        event=Event.RESUME,
+        at=AT,
+        by="olga",
+        message="a test file",
+        overruled=finding,
+    )
+    return job.model_copy(update={"history": (*job.history, entry)})
+
+
+def test_a_finding_stops_the_job_before_anything_is_stored(
+    repository: Repository, context: StepContext
+) -> None:
+    asks(repository, "word")
+    job = repository.job(1, {"a.txt": "good", "b.txt": "a virus"})
+
+    message = stopped(job, context)
+
+    assert message.startswith("the check word found something in 1 file: 'b.txt' (it has the word) (finding ")
+    assert not list(repository.settings.storage.rglob("0=ocfl_object*"))
+
+
+def test_findings_are_in_the_inventory_and_in_the_stored_premis(
+    repository: Repository, context: StepContext
+) -> None:
+    asks(repository, {"name": "word", "found": "note"})
+    job = repository.job(1, {"a.txt": "good", "b.txt": "a virus"})
+
+    done = carried(job, repository, context)
+
+    ark = repository.identifiers(job).primary_id or ""
+    (run,) = repository.described(ark).versions[0].checks
+    assert (run.check, run.version, run.fine, run.found, run.unchecked) == ("word", "1.0", 1, 1, 0)
+    assert done.remark is None
+    (premis,) = repository.settings.storage.rglob("mrt-premis.xml")
+    assert "virus check" in premis.read_text()
+
+
+def test_an_operator_overrules_one_finding_and_no_other(repository: Repository, context: StepContext) -> None:
+    asks(repository, "word")
+    job = repository.job(1, {"a.txt": "a virus"})
+    (finding,) = FINDING.findall(stopped(job, context))
+
+    other = overruled(job, "0" * 16)
+    assert FINDING.findall(stopped(other, context)) == [finding]
+    done = carried(overruled(job, finding), repository, context)
+
+    assert "decided to keep it" in (process.work(overruled(job, finding), context).remark or "") or done
+    ark = repository.identifiers(job).primary_id or ""
+    (run,) = repository.described(ark).versions[0].checks
+    assert run.overruled is not None
+    assert (run.overruled.by, run.overruled.reason) == ("olga", "a test file")
+
+
+def test_a_decision_about_other_bytes_of_the_same_name_does_not_count(
+    repository: Repository, context: StepContext
+) -> None:
+    asks(repository, "word")
+    (finding,) = FINDING.findall(stopped(repository.job(1, {"a.txt": "a virus"}), context))
+
+    again = overruled(repository.job(2, {"a.txt": "another virus"}), finding)
+
+    assert FINDING.findall(stopped(again, context)) != [finding]
+
+
+def test_a_file_that_cannot_be_checked_is_a_remark_and_is_stored(
+    repository: Repository, context: StepContext
+) -> None:
+    asks(repository, "word")
+    job = repository.job(1, {"a.txt": "fail: now", "b.txt": "good"})
+
+    done = process.work(job, context)
+
+    assert done.remark == "the check word did not check 1 file: 'a.txt' (RuntimeError: the check has a bug)"
+
+
+def test_a_profile_may_stop_a_job_for_a_file_that_is_not_checked(
+    repository: Repository, context: StepContext
+) -> None:
+    asks(repository, {"name": "word", "unchecked": "stop"})
+
+    message = stopped(repository.job(1, {"a.txt": "fail: now"}), context)
+
+    assert "did not check 1 file: 'a.txt'" in message
+
+
+def test_a_check_that_is_not_installed_is_an_outage_of_the_host(
+    repository: Repository, context: StepContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asks(repository, "word")
+    job, profile = repository.job(1), context.profile
+    monkeypatch.undo()
+    plugins._points.cache_clear()
+
+    with pytest.raises(ServiceDown, match="word is not installed on this host") as down:
+        process.work(job, replace(context, profile_of=lambda: profile))
+
+    assert (down.value.service, down.value.instance, down.value.of_host) == (Service.CHECK, "word", True)
+
+
+def test_an_unknown_check_is_refused_when_the_profile_is_read(repository: Repository) -> None:
+    asks(repository, "wrod")
+
+    with pytest.raises(ProfileError, match=r"no check is called wrod; installed on this host: .*word"):
+        Profiles(repository.settings.profiles).get("demo")
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        (
+            {"name": "word", "after": "stored", "found": "stop"},
+            "only a check after: downloaded can stop a job",
+        ),
+        (
+            {"name": "word", "settings": {"wrod": "x"}},
+            "the check word has no setting wrod; its settings: away, word",
+        ),
+        ({"name": "own", "command": ["scan"]}, "write the whole path of scan"),
+        ({"name": "word", "foud": "note"}, "checks"),
+    ],
+)
+def test_a_wrong_rule_is_refused_when_the_profile_is_read(
+    repository: Repository, rule: dict[str, Any], says: str
+) -> None:
+    asks(repository, rule)
+
+    with pytest.raises(ProfileError, match=says):
+        Profiles(repository.settings.profiles).get("demo")
+
+
+def test_checks_after_storing_and_after_recording_are_recorded_and_stop_nothing(
+    repository: Repository, context: StepContext
+) -> None:
+    asks(repository, {"name": "word", "after": "stored"}, {"name": "away", "after": "recorded"})
+    job = repository.job(1, {"a.txt": "a virus"})
+
+    done = carried(job, repository, context)
+    job = job.model_copy(update={"identifiers": repository.identifiers(job)})
+    notify.work(job, context)
+    notify.work(job, context)
+
+    assert "the check word found something in 1 file: 'a.txt'" in (done.remark or "")
+    checks = repository.described(job.identifiers.primary_id or "").versions[0].checks
+    assert [(run.check, run.stage.value, run.found) for run in checks] == [
+        ("word", "stored", 1),
+        ("away", "recorded", 1),
+    ]
+
+
+def test_files_are_read_from_storage_when_working_storage_has_lost_them(
+    repository: Repository, context: StepContext
+) -> None:
+    asks(repository, {"name": "word", "after": "stored"})
+    job = repository.job(1, {"sub/a.txt": "a virus"})
+    process.work(job, context)
+    (Workspace.of(job, repository.settings.working).producer / "sub" / "a.txt").unlink()
+
+    done = record.work(job.model_copy(update={"identifiers": repository.identifiers(job)}), context)
+
+    assert "found something in 1 file: 'sub/a.txt'" in (done.remark or "")
+
+
+class CountingChecker(Checker):
+    """Notes which files are asked for."""
+
+    asked: list[str]
+
+    def run(self, opening: Any, files: Sequence[CheckedFile], attempt: Any, on_finding: Any) -> None:
+        self.asked = [file.path for file in files]
+        super().run(opening, files, attempt, on_finding)
+
+
+def test_a_worker_that_takes_over_checks_no_file_twice(
+    repository: Repository, context: StepContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asks(repository, "word")
+    monkeypatch.setattr(journal, "FLUSH_INTERVAL", 0.0)
+    files = {f"{number}.txt": "good" for number in range(4)} | {"4.txt": "hang: now", "5.txt": "good"}
+    job = repository.job(1, files)
+    folder = Workspace.of(job, repository.settings.working).folder / "checks"
+
+    def check() -> None:
+        if any(b'"3.txt"' in path.read_bytes() for path in folder.glob("*.jsonl")):
+            raise AttemptOver("the worker was killed")
+
+    with pytest.raises(AttemptOver):
+        process.work(job, replace(context, attempt=CheckedAttempt(check)))
+    counting = CountingChecker((repository.settings.working,))
+    process.work(job, replace(context, checker=counting))
+    counting.close()
+
+    assert counting.asked == ["3.txt", "4.txt", "5.txt"]
+
+
+def test_a_file_that_a_check_could_change_is_stored_as_it_was_downloaded_or_not_at_all(
+    repository: Repository, context: StepContext
+) -> None:
+    asks(repository, {"name": "word", "found": "note"})
+    job = repository.job(1, {"a.txt": "attack: now"})
+
+    process.work(job, context)
+
+    (stored,) = repository.settings.storage.rglob("producer/a.txt")
+    assert stored.read_text() == "attack: now"

@@ -1,0 +1,93 @@
+"""A fleet with a check: a site's program, a finding, an operator's decision, and a check that is gone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.checks import FINDING
+from pipeline.records import Job, SubmissionType
+from pipeline.settings import Settings
+from pipeline.states import JobState
+from tests.e2e.collection import submit
+from tests.servers.http_source import HttpSource
+from tests.support import cli as arkline
+from tests.support.fleet import Fleet, batch_ended
+from tests.support.polling import eventually
+from zkstate.connection.session import Session
+from zkstate.fleet import outages
+from zkstate.queue import listings
+from zkstate.record import jobs
+
+SCANNER = """#!/bin/sh
+if grep -q FORBIDDEN "$1"; then
+    echo '{"code": "Site.Forbidden", "message": "it has a forbidden word"}'
+    exit 1
+fi
+"""
+
+
+@pytest.fixture
+def scanner(settings: Settings, tmp_path: Path) -> Path:
+    """The collection's files are checked by a program of the site."""
+    program = tmp_path / "tools" / "scan.sh"
+    program.parent.mkdir()
+    program.write_text(SCANNER)
+    program.chmod(0o755)
+    profile = settings.profiles / "demo.yaml"
+    profile.write_text(f"{profile.read_text()}\nchecks:\n  - name: words\n    command: [{program}]\n")
+    return program
+
+
+def test_a_finding_of_a_sites_program_stops_a_job_until_an_operator_overrules_it(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, scanner: Path
+) -> None:
+    fleet.worker()
+    good, bad = source.put("/good.txt", b"good"), source.put("/bad.txt", b"FORBIDDEN")
+    stored = batch_ended(session, submit(session, settings, good, SubmissionType.FILE))
+    stopped = batch_ended(session, submit(session, settings, bad, SubmissionType.FILE))
+
+    assert stored.report is not None
+    assert stored.report.failed_jobs == ()
+    (jid,) = listings.of_batch(session, stopped.bid)
+    failed = jobs.load(session, jid)
+    assert (
+        "the check words found something in 1 file: 'bad.txt' (it has a forbidden word)"
+        in failed.status.message
+    )
+    (finding,) = FINDING.findall(failed.status.message)
+
+    refused = arkline.run(settings, "resume", jid, "--overrule", "0" * 16, "--reason", "no")
+    assert refused.code != 0
+    assert finding in refused.err
+    done = arkline.run(
+        settings, "resume", jid, "--overrule", finding, "--reason", "a word list, kept as it is"
+    )
+    assert done.code == 0, done.err
+    ended = eventually(lambda: _completed(session, jid))
+
+    entry = next(entry for entry in ended.history if entry.overruled)
+    assert (entry.overruled, "a word list" in entry.message) == (finding, True)
+    shown = arkline.run(settings, "object", str(ended.identifiers.primary_id), "--json")
+    assert json.loads(shown.out)["versions"][0]["checks"][0]["overruled"]["reason"]
+
+
+def _completed(session: Session, jid: str) -> Job | None:
+    job = jobs.load(session, jid)
+    return job if job.status.status is JobState.COMPLETED else None
+
+
+def test_jobs_wait_for_a_check_that_is_gone_and_go_on_when_it_is_back(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, scanner: Path
+) -> None:
+    fleet.worker()
+    fleet.beat()
+    moved = scanner.rename(scanner.with_suffix(".gone"))
+    bid = submit(session, settings, source.put("/good.txt", b"good"), SubmissionType.FILE)
+    eventually(lambda: "check:words" in outages.known(session))
+
+    moved.rename(scanner)
+
+    batch = batch_ended(session, bid)
+    assert batch.report is not None
+    assert len(batch.report.successful_jobs) == 1

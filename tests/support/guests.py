@@ -1,0 +1,165 @@
+"""Checks of a site as they may be: honest, slow, broken and hostile ones."""
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from pipeline.checks import Access, CheckContext, CheckedFile, Finding, ServiceAway, Verdict
+
+
+class WordSettings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    word: str = "virus"
+    away: str = ""
+    """The service is away while this file is missing."""
+
+
+class WordCheck:
+    """Finds a word; what a file says besides makes the check misbehave."""
+
+    name: ClassVar[str] = "word"
+    event: ClassVar[str] = "virus check"
+    access: ClassVar[Access] = Access(seconds=2.0, memory=1 << 29)
+    settings: ClassVar[type[BaseModel] | None] = WordSettings
+
+    def __init__(self, settings: WordSettings) -> None:
+        self._settings = settings
+
+    @property
+    def version(self) -> str:
+        return "1.0"
+
+    def run(self, files: Iterable[CheckedFile], context: CheckContext) -> Iterator[Any]:
+        for file in files:
+            text = file.source.read_text(encoding="utf-8")
+            yield from self._findings(file, text, context)
+
+    def _findings(self, file: CheckedFile, text: str, context: CheckContext) -> Iterator[Any]:
+        do = text.partition(":")[0]
+        if do in MISDEEDS:
+            yield from MISDEEDS[do](file, context)
+        elif self._settings.word in text:
+            yield Finding(path=file.path, verdict=Verdict.FOUND, code="Test.Word", message="it has the word")
+        else:
+            yield Finding(path=file.path, verdict=Verdict.FINE)
+
+
+def _hang(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
+    while True:
+        context.alive()
+        yield from ()
+        time.sleep(0.05)
+
+
+def _crash(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
+    yield from ()
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _fail(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
+    yield from ()
+    raise RuntimeError("the check has a bug")
+
+
+def _eat(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
+    yield len(b"x" * (1 << 30))
+
+
+def _lie(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
+    yield {"verdict": "clean"}
+
+
+def _say_nothing(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
+    yield from ()
+
+
+def _print(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
+    os.write(1, b'["done"]\n')
+    yield Finding(path=file.path, verdict=Verdict.FINE)
+
+
+def _leave(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
+    yield from ()
+    raise ServiceAway("the service has gone")
+
+
+def _tried(file: CheckedFile, attempts: dict[str, Any]) -> Iterator[Any]:
+    """What a hostile check gets for each of its attempts."""
+    for name, attempt in attempts.items():
+        try:
+            attempt()
+        except (OSError, RuntimeError) as error:
+            yield Finding(path=file.path, verdict=Verdict.FINE, code=name, message=type(error).__name__)
+        else:
+            yield Finding(path=file.path, verdict=Verdict.FOUND, code=name, message="it can")
+
+
+def _attack(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
+    source = file.source
+    yield from _tried(
+        file,
+        {
+            "change-file": lambda: source.write_text("changed"),
+            "remove-file": source.unlink,
+            "make-file": lambda: (source.parent / "new").write_text("new"),
+            "read-secrets": lambda: Path("/etc/passwd").read_text(encoding="utf-8"),
+            "socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM),
+            "program": lambda: subprocess.run(("/bin/true",), check=True),
+            "fork": lambda: os._exit(0) if os.fork() == 0 else None,
+            "signal": lambda: os.kill(os.getppid(), 0),
+            "trace": lambda: _system_call(101),
+        },
+    )
+
+
+def _system_call(number: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).syscall(number, 0, 0, 0, 0) < 0:
+        raise OSError(ctypes.get_errno(), "refused")
+
+
+MISDEEDS = {
+    "hang": _hang,
+    "crash": _crash,
+    "fail": _fail,
+    "eat": _eat,
+    "lie": _lie,
+    "say nothing": _say_nothing,
+    "print": _print,
+    "leave": _leave,
+    "attack": _attack,
+}
+
+
+class NoStart(WordCheck):
+    """A check that its host cannot open."""
+
+    def __init__(self, settings: WordSettings) -> None:
+        raise ImportError("libscanner.so: cannot open shared object file")
+
+
+class Away(WordCheck):
+    """A check whose service is away until a file appears."""
+
+    access: ClassVar[Access] = Access(reads=("/tmp",))
+
+    def __init__(self, settings: WordSettings) -> None:
+        super().__init__(settings)
+        if settings.away and not Path(settings.away).exists():
+            raise ServiceAway("nobody listens")
+
+
+def install(folder: Path, **checks: type) -> None:
+    """Install the checks as a wheel of a site does: `folder` becomes a place of installed packages."""
+    info = folder / "site_checks-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Name: site-checks\nVersion: 1.0\n")
+    points = [f"{name} = {kind.__module__}:{kind.__qualname__}" for name, kind in checks.items()]
+    (info / "entry_points.txt").write_text("\n".join(("[arkline.checks]", *points)))
