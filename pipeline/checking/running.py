@@ -193,10 +193,10 @@ def judge(checking: Checking, runs: Iterable[CheckRun], files: Sequence[CheckedF
 
 def _sentence(run: CheckRun, findings: Sequence[Finding]) -> str:
     """What the check found, by verdict, with the first files."""
-    found = [finding for finding in findings if finding.verdict is Verdict.FOUND]
+    problems = [finding for finding in findings if finding.verdict is Verdict.FOUND]
     unchecked = [finding for finding in findings if finding.verdict is Verdict.UNCHECKED]
     said = (
-        (found, f"the check {run.check} found something in"),
+        (problems, f"the check {run.check} found something in"),
         (unchecked, f"the check {run.check} did not check"),
     )
     return "; ".join(f"{start} {_named(some)}" for some, start in said if some)
