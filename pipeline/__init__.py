@@ -1,1 +1,1 @@
-"""The ingest itself: states, records, formats and steps, with no ZooKeeper, Celery or web in it."""
+"""The ingest itself: states, records, formats and steps, without ZooKeeper, Celery or web code."""

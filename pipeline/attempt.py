@@ -140,7 +140,7 @@ class JobRecord(Protocol):
         """The current identifiers."""
 
     def write_identifiers(self, job: Job, identifiers: Identifiers) -> None:
-        """Replace the job's identifiers at once; AttemptOver if this attempt is no longer the owner."""
+        """Replace the job's identifiers immediately; AttemptOver if this attempt is no longer the owner."""
 
     def mint(
         self, job: Job, counter: str, name_after: NameAfter, identifiers: Identifiers | None = None

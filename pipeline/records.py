@@ -319,7 +319,7 @@ class BatchHistoryEntry(Entry[BatchState]):
 
 
 class Job(Record):
-    """A job as it was read at one moment; `version` is that of its status node."""
+    """A job as read at one moment; `version` is its status node's."""
 
     jid: str
     bid: str
@@ -344,7 +344,7 @@ class Job(Record):
 
 
 class Batch(Record):
-    """A batch as it was read at one moment; `version` is that of its status node."""
+    """A batch as read at one moment; `version` is its status node's."""
 
     bid: str
     submission: Submission

@@ -1,1 +1,1 @@
-"""Containers: unpacked within limits, and checked against what they declare of themselves."""
+"""Containers: unpacked within limits, and checked against their own declarations."""

@@ -171,7 +171,7 @@ def _refuse_line(bag: _Bag, number: int, reason: str) -> NoReturn:
 
 
 def _declared_of_missing(bag: _Bag) -> dict[str, Digest]:
-    """The longest digest of each payload file that the bag's manifests list and the container lacks."""
+    """Path -> longest digest, for the payload files in the bag's manifests that the container lacks."""
     declared: dict[str, Digest] = {}
     for manifest in _manifests(bag):
         if manifest.of_tags or not manifest.algorithm:
@@ -190,7 +190,7 @@ def _declared_of_missing(bag: _Bag) -> dict[str, Digest]:
 
 
 def check_bags(unpacked: UnpackedContainer) -> tuple[str, ...]:
-    """A sentence for each bag that is valid; StepFailed(content), naming the file, if one is not."""
+    """A sentence for every valid bag; StepFailed(content), naming the file, if a bag is invalid."""
     return tuple(_check(bag) for bag in _bags(unpacked))
 
 

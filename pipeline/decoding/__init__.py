@@ -1,1 +1,1 @@
-"""Decoding of foreign bytes in a process of its own, which has limits and can be killed alone."""
+"""Decoding of untrusted bytes in a separate process, which has limits and can be killed on its own."""

@@ -58,7 +58,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class FileFinding:
-    """What the last run of a check found in a file."""
+    """A finding of a check's last run in a file."""
 
     check: str
     verdict: Verdict
@@ -80,7 +80,7 @@ class InventoryFile:
     provenance: Provenance | None = None
     """None if the file was not downloaded for this version, or if that was not recorded."""
     findings: tuple[FileFinding, ...] = ()
-    """By the last run of each check. A check that is not among them has said nothing of the file."""
+    """The findings of every check's last run. A check that is missing here has no finding for the file."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""Checks of deposits in the inventory: their runs, with what they found in every file.
+"""Checks of deposits in the inventory: their runs, with the findings for every file.
 
-Rule: a file is fine only where a run says so. A file without a finding counts as not checked.
+Rule: a file is fine only if a run says so. A file without a finding counts as not checked.
 """
 
 from collections import defaultdict
@@ -47,9 +47,9 @@ class _Deposit:
 
 
 def add_checks(connection: Connection, ark: str, number: int, runs: Iterable[CheckRun]) -> None:
-    """Enter runs of a version that is recorded, except those that are entered already.
+    """Enter the runs of a recorded version, except those that are already entered.
 
-    A run is known by its check, the check's version, its stage and its time. StepFailed(system) if the
+    A run is identified by its check, the check's version, its stage and its time. StepFailed(system) if the
     inventory has no such version.
     """
     query = (
@@ -66,7 +66,7 @@ def add_checks(connection: Connection, ark: str, number: int, runs: Iterable[Che
 
 
 def enter_runs(connection: Connection, object_id: int, version_id: int, runs: Iterable[CheckRun]) -> None:
-    """As `add_checks`, for a version whose files are entered."""
+    """Like `add_checks`, for a version whose files are entered."""
     deposit: _Deposit | None = None
     for run in runs:
         deposit = deposit or _deposit(connection, object_id, version_id)
@@ -135,7 +135,7 @@ def _findings(run: CheckRun, deposit: _Deposit, own: dict[str, int]) -> Iterator
 
 @dataclass
 class Checked:
-    """What checks found in the versions of an object."""
+    """The findings of checks in the versions of an object."""
 
     runs: defaultdict[int, list[CheckSummary]] = field(default_factory=lambda: defaultdict(list))
     """The key of a version -> its runs, in the order in which they were entered."""
@@ -175,7 +175,7 @@ def findings_between(
 
 
 def _last_runs(rows: Iterable[Row[Any]]) -> Iterable[Row[Any]]:
-    """The last run of each check of each version; `rows` are in the order of their keys."""
+    """The last run per version and check; `rows` are in the order of their keys."""
     last: dict[tuple[int, str], Row[Any]] = {}
     for row in rows:
         key = row.inv_version_id, row.check_name
@@ -187,9 +187,9 @@ def _last_runs(rows: Iterable[Row[Any]]) -> Iterable[Row[Any]]:
 def _read(
     connection: Connection, run: Row[Any], in_files: defaultdict[int, list[FileFinding]]
 ) -> tuple[Finding, ...]:
-    """All findings of a run, into `in_files`; the first ones that are not fine.
+    """Read all findings of a run into `in_files`; returns the first ones that are not fine.
 
-    Equal findings of many files are one value.
+    Equal findings of many files share one value.
     """
     same: dict[FileFinding, FileFinding] = {}
     shown: list[Finding] = []

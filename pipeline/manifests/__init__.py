@@ -1,1 +1,1 @@
-"""Checkm manifests, and the jobs that a payload means."""
+"""Checkm manifests, and the split of a payload into jobs."""

@@ -1,1 +1,1 @@
-"""Each state's work: `work(job, services) -> Done | Wait`, or StepFailed; steps do not know each other."""
+"""The states' work: `work(job, context) -> Done | Wait`, or StepFailed; steps do not know each other."""

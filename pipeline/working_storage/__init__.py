@@ -1,1 +1,1 @@
-"""Working storage: a job's working directory, and how full the disk is."""
+"""Working storage: jobs' working directories, and the capacity of the disk."""
