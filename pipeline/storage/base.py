@@ -79,6 +79,22 @@ class OutgoingFile:
 
 
 class Storage(Protocol):
+    """What arkline asks of a storage; `pytest --arkline-storage` tests it (docs/developers/guests.md).
+
+    A version is made as a whole or not at all, whatever moment its writer stops at, and a job has one version
+    of its object. Whatever a method says, it raises ServiceDown while the place of the objects cannot be
+    used, or is not that of the expected deployment; a service that keeps no deployment id cannot notice the
+    latter. Damage is DamagedObject, and never content.
+
+    Three promises are optional, since services exist that cannot give them:
+
+    - every file name that arkline accepts is stored; without this, `check` refuses some as content;
+    - attempts at one job at the same time make one version, although no fence stops one of them; without
+      this, the lock of the object in the record and the fence alone keep a job from a second version;
+    - `store` reads the earlier copies that a version relies on; without this, the next fixity check of the
+      collection notices their damage.
+    """
+
     def check(self, request: StoreRequest, attempt: Attempt = UNATTENDED) -> None:
         """StepFailed if `store` would refuse the request for the object as it is; publishes nothing.
 
@@ -131,11 +147,11 @@ class Storage(Protocol):
         """Read a small file of the version (None: the latest), checked against the digest in storage.
 
         `url`: the URL of a version, which names the node for a service with several nodes. None if there is
-        no such object, version or file; StepFailed(system) if the file is damaged.
+        no such object, version or file; DamagedObject if storage lists the file and cannot deliver it.
         """
 
     def verify(self, version: StoredVersion, attempt: Attempt = UNATTENDED) -> None:
-        """Read back the files that the version added and compare digests; StepFailed(system) on a mismatch.
+        """Read back the files that the version added and compare digests; DamagedObject on a mismatch.
 
         Files of earlier versions must exist with their size; audits read them.
         """

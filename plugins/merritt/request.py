@@ -6,7 +6,8 @@ from pathlib import Path
 from pipeline.fixity import ContentFile
 from pipeline.names import quote_name
 from pipeline.outcome import content, system
-from pipeline.storage.base import StoreRequest, carried_paths
+from pipeline.storage import base
+from pipeline.storage.base import StoreRequest, carried_paths, check_names
 from plugins.merritt.manifest import ManifestObject
 
 _MANIFEST = "storage.checkm"
@@ -15,6 +16,7 @@ _DECODED = re.compile("%20|%7c", re.IGNORECASE)
 
 def check_request(request: StoreRequest, stored: ManifestObject | None) -> None:
     """StepFailed unless the service can store this version."""
+    base.check_request(request)
     for file in request.files:
         if _DECODED.search(file.path):
             raise content(
@@ -23,6 +25,8 @@ def check_request(request: StoreRequest, stored: ManifestObject | None) -> None:
             )
     latest = stored.head.files if stored else {}
     carried = carried_paths(request, stored.head.number if stored else 0, latest)
+    if carried:
+        check_names(carried | request.digests.keys())
     foreign = sorted(path for path in carried - request.digests.keys() if latest[path].sha512 is None)
     if foreign:
         raise system(

@@ -27,7 +27,7 @@ from pipeline.fixity import (
 from pipeline.http.service import FIRST_PAUSE
 from pipeline.manifests import storage_manifest
 from pipeline.names import PRODUCER, quote_name
-from pipeline.outcome import StepFailed, damaged, system
+from pipeline.outcome import DamagedObject, StepFailed, damaged, system
 from pipeline.records import SubmissionMode, now, reused
 from pipeline.settings import Settings, read_settings
 from pipeline.storage.base import (
@@ -112,12 +112,20 @@ class MerrittStorage:
         if version is None or file is None:
             return None
         data = self._http.get("content", chosen, ark, version.number, path)
-        if data is not None and file.sha512 not in (None, hashlib.sha512(data).hexdigest()):
-            raise system(
+        if data is None:
+            raise self._lost(ark, path)
+        if file.sha512 not in (None, hashlib.sha512(data).hexdigest()):
+            raise damaged(
                 f"{self._http.name} delivers a damaged {quote_name(path)} of {ark}: restore it in that "
                 "service"
             )
         return data
+
+    def _lost(self, ark: str, path: str) -> DamagedObject:
+        return damaged(
+            f"{self._http.name} lists {quote_name(path)} of {ark}, and does not have it: restore it in that "
+            "service"
+        )
 
     def verify(self, version: StoredVersion, attempt: Attempt = UNATTENDED) -> None:
         """Compare files of earlier versions with the manifest; read the files of this version."""
@@ -195,9 +203,13 @@ class MerrittStorage:
         return size_and_sha512(self._http.pieces("content", *parts), on_read)
 
     def _compare_bytes(self, version: StoredVersion, file: StoredFile, node: int, attempt: Attempt) -> None:
-        actual = self._digest((node, version.ark, version.number, file.path), lambda _: attempt.check())
+        parts = node, version.ark, version.number, file.path
+        try:
+            actual = self._digest(parts, lambda _: attempt.check())
+        except Absent as absent:
+            raise self._lost(version.ark, file.path) from absent
         if actual != (file.size, file.sha512):
-            raise system(
+            raise damaged(
                 f"{self._http.name} delivers a damaged {quote_name(file.path)} of {version.ark} version "
                 f"{version.number}: {describe_mismatch(file, actual)}; restore it in that service"
             )

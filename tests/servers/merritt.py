@@ -74,14 +74,14 @@ class Merritt(Service):
         """Store a version; raises ValueError with the problem of the request."""
         text = change.form.get("manifest") or _fetch(change.form["url"]).decode()
         number = len(self.objects.get((change.node, change.ark), ())) + 1
-        versions = self.objects.setdefault((change.node, change.ark), [])
+        versions = self.objects.get((change.node, change.ark), [])
         files = {} if change.action == "add" or not versions else dict(versions[-1])
         for path in change.form.get("delete", "").splitlines():
             del files[path]
         for path, data in _rows(text):
             held = (old for version in versions for old in version.values() if old.data == data)
             files[path] = next(held, Held(data, number))
-        versions.append(files)
+        self.objects[change.node, change.ark] = [*versions, files]
         size = sum(len(file.data) for file in files.values())
         state = {"ver:identifier": number, "ver:objectID": change.ark, "ver:totalActualSize": size}
         return json.dumps({"ver:versionState": state}).encode()

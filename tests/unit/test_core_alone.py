@@ -57,7 +57,7 @@ except UsageRefused as error:
 
 TESTS = """
 import pytest
-assert pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[2:]]) == 0
+assert pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:arkline", *sys.argv[2:]]) == 0
 """
 
 A_DEPOSIT = (

@@ -19,11 +19,11 @@ def extras() -> set[str]:
 INSTALLED = "requirements.lock"
 """The packages allowed in an installation, the image and a release; the tests have their own file."""
 
-NOT_INSTALLED = "test"
-"""The extra that only a checkout needs."""
+NOT_INSTALLED = frozenset({"conformance", "test"})
+"""The extras of whoever runs tests: those of a checkout, and those of a site's own backends."""
 
 LOCKS = {
-    INSTALLED: ("pyproject.toml", *(f"--extra={name}" for name in sorted(extras() - {NOT_INSTALLED}))),
+    INSTALLED: ("pyproject.toml", *(f"--extra={name}" for name in sorted(extras() - NOT_INSTALLED))),
     "tools/test.lock": ("pyproject.toml", "--all-extras", "--constraint", INSTALLED),
     "tools/installer.lock": ("tools/installer.in",),
     "tools/java.lock": ("tools/java.in",),

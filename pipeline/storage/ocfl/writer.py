@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pipeline.deployment import absent
 from pipeline.file_system import is_fault_of, sync, sync_all
-from pipeline.outcome import AttemptOver, StepFailed, system
+from pipeline.outcome import AttemptOver, Service, StepFailed, system
 from pipeline.storage.ocfl import disk, objects
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,8 @@ class Root:
 def staged(root: Root, jid: str) -> Iterator[Path]:
     """A new folder for this attempt, removed afterwards; leftovers of earlier attempts are removed first.
 
-    A paused attempt that continues finds its folder removed and raises AttemptOver.
+    A paused attempt that continues finds its folder removed and raises AttemptOver; ServiceDown if the root is
+    gone.
     """
     _remove_staged(root, jid)
     folder = root.staging / f"{jid}-{secrets.token_hex(8)}"
@@ -74,6 +76,8 @@ def staged(root: Root, jid: str) -> Iterator[Path]:
     except FileNotFoundError as error:
         if folder.exists():
             raise
+        if not root.declaration.exists():
+            raise absent(Service.STORAGE, str(root.folder)) from error
         raise AttemptOver(f"another attempt of {jid} is storing") from error
     finally:
         _remove(folder)

@@ -1,0 +1,1 @@
+"""Tests that a site's own backends must pass: `pytest --arkline-storage=MODULE:FUNCTION`."""

@@ -1,0 +1,16 @@
+"""Fixtures of the suites; registered where an option names a backend."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plugins.conformance.plugin import subject
+from plugins.conformance.storing import Place
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """An empty place of the storage that --arkline-storage names."""
+    with subject(request.config, "storage")(tmp_path) as given:
+        yield Place(given)

@@ -1,0 +1,45 @@
+"""What a site hands over to have a backend tested: the backend, and what only the site can do to it."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeAlias
+
+from pipeline.deployment import Expected
+from pipeline.storage.base import Storage
+
+Change: TypeAlias = Callable[[bytes], bytes | None]
+"""The new bytes of a stored file; None: the file is gone."""
+
+
+class Promise(StrEnum):
+    """What a storage need not promise: pipeline/storage/base.py says what arkline does without it."""
+
+    EVERY_NAME = "every-name"
+    """Every file name that arkline accepts is stored; without it, `check` refuses some as content."""
+    COPIES_READ = "copies-read"
+    """A version relies on no damaged copy of an earlier one: `store` reads the copies that it keeps."""
+    ONE_VERSION = "one-version"
+    """Several attempts at a job at the same time make one version, although no fence stops one of them."""
+
+
+@dataclass(frozen=True)
+class StoragePlace:
+    """An empty place for objects, and the means to harm it."""
+
+    open: Callable[[Expected | None], Storage]
+    """The storage as another process would open it, with the arguments of `Opener`."""
+    change: Callable[[str, str, Change], None]
+    """Change the stored bytes of a file: (ARK, path in the latest version, change). Storage must not know."""
+    away: Callable[[], AbstractContextManager[None]]
+    """While the block lasts, the place cannot be reached: it is unmounted, or its server is stopped."""
+    working: Path
+    """Working storage: the folder for files to be stored."""
+    without: Mapping[Promise, str] = field(default_factory=dict)
+    """Promises that this storage does not give -> the reason, which the report of the tests shows."""
+
+
+StorageSubject: TypeAlias = Callable[[Path], AbstractContextManager[StoragePlace]]
+"""`--arkline-storage=MODULE:FUNCTION`: gets a folder, and makes an empty place for every test."""
