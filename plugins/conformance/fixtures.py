@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from plugins.conformance.plugin import subject
+from plugins.conformance.given import subject
 from plugins.conformance.storing import Place
 
 

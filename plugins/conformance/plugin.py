@@ -4,12 +4,11 @@ Rule: pytest loads this module wherever arkline is installed, so it imports noth
 its options is given.
 """
 
-import importlib
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from plugins.conformance.given import option, subject
 
 SUITES = {
     "storage": ("test_storage_versions", "test_storage_reading", "test_storage_faults"),
@@ -21,7 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("arkline", "conformance suites of arkline for a site's own backends")
     for kind in SUITES:
         group.addoption(
-            _option(kind),
+            option(kind),
             metavar="MODULE:NAME",
             help=f"test this {kind}; plugins.conformance.subjects says what NAME is",
         )
@@ -29,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Without a path on the command line, only the suites run."""
-    kinds = [kind for kind in SUITES if config.getoption(_option(kind))]
+    kinds = [kind for kind in SUITES if config.getoption(option(kind))]
     if not kinds:
         return
     for kind in kinds:
@@ -40,20 +39,3 @@ def pytest_configure(config: pytest.Config) -> None:
     modules = [str(Path(__file__).with_name(f"{name}.py")) for kind in kinds for name in SUITES[kind]]
     others = config.args if config.getoption("file_or_dir") else []
     config.args = [*others, *(module for module in modules if module not in others)]
-
-
-def subject(config: pytest.Config, kind: str) -> Any:
-    """What the option names; pytest.UsageError if there is no such thing."""
-    option = _option(kind)
-    module, _, name = str(config.getoption(option)).partition(":")
-    here = str(config.invocation_params.dir)
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise pytest.UsageError(f"{option}={module}:{name} cannot be loaded: {error}") from error
-
-
-def _option(kind: str) -> str:
-    return f"--arkline-{kind}"

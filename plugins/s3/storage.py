@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, TypeVar
 from pipeline.attempt import UNATTENDED, Attempt, CheckedAttempt, in_parallel, throttled
 from pipeline.deployment import Expected
 from pipeline.fixity import ContentFile, StoredVersion
-from pipeline.outcome import Service, ServiceDown, StepFailed, fault_of, of_object, system, transient
+from pipeline.outcome import (
+    DamagedObject,
+    Service,
+    ServiceDown,
+    StepFailed,
+    fault_of,
+    of_object,
+    system,
+    transient,
+)
 from pipeline.plugins import lacking
 from pipeline.settings import Settings, read_settings
 from pipeline.storage.base import StoreRequest, check_request, stored_elsewhere
@@ -153,6 +162,14 @@ class S3Storage(OcflReader):
             raise transient(
                 f"{self.root.bucket.url} is not an OCFL storage root: set ARKLINE_S3_ROOT as for the workers"
             )
+
+    def check_inventories(self, version: StoredVersion) -> objects.Inventory:
+        """Finishes first what a writer left that stopped after its version was published."""
+        try:
+            return super().check_inventories(version)
+        except DamagedObject:
+            self.object(version.ark).repaired_head()
+            return super().check_inventories(version)
 
     def for_all(self, work: Callable[[T, Attempt], R], files: Iterable[T], attempt: Attempt) -> list[R]:
         """The results of `work`; the first failure stops the others."""

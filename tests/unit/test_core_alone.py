@@ -57,7 +57,8 @@ except UsageRefused as error:
 
 TESTS = """
 import pytest
-assert pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:arkline", *sys.argv[2:]]) == 0
+options = ("--disable-plugin-autoload", "-p", "pytest_timeout", "-p", "no:cacheprovider")
+assert pytest.main(["-q", *options, *sys.argv[2:]]) == 0
 """
 
 A_DEPOSIT = (

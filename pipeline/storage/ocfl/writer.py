@@ -65,8 +65,8 @@ class Root:
 def staged(root: Root, jid: str) -> Iterator[Path]:
     """A new folder for this attempt, removed afterwards; leftovers of earlier attempts are removed first.
 
-    A paused attempt that continues finds its folder removed and raises AttemptOver; ServiceDown if the root is
-    gone.
+    A paused attempt that continues finds its folder removed and raises AttemptOver; ServiceDown if the root
+    is gone.
     """
     _remove_staged(root, jid)
     folder = root.staging / f"{jid}-{secrets.token_hex(8)}"
