@@ -1,7 +1,7 @@
 """Loading of plugins by the entry points of installed packages.
 
 A storage, an inventory, a login or an exporter is loaded only if it is chosen: its entry point has the name
-of the setting that chooses it. docs/developers/extending.md says what a group expects.
+of the setting that chooses it. docs/developers/guests.md says what a group expects.
 """
 
 import os

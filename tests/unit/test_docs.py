@@ -172,7 +172,7 @@ def test_every_setting_that_a_text_names_exists() -> None:
     read = {name for path in modules for name in re.findall(r'"(ARKLINE_\w+)"', path.read_text())}
     compose = set(re.findall(r"\$\{(ARKLINE_\w+)", (PROJECT / "docker-compose.yml").read_text()))
     known = {f"ARKLINE_{name.upper()}" for name in all_settings.FIELDS} | read | compose
-    known.add("ARKLINE_TAPE_ROOT")  # of the plugin that extending.md shows
+    known.add("ARKLINE_TAPE_ROOT")  # of the guest that guests.md shows
     known.add("ARKLINE_NAME")  # of any setting: `ARKLINE_NAME=value`
     pages = [page for page in PAGES if page.name != "CHANGELOG.md" and "decisions" not in page.parts]
     deployed = [path for path in (PROJECT / "deploy").rglob("*") if path.is_file()]

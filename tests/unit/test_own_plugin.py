@@ -1,7 +1,7 @@
-"""The plugin of a site, a wheel of its own, as docs/developers/extending.md shows it."""
+"""The guest of a site, a wheel of its own: examples/guest/, which docs/developers/guests.md shows."""
 
 import os
-import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-PAGE = (PROJECT / "docs" / "developers" / "extending.md").read_text()
+GUEST = PROJECT / "examples" / "guest"
 
 PROGRAM = """
 from pipeline.errors import UsageRefused
@@ -25,12 +25,10 @@ except UsageRefused as error:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A folder with the wheel of the page, as pip installs it."""
-    (module,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    (project,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    described = tomllib.loads(project)["project"]
-    (tmp_path / "archive_tape.py").write_text(module)
-    info = tmp_path / f"archive_tape-{described['version']}.dist-info"
+    """A folder with the template's wheel, as pip installs it."""
+    described = tomllib.loads((GUEST / "pyproject.toml").read_text())["project"]
+    shutil.copytree(GUEST / "archive_guest", tmp_path / "archive_guest")
+    info = tmp_path / f"archive_guest-{described['version']}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Name: {described['name']}\nVersion: {described['version']}\n")
     rows = (

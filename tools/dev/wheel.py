@@ -62,13 +62,16 @@ class Installed:
 
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
+    venv: Path | None = None
+    """The environment, if it is not in `folder`."""
 
     def run(self, program: str, *arguments: str) -> str:
         """Run a program of the environment; returns its standard output, or raises CheckFailed."""
-        return _run([self.folder / "venv" / "bin" / program, *arguments], self.folder, self.environment)
+        programs = (self.venv or self.folder / "venv") / "bin"
+        return _run([programs / program, *arguments], self.folder, self.environment)
 
 
-def install(wheel: Path, folder: Path) -> Installed:
+def install(wheel: Path, folder: Path, *extras: str) -> Installed:
     """Install the wheel, with the versions in requirements.lock, into a new environment in `folder`."""
     uv, venv = find_uv(), folder / "venv"
     _run([uv, "venv", "--quiet", "--python", sys.executable, venv], folder)
@@ -83,12 +86,21 @@ def install(wheel: Path, folder: Path) -> Installed:
             *to,
             "--constraint",
             lock,
-            f"arkline[standalone] @ {wheel.as_uri()}",
+            f"arkline[{','.join(('standalone', *extras))}] @ {wheel.as_uri()}",
         ],
         folder,
     )
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("ARKLINE_", "PYTHON"))}
     return Installed(folder, clean)
+
+
+def install_guest(installed: Installed, guest: Path) -> Installed:
+    """Install the guest's package too; its programs run in `guest`."""
+    venv = installed.folder / "venv"
+    known = ("--build-constraints", PROJECT / "tools" / "build.lock")
+    to = ("--quiet", "--no-deps", "--python", venv / "bin" / "python")
+    _run([find_uv(), "pip", "install", *known, *to, guest], installed.folder)
+    return Installed(guest, installed.environment, venv)
 
 
 def check_contents(wheel: Path) -> None:

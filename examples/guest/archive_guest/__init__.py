@@ -1,0 +1,1 @@
+"""What this archive adds to arkline."""
