@@ -41,14 +41,14 @@ def before_effect(place: Place, number: int, files: dict[str, str], ark: str, ef
     """Store as a process that dies before one of its effects: the outcome, SURVIVED if it has fewer."""
 
     def prepare() -> None:
-        seen = 0
+        effects = 0
 
         def watch(event: str, arguments: tuple[Any, ...]) -> None:
-            nonlocal seen
+            nonlocal effects
             if not _is_effect(event, arguments):
                 return
-            seen += 1
-            if seen == effect:
+            effects += 1
+            if effects == effect:
                 os._exit(End.DIED)
 
         signal.setitimer(signal.ITIMER_REAL, HANGS)

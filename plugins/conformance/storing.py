@@ -70,7 +70,7 @@ class Place:
         **other: Any,
     ) -> StoreRequest:
         """Job `number` stores `files`, path -> content, which are written to working storage."""
-        made = StoreRequest(
+        request = StoreRequest(
             ark=ark,
             jid=jid(number),
             mode=mode,
@@ -80,7 +80,7 @@ class Place:
             message="as submitted",
             user="depositor@example.edu",
         )
-        return self.with_own_file(number, replace(made, **other)) if files else made
+        return self.with_own_file(number, replace(request, **other)) if files else request
 
     def with_own_file(self, number: int, request: StoreRequest) -> StoreRequest:
         """The request with the file that names its job, composed as arkline does: nothing is at its place."""

@@ -33,7 +33,7 @@ DAMAGE = pytest.mark.parametrize("damage", [flip, lose], ids=["changed", "lost"]
 
 
 def read_back(place: Place, url: str, *numbers: int) -> list[ReadBackFile]:
-    return [each for each in place.storage.read_back(ARK, url, numbers) if each.path != OWN]
+    return [file for file in place.storage.read_back(ARK, url, numbers) if file.path != OWN]
 
 
 def test_a_file_is_read_from_the_latest_or_another_version(place: Place) -> None:
@@ -51,30 +51,30 @@ def test_every_file_of_every_version_is_read_back(place: Place) -> None:
     stored = place.store(1, {A: "alpha", B: "beta"})
     place.store(2, {B: "new"}, UPDATE)
 
-    found = read_back(place, stored.url)
+    files = read_back(place, stored.url)
 
-    assert [(each.number, each.path, each.size, each.sha512, each.problem) for each in found] == [
+    assert [(file.number, file.path, file.size, file.sha512, file.problem) for file in files] == [
         (1, A, 5, sha512("alpha"), ""),
         (1, B, 4, sha512("beta"), ""),
         (2, A, 5, sha512("alpha"), ""),
         (2, B, 3, sha512("new"), ""),
     ]
-    assert all(each.place and each.at.tzinfo for each in found)
-    assert [each.number for each in read_back(place, stored.url, 2)] == [2, 2]
+    assert all(file.place and file.at.tzinfo for file in files)
+    assert [file.number for file in read_back(place, stored.url, 2)] == [2, 2]
 
 
 def test_bytes_are_counted_as_they_are_read_and_those_known_already_are_not_read_again(place: Place) -> None:
     stored = place.store(1, {A: "alpha", B: "b" * 100})
     counted: list[int] = []
-    found = list(place.storage.read_back(ARK, stored.url, (), counted.append))
+    files = list(place.storage.read_back(ARK, stored.url, (), counted.append))
     assert sum(counted) == sum(file.size for file in stored.files)
 
     counted.clear()
-    already = {each.place: each for each in found}
+    already = {file.place: file for file in files}
     again = list(place.storage.read_back(ARK, stored.url, (), counted.append, already))
 
     assert counted == []
-    assert again == found
+    assert again == files
 
 
 def test_the_files_of_a_version_are_read_out_in_order(place: Place) -> None:
@@ -83,7 +83,7 @@ def test_the_files_of_a_version_are_read_out_in_order(place: Place) -> None:
 
     outgoing = [(file.path, b"".join(file.pieces)) for file in place.storage.read_out(ARK, stored.url, 1)]
 
-    assert [each for each in outgoing if each[0] != OWN] == [(A, b"a"), (B, b""), (C, b"c")]
+    assert [file for file in outgoing if file[0] != OWN] == [(A, b"a"), (B, b""), (C, b"c")]
     assert [path for path, _ in outgoing] == sorted(path for path, _ in outgoing)
     assert list(place.storage.read_out(ARK, stored.url, 3)) == []
 
@@ -123,9 +123,9 @@ def test_damage_is_named_by_whoever_reads_the_file(place: Place, damage: Change)
         place.storage.verify(stored)
     with pytest.raises(DamagedObject, match=r"a\.txt"):
         place.storage.read(ARK, A)
-    (found,) = [each for each in read_back(place, stored.url) if each.path == A]
-    assert found.sha512 != sha512("alpha")
-    assert bool(found.problem) == (found.sha512 is None)
+    (damaged,) = [file for file in read_back(place, stored.url) if file.path == A]
+    assert damaged.sha512 != sha512("alpha")
+    assert bool(damaged.problem) == (damaged.sha512 is None)
 
 
 @DAMAGE
@@ -134,7 +134,7 @@ def test_damage_of_one_file_spoils_no_other(place: Place, damage: Change) -> Non
     place.change(ARK, A, damage)
 
     assert place.storage.read(ARK, B) == b"beta"
-    assert [each.sha512 for each in read_back(place, stored.url) if each.path == B] == [sha512("beta")]
+    assert [file.sha512 for file in read_back(place, stored.url) if file.path == B] == [sha512("beta")]
     store(place.storage, place.request(2, {C: "c"}))
     assert place.contents() == {C: b"c"}
 
@@ -173,25 +173,28 @@ def entries(place: Place) -> list[VersionEntry]:
 def test_every_version_of_every_object_is_listed(place: Place) -> None:
     stored = [place.store(1, {A: "a"}), place.store(2, {B: "b"}), place.store(3, {C: "c"}, ark=OTHER)]
 
-    found = sorted(entries(place), key=lambda entry: (entry.ark, entry.number))
+    listed = sorted(entries(place), key=lambda entry: (entry.ark, entry.number))
 
-    assert [(each.ark, each.number, each.jid, each.key, each.url, each.created) for each in found] == [
-        (each.ark, each.number, each.jid, each.key, each.url, each.created) for each in stored
+    assert [
+        (entry.ark, entry.number, entry.jid, entry.key, entry.url, entry.created) for entry in listed
+    ] == [
+        (version.ark, version.number, version.jid, version.key, version.url, version.created)
+        for version in stored
     ]
-    assert [dict(each.digests) for each in found] == [
-        {file.path: file.sha512 for file in each.files} for each in stored
+    assert [dict(entry.digests) for entry in listed] == [
+        {file.path: file.sha512 for file in version.files} for version in stored
     ]
-    assert Counter(each.problem for each in found) == {"": 3}
+    assert Counter(entry.problem for entry in listed) == {"": 3}
 
 
 def test_the_versions_of_one_object_are_listed(place: Place) -> None:
     stored = [place.store(1, {A: "a"}), place.store(2, {B: "b"}, UPDATE)]
     place.store(3, {C: "c"}, ark=OTHER)
 
-    for found in (place.storage.versions_of(ARK), place.storage.versions_of(ARK, stored[0].url)):
-        assert [(each.ark, each.number) for each in found] == [(ARK, 1), (ARK, 2)]
-        assert [each.jid for each in found] in ([jid(1), jid(2)], ["", ""])
-        assert [each.key for each in found] in ([key(1), key(2)], ["", ""])
-        assert [dict(each.digests) for each in found] == [
-            {file.path: file.sha512 for file in each.files} for each in stored
+    for listed in (place.storage.versions_of(ARK), place.storage.versions_of(ARK, stored[0].url)):
+        assert [(entry.ark, entry.number) for entry in listed] == [(ARK, 1), (ARK, 2)]
+        assert [entry.jid for entry in listed] in ([jid(1), jid(2)], ["", ""])
+        assert [entry.key for entry in listed] in ([key(1), key(2)], ["", ""])
+        assert [dict(entry.digests) for entry in listed] == [
+            {file.path: file.sha512 for file in version.files} for version in stored
         ]

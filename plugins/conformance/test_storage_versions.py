@@ -344,15 +344,15 @@ def test_an_attempt_that_is_over_makes_no_version(place: Place) -> None:
 
 
 def test_the_fence_is_asked_right_before_the_version_is_visible(place: Place) -> None:
-    seen: list[bool] = []
+    visible: list[bool] = []
 
     def look() -> None:
-        seen.append(place.version_of(1, storage=place.given.open(None)) is not None)
+        visible.append(place.version_of(1, storage=place.given.open(None)) is not None)
 
     store(place.storage, place.request(1, {A: "a"}), look)
 
-    assert seen
-    assert not any(seen)
+    assert visible
+    assert not any(visible)
 
 
 def test_a_fence_that_raises_at_any_moment_leaves_nothing_and_the_next_attempt_stores_once(

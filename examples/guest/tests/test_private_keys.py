@@ -1,3 +1,5 @@
+"""The check finds private keys, and nothing else."""
+
 import hashlib
 from pathlib import Path
 
