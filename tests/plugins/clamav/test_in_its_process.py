@@ -1,0 +1,74 @@
+"""The shipped checks in the process that a worker gives them: confined, with the settings of a profile."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.attempt import UNATTENDED
+from pipeline.checking.process import Checker, Opening
+from pipeline.checks import Check, CheckedFile, CheckRule, configured
+from pipeline.outcome import Service, ServiceDown
+from plugins.clamav.check import ClamavCheck
+from plugins.clamav.samples import eicar, encrypted, nested
+from plugins.pronom.check import PronomCheck
+from tests.plugins.clamav.conftest import file
+from tests.servers import clamd
+
+
+@pytest.fixture
+def checker(tmp_path: Path) -> Iterator[Checker]:
+    own = Checker((tmp_path,))
+    yield own
+    own.close()
+
+
+def opening(rule: CheckRule, kind: type[Check]) -> Opening:
+    settings = configured(rule, kind)
+    return Opening(rule.name, kind, json.dumps(settings.model_dump() if settings else {}))
+
+
+def findings(checker: Checker, opened: Opening, *files: CheckedFile) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    checker.run(
+        opened, list(files), UNATTENDED, lambda _, item: found.append((item.verdict.value, item.code))
+    )
+    return found
+
+
+@pytest.mark.parametrize("kind", ["unix", "tcp"])
+def test_viruses_are_found_by_a_confined_process(
+    server: clamd.Server, checker: Checker, tmp_path: Path, kind: str
+) -> None:
+    opened = opening(CheckRule(name="clamav", settings={"clamd": getattr(server, kind)}), ClamavCheck)
+    contents = (b"text", eicar(), nested(), encrypted(), b"")
+
+    found = findings(checker, opened, *(file(tmp_path, data, str(i)) for i, data in enumerate(contents)))
+
+    assert found == [
+        ("fine", ""),
+        ("found", clamd.EICAR_NAME),
+        ("unchecked", "too-large"),
+        ("unchecked", "encrypted"),
+        ("fine", ""),
+    ]
+    assert checker.version(opened, UNATTENDED).startswith("ClamAV 1.")
+
+
+def test_without_clamd_the_service_is_down(checker: Checker, tmp_path: Path) -> None:
+    opened = opening(CheckRule(name="clamav", settings={"clamd": "unix:/nowhere/clamd.ctl"}), ClamavCheck)
+
+    with pytest.raises(ServiceDown) as outage:
+        findings(checker, opened, file(tmp_path, b"text"))
+
+    assert outage.value.service is Service.CHECK
+
+
+def test_formats_are_named_by_a_confined_process(checker: Checker, tmp_path: Path) -> None:
+    opened = opening(CheckRule(name="pronom"), PronomCheck)
+
+    found = findings(checker, opened, file(tmp_path, b"text\n", "a.txt"), file(tmp_path, b"", "empty"))
+
+    assert found == [("fine", "x-fmt/111"), ("unchecked", "empty")]
+    assert checker.version(opened, UNATTENDED).startswith("siegfried 1.")
