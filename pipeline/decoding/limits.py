@@ -192,6 +192,8 @@ _SIGNALLING = (8, 10, 15)
 """fcntl: F_SETOWN, F_SETSIG and F_SETOWN_EX make the kernel send a signal to another process."""
 _HARMLESS = (0x5401, 0x5450, 0x5451)
 """ioctl: TCGETS, FIONCLEX and FIOCLEX; others change file flags or type into terminals."""
+_NONBLOCKING = 0x5421
+"""ioctl: FIONBIO, by which a socket gets a timeout."""
 
 _Instruction = tuple[int, int, int, int]
 
@@ -214,7 +216,7 @@ def restrict_calls(*, sockets: bool = False, programs: bool = False) -> bool:
     if not restricts_calls():
         return False
     machine = platform.machine()
-    judged = _judged(*_JUDGED[machine], own=os.getpid(), programs=programs)
+    judged = _judged(*_JUDGED[machine], own=os.getpid(), sockets=sockets, programs=programs)
     head = _packed(_refused(machine, sockets=sockets, programs=programs)) if sockets or programs else _HEAD
     code = head + _packed(judged)
     gain_no_privileges()
@@ -245,16 +247,26 @@ def _refused(machine: str, *, sockets: bool = False, programs: bool = False) -> 
 
 
 def _judged(  # noqa: PLR0913 - the numbers of the calls that are judged by an argument
-    kill: int, tgkill: int, clone: int, fcntl: int, ioctl: int, limits: int, *, own: int, programs: bool
+    kill: int,
+    tgkill: int,
+    clone: int,
+    fcntl: int,
+    ioctl: int,
+    limits: int,
+    *,
+    own: int,
+    sockets: bool,
+    programs: bool,
 ) -> list[_Instruction]:
     new_process = _ALLOW if programs else _REFUSE
+    controls = (*_HARMLESS, _NONBLOCKING) if sockets else _HARMLESS
     return [
         *_if(kill, _FIRST, _only((own, 0) if programs else (own,))),
         *_if(tgkill, _FIRST, _only((own,))),
         *_if(limits, _FIRST, _only((0, own))),
         *_if(clone, _FIRST, [*_answer(_ANY_BIT, _CLONE_THREAD, _ALLOW), (_RETURN, 0, 0, new_process)]),
         *_if(fcntl, _SECOND, [step for command in _SIGNALLING for step in _answer(_EQUAL, command, _REFUSE)]),
-        *_if(ioctl, _SECOND, _only(_HARMLESS)),
+        *_if(ioctl, _SECOND, _only(controls)),
         (_RETURN, 0, 0, _ALLOW),
     ]
 

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
+from pydantic import BaseModel
+
 from pipeline.checks import Access, CheckContext, CheckedFile, Finding, Obstacle, ServiceAway
 from plugins.clamav.answer import findings, unchecked
 from plugins.clamav.clamd import POLL, Alive, Clamd, ConnectionLost, NoAnswer, Unreachable
@@ -46,7 +48,7 @@ class ClamavCheck:
         start_seconds=180,
         reads=_RESOLVER,
     )
-    settings: ClassVar[type[ClamavSettings]] = ClamavSettings
+    settings: ClassVar[type[BaseModel] | None] = ClamavSettings
 
     def __init__(self, settings: ClamavSettings) -> None:
         self._clamd = Clamd(settings.clamd)

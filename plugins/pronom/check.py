@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
+from pydantic import BaseModel
+
 from pipeline.checks import (
     CODE_LIMIT,
     MESSAGE_LIMIT,
@@ -20,7 +22,6 @@ from pipeline.checks import (
     Finding,
     Verdict,
 )
-from pipeline.records import Record
 
 if TYPE_CHECKING:
     from pygfried import DetailedIdentifyResult, File, Match
@@ -42,7 +43,7 @@ _EMPTY_SOURCE = "empty source"
 class PronomCheck:
     name: ClassVar[str] = "pronom"
     access: ClassVar[Access] = Access(memory=MEMORY)
-    settings: ClassVar[type[Record] | None] = None
+    settings: ClassVar[type[BaseModel] | None] = None
 
     def __init__(self, settings: None) -> None:
         os.environ["GOMAXPROCS"] = GO_THREADS
