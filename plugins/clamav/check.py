@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from pipeline.checks import Access, CheckContext, CheckedFile, Finding, Obstacle, ServiceAway
+from pipeline.checks import VIRUS_CHECK, Access, CheckContext, CheckedFile, Finding, Obstacle, ServiceAway
 from plugins.clamav.answer import findings, unchecked
 from plugins.clamav.clamd import POLL, Alive, Clamd, ConnectionLost, NoAnswer, Unreachable
 from plugins.clamav.samples import LARGEST, complaint
@@ -40,6 +40,7 @@ _FAILED = (Unreachable, ConnectionLost, NoAnswer)
 
 class ClamavCheck:
     name: ClassVar[str] = "clamav"
+    event: ClassVar[str] = VIRUS_CHECK
     access: ClassVar[Access] = Access(
         sockets=True,
         network=True,

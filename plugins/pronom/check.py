@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from pipeline.checks import (
     CODE_LIMIT,
+    FORMAT_IDENTIFICATION,
     MESSAGE_LIMIT,
     Access,
     CheckContext,
@@ -42,6 +43,7 @@ _EMPTY_SOURCE = "empty source"
 
 class PronomCheck:
     name: ClassVar[str] = "pronom"
+    event: ClassVar[str] = FORMAT_IDENTIFICATION
     access: ClassVar[Access] = Access(memory=MEMORY)
     settings: ClassVar[type[BaseModel] | None] = None
 
