@@ -7,6 +7,7 @@ import pytest
 
 from plugins.conformance.given import subject
 from plugins.conformance.storing import Place
+from plugins.conformance.subjects import CheckSubject
 
 
 @pytest.fixture
@@ -14,3 +15,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """An empty place of the storage that --arkline-storage names."""
     with subject(request.config, "storage")(tmp_path) as given:
         yield Place(given)
+
+
+@pytest.fixture
+def check(request: pytest.FixtureRequest) -> CheckSubject:
+    """The check that --arkline-check names."""
+    subject_of_site: CheckSubject = subject(request.config, "check")()
+    return subject_of_site

@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
 
+from pipeline.checks import Check, CheckRule, Verdict, configured, installed
 from pipeline.deployment import Expected
 from pipeline.storage.base import Storage
 
@@ -43,3 +44,40 @@ class StoragePlace:
 
 StorageSubject: TypeAlias = Callable[[Path], AbstractContextManager[StoragePlace]]
 """`--arkline-storage=MODULE:FUNCTION`: gets a folder, and makes an empty place for every test."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The content of a file, and what the check must say of it."""
+
+    content: bytes
+    verdict: Verdict
+    code: str = ""
+    suffix: str = ""
+
+
+@dataclass(frozen=True)
+class CheckSubject:
+    """A check, as a profile asks for it, with samples of what it is there for."""
+
+    rule: CheckRule
+    """With `command` for a program; with the settings that the tests shall use."""
+    samples: tuple[Sample, ...]
+    never_finds: str = ""
+    """Why no file is `found`: a check that identifies formats, for example, names and does not judge."""
+    check: type[Check] | None = None
+    """The class, if no entry point names it yet."""
+
+    @property
+    def kind(self) -> type[Check]:
+        kind = self.check or installed(self.rule)
+        if kind is None:
+            raise LookupError(f"no check is called {self.rule.name}, and the subject gives no class")
+        return kind
+
+    def opened(self) -> Check:
+        return self.kind(configured(self.rule, self.kind))
+
+
+CheckGiver: TypeAlias = Callable[[], CheckSubject]
+"""`--arkline-check=MODULE:FUNCTION`."""

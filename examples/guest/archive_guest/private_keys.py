@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
-from pipeline.checks import Access, CheckContext, CheckedFile, Finding, Verdict
+from pipeline.checks import Access, Check, CheckContext, CheckedFile, Finding, Verdict
 
 BEGINNING = b"-----BEGIN "
 END = b" PRIVATE KEY-----"
 CHUNK = 1 << 20
 
 
-class PrivateKeyCheck:
+class PrivateKeyCheck(Check):
     name: ClassVar[str] = "private-keys"
     access: ClassVar[Access] = Access(seconds=30.0)
     settings: ClassVar[Any] = None
