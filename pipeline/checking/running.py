@@ -14,7 +14,17 @@ from pipeline.attempt import Attempt
 from pipeline.checking import journal
 from pipeline.checking.journal import Head, Journal
 from pipeline.checking.process import Checker, Opening
-from pipeline.checks import Action, CheckedFile, CheckRule, CheckRun, Finding, Overrule, Stage, Verdict
+from pipeline.checks import (
+    VALIDATION,
+    Action,
+    CheckedFile,
+    CheckRule,
+    CheckRun,
+    Finding,
+    Overrule,
+    Stage,
+    Verdict,
+)
 from pipeline.errors import UsageRefused
 from pipeline.humanize import counted
 from pipeline.names import quote_name
@@ -82,7 +92,7 @@ def _run(checking: Checking, rule: CheckRule, files: Sequence[CheckedFile]) -> C
     opening = _opening(rule)
     head = Head(
         check=rule.name,
-        event=opening.kind.event,
+        event=getattr(opening.kind, "event", VALIDATION),
         stage=rule.after,
         settings=sha256(opening.settings.encode()).hexdigest(),
         version=checking.checker.version(opening, checking.attempt),
