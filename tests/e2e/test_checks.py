@@ -1,6 +1,7 @@
 """A fleet with a check: a site's program, a finding, an operator's decision, and a check that is gone."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,13 @@ if grep -q FORBIDDEN "$1"; then
     exit 1
 fi
 """
+
+
+@pytest.fixture
+def settings(settings: Settings, tmp_path: Path) -> Settings:
+    """With profiles of this test: those of the examples are everybody's."""
+    own = shutil.copytree(settings.profiles, tmp_path / "profiles")
+    return settings.model_copy(update={"profiles": own})
 
 
 @pytest.fixture
