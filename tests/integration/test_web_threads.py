@@ -85,7 +85,6 @@ BOUNDED = {
     "GET /failures/{cause}": _BOARD,
     "GET /deposits": _BOARD,
     "GET /fleet": "what was asked for all pages together",
-    "GET /objects": _TEMPLATE,
     "GET /help/deposit": _TEMPLATE,
     "GET /deposits/new": _PROFILES,
     "GET /live/board": _STREAM,
