@@ -59,6 +59,7 @@ BOUNDED = {
     "POST /v1/jobs/{jid}/resume": _VERB,
     "POST /v1/jobs/{jid}/hold": _VERB,
     "POST /v1/jobs/{jid}/release": _VERB,
+    "POST /v1/jobs/{jid}/approve": _VERB,
     "POST /v1/jobs/{jid}/{verb}/dry-run": _VERB,
     "POST /v1/batches/{bid}/renew-profile": _VERB,
     "POST /v1/batches/{bid}/renew-profile/dry-run": _VERB,
