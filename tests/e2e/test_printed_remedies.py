@@ -197,7 +197,7 @@ def _good_content(reader: Reader) -> None:
 def _bad_content(reader: Reader) -> None:
     jid = _reviewed(reader)
     reader.follow(reader.advised(f"arkline why {jid}", Action.REJECT))
-    assert "failed" in reader.run(f"arkline status {jid}")
+    assert "failed" in reader.run(f"arkline status {jid}", 1)  # the exit code of a failed job
 
 
 def _reviewed(reader: Reader) -> str:

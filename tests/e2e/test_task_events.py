@@ -20,6 +20,7 @@ from tests.e2e.collection import submit
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended, job_reaches, quiet, wait_for_split
 from tests.support.operators import ANN
+from tests.support.polling import eventually
 from zkstate.connection.session import Session
 from zkstate.record import batches, jobs
 
@@ -71,8 +72,12 @@ def watched(settings: Settings) -> Iterator[Watched]:
 def enable_events(settings: Settings, workers: int) -> None:
     """As Flower does while it runs."""
     with configured(settings) as app:
-        answers = app.control.broadcast("enable_events", reply=True, timeout=30, limit=workers)
-    assert len(answers or ()) == workers
+
+        def all_answer() -> bool:  # a worker that is ready may not listen to remote control yet
+            answers = app.control.broadcast("enable_events", reply=True, timeout=3, limit=workers)
+            return len(answers or ()) == workers
+
+        eventually(all_answer)
 
 
 def deposited(session: Session, settings: Settings, url: str) -> tuple[str, str]:

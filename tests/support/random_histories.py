@@ -145,8 +145,12 @@ class Walk:
     def _release(self, job: Job) -> None:
         self._act(job, Event.RELEASE)
 
+    def keep(self, jid: str) -> None:
+        """Note the job as it is, before it is deleted."""
+        self.deleted[jid] = planting.tree(self.session, paths.job(jid))
+
     def _delete(self, job: Job) -> None:
-        self.deleted[job.jid] = planting.tree(self.session, paths.job(job.jid))
+        self.keep(job.jid)
         self._act(job, Event.DELETE)
 
     def _resume(self, job: Job) -> None:
@@ -256,6 +260,9 @@ def walked(session: Session, context: WorkerContext, receiver: Receiver, seed: i
     for jid in batches.all_jobs(session, finished):
         if jid not in walk.deleted:
             walk.finish(jid)
+    for jid in batches.all_jobs(session, cancelled):
+        if jid not in walk.deleted and jobs.load(session, jid).status.status is JobState.HELD:
+            walk.keep(jid)  # a held job of a batch that is cancelled is deleted
     with suppress(IllegalTransition):
         cancel(Site(context.settings, session), ANN, cancelled, reason="because")
     walk.report_what_ended()

@@ -159,7 +159,7 @@ class Surfaces:
         assert len(shown["steps"]) == len(entries), (surface, jid)
         for step, entry in zip(shown["steps"], entries, strict=True):
             so = {"kind": None, "message": "", "event": None, "via": None, "by": "", **entry}
-            so |= {"request_id": entry.get("request_id"), "damaged": None}
+            so |= {"request_id": entry.get("request_id"), "damaged": None, "overruled": None}
             self.found.row(surface, entry["state"], {k: v for k, v in step.items() if k != "seconds"}, so)
         moments = [datetime.fromisoformat(entry["at"]) for entry in entries]
         lasted = (moments[-1] - moments[0]).total_seconds()
