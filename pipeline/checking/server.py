@@ -149,7 +149,7 @@ class _Run:
             self._spoken = time.monotonic()
 
     def all_files(self) -> None:
-        """A check that raises an error goes on with the file after the one at hand."""
+        """A check that raises an error continues with the file after the one at hand."""
         while self._taken < len(self._files):
             before = self._taken
             try:

@@ -85,7 +85,7 @@ def _completed(session: Session, jid: str) -> Job | None:
     return job if job.status.status is JobState.COMPLETED else None
 
 
-def test_jobs_wait_for_a_check_that_is_gone_and_go_on_when_it_is_back(
+def test_jobs_wait_for_a_check_that_is_gone_and_continue_when_it_is_back(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource, scanner: Path
 ) -> None:
     fleet.worker()
