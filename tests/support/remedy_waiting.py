@@ -264,6 +264,8 @@ def _review(world: World) -> None:
         world.follow(found.remedies[number : number + 1])
     world.completed(approved)
     assert batch_ended(world.session, rejected).status.status is BatchState.FAILED
+    # a failed job would be in the advice of other cases
+    world.arkline("delete", rejected, "--reason", "not accepted", "--yes")
 
 
 @case(Reason.EXCEEDS_SPACE)
