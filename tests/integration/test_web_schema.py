@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 import hypothesis
@@ -66,15 +66,25 @@ def bounded(examples: int) -> hypothesis.settings:
 
 
 @pytest.fixture(scope="module")
-def admin(module_settings: Settings) -> Iterator[Caller]:
-    """In a process of its own: kazoo's threads draw random numbers, which hypothesis refuses."""
-    token = new_token(module_settings, "schema", Role.ADMIN)
+def token(module_settings: Settings) -> str:
     with connect(module_settings) as session:
         planting.split_batch(session, 3)
-    with cli.start(module_settings, "web", "--port", "0", "--json", ARKLINE_LOG_LEVEL="ERROR") as process:
+    return new_token(module_settings, "schema", Role.ADMIN)
+
+
+@contextmanager
+def serving(settings: Settings, token: str) -> Iterator[Caller]:
+    """In a process of its own: kazoo's threads draw random numbers, which hypothesis refuses."""
+    with cli.start(settings, "web", "--port", "0", "--json", ARKLINE_LOG_LEVEL="ERROR") as process:
         assert process.stdout is not None
         answer = "".join(process.stdout.readline() for _ in range(3))
         yield Caller(json.loads(answer)["url"], token)
+
+
+@pytest.fixture(scope="module")
+def admin(module_settings: Settings, token: str) -> Iterator[Caller]:
+    with serving(module_settings, token) as caller:
+        yield caller
 
 
 def options(admin: Caller) -> dict[str, Any]:
@@ -134,13 +144,16 @@ def followed() -> set[str]:
     return {label for label, status in Walk.answers if "{" in label and status == 200}
 
 
-def test_every_answer_of_a_walk_along_the_links_is_in_the_document(admin: Caller) -> None:
-    Walk.caller = admin
+def test_every_answer_of_a_walk_along_the_links_is_in_the_document(
+    module_settings: Settings, token: str
+) -> None:
     seeds = iter(range(MOST_SEEDS))
     while len(followed()) < FOLLOWED and (seed := next(seeds, None)) is not None:
-        run_state_machine_as_test(
-            hypothesis.seed(seed)(Walk),
-            settings=hypothesis.settings(bounded(3), stateful_step_count=STEPS, derandomize=False),
-        )
+        # a walk has wrong tokens too, and after some of them a process answers nobody for a minute
+        with serving(module_settings, token) as Walk.caller:
+            run_state_machine_as_test(
+                hypothesis.seed(seed)(Walk),
+                settings=hypothesis.settings(bounded(3), stateful_step_count=STEPS, derandomize=False),
+            )
 
     assert len(followed()) >= FOLLOWED, Walk.answers
