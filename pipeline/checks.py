@@ -255,7 +255,7 @@ class Action(StrEnum):
     STOP = "stop"
     """The job fails, and its message says why; only before the version is stored."""
     WARN = "warn"
-    """The job goes on with a remark in the report; after storing, an operator is notified too."""
+    """The job continues with a remark in the report; after storing, the worker also logs a warning."""
     NOTE = "note"
     """The finding is recorded, and nobody is notified."""
 

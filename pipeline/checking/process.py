@@ -22,7 +22,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.attempt import POLL_INTERVAL, Attempt
+from pipeline.attempt import Attempt
 from pipeline.checking import server
 from pipeline.checking.server import HEADER
 from pipeline.checks import (
@@ -101,7 +101,7 @@ class Checker:
     def version(self, opening: Opening, attempt: Attempt) -> str:
         """The check's version now; ServiceDown as `run`."""
         progress = _Progress((), lambda _file, _finding: None)
-        with self._turn(attempt), self._kept(opening):
+        with child.turn(self._mutex, attempt), self._kept(opening):
             try:
                 self._running(opening, attempt).check((), attempt, progress)
             except _Died as death:
@@ -120,7 +120,7 @@ class Checker:
         ServiceDown if the check's service is away, or if the check does not start on this host.
         """
         rest, last = files, ""
-        with self._turn(attempt):
+        with child.turn(self._mutex, attempt):
             for _ in range(DEATHS):
                 progress = _Progress(rest, on_finding)
                 try:
@@ -147,15 +147,6 @@ class Checker:
         with self._mutex:
             for opening in tuple(self._processes):
                 self._stop(opening)
-
-    @contextmanager
-    def _turn(self, attempt: Attempt) -> Iterator[None]:
-        while not self._mutex.acquire(timeout=POLL_INTERVAL):
-            attempt.check()
-        try:
-            yield
-        finally:
-            self._mutex.release()
 
     def _running(self, opening: Opening, attempt: Attempt) -> "_Process":
         process = self._processes.get(opening)

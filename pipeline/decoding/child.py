@@ -6,9 +6,10 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -53,6 +54,17 @@ def kill(process: subprocess.Popen[bytes], owner: int) -> None:
     for stream in (process.stdin, process.stdout):
         if stream is not None:
             stream.close()
+
+
+@contextmanager
+def turn(mutex: threading.Lock, attempt: Attempt) -> Iterator[None]:
+    """Hold the mutex, one request at a time; the attempt is checked while another thread holds it."""
+    while not mutex.acquire(timeout=POLL_INTERVAL):
+        attempt.check()
+    try:
+        yield
+    finally:
+        mutex.release()
 
 
 class Channel:

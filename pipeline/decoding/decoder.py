@@ -11,12 +11,11 @@ import subprocess
 import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
-from pipeline.attempt import POLL_INTERVAL, Attempt
+from pipeline.attempt import Attempt
 from pipeline.decoding import child
 from pipeline.decoding.child import Channel
 from pipeline.decoding.limits import Limits
@@ -88,7 +87,7 @@ class Decoder:
             writes=request.writes,
             reads=request.reads,
         )
-        with self._turn(attempt):
+        with child.turn(self._mutex, attempt):
             server = self._running()
             usable = False
             try:
@@ -103,15 +102,6 @@ class Decoder:
     def close(self) -> None:
         with self._mutex:
             self._stop()
-
-    @contextmanager
-    def _turn(self, attempt: Attempt) -> Iterator[None]:
-        while not self._mutex.acquire(timeout=POLL_INTERVAL):
-            attempt.check()
-        try:
-            yield
-        finally:
-            self._mutex.release()
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._server is None or self._pid != os.getpid() or self._server.poll() is not None:

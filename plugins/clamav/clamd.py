@@ -102,7 +102,7 @@ class _Clock:
 
 
 def _opened(family: int, address: object, clock: _Clock) -> socket.socket:
-    # nonblocking from the start: to change it later takes a call that the filter of a check's process refuses
+    # nonblocking, so that `keep_alive` is called while clamd does not answer
     connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         while (problem := connection.connect_ex(address)) == errno.EAGAIN:  # type: ignore[arg-type]
