@@ -1,7 +1,7 @@
 """A process carries its job onward: one lock, one transaction for each state, and no message."""
 
-import os
-import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -21,7 +21,7 @@ from tasks.run import STEPS
 from tasks.worker_context import Stop, WorkerContext
 from tests.integration.test_sweep import sweep
 from tests.servers.http_source import HttpSource
-from tests.support import planting
+from tests.support import cli, planting
 from tests.support.attempts import work_onward
 from zkstate import paths
 from zkstate.connection.session import Session
@@ -230,41 +230,46 @@ def test_a_batch_ends_with_its_last_job_carried(
     assert batches.load(session, bid).status.status.value == "reporting"
 
 
+WAITS = """
+import socket, sys
+
+from pipeline.records import Ticket
+from pipeline.settings import Settings
+from pipeline.states import JobState, Queue
+from tasks.app import make_context
+from tasks.run import STEPS
+from tests.support.attempts import work_onward
+
+
+def wait_for_an_answer(_job, _context):
+    silent, other_end = socket.socketpair()
+    print("begun", flush=True)
+    silent.recv(1)
+
+
+STEPS[JobState(sys.argv[1])] = wait_for_an_answer
+context = make_context(Settings())
+for queue in Queue:
+    context.serve(queue.value)
+work_onward(context, Ticket.model_validate_json(sys.argv[2]))
+"""
+
+
 @pytest.mark.parametrize("state", [JobState.PROCESSING, JobState.NOTIFY])
 def test_fail_ends_a_carried_attempt_whatever_it_waits_for(
-    session: Session,
-    context: WorkerContext,
-    source: HttpSource,
-    monkeypatch: pytest.MonkeyPatch,
-    state: JobState,
+    session: Session, settings: Settings, source: HttpSource, state: JobState
 ) -> None:
     ticket = planted(session, source)
-    began, begins = os.pipe()
-    silent, other_end = socket.socketpair()
+    argv = [sys.executable, "-c", WAITS, state.value, ticket.model_dump_json()]
 
-    def waits_for_an_answer(_job: Job, _context: StepContext) -> Done:
-        os.write(begins, b"1")
-        silent.recv(1)
-        return Done()
+    with subprocess.Popen(argv, env=cli.variables(settings), stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None
+        assert b"begun\n" in worker.stdout  # after lines of the log
+        jobs.move(session, jobs.load(session, ticket.id), JobMove(Event.FAIL, "ann", lock=Lock.BREAK))
+        failed_at = time.monotonic()
 
-    monkeypatch.setitem(STEPS, state, waits_for_an_answer)
-    child = os.fork()
-    if not child:
-        try:
-            work_onward(context, ticket)
-        finally:
-            os._exit(1)
-    os.read(began, 1)
-    jobs.move(session, jobs.load(session, ticket.id), JobMove(Event.FAIL, "ann", lock=Lock.BREAK))
-    failed_at = time.monotonic()
-    _, status = os.waitpid(child, 0)
-
-    assert time.monotonic() - failed_at < SOON
-    assert os.waitstatus_to_exitcode(status) == EXIT_OVERDUE
-    for descriptor in (began, begins):
-        os.close(descriptor)
-    silent.close()
-    other_end.close()
+        assert worker.wait() == EXIT_OVERDUE
+        assert time.monotonic() - failed_at < SOON
     stops_before(JobState.FAILED, session, ticket)
 
 

@@ -185,12 +185,15 @@ def _wait_for(reached: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+TOOLS = {"coverage", "hypothesis"}
+
+
 @contextmanager
 def signals(pause: float) -> Iterator[None]:
     """Exceptions in the main thread, at any line of the block, `pause` seconds apart."""
 
     def interrupt(_number: int, frame: FrameType | None) -> None:
-        if _in_coverage(frame):  # it would keep its lock for ever
+        if _in_tools(frame):
             signal.setitimer(signal.ITIMER_REAL, 0.0001)
         else:
             raise Interrupted
@@ -204,9 +207,11 @@ def signals(pause: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _in_coverage(frame: FrameType | None) -> bool:
+def _in_tools(frame: FrameType | None) -> bool:
+    """Whether coverage runs, which would keep its lock for ever, or hypothesis' callback of the garbage
+    collector, whose exception reaches nobody."""
     while frame is not None:
-        if f"{os.sep}coverage{os.sep}" in frame.f_code.co_filename:
+        if TOOLS.intersection(Path(frame.f_code.co_filename).parts):
             return True
         frame = frame.f_back
     return False
