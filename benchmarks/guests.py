@@ -46,7 +46,7 @@ def main() -> None:
         with stack(profiles=profiles) as own:
             where = machine(own)
             worker, beat = own.fleet.worker("w", PROCESSES, wait=False), own.fleet.beat(wait=False)
-            counted = own.counted(worker=worker, beat=beat, clamd=scanner.process)
+            counted = own.counted(worker=worker, beat=beat) | {"clamd": scanner.process.pid}
             work = partial(complete_files, own.session, own.settings, source, Path(name) / "source")
             measure = partial(measured, own.session, counted, JOBS, partial(work, JOBS))
             for checks in ("", ",".join(CHECKS)):

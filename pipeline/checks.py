@@ -69,6 +69,8 @@ class Obstacle(StrEnum):
     NO_ANSWER = "no-answer"
     """The check ended without a finding for the file."""
     INVALID_ANSWER = "invalid-answer"
+    SERVICE_DIED = "service-died"
+    """The check's service ended each time it was given the file."""
 
 
 class Finding(Record):
@@ -97,6 +99,13 @@ class CheckedFile:
 
 class ServiceAway(Exception):
     """Raised by a check whose service does not answer: the job waits until it does, and no try is counted."""
+
+
+class ServiceDied(ServiceAway):
+    """Raised by a check whose service ended while it had the file at hand, and did not come back.
+
+    A file at which this happens again and again is not checked any more: the others need the service.
+    """
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """What a check found so far, in the job's working directory: one file for each attempt and check.
 
 A worker that takes over reads the files of all attempts and continues after the last file that was checked.
-The first line says what was checked and by what; a line for each finding follows, and one for the end.
+The first line says what was checked and by what; a line for each finding follows, and one for the end, or for
+the death of the check's service.
 """
 
 import time
@@ -33,7 +34,9 @@ class Head(Record):
 
 
 class Line(Record):
-    """A finding of the file with this digest; without one, the end of the run."""
+    """A finding of the file with this digest; a digest alone: the check's service died at that file; a time
+    alone: the end of the run.
+    """
 
     finding: Finding | None = None
     sha512: str = ""
@@ -47,6 +50,8 @@ class Journal:
     head: Head
     lines: tuple[Line, ...]
     ended: datetime | None
+    deaths: tuple[str, ...] = ()
+    """Digests of the files at which the check's service died."""
 
     def findings_of(self, digests: Mapping[str, str]) -> tuple[Finding, ...]:
         """The findings of the files with these digests by path."""
@@ -95,12 +100,14 @@ def _journal(head: Head, rest: Sequence[bytes]) -> Journal:
         except ValueError:
             break  # the worker died while it wrote
     ended = lines[-1].at if lines else None
-    return Journal(head, tuple(line for line in lines if line.finding is not None), ended)
+    findings = tuple(line for line in lines if line.finding is not None)
+    deaths = tuple(line.sha512 for line in lines if line.finding is None and line.sha512)
+    return Journal(head, findings, ended, deaths)
 
 
 @dataclass
 class Writer:
-    """Writes the journal of one attempt; the file appears once a second has passed, or at the end."""
+    """Writes the journal of one attempt; the file appears after a second, at a death or at the end."""
 
     path: Path
     pending: list[Record]
@@ -113,6 +120,11 @@ class Writer:
         if time.monotonic() - self.written > FLUSH_INTERVAL:
             self._flush()
         return line
+
+    def note_death(self, file: CheckedFile) -> None:
+        """The attempt ends: all that it found is written."""
+        self.pending.append(Line(sha512=file.sha512))
+        self._flush()
 
     def end(self) -> datetime:
         at = now()

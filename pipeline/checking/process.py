@@ -114,15 +114,17 @@ class Checker:
         files: Sequence[CheckedFile],
         attempt: Attempt,
         on_finding: Callable[[CheckedFile, Finding], None],
+        on_death: Callable[[CheckedFile], None] = lambda _file: None,
     ) -> None:
         """Check the files in their order; every file has a finding in the end.
 
-        ServiceDown if the check's service is away, or if the check does not start on this host.
+        ServiceDown if the check's service is away, or if the check does not start on this host. `on_death` is
+        called first if the service has ended at a file.
         """
         rest, last = files, ""
         with child.turn(self._mutex, attempt):
             for _ in range(DEATHS):
-                progress = _Progress(rest, on_finding)
+                progress = _Progress(rest, on_finding, on_death)
                 try:
                     with self._kept(opening):
                         self._running(opening, attempt).check(rest, attempt, progress)
@@ -165,10 +167,14 @@ class _Progress:
     """What a process has said about its files."""
 
     def __init__(
-        self, files: Sequence[CheckedFile], on_finding: Callable[[CheckedFile, Finding], None]
+        self,
+        files: Sequence[CheckedFile],
+        on_finding: Callable[[CheckedFile, Finding], None],
+        on_death: Callable[[CheckedFile], None] = lambda _file: None,
     ) -> None:
         self._files = files
         self._on_finding = on_finding
+        self._on_death = on_death
         self._current = -1
         self._found = 0
         self.version = ""
@@ -200,6 +206,10 @@ class _Progress:
         except (ValueError, ValidationError) as error:
             raise _Died(Obstacle.INVALID_ANSWER, f"no finding: {verdict!r:.100}") from error
         self._on_finding(file, finding)
+
+    def service_died(self) -> None:
+        if self._current >= 0:
+            self._on_death(self._files[self._current])
 
     def after_death(self, died: _Died) -> Sequence[CheckedFile]:
         """The files that the next process checks; the one at hand is not checked."""
@@ -280,6 +290,8 @@ class _Process:
                     progress.find(*values)
                 case server.OBSTACLE:
                     progress.find(Verdict.UNCHECKED, *values)
+                case server.DIED:
+                    progress.service_died()
                 case server.VERSION:
                     progress.version = _printable(values[0])[:MESSAGE_LIMIT]
                 case server.DONE:

@@ -1,10 +1,12 @@
 """Runs the checks that a profile asks for, and decides what their findings mean for the job."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from itertools import groupby
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -21,6 +23,7 @@ from pipeline.checks import (
     CheckRule,
     CheckRun,
     Finding,
+    Obstacle,
     Overrule,
     Stage,
     Verdict,
@@ -39,6 +42,9 @@ NAMED = 5
 """Findings that a message names."""
 SAID = 120
 """Characters of a finding in a message."""
+
+SERVICE_DEATHS = 3
+"""Attempts in which the check's service died at a file, after which the file is not given to it again."""
 
 
 @dataclass(frozen=True)
@@ -102,14 +108,23 @@ def _run(checking: Checking, rule: CheckRule, files: Sequence[CheckedFile]) -> C
     same = [one for one in journal.read_all_of(checking.folder, rule.name) if one.head == head]
     earlier = same[0] if same else Journal(head, (), None)
     if earlier.ended is None:
-        earlier = _continue(checking, opening, earlier, files)
+        deaths = Counter(sha512 for one in same for sha512 in set(one.deaths))
+        fatal = {sha512 for sha512, times in deaths.items() if times >= SERVICE_DEATHS}
+        earlier = _continue(checking, opening, earlier, files, fatal)
     return _completed(checking, rule, earlier, digests)
 
 
 def _continue(
-    checking: Checking, opening: Opening, earlier: Journal, files: Sequence[CheckedFile]
+    checking: Checking,
+    opening: Opening,
+    earlier: Journal,
+    files: Sequence[CheckedFile],
+    fatal: Collection[str],
 ) -> Journal:
-    """Check the files that the earlier journal does not have, in a new journal that has all."""
+    """Check the files that the earlier journal does not have, in a new journal that has all.
+
+    Files with a `fatal` digest are not checked.
+    """
     done = earlier.checked(files)
     first = {file.path for file in files[:done]}
     lines = [line for line in earlier.lines if line.finding is not None and line.finding.path in first]
@@ -120,9 +135,19 @@ def _continue(
         lines.append(writer.add(file, finding))
 
     with full_waits("noting the findings of a check"):
-        checking.checker.run(opening, files[done:], checking.attempt, on_finding)
+        for is_fatal, group in groupby(files[done:], lambda file: file.sha512 in fatal):
+            if not is_fatal:
+                checking.checker.run(opening, tuple(group), checking.attempt, on_finding, writer.note_death)
+                continue
+            for file in group:
+                on_finding(file, _not_given(file))
         checking.attempt.check()
         return Journal(earlier.head, tuple(lines), writer.end())
+
+
+def _not_given(file: CheckedFile) -> Finding:
+    message = f"the service of the check ended {SERVICE_DEATHS} times while it checked this file"
+    return Finding(path=file.path, verdict=Verdict.UNCHECKED, code=Obstacle.SERVICE_DIED, message=message)
 
 
 def _completed(checking: Checking, rule: CheckRule, ended: Journal, digests: Mapping[str, str]) -> CheckRun:

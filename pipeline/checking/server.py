@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.checks import Access, Check, CheckedFile, Finding, Obstacle, ServiceAway
+from pipeline.checks import Access, Check, CheckedFile, Finding, Obstacle, ServiceAway, ServiceDied
 from pipeline.decoding import limits
 
 HEADER = struct.Struct(">IQ")
 """Bytes of the request, and bytes of its body."""
 
-READY, OPEN, VERSION, FILE, FINDING, OBSTACLE, ALIVE, AWAY, FAULT, DONE = (
+READY, OPEN, VERSION, FILE, FINDING, OBSTACLE, ALIVE, DIED, AWAY, FAULT, DONE = (
     "ready",
     "open",
     "version",
@@ -34,6 +34,7 @@ READY, OPEN, VERSION, FILE, FINDING, OBSTACLE, ALIVE, AWAY, FAULT, DONE = (
     "finding",
     "obstacle",
     "alive",
+    "died",
     "away",
     "fault",
     "done",
@@ -71,6 +72,8 @@ def main() -> None:
                 output.line(VERSION, check.version)
             output.line(DONE)
     except ServiceAway as away:
+        if isinstance(away, ServiceDied):
+            output.line(DIED)
         output.line(AWAY, str(away))
     except EOFError:
         pass

@@ -88,7 +88,7 @@ class DownloadProgress:
 
 
 SMALLEST_STEP = 1 << 20
-"""Minimum bytes to reserve, if available, beyond those that are about to be written."""
+"""Minimum bytes to reserve beyond those that are about to be written; if there is less room, none."""
 
 FIRST_STEP = 16 << 20
 
@@ -161,16 +161,16 @@ class DownloadSpace:
                 measure_again()  # the last measurement is some seconds old
 
     def _largest_step(self, total: int, counted: Promised) -> tuple[int, str | None]:
-        """The bytes that fit beyond `total`, and None; or 0, and why not even the smallest step fits."""
+        """The bytes that fit beyond `total`, and None; or 0, and why not even `total` fits."""
         settings = self._context.settings
         reservations = cache(self._context.job_record.working_storage.reservations)
         left = max(0, self._most() - total)
         smallest = min(SMALLEST_STEP, left)
         step = min(max(self._reserved, FIRST_STEP), LARGEST_STEP, left)
         while reason := refusal(total + step, counted.bytes, reservations, settings, self._job.jid):
-            if step == smallest:
+            if step == 0:
                 return 0, reason
-            step = max(step // 2, smallest)
+            step = max(step // 2, smallest) if step > smallest else 0
         return step, None
 
     def _most(self) -> int:

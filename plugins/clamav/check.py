@@ -8,7 +8,16 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from pipeline.checks import VIRUS_CHECK, Access, CheckContext, CheckedFile, Finding, Obstacle, ServiceAway
+from pipeline.checks import (
+    VIRUS_CHECK,
+    Access,
+    CheckContext,
+    CheckedFile,
+    Finding,
+    Obstacle,
+    ServiceAway,
+    ServiceDied,
+)
 from plugins.clamav.answer import findings, unchecked
 from plugins.clamav.clamd import POLL, Alive, Clamd, ConnectionLost, NoAnswer, Unreachable
 from plugins.clamav.samples import LARGEST, complaint
@@ -83,7 +92,7 @@ class ClamavCheck:
         self._version, self._tried_at = version, time.monotonic()
 
     def _checked(self, file: CheckedFile, keep_alive: Alive) -> tuple[Finding, ...]:
-        """ServiceAway, too, if clamd was lost and does not come back.
+        """ServiceDied if clamd was lost and does not come back.
 
         A clamd that is restarted loses a file once. One that a file kills, and that is started again, loses
         it twice: others need not wait for what would go on for ever.
@@ -121,7 +130,7 @@ class ClamavCheck:
                 self._clamd.ask("PING", QUICK, keep_alive)
             except _FAILED:
                 if time.monotonic() > deadline:
-                    raise self._away(error) from error
+                    raise ServiceDied(str(self._away(error))) from error
                 keep_alive()
                 time.sleep(POLL)
             else:

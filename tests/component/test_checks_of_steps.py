@@ -1,5 +1,6 @@
 """The checks of a profile in the steps of a job: what stops it, what is remarked, what is recorded."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from pipeline import plugins
 from pipeline.attempt import CheckedAttempt
-from pipeline.checking import journal
+from pipeline.checking import journal, running
 from pipeline.checking.process import Checker
 from pipeline.checks import FINDING, CheckedFile
 from pipeline.outcome import AttemptOver, Done, Service, ServiceDown, StepFailed
@@ -230,9 +231,9 @@ class CountingChecker(Checker):
 
     asked: list[str]
 
-    def run(self, opening: Any, files: Sequence[CheckedFile], attempt: Any, on_finding: Any) -> None:
+    def run(self, opening: Any, files: Sequence[CheckedFile], *others: Any) -> None:
         self.asked = [file.path for file in files]
-        super().run(opening, files, attempt, on_finding)
+        super().run(opening, files, *others)
 
 
 def test_a_worker_that_takes_over_checks_no_file_twice(
@@ -255,6 +256,50 @@ def test_a_worker_that_takes_over_checks_no_file_twice(
     counting.close()
 
     assert counting.asked == ["3.txt", "4.txt", "5.txt"]
+
+
+def attempted(job: Job, number: int) -> Job:
+    """The job in a further attempt."""
+    return job.model_copy(update={"status": job.status.model_copy(update={"op": f"attempt{number}"})})
+
+
+def test_a_file_at_which_the_service_died_three_times_is_unchecked_alone(
+    repository: Repository, context: StepContext
+) -> None:
+    asks(repository, {"name": "word", "found": "note"})
+    files = {"1.txt": "good", "2.txt": "kill: now", "3.txt": "a virus", "4.txt": "good"}
+    job = repository.job(1, files)
+
+    for attempt in range(running.SERVICE_DEATHS):
+        with pytest.raises(ServiceDown, match="the service ended in the middle") as down:
+            process.work(attempted(job, attempt), context)
+        assert (down.value.instance, down.value.of_host) == ("word", False)
+    done = process.work(attempted(job, running.SERVICE_DEATHS), context)
+
+    assert "the check word did not check 1 file: '2.txt' (the service of the check ended" in (
+        done.remark or ""
+    )
+    (note,) = running.noted(
+        context.checking(job),
+        {path: hashlib.sha512(text.encode()).hexdigest() for path, text in files.items()},
+    )
+    assert [(finding.path, finding.code) for finding in note.findings] == [
+        ("1.txt", ""),
+        ("2.txt", "service-died"),
+        ("3.txt", "Test.Word"),
+        ("4.txt", ""),
+    ]
+
+
+def test_a_service_that_is_away_before_a_file_has_not_died_at_it(
+    repository: Repository, context: StepContext
+) -> None:
+    asks(repository, "word")
+    job = repository.job(1, {"1.txt": "leave: now"})
+
+    for attempt in range(running.SERVICE_DEATHS + 1):
+        with pytest.raises(ServiceDown, match="the service has gone"):
+            process.work(attempted(job, attempt), context)
 
 
 def test_a_file_that_a_check_could_change_is_stored_as_it_was_downloaded_or_not_at_all(

@@ -159,6 +159,16 @@ def test_a_small_body_fits_into_working_storage_smaller_than_a_step(
     assert 1000 <= record.reserved[job.jid] <= 800_000
 
 
+def test_a_small_body_fits_beside_others_into_less_room_than_a_step(
+    settings: Settings, source: HttpSource
+) -> None:
+    job = job_of_file(settings, put_unsized(source, "/a.bin", b"x" * 1000), space_needed=0)
+    record = reserving(job, others=LIMIT - 2000)
+
+    assert run(job, settings, record).event is Event.SUCCEED
+    assert 1000 <= record.reserved[job.jid] <= 2000
+
+
 def test_a_body_that_working_storage_can_never_hold_is_a_failure_of_content_and_leaves_nothing(
     settings: Settings, source: HttpSource, tmp_path: Path
 ) -> None:

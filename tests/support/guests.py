@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from pipeline.checks import Access, CheckContext, CheckedFile, Finding, ServiceAway, Verdict
+from pipeline.checks import Access, CheckContext, CheckedFile, Finding, ServiceAway, ServiceDied, Verdict
 
 
 class WordSettings(BaseModel):
@@ -91,6 +91,11 @@ def _leave(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
     raise ServiceAway("the service has gone")
 
 
+def _kill(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
+    yield from ()
+    raise ServiceDied("the service ended in the middle of the file")
+
+
 def _tried(file: CheckedFile, attempts: dict[str, Any]) -> Iterator[Any]:
     """What a hostile check gets for each of its attempts."""
     for name, attempt in attempts.items():
@@ -134,6 +139,7 @@ MISDEEDS = {
     "say nothing": _say_nothing,
     "print": _print,
     "leave": _leave,
+    "kill": _kill,
     "attack": _attack,
 }
 

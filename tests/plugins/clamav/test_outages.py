@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checks import CheckedFile, Obstacle, ServiceAway, Verdict
+from pipeline.checks import CheckedFile, Obstacle, ServiceAway, ServiceDied, Verdict
 from plugins.clamav import check as check_module
 from plugins.clamav.clamd import Clamd
 from plugins.clamav.samples import eicar
@@ -51,7 +51,7 @@ def test_where_no_clamd_answers_the_service_is_away(address: str) -> None:
     assert address in str(refusal.value)
 
 
-def test_a_clamd_that_is_killed_in_the_middle_of_a_file_is_away(
+def test_a_clamd_that_is_killed_in_the_middle_of_a_file_has_died_at_it(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(check_module, "RETURN_SECONDS", 1.0)
@@ -66,7 +66,7 @@ def test_a_clamd_that_is_killed_in_the_middle_of_a_file_is_away(
 
     writing = threading.Thread(target=write)
     writing.start()
-    with pytest.raises(ServiceAway):
+    with pytest.raises(ServiceDied):
         list(guest.run([half], Context()))
     writing.join()
 
@@ -107,8 +107,9 @@ def test_a_clamd_that_is_killed_between_two_files_is_away_and_the_first_has_its_
     assert next(findings).verdict is Verdict.FINE
     server.process.kill()
 
-    with pytest.raises(ServiceAway):
+    with pytest.raises(ServiceAway) as away:
         next(findings)
+    assert not isinstance(away.value, ServiceDied)
 
 
 def test_a_clamd_that_hangs_is_away(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
