@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from pipeline.attempt import Attempt
 from pipeline.checking import server
@@ -31,9 +31,11 @@ from pipeline.checks import (
     MESSAGE_LIMIT,
     Check,
     CheckedFile,
+    CheckRule,
     Finding,
     Obstacle,
     Verdict,
+    configured,
 )
 from pipeline.decoding import child
 from pipeline.decoding.child import Channel
@@ -65,20 +67,33 @@ class Opening:
     reads: tuple[str, ...] = ()
     """What its process may read besides."""
 
+    @classmethod
+    def of(cls, rule: CheckRule, kind: type[Check]) -> "Opening":
+        """As the profile's rule asks for it; UsageRefused if its settings are wrong."""
+        settings = configured(rule, kind)
+        given = json.dumps(settings.model_dump() if settings else {}, default=_plain)
+        programs = (str(Path(rule.command[0]).resolve().parent),) if rule.command else ()
+        return cls(rule.name, kind, given, programs)
+
     def request(self, reads: Sequence[str]) -> dict[str, Any]:
         access = asdict(self.kind.access)
         return {
             "check": f"{self.kind.__module__}:{self.kind.__qualname__}",
             "settings": json.loads(self.settings),
             "access": access,
-            "reads": [*reads, *self.reads, str(_package(self.kind))],
+            "reads": [*reads, *self.reads, *_modules(self.kind)],
         }
 
 
-def _package(kind: type[Check]) -> Path:
-    """The folder of the check's own modules: it may be outside of the folders of installed packages."""
-    top = Path(inspect.getfile(sys.modules[kind.__module__.partition(".")[0]]))
-    return top.parent if top.name == "__init__.py" else top
+def _plain(value: object) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+
+
+def _modules(kind: type[Check]) -> Sequence[str]:
+    """Where the check's own modules are, which may be outside of the folders of installed packages."""
+    top = sys.modules[kind.__module__.partition(".")[0]]
+    # a package without __init__.py has no file, and maybe several folders
+    return tuple(getattr(top, "__path__", ())) or (inspect.getfile(top),)
 
 
 class _Died(ArklineError):

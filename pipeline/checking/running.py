@@ -9,8 +9,6 @@ from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 
-from pydantic import SecretStr
-
 from pipeline import checks
 from pipeline.attempt import Attempt
 from pipeline.checking import journal
@@ -172,16 +170,9 @@ def _opening(rule: CheckRule) -> Opening:
         )
         raise ServiceDown(Service.CHECK, message, instance=rule.name, of_host=True)
     try:
-        settings = checks.configured(rule, kind)
+        return Opening.of(rule, kind)
     except UsageRefused as refusal:
         raise ServiceDown(Service.CHECK, str(refusal), instance=rule.name, of_host=True) from refusal
-    given = json.dumps(settings.model_dump() if settings else {}, default=_plain)
-    programs = (str(Path(rule.command[0]).resolve().parent),) if rule.command else ()
-    return Opening(rule.name, kind, given, programs)
-
-
-def _plain(value: object) -> str:
-    return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
 
 
 def _action(rule: CheckRule, finding: Finding) -> Action:

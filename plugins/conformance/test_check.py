@@ -1,7 +1,6 @@
 """A check: what it says of each file, what it leaves alone, and that its declared access is enough for it."""
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,6 @@ from pipeline.checks import (
     CheckRule,
     Finding,
     Verdict,
-    configured,
 )
 from plugins.conformance.subjects import CheckSubject
 
@@ -78,11 +76,9 @@ def written(folder: Path, files: dict[str, bytes]) -> list[CheckedFile]:
 def confined(check: CheckSubject, folder: Path, files: list[CheckedFile]) -> list[Finding]:
     """Findings of the check in a process with its declared access, as a worker runs it."""
     findings: list[Finding] = []
-    settings = configured(check.rule, check.kind)
-    values = "{}" if settings is None else json.dumps(settings.model_dump(mode="json"))
     checker = Checker([folder])
     try:
-        opening = Opening(check.rule.name, check.kind, values)
+        opening = Opening.of(check.rule, check.kind)
         checker.run(opening, files, UNATTENDED, lambda _file, finding: findings.append(finding))
     finally:
         checker.close()

@@ -1,7 +1,9 @@
 """Checks in a process of their own: findings, and everything that a check may do instead."""
 
 import hashlib
+import importlib
 import os
+import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +16,7 @@ from pipeline.checks import CheckedFile, Finding, Verdict
 from pipeline.decoding import limits
 from pipeline.outcome import AttemptOver, Service, ServiceDown
 from tests.support import guests
+from tests.support.guest_page import TEMPLATE
 from tests.support.polling import eventually
 from tools.chaos.actors import children
 
@@ -126,6 +129,17 @@ def test_a_check_that_does_not_start_is_an_outage_of_its_host(checker: Checker, 
         checked(checker, tmp_path, {"a": "good"}, Opening("word", guests.NoStart))
 
     assert down.value.of_host
+
+
+def test_a_check_may_be_in_a_package_without_an_init_file(
+    checker: Checker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "unmarked").mkdir()
+    shutil.copy(TEMPLATE / "archive_guest" / "private_keys.py", tmp_path / "unmarked")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = Opening("keys", importlib.import_module("unmarked.private_keys").PrivateKeyCheck)
+
+    assert verdicts(checked(checker, tmp_path, {"a": "no key"}, own)) == {"a": ("fine", "")}
 
 
 def test_an_attempt_that_is_over_ends_the_check(checker: Checker, tmp_path: Path) -> None:

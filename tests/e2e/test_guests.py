@@ -1,52 +1,115 @@
-"""Guests written from docs/developers/guests.md alone, in an environment that has only the wheel."""
+"""Guests written from docs/developers/guests.md alone, in an environment that has only the wheel.
 
-import shutil
+The files of the guest are those that the page shows: a class, a program and a storage.
+"""
+
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from entrypoints.stack.stack import SAMPLE_PROFILES
 from pipeline.errors import ServiceUnreachable
+from tests.support.guest_page import PROGRAM, shown_checks, shown_files
 from tests.support.requirements import unavailable
-from tools.checkout import PROJECT
 from tools.dev import wheel
-from tools.dev.wheel import Installed
+from tools.dev.wheel import CheckFailed, Installed
 
-GUEST = PROJECT / "examples" / "guest"
+INSTALLED_AT = f"/usr/local/bin/{PROGRAM}"
+"""Where the page has its program."""
 
-LOADS = """
-from pipeline.settings import Settings
-from pipeline.storage.factory import open_storage
-print(open_storage(Settings()).place)
-from importlib.metadata import entry_points
-(point,) = entry_points(group="arkline.checks", name="private-keys")
-print(point.load()(None).version)
-"""
+KEY = "Name: a key\n-----BEGIN RSA PRIVATE" + " KEY-----\n"
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel with its suites, and a copy of the template, which is installed."""
+    """The wheel with its suites, and the guest, installed; no file of it is from the checkout."""
     try:
         wheel.find_uv()
     except ServiceUnreachable as error:
         unavailable(error)
     built = wheel.build(tmp_path_factory.mktemp("dist"), tmp_path_factory.mktemp("source"))
     installed = wheel.install(built, tmp_path_factory.mktemp("site"), "conformance")
-    copy = installed.folder / "guest"
-    shutil.copytree(GUEST, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    return wheel.install_guest(installed, copy)
-
-
-def test_a_check_and_a_storage_are_found_by_their_entry_points(site: Installed, tmp_path: Path) -> None:
-    chosen = {**site.environment, "ARKLINE_TAPE_ROOT": str(tmp_path), "ARKLINE_HOME": str(tmp_path)}
-
-    said = Installed(site.folder, chosen, site.venv).run("python", "-c", LOADS)
-
-    assert said.split() == [str(tmp_path), "1.0"]
+    guest = installed.folder / "guest"
+    for name, text in shown_files().items():
+        (guest / name).parent.mkdir(parents=True, exist_ok=True)
+        (guest / name).write_text(text)
+    (guest / PROGRAM).chmod(0o755)
+    return wheel.install_guest(installed, guest)
 
 
 def test_the_storage_passes_the_suite_of_the_wheel(site: Installed) -> None:
-    said = site.run("pytest", "-q", "-p", "no:cacheprovider", "tests", "--arkline-storage=conforming:place")
+    assert _passed(site, "--arkline-storage=conforming:place") > 50
 
+
+@pytest.mark.parametrize("subject", ["private_keys", "has_a_name"])
+def test_a_class_and_a_program_pass_the_suite_of_the_wheel(site: Installed, subject: str) -> None:
+    assert _passed(site, f"--arkline-check=conforming_checks:{subject}") == 10
+
+
+def _passed(site: Installed, suite: str) -> int:
+    said = site.run("pytest", "-q", "-p", "no:cacheprovider", suite)
     assert "failed" not in said
-    assert int(said.rsplit(" passed", 1)[0].split()[-1]) > 50
+    return int(said.rsplit(" passed", 1)[0].split()[-1])
+
+
+@pytest.fixture(scope="module")
+def tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("library") / "tape"
+
+
+@pytest.fixture(scope="module")
+def user(site: Installed, tape: Path, zookeeper: object, redis_server: object) -> Iterator[Installed]:
+    """A user of a stack whose profile has the checks of the page, and whose objects are on tape."""
+    del zookeeper, redis_server  # skipped where these cannot run
+    profiles = site.folder / "profiles"
+    profiles.mkdir()
+    checks = shown_checks()
+    assert INSTALLED_AT in checks
+    sample = (SAMPLE_PROFILES / "demo.yaml").read_text()
+    (profiles / "demo.yaml").write_text(sample + checks.replace(INSTALLED_AT, str(site.folder / PROGRAM)))
+    given = {"ARKLINE_TAPE_ROOT": str(tape), "ARKLINE_PROFILES": str(profiles)}
+    with wheel.standalone(site, **given) as user:
+        yield user
+
+
+def test_a_deposit_is_checked_by_a_class_and_a_program_and_kept_by_the_storage(
+    user: Installed, tape: Path
+) -> None:
+    named = _deposited(user, "named.txt", "Name: a ferry\n")
+    nameless = _deposited(user, "nameless.txt", "a ferry\n")
+
+    assert {path.name for path in tape.rglob("*.txt") if "producer" in path.parts} == {
+        "named.txt",
+        "nameless.txt",
+    }
+    assert not list((user.folder / "home" / "ocfl").rglob("*.txt")), (
+        "nothing is where arkline stores by itself"
+    )
+    assert _objects(user, "private-keys", "fine") == {named, nameless}
+    assert _objects(user, "has-a-name", "fine") == {named}
+    assert _objects(user, "has-a-name", "found") == {nameless}
+    (version,) = json.loads(user.run("arkline", "object", nameless, "--json"))["versions"]
+    (run,) = (run for run in version["checks"] if run["check"] == "has-a-name")
+    assert [finding["code"] for finding in run["findings"]] == ["no-name"]
+
+
+def test_what_the_class_finds_is_not_stored(user: Installed, tape: Path) -> None:
+    with pytest.raises(CheckFailed, match="the file contains a private key"):
+        _deposited(user, "key.txt", KEY)
+
+    assert not list(tape.rglob("key.txt"))
+
+
+def _deposited(user: Installed, name: str, text: str) -> str:
+    """Deposit a file; the ARK of its object, CheckFailed if the job failed."""
+    (user.folder / name).write_text(text)
+    said = user.run("arkline", "submit", "--profile=demo", name, "--wait", "--json")
+    (deposited,) = json.loads(said)["objects"]
+    return str(deposited["ark"])
+
+
+def _objects(user: Installed, check: str, verdict: str) -> set[str]:
+    said = user.run("arkline", "objects", "--check", check, "--verdict", verdict, "--json")
+    return {entry["ark"] for entry in json.loads(said)["objects"]}

@@ -6,8 +6,9 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -129,25 +130,30 @@ def check_commands(installed: Installed, version: str) -> None:
 
 def check_ingest(installed: Installed) -> str:
     """Start a standalone stack, submit a file, and wait until it is completed; returns the batch's id."""
-    home = f"--home={installed.folder / 'home'}"
     content = installed.folder / "content"
     content.mkdir()
     (content / "hello.txt").write_text("A small file.\n")
-    allowed = {**installed.environment, "ARKLINE_ALLOW_NETWORKS": "127.0.0.0/8"}
-    starter = Installed(installed.folder, allowed)
-    starter.run("arkline", "standalone", "start", "--detach", "--workers=1", home)
-    try:
-        info = json.loads((installed.folder / "home" / "run" / "stack.json").read_text())
-        _check_web(info["web_url"], info["token"])
-        user = Installed(installed.folder, {**installed.environment, **info["environment"]})
-        with serving(content) as base:
-            view = user.run("arkline", "submit", "--profile=demo", f"{base}/hello.txt", "--wait", "--json")
-    finally:
-        installed.run("arkline", "standalone", "stop", home)
+    with standalone(installed) as user, serving(content) as base:
+        view = user.run("arkline", "submit", "--profile=demo", f"{base}/hello.txt", "--wait", "--json")
     batch = json.loads(view)
     if batch["status"] != "completed":
         raise CheckFailed(f"{batch['bid']} is {batch['status']}: {batch['message']}")
     return str(batch["bid"])
+
+
+@contextmanager
+def standalone(installed: Installed, **variables: str) -> Iterator[Installed]:
+    """Run a stack of the wheel with these variables; yields the environment of its users."""
+    home = f"--home={installed.folder / 'home'}"
+    allowed = {**installed.environment, "ARKLINE_ALLOW_NETWORKS": "127.0.0.0/8", **variables}
+    starter = replace(installed, environment=allowed)
+    starter.run("arkline", "standalone", "start", "--detach", "--workers=1", home)
+    try:
+        info = json.loads((installed.folder / "home" / "run" / "stack.json").read_text())
+        _check_web(info["web_url"], info["token"])
+        yield replace(installed, environment={**installed.environment, **info["environment"]})
+    finally:
+        installed.run("arkline", "standalone", "stop", home)
 
 
 def _check_web(url: str, token: str) -> None:

@@ -1,6 +1,5 @@
 """The shipped checks in the process that a worker gives them: confined, with the settings of a profile."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 
 from pipeline.attempt import UNATTENDED
 from pipeline.checking.process import Checker, Opening
-from pipeline.checks import Check, CheckedFile, CheckRule, configured
+from pipeline.checks import CheckedFile, CheckRule
 from pipeline.outcome import Service, ServiceDown
 from plugins.clamav.check import ClamavCheck
 from plugins.clamav.samples import eicar, encrypted, nested
@@ -24,11 +23,6 @@ def checker(tmp_path: Path) -> Iterator[Checker]:
     own.close()
 
 
-def opening(rule: CheckRule, kind: type[Check]) -> Opening:
-    settings = configured(rule, kind)
-    return Opening(rule.name, kind, json.dumps(settings.model_dump() if settings else {}))
-
-
 def findings(checker: Checker, opened: Opening, *files: CheckedFile) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     checker.run(
@@ -41,7 +35,7 @@ def findings(checker: Checker, opened: Opening, *files: CheckedFile) -> list[tup
 def test_viruses_are_found_by_a_confined_process(
     server: clamd.Server, checker: Checker, tmp_path: Path, kind: str
 ) -> None:
-    opened = opening(CheckRule(name="clamav", settings={"clamd": getattr(server, kind)}), ClamavCheck)
+    opened = Opening.of(CheckRule(name="clamav", settings={"clamd": getattr(server, kind)}), ClamavCheck)
     contents = (b"text", eicar(), nested(), encrypted(), b"")
 
     found = findings(checker, opened, *(file(tmp_path, data, str(i)) for i, data in enumerate(contents)))
@@ -57,7 +51,7 @@ def test_viruses_are_found_by_a_confined_process(
 
 
 def test_without_clamd_the_service_is_down(checker: Checker, tmp_path: Path) -> None:
-    opened = opening(CheckRule(name="clamav", settings={"clamd": "unix:/nowhere/clamd.ctl"}), ClamavCheck)
+    opened = Opening.of(CheckRule(name="clamav", settings={"clamd": "unix:/nowhere/clamd.ctl"}), ClamavCheck)
 
     with pytest.raises(ServiceDown) as outage:
         findings(checker, opened, file(tmp_path, b"text"))
@@ -66,7 +60,7 @@ def test_without_clamd_the_service_is_down(checker: Checker, tmp_path: Path) -> 
 
 
 def test_formats_are_named_by_a_confined_process(checker: Checker, tmp_path: Path) -> None:
-    opened = opening(CheckRule(name="pronom"), PronomCheck)
+    opened = Opening.of(CheckRule(name="pronom"), PronomCheck)
 
     found = findings(checker, opened, file(tmp_path, b"text\n", "a.txt"), file(tmp_path, b"", "empty"))
 
