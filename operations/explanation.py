@@ -12,8 +12,10 @@ from pydantic import Field
 
 from operations.reasons import Reason
 from pipeline.attempt import Progress
+from pipeline.checks import CheckSummary
 from pipeline.errors import Remedy
 from pipeline.humanize import age, ago, counted, duration, in_time, listed, progress
+from pipeline.names import quote_name
 from pipeline.outcome import REMEDIES
 from pipeline.records import Batch, Job, Record
 from pipeline.states import FailureKind
@@ -78,6 +80,8 @@ class Cause(Record):
     """To be applied once the jobs have ended."""
     progress: Progress | None = None
     """The progress of a download, as last reported by the worker."""
+    checks: tuple[CheckSummary, ...] = ()
+    """What checks found in the content that waits for a review."""
     first: Explanation | None = None
     """For a batch: one of the jobs that it waits for, or that failed."""
 
@@ -128,6 +132,7 @@ def sentence(facts: Explanation) -> str:
     words = {
         "by": by(facts),
         "fault": fault(facts),
+        "found": "".join(map(_found, facts.checks)),
         "soon": in_time(facts.when),
         "states": listed(facts.jobs),
     }
@@ -147,6 +152,12 @@ def _spent(facts: Explanation) -> str:
 
 def fault(facts: Explanation) -> str:
     return facts.message.rstrip(".") or "no reason was recorded"
+
+
+def _found(run: CheckSummary) -> str:
+    named = "; ".join(f"{quote_name(one.path)} ({one.message or one.code})" for one in run.findings)
+    counts = f"{run.fine:,} fine, {run.found:,} found, {run.unchecked:,} not checked"
+    return f" The check {run.check}: {counts}{': ' if named else ''}{named}."
 
 
 def _turn(facts: Explanation) -> str:

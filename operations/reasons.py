@@ -159,7 +159,7 @@ class Reason(Documented):
     WAITING_FOR_REVIEW = (
         "waiting-for-review",
         "A person decides before its version is stored.",
-        "It waits for a review: approve or reject it. Downloaded: {fault}.",
+        "It waits for a review: approve or reject it. Downloaded: {fault}.{found}",
     )
     # the fleet cannot continue it
     NO_WORKER = (

@@ -18,13 +18,16 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from pipeline import plugins
 from pipeline.errors import UsageRefused
-from pipeline.records import Record
 
 CHECK_NAME = r"^[a-z][a-z0-9-]{0,31}$"
 
 CODE_LIMIT = 100
 MESSAGE_LIMIT = 500
 """Characters of a finding; what exceeds them is cut."""
+
+RECORDED_FINDINGS = 10
+RECORDED_CHARACTERS = 4_000
+"""Findings of all runs that the record and reports have of a job, and the characters of their texts."""
 
 SHOWN_FINDINGS = 100
 """Findings of a run in an event of PREMIS and in the description of an object; the inventory has all."""
@@ -52,9 +55,10 @@ class CheckVerdict(StrEnum):
     UNCHECKED = "unchecked"
     """Not checked, or not completely; `code` is an `Obstacle` or the check's own."""
 
-
-Verdict = CheckVerdict
-"""The name in code; that of the class stands in schemas, which have the verdicts of custody, too."""
+    @property
+    def label(self) -> str:
+        """The value for people: `not checked`."""
+        return "not checked" if self is CheckVerdict.UNCHECKED else self.value
 
 
 class Obstacle(StrEnum):
@@ -73,12 +77,14 @@ class Obstacle(StrEnum):
     """The check's service ended each time it was given the file."""
 
 
-class Finding(Record):
+class CheckFinding(BaseModel):
     """One finding about one file."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     path: str
     """As in `CheckedFile`."""
-    verdict: Verdict
+    verdict: CheckVerdict
     code: Annotated[str, StringConstraints(max_length=CODE_LIMIT)] = ""
     """What a search asks for: the name of a virus, a format, an Obstacle."""
     message: Annotated[str, StringConstraints(max_length=MESSAGE_LIMIT)] = ""
@@ -158,7 +164,7 @@ class Check(Protocol):
     def version(self) -> str:
         """Of the program and of its data, such as signatures; another version means a new result."""
 
-    def run(self, files: Iterable[CheckedFile], context: CheckContext) -> Iterator[Finding]:
+    def run(self, files: Iterable[CheckedFile], context: CheckContext) -> Iterator[CheckFinding]:
         """Findings, those of one file before the next file is taken from `files`."""
 
 
@@ -173,16 +179,20 @@ class Stage(StrEnum):
     """After the version is entered in the inventory."""
 
 
-class Overrule(Record):
+class Overrule(BaseModel):
     """An operator's decision that a finding does not stop the job."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     by: str
     at: datetime
     reason: str
 
 
-class CheckRun(Record):
+class CheckRun(BaseModel):
     """One check of the files of one version, complete."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     check: str
     version: str
@@ -192,22 +202,22 @@ class CheckRun(Record):
     stage: Stage
     at: datetime
     """The end of the run."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[CheckFinding, ...] = ()
     """At least one for each file."""
     overruled: Overrule | None = None
 
-    def counts(self) -> dict[Verdict, int]:
+    def counts(self) -> dict[CheckVerdict, int]:
         """Files by their worst verdict; every verdict is a key."""
-        worst: dict[str, Verdict] = {}
+        worst: dict[str, CheckVerdict] = {}
         for finding in self.findings:
-            worst[finding.path] = worse(worst.get(finding.path, Verdict.FINE), finding.verdict)
-        return {verdict: sum(value is verdict for value in worst.values()) for verdict in Verdict}
+            worst[finding.path] = worse(worst.get(finding.path, CheckVerdict.FINE), finding.verdict)
+        return {verdict: sum(value is verdict for value in worst.values()) for verdict in CheckVerdict}
 
 
-@dataclass(frozen=True)
-class CheckSummary:
+class CheckSummary(BaseModel):
     """A run without the findings of every file."""
 
+    model_config = ConfigDict(frozen=True, extra="allow")
     check: str
     version: str
     """Of the check."""
@@ -222,39 +232,57 @@ class CheckSummary:
     found: int
     unchecked: int
     """With the files of which the run says nothing."""
-    findings: tuple[Finding, ...]
-    """Those that are not fine; at most the first hundred."""
+    findings: tuple[CheckFinding, ...]
+    """Those that are not fine, at most the first hundred; of a job, the first that stop it or warn."""
     overruled: Overrule | None = None
 
     @classmethod
-    def of(cls, run: CheckRun) -> "CheckSummary":
+    def of(cls, run: CheckRun, named: Iterable[CheckFinding] | None = None) -> "CheckSummary":
+        """`named`: the findings to name; None: those that are not fine."""
         counts = run.counts()
-        not_fine = (finding for finding in run.findings if finding.verdict is not Verdict.FINE)
+        if named is None:
+            named = (finding for finding in run.findings if finding.verdict is not CheckVerdict.FINE)
         return cls(
             check=run.check,
             version=run.version,
             event=run.event,
             stage=run.stage,
             at=run.at,
-            fine=counts[Verdict.FINE],
-            found=counts[Verdict.FOUND],
-            unchecked=counts[Verdict.UNCHECKED],
-            findings=tuple(islice(not_fine, SHOWN_FINDINGS)),
+            fine=counts[CheckVerdict.FINE],
+            found=counts[CheckVerdict.FOUND],
+            unchecked=counts[CheckVerdict.UNCHECKED],
+            findings=tuple(islice(named, SHOWN_FINDINGS)),
             overruled=run.overruled,
         )
 
     @property
-    def worst(self) -> Verdict:
+    def worst(self) -> CheckVerdict:
         """A run without files is fine."""
         if self.found:
-            return Verdict.FOUND
-        return Verdict.UNCHECKED if self.unchecked else Verdict.FINE
+            return CheckVerdict.FOUND
+        return CheckVerdict.UNCHECKED if self.unchecked else CheckVerdict.FINE
 
 
-_ORDER = (Verdict.FINE, Verdict.UNCHECKED, Verdict.FOUND)
+def latest(*summaries: CheckSummary) -> tuple[CheckSummary, ...]:
+    """The last summary of each check, with as many findings as the record has of a job."""
+    room, number = RECORDED_CHARACTERS, RECORDED_FINDINGS
+    kept = list[CheckSummary]()
+    for summary in {summary.check: summary for summary in summaries}.values():
+        first = list[CheckFinding]()
+        for finding in summary.findings:
+            room -= len(finding.path) + len(finding.code) + len(finding.message)
+            number -= 1
+            if room < 0 or number < 0:
+                break
+            first.append(finding)
+        kept.append(summary.model_copy(update={"findings": tuple(first)}))
+    return tuple(kept)
 
 
-def worse(one: Verdict, other: Verdict) -> Verdict:
+_ORDER = (CheckVerdict.FINE, CheckVerdict.UNCHECKED, CheckVerdict.FOUND)
+
+
+def worse(one: CheckVerdict, other: CheckVerdict) -> CheckVerdict:
     return max(one, other, key=_ORDER.index)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline import codes
+from pipeline.checks import CheckSummary
 from pipeline.codes import ErrorKind
 from pipeline.errors import ArklineError
 from pipeline.states import Event, FailureKind
@@ -162,6 +163,8 @@ class Done:
     """The description of the object as stored."""
     deposited: Deposited | None = None
     """What the version added to storage."""
+    checks: tuple[CheckSummary, ...] = ()
+    """What the checks that ran in the step found."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +185,8 @@ class StepFailed(ArklineError):
         """Seconds to wait, if the server sent Retry-After."""
         self.detail = ""
         """For the log only; depositors must not see it."""
+        self.checks: tuple[CheckSummary, ...] = ()
+        """The runs of checks whose findings stop the job, and those of the other checks."""
 
     @property
     def error_kind(self) -> ErrorKind:

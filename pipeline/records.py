@@ -15,6 +15,7 @@ from typing import Annotated, Generic, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from pipeline.checks import CheckSummary
 from pipeline.fixity import Digest
 from pipeline.names import name_in
 from pipeline.outcome import Deposited, ObjectDescription, StepFailed, WaitsFor, read_earlier_release, system
@@ -273,6 +274,8 @@ class JobStatus(FencedStatus):
     remark: str = ""  # a note for the depositor to check, although nothing failed; absent before 0.2.1
     room: Room = Room.KEPT
     """What a failed job has of working storage. Absent before 0.2.1."""
+    checks: tuple[CheckSummary, ...] | None = None
+    """The last run of each check; None: no check has run. Absent before 0.3.0."""
 
     @property
     def since(self) -> datetime:
@@ -298,6 +301,12 @@ class Entry(RewrittenRecord, Generic[S]):
     via: Interface | None = None  # of a person; None for workers and scheduled work
     request_id: str | None = None  # of a person's request to the API or a page
     damaged: tuple[DamagedNode, ...] | None = None  # znodes that a repair replaced
+
+    @property
+    def reason(self) -> str:
+        """The reason that a person gave for the move, from the message `VERB by NAME: REASON`."""
+        verb, _, rest = self.message.partition(f" by {self.by}")
+        return rest.removeprefix(": ") if verb and rest.startswith(": ") else ""
 
     def named(self, *, first: bool) -> str:
         """The event, for people, or else the kind of entry. `first`: it is the first of its history."""

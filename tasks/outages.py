@@ -111,11 +111,12 @@ States that read content also need working storage.
 """
 
 CHECKING: dict[JobState, Stage] = {
+    JobState.DOWNLOADING: Stage.DOWNLOADED,
     JobState.PROCESSING: Stage.DOWNLOADED,
     JobState.RECORDING: Stage.STORED,
     JobState.NOTIFY: Stage.RECORDED,
 }
-"""The states in which the checks of a profile run."""
+"""The states in which the checks of a profile run; in downloading, only those that come before a review."""
 
 REPORT_NEEDS = frozenset({Service.MAIL, Service.INVENTORY})
 
@@ -135,7 +136,7 @@ def needs_of(context: WorkerContext, loaded: Job | Batch) -> Collection[str]:
     profile = _profile(context, loaded) if checked or asks_ezid else None
     if profile is not None and asks_ezid and profile.minter is not MinterName.LOCAL:
         needs.add(Service.IDENTIFIERS)
-    if profile is not None and checked:
+    if profile is not None and checked and (profile.review or state is not JobState.DOWNLOADING):
         needs |= {
             outage_name(Service.CHECK, rule.name) for rule in profile.checks if rule.after is CHECKING[state]
         }

@@ -374,7 +374,12 @@ def _carries(attempt: Attempt[Job], target: JobState) -> bool:
 
 def _fail_job(attempt: Attempt[Job], failure: StepFailed) -> Job:
     request = JobMove(
-        Event.FAIL, attempt.context.name, message=failure.message, kind=failure.kind, lock=attempt.lock
+        Event.FAIL,
+        attempt.context.name,
+        message=failure.message,
+        kind=failure.kind,
+        lock=attempt.lock,
+        done=Done(checks=failure.checks),
     )
     return jobs.move(attempt.session, attempt.record, request)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -9,7 +10,7 @@ from rich.text import Text
 from entrypoints.render import screen
 from entrypoints.render.screen import Column
 from entrypoints.render.views import when
-from pipeline.checks import Verdict
+from pipeline.checks import CheckVerdict
 from pipeline.humanize import counted
 from pipeline.names import printable
 from pipeline.preservation.premis_record import formats_of
@@ -21,25 +22,24 @@ if TYPE_CHECKING:
     from pipeline.inventory.base import InventoryVersion
     from pipeline.inventory.finding_search import FoundObject, Match
 
-_NAMES = {Verdict.FINE: "fine", Verdict.FOUND: "found", Verdict.UNCHECKED: "not checked"}
-_STYLES = {Verdict.FINE: "", Verdict.FOUND: "bold red", Verdict.UNCHECKED: "yellow"}
+_STYLES = {CheckVerdict.FINE: "", CheckVerdict.FOUND: "bold red", CheckVerdict.UNCHECKED: "yellow"}
 
 
-def version(view: ObjectView, of: InventoryVersion) -> None:
-    """The runs of the checks of a version, and what they found."""
-    if not of.checks:
+def runs(summaries: Sequence[CheckSummary]) -> None:
+    """The runs of the checks of a version or a job, and what they found."""
+    if not summaries:
         return
     screen.say("")
     screen.table(
-        of.checks,
+        summaries,
         Column("check", lambda run: run.check),
         Column("version", lambda run: run.version, wide=True),
         Column("time", lambda run: when(run.at)),
         Column("fine", lambda run: f"{run.fine:,}", right=True),
-        Column("found", lambda run: _number(run.found, Verdict.FOUND), right=True),
-        Column("not checked", lambda run: _number(run.unchecked, Verdict.UNCHECKED), right=True),
+        Column("found", lambda run: _number(run.found, CheckVerdict.FOUND), right=True),
+        Column("not checked", lambda run: _number(run.unchecked, CheckVerdict.UNCHECKED), right=True),
     )
-    for run in of.checks:
+    for run in summaries:
         _findings(run)
 
 
@@ -49,14 +49,14 @@ def formats(view: ObjectView, of: InventoryVersion) -> dict[str, str]:
     return {path: text for path, text in codes.items() if text}
 
 
-def _number(number: int, verdict: Verdict) -> Text:
+def _number(number: int, verdict: CheckVerdict) -> Text:
     return Text(f"{number:,}", _STYLES[verdict] if number else "")
 
 
 def _findings(run: CheckSummary) -> None:
     for finding in run.findings:
         what = _what(finding.code, finding.message)
-        screen.say(printable(f"{run.check}: {finding.path}: {_NAMES[finding.verdict]}{what}"))
+        screen.say(printable(f"{run.check}: {finding.path}: {finding.verdict.label}{what}"))
     rest = run.found + run.unchecked - len({finding.path for finding in run.findings})
     if rest > 0:
         screen.note(f"{run.check}: {counted(rest, 'more file')} found or not checked", "")
@@ -93,4 +93,4 @@ def _lines(row: FoundObject) -> str:
 
 def _line(match: Match) -> str:
     what = _what(match.code, match.message)
-    return f"{match.path} of version {match.version}: {_NAMES[match.verdict]} by {match.check}{what}"
+    return f"{match.path} of version {match.version}: {match.verdict.label} by {match.check}{what}"

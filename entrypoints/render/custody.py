@@ -63,7 +63,7 @@ def described(view: ObjectView) -> None:
         _version(version)
         if version.number in view.custody.versions:
             _deposit(version)
-            check_runs.version(view, version)
+            check_runs.runs(version.checks)
             screen.say("")
             files = [file for file in view.custody.files if file.version == version.number]
             _some(files, check_runs.formats(view, version))

@@ -15,6 +15,7 @@ from operations.jobs.allowed_verbs import allowed_verbs
 from operations.site import Site
 from operations.visibility import Gone, visible_job
 from pipeline.attempt import Progress
+from pipeline.checks import CheckSummary
 from pipeline.description.metadata import final_description
 from pipeline.http.urls import redact_url
 from pipeline.inventory.base import InventoryFile
@@ -50,6 +51,8 @@ class JobView(Record):
     tries: int = 0
     remark: str = ""
     """What the depositor should check, although nothing failed; as that it became a further version."""
+    checks: tuple[CheckSummary, ...] | None = None
+    """What the checks of its profile found, with the first files; null if none has run, and once archived."""
     payload_url: str
     payload_type: PayloadType
     name: str = ""

@@ -54,7 +54,12 @@ def _cause_of_job(fleet: Fleet, job: Job) -> Cause:
         return _held(fleet.session, job)
     if state is JobState.REVIEW:
         decide = (Remedy(Action.APPROVE, job.jid), Remedy(Action.REJECT, job.jid))
-        return Cause(reason=Reason.WAITING_FOR_REVIEW, message=job.status.message, remedies=decide)
+        return Cause(
+            reason=Reason.WAITING_FOR_REVIEW,
+            message=job.status.message,
+            checks=job.status.checks or (),
+            remedies=decide,
+        )
     return Cause(reason=Reason.COMPLETED, ark=job.identifiers.primary_id or "", message=job.status.message)
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 
-from pipeline.checks import CheckedFile, Finding, Stage
+from pipeline.checks import CheckedFile, CheckFinding, Stage
 from pipeline.file_system import read_all
 from pipeline.records import Record, now
 
@@ -38,7 +38,7 @@ class Line(Record):
     alone: the end of the run.
     """
 
-    finding: Finding | None = None
+    finding: CheckFinding | None = None
     sha512: str = ""
     at: datetime | None = None
 
@@ -53,7 +53,7 @@ class Journal:
     deaths: tuple[str, ...] = ()
     """Digests of the files at which the check's service died."""
 
-    def findings_of(self, digests: Mapping[str, str]) -> tuple[Finding, ...]:
+    def findings_of(self, digests: Mapping[str, str]) -> tuple[CheckFinding, ...]:
         """The findings of the files with these digests by path."""
         return tuple(
             line.finding
@@ -114,7 +114,7 @@ class Writer:
     """The head, and what was found before."""
     written: float = field(default_factory=time.monotonic)
 
-    def add(self, file: CheckedFile, finding: Finding) -> Line:
+    def add(self, file: CheckedFile, finding: CheckFinding) -> Line:
         line = Line(finding=finding, sha512=file.sha512)
         self.pending.append(line)
         if time.monotonic() - self.written > FLUSH_INTERVAL:

@@ -31,10 +31,10 @@ from pipeline.checks import (
     MESSAGE_LIMIT,
     Check,
     CheckedFile,
+    CheckFinding,
     CheckRule,
-    Finding,
+    CheckVerdict,
     Obstacle,
-    Verdict,
     configured,
 )
 from pipeline.decoding import child
@@ -128,7 +128,7 @@ class Checker:
         opening: Opening,
         files: Sequence[CheckedFile],
         attempt: Attempt,
-        on_finding: Callable[[CheckedFile, Finding], None],
+        on_finding: Callable[[CheckedFile, CheckFinding], None],
         on_death: Callable[[CheckedFile], None] = lambda _file: None,
     ) -> None:
         """Check the files in their order; every file has a finding in the end.
@@ -184,7 +184,7 @@ class _Progress:
     def __init__(
         self,
         files: Sequence[CheckedFile],
-        on_finding: Callable[[CheckedFile, Finding], None],
+        on_finding: Callable[[CheckedFile, CheckFinding], None],
         on_death: Callable[[CheckedFile], None] = lambda _file: None,
     ) -> None:
         self._files = files
@@ -212,9 +212,9 @@ class _Progress:
             message = f"and further findings, which are not kept: {message}"
         file = self._files[self._current]
         try:
-            finding = Finding(
+            finding = CheckFinding(
                 path=file.path,
-                verdict=Verdict(verdict),
+                verdict=CheckVerdict(verdict),
                 code=_printable(code)[:CODE_LIMIT],
                 message=_printable(message)[:MESSAGE_LIMIT],
             )
@@ -230,14 +230,14 @@ class _Progress:
         """The files that the next process checks; the one at hand is not checked."""
         if self._current < 0:  # the death is of the file that would have come first
             self._current = 0
-        self.find(Verdict.UNCHECKED, died.obstacle, str(died))
+        self.find(CheckVerdict.UNCHECKED, died.obstacle, str(died))
         return self._files[self._current + 1 :]
 
     def give_up(self, message: str) -> None:
         """No file is checked any more."""
         for number in range(len(self._files)):
             self.take(number)
-            self.find(Verdict.UNCHECKED, Obstacle.CRASHED, message)
+            self.find(CheckVerdict.UNCHECKED, Obstacle.CRASHED, message)
 
     def end(self) -> None:
         """The check is done; files that it did not take have no answer."""
@@ -248,7 +248,7 @@ class _Progress:
 
     def _complete(self) -> None:
         if self._current >= 0 and not self._found:
-            self.find(Verdict.UNCHECKED, Obstacle.NO_ANSWER, "the check said nothing about this file")
+            self.find(CheckVerdict.UNCHECKED, Obstacle.NO_ANSWER, "the check said nothing about this file")
 
 
 def _printable(text: str) -> str:
@@ -304,7 +304,7 @@ class _Process:
                 case server.FINDING:
                     progress.find(*values)
                 case server.OBSTACLE:
-                    progress.find(Verdict.UNCHECKED, *values)
+                    progress.find(CheckVerdict.UNCHECKED, *values)
                 case server.DIED:
                     progress.service_died()
                 case server.VERSION:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from pipeline import checks
@@ -18,13 +19,14 @@ from pipeline.checks import (
     VALIDATION,
     Action,
     CheckedFile,
+    CheckFinding,
     CheckRule,
     CheckRun,
-    Finding,
+    CheckSummary,
+    CheckVerdict,
     Obstacle,
     Overrule,
     Stage,
-    Verdict,
 )
 from pipeline.errors import UsageRefused
 from pipeline.humanize import counted
@@ -66,7 +68,7 @@ class Checking:
     def overruled(self) -> Mapping[str, Overrule]:
         """Digest of findings -> the last decision about them."""
         return {
-            entry.overruled: Overrule(by=entry.by, at=entry.at, reason=entry.message)
+            entry.overruled: Overrule(by=entry.by, at=entry.at, reason=entry.reason)
             for entry in self.history
             if entry.overruled
         }
@@ -83,12 +85,14 @@ def run(checking: Checking, stage: Stage, files: Sequence[CheckedFile]) -> tuple
 def noted(checking: Checking, digests: Mapping[str, str]) -> tuple[CheckRun, ...]:
     """The completed runs of all stages, with the findings of the files that have these digests by path.
 
-    A run that is lost with the working directory is absent: what it found is not known.
+    The last run of a check counts: it may have run again, in another version. A run that is lost with the
+    working directory is absent: what it found is not known.
     """
     runs = []
     for rule in checking.rules:
-        known = (one for one in journal.read_all_of(checking.folder, rule.name) if one.ended is not None)
-        runs += [_completed(checking, rule, one, digests) for one in known if one.findings_of(digests)][:1]
+        ended = (one for one in journal.read_all_of(checking.folder, rule.name) if one.ended is not None)
+        known = (_completed(checking, rule, one, digests) for one in ended if one.findings_of(digests))
+        runs += sorted(known, key=attrgetter("at"))[-1:]
     return tuple(runs)
 
 
@@ -129,7 +133,7 @@ def _continue(
     name = f"{opening.name}.{checking.workspace.attempt.name}.jsonl"
     writer = journal.Writer(checking.folder / name, [earlier.head, *lines])
 
-    def on_finding(file: CheckedFile, finding: Finding) -> None:
+    def on_finding(file: CheckedFile, finding: CheckFinding) -> None:
         lines.append(writer.add(file, finding))
 
     with full_waits("noting the findings of a check"):
@@ -143,9 +147,11 @@ def _continue(
         return Journal(earlier.head, tuple(lines), writer.end())
 
 
-def _not_given(file: CheckedFile) -> Finding:
+def _not_given(file: CheckedFile) -> CheckFinding:
     message = f"the service of the check ended {SERVICE_DEATHS} times while it checked this file"
-    return Finding(path=file.path, verdict=Verdict.UNCHECKED, code=Obstacle.SERVICE_DIED, message=message)
+    return CheckFinding(
+        path=file.path, verdict=CheckVerdict.UNCHECKED, code=Obstacle.SERVICE_DIED, message=message
+    )
 
 
 def _completed(checking: Checking, rule: CheckRule, ended: Journal, digests: Mapping[str, str]) -> CheckRun:
@@ -175,17 +181,17 @@ def _opening(rule: CheckRule) -> Opening:
         raise ServiceDown(Service.CHECK, str(refusal), instance=rule.name, of_host=True) from refusal
 
 
-def _action(rule: CheckRule, finding: Finding) -> Action:
+def _action(rule: CheckRule, finding: CheckFinding) -> Action:
     match finding.verdict:
-        case Verdict.FOUND:
+        case CheckVerdict.FOUND:
             return rule.on_found
-        case Verdict.UNCHECKED:
+        case CheckVerdict.UNCHECKED:
             return rule.unchecked
-        case Verdict.FINE:
+        case CheckVerdict.FINE:
             return Action.NOTE
 
 
-def _that(rule: CheckRule, run: CheckRun, action: Action) -> list[Finding]:
+def _that(rule: CheckRule, run: CheckRun, action: Action) -> list[CheckFinding]:
     return [finding for finding in run.findings if _action(rule, finding) is action]
 
 
@@ -195,14 +201,27 @@ def _digest(rule: CheckRule, run: CheckRun, digests: Mapping[str, str]) -> str:
     return sha256(json.dumps([rule.name, *stopping]).encode()).hexdigest()[:DIGEST_LENGTH]
 
 
-def judge(checking: Checking, runs: Iterable[CheckRun], files: Sequence[CheckedFile]) -> tuple[str, ...]:
-    """What the depositor should look at; StepFailed(content) if a finding stops the job.
+@dataclass(frozen=True)
+class Judged:
+    """What the findings of runs mean for the job."""
+
+    remarks: tuple[str, ...] = ()
+    """What the depositor should look at."""
+    summaries: tuple[CheckSummary, ...] = ()
+    """The runs, with the findings that the profile does not only note."""
+
+
+NOTHING_FOUND = Judged()
+
+
+def judge(checking: Checking, runs: Iterable[CheckRun], files: Sequence[CheckedFile]) -> Judged:
+    """What the findings mean; StepFailed(content), with the summaries, if one stops the job.
 
     All checks have run: the depositor learns of all findings at once.
     """
     digests = {file.path: file.sha512 for file in files}
     rules = {rule.name: rule for rule in checking.rules}
-    stops, remarks = list[str](), list[str]()
+    stops, remarks, summaries = list[str](), list[str](), list[CheckSummary]()
     for run in runs:
         rule = rules[run.check]
         stopping, warning = _that(rule, run, Action.STOP), _that(rule, run, Action.WARN)
@@ -212,15 +231,18 @@ def judge(checking: Checking, runs: Iterable[CheckRun], files: Sequence[CheckedF
             remarks.append(f"{_sentence(run, stopping)}; a person of the repository decided to keep it")
         if warning:
             remarks.append(_sentence(run, warning))
+        summaries.append(CheckSummary.of(run, (*stopping, *warning)))
     if stops:
-        raise content(f"{'; '.join(stops)}: replace or remove the files, then submit again")
-    return tuple(remarks)
+        failure = content(f"{'; '.join(stops)}: replace or remove the files, then submit again")
+        failure.checks = tuple(summaries)
+        raise failure
+    return Judged(tuple(remarks), tuple(summaries))
 
 
-def _sentence(run: CheckRun, findings: Sequence[Finding]) -> str:
+def _sentence(run: CheckRun, findings: Sequence[CheckFinding]) -> str:
     """What the check found, by verdict, with the first files."""
-    problems = [finding for finding in findings if finding.verdict is Verdict.FOUND]
-    unchecked = [finding for finding in findings if finding.verdict is Verdict.UNCHECKED]
+    problems = [finding for finding in findings if finding.verdict is CheckVerdict.FOUND]
+    unchecked = [finding for finding in findings if finding.verdict is CheckVerdict.UNCHECKED]
     said = (
         (problems, f"the check {run.check} found something in"),
         (unchecked, f"the check {run.check} did not check"),
@@ -228,7 +250,7 @@ def _sentence(run: CheckRun, findings: Sequence[Finding]) -> str:
     return "; ".join(f"{start} {_named(some)}" for some, start in said if some)
 
 
-def _named(findings: Sequence[Finding]) -> str:
+def _named(findings: Sequence[CheckFinding]) -> str:
     files = counted(len({finding.path for finding in findings}), "file")
     first = ", ".join(f"{quote_name(f.path)} ({(f.message or f.code):.{SAID}})" for f in findings[:NAMED])
     more = len(findings) - NAMED

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.checks import Access, Check, CheckedFile, Finding, Obstacle, ServiceAway, ServiceDied
+from pipeline.checks import Access, Check, CheckedFile, CheckFinding, Obstacle, ServiceAway, ServiceDied
 from pipeline.decoding import limits
 
 HEADER = struct.Struct(">IQ")
@@ -178,7 +178,7 @@ class _Run:
 
     def _pass_on(self, finding: object) -> None:
         at_hand = self._files[self._taken - 1].path if self._taken else None
-        if isinstance(finding, Finding) and finding.path == at_hand:
+        if isinstance(finding, CheckFinding) and finding.path == at_hand:
             self._output.line(FINDING, finding.verdict, finding.code, finding.message)
         else:
             self._output.line(OBSTACLE, Obstacle.INVALID_ANSWER, f"the check answered {finding!r:.200}")

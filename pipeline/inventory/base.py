@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pipeline.checks import CheckRun, CheckSummary, Verdict
+from pipeline.checks import CheckRun, CheckSummary, CheckVerdict
 from pipeline.fixity import StoredVersion
 
 
@@ -61,7 +61,7 @@ class FileFinding:
     """A finding of a check's last run in a file."""
 
     check: str
-    verdict: Verdict
+    verdict: CheckVerdict
     """`fine`, `found` or `unchecked`."""
     code: str
     """The name of a virus, a format such as `fmt/40`, or why the file was not checked."""

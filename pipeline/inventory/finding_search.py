@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, false, not_, or_, select, true
 
-from pipeline.checks import Verdict
+from pipeline.checks import CheckVerdict
 from pipeline.inventory.tables import checks, files, findings, ingests, objects, versions
 
 SHOWN_MATCHES = 10
@@ -23,7 +23,7 @@ class FindingSearch:
     """Without conditions, all objects are meant."""
 
     code: str | None = None
-    verdict: Verdict | None = None
+    verdict: CheckVerdict | None = None
     check: str | None = None
 
 
@@ -37,7 +37,7 @@ class Match:
     check: str
     check_version: str
     at: datetime
-    verdict: Verdict
+    verdict: CheckVerdict
     code: str
     message: str
 
@@ -107,7 +107,7 @@ def found_objects(
 
 
 def _object_ids(search: FindingSearch, within: frozenset[str] | None, after: int) -> Select[Any]:
-    if search.verdict is Verdict.UNCHECKED and search.code is None:
+    if search.verdict is CheckVerdict.UNCHECKED and search.code is None:
         column = versions.c.inv_object_id
         query = select(column).where(_not_checked(search.check))
     elif search.code is not None or search.verdict is not None:
@@ -185,7 +185,7 @@ def _matches(connection: Connection, search: FindingSearch, object_id: int) -> t
             check=row.check_name,
             check_version=row.check_version,
             at=row.at,
-            verdict=Verdict(row.verdict),
+            verdict=CheckVerdict(row.verdict),
             code=row.code or "",
             message=row.message or "",
         )
@@ -194,7 +194,7 @@ def _matches(connection: Connection, search: FindingSearch, object_id: int) -> t
 
 
 def _never_checked(connection: Connection, search: FindingSearch, object_id: int) -> tuple[int, ...]:
-    if search.verdict is not Verdict.UNCHECKED:
+    if search.verdict is not CheckVerdict.UNCHECKED:
         return ()
     run: ColumnElement[bool] = checks.c.inv_version_id == versions.c.id
     if search.check is not None:

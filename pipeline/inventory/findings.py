@@ -10,7 +10,16 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from pipeline.checks import SHOWN_FINDINGS, CheckRun, CheckSummary, Finding, Overrule, Stage, Verdict, worse
+from pipeline.checks import (
+    SHOWN_FINDINGS,
+    CheckFinding,
+    CheckRun,
+    CheckSummary,
+    CheckVerdict,
+    Overrule,
+    Stage,
+    worse,
+)
 from pipeline.inventory.base import FileFinding
 from pipeline.inventory.tables import (
     CHECK_VERSION_LENGTH,
@@ -98,11 +107,11 @@ def _deposit(connection: Connection, object_id: int, version_id: int) -> _Deposi
 
 
 def _row(run: CheckRun, deposit: _Deposit) -> dict[str, Any]:
-    worst: dict[str, Verdict] = {}
+    worst: dict[str, CheckVerdict] = {}
     for finding in run.findings:
-        worst[finding.path] = worse(worst.get(finding.path, Verdict.FINE), finding.verdict)
+        worst[finding.path] = worse(worst.get(finding.path, CheckVerdict.FINE), finding.verdict)
     silent = sum(path not in worst for path in deposit.expected(run.stage))
-    counts = {verdict.value: sum(one is verdict for one in worst.values()) for verdict in Verdict}
+    counts = {verdict.value: sum(one is verdict for one in worst.values()) for verdict in CheckVerdict}
     overruled = run.overruled
     return {
         "inv_object_id": deposit.object_id,
@@ -113,7 +122,7 @@ def _row(run: CheckRun, deposit: _Deposit) -> dict[str, Any]:
         "stage": run.stage.value,
         "at": run.at,
         **counts,
-        Verdict.UNCHECKED.value: counts[Verdict.UNCHECKED] + silent,
+        CheckVerdict.UNCHECKED.value: counts[CheckVerdict.UNCHECKED] + silent,
         "overruled_by": overruled and overruled.by,
         "overruled_at": overruled and overruled.at,
         "overruled_reason": overruled and overruled.reason,
@@ -186,13 +195,13 @@ def _last_runs(rows: Iterable[Row[Any]]) -> Iterable[Row[Any]]:
 
 def _read(
     connection: Connection, run: Row[Any], in_files: defaultdict[int, list[FileFinding]]
-) -> tuple[Finding, ...]:
+) -> tuple[CheckFinding, ...]:
     """Read all findings of a run into `in_files`; returns the first ones that are not fine.
 
     Equal findings of many files share one value.
     """
     same: dict[FileFinding, FileFinding] = {}
-    shown: list[Finding] = []
+    shown: list[CheckFinding] = []
     query = (
         select(findings, files.c.pathname.label("stored_as"))
         .join(files, files.c.id == findings.c.inv_file_id, isouter=True)
@@ -203,32 +212,34 @@ def _read(
         if row.inv_file_id is not None:
             finding = _finding(run.check_name, row)
             in_files[row.inv_file_id].append(same.setdefault(finding, finding))
-        if row.verdict != Verdict.FINE and len(shown) < SHOWN_FINDINGS:
+        if row.verdict != CheckVerdict.FINE and len(shown) < SHOWN_FINDINGS:
             shown.append(_shown(row))
     return tuple(shown)
 
 
-def _not_fine(connection: Connection, check_id: int) -> tuple[Finding, ...]:
+def _not_fine(connection: Connection, check_id: int) -> tuple[CheckFinding, ...]:
     query = (
         select(findings, files.c.pathname.label("stored_as"))
         .join(files, files.c.id == findings.c.inv_file_id, isouter=True)
-        .where(findings.c.inv_check_id == check_id, findings.c.verdict != Verdict.FINE.value)
+        .where(findings.c.inv_check_id == check_id, findings.c.verdict != CheckVerdict.FINE.value)
         .order_by(findings.c.id)
         .limit(SHOWN_FINDINGS)
     )
     return tuple(map(_shown, connection.execute(query)))
 
 
-def _shown(row: Row[Any]) -> Finding:
+def _shown(row: Row[Any]) -> CheckFinding:
     path = row.pathname if row.stored_as is None else row.stored_as.removeprefix(PRODUCER)
-    return Finding(path=path, verdict=Verdict(row.verdict), code=row.code or "", message=row.message or "")
+    return CheckFinding(
+        path=path, verdict=CheckVerdict(row.verdict), code=row.code or "", message=row.message or ""
+    )
 
 
 def _finding(check: str, row: Row[Any]) -> FileFinding:
-    return FileFinding(check, Verdict(row.verdict), row.code or "", row.message or "")
+    return FileFinding(check, CheckVerdict(row.verdict), row.code or "", row.message or "")
 
 
-def _run(row: Row[Any], shown: tuple[Finding, ...]) -> CheckSummary:
+def _run(row: Row[Any], shown: tuple[CheckFinding, ...]) -> CheckSummary:
     overruled = None
     if row.overruled_at is not None:
         overruled = Overrule(by=row.overruled_by, at=row.overruled_at, reason=row.overruled_reason)

@@ -341,9 +341,7 @@ def _by_staff(history: Sequence[Entry[Any]], what: str) -> str:
     last = next((entry for entry in reversed(history) if entry.event in FAILING), None)
     if last is None or last.event is Event.REJECT or last.via is None:
         return ""
-    verb, _, rest = last.message.partition(f" by {last.by}")
-    reason = rest.removeprefix(": ") if verb and rest.startswith(": ") else ""
-    return f"{what}: {reason}" if reason else f"{what} and gave no reason"
+    return f"{what}: {last.reason}" if last.reason else f"{what} and gave no reason"
 
 
 def _deleted(jid: str, tombstone: "ArchivedJob | None") -> ReportedJob:

@@ -3,48 +3,59 @@
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from pipeline.checking import running
-from pipeline.checking.running import Checking
+from pipeline.checking.running import NOTHING_FOUND, Checking, Judged
 from pipeline.checks import CheckedFile, CheckRun, Stage
-from pipeline.fixity import ContentFile, StoredVersion
+from pipeline.fixity import StoredVersion
 from pipeline.names import PRODUCER
 from pipeline.records import Job
 from pipeline.steps.context import StepContext
-from pipeline.working_storage.workspace import ContentGone, Workspace
+from pipeline.steps.expected_files import deposited
+from pipeline.working_storage.workspace import ContentGone, DownloadedFile, Workspace
 
 _log = logging.getLogger(__name__)
 
-Checked = tuple[tuple[CheckRun, ...], tuple[str, ...]]
-"""The runs, and what the depositor should look at."""
+
+@dataclass(frozen=True)
+class Checked:
+    """What checks of a job found, and what that means."""
+
+    runs: tuple[CheckRun, ...] = ()
+    judged: Judged = NOTHING_FOUND
 
 
-def before_storing(job: Job, context: StepContext, files: Iterable[ContentFile]) -> Checked:
-    """Check the deposited files; StepFailed(content) if a finding stops the job."""
+def before_storing(job: Job, context: StepContext, downloaded: Iterable[DownloadedFile]) -> Checked:
+    """Check the deposited files; StepFailed(content) if a finding stops the job.
+
+    What an earlier step or attempt has checked is not checked again, unless the check has another version.
+    """
     checking = context.checking(job)
     if not checking.at(Stage.DOWNLOADED):
-        return (), ()
+        return Checked()
+    folder = checking.workspace.producer
     given = tuple(
-        CheckedFile(file.path.removeprefix(PRODUCER), file.source, file.size, file.sha512) for file in files
+        CheckedFile(file.path, folder / file.path, file.size, file.sha512)
+        for file in deposited(job, downloaded)
     )
     runs = running.run(checking, Stage.DOWNLOADED, given)
-    return runs, running.judge(checking, runs, given)
+    return Checked(runs, running.judge(checking, runs, given))
 
 
 def after_storing(job: Job, context: StepContext, version: StoredVersion, stage: Stage) -> Checked:
     """Check what the version added to storage; `runs` are those of all stages up to this one."""
     checking = context.checking(job)
     if not checking.rules:
-        return (), ()
+        return Checked()
     digests = {path: sha512 for path, _, sha512 in _added(version)}
-    remarks: tuple[str, ...] = ()
+    judged = NOTHING_FOUND
     if checking.at(stage):
         with _files(checking, context, version) as files:
-            runs = running.run(checking, stage, files)
-            remarks = running.judge(checking, runs, files)
-        for remark in remarks:
+            judged = running.judge(checking, running.run(checking, stage, files), files)
+        for remark in judged.remarks:
             _log.warning("a check of a stored version: %s", remark)
-    return running.noted(checking, digests), remarks
+    return Checked(running.noted(checking, digests), judged)
 
 
 def _added(version: StoredVersion) -> Iterator[tuple[str, int, str]]:

@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from pipeline.attempt import Attempt, in_parallel
+from pipeline.checking.running import NOTHING_FOUND
 from pipeline.containers.unpack import Limits
 from pipeline.decoding.calls import manifest_reader, read_fetch_lists, unpack
 from pipeline.file_system import empty_folders, sync_tree
@@ -25,7 +26,7 @@ from pipeline.profiles.profile import Profile
 from pipeline.records import Job, PayloadType
 from pipeline.sources.download import Download
 from pipeline.states import Event, FailureKind
-from pipeline.steps import earlier_version, resume
+from pipeline.steps import checks, earlier_version, resume
 from pipeline.steps.context import StepContext
 from pipeline.steps.download_space import DownloadProgress, DownloadSpace, NoRoom, give_back
 from pipeline.steps.expected_files import (
@@ -143,9 +144,13 @@ def work(job: Job, context: StepContext) -> Done | Wait:
         sync_tree(workspace.producer, (workspace.downloaded, workspace.folder))
     # an attempt that is over may still write there; leftovers are removed with the working directory
     shutil.rmtree(workspace.attempt.parent, ignore_errors=True)
+    # before a person decides; the others' files are checked while they are processed, which holds no place
+    # of a download
+    judged = checks.before_storing(job, context, downloaded).judged if profile.review else NOTHING_FOUND
     size = sum(file.size for file in downloaded)
     undeclared = sum(file.digest is None for file in files)
     fetched_by_bag = sum(file.url != files[0].url for file in downloaded) if step.is_container else 0
+    noted = remark(downloaded, empty_folders(workspace.producer) if step.is_container else ())
     return Done(
         event=Event.REVIEW if profile.review else Event.SUCCEED,
         space_needed=size,
@@ -158,7 +163,8 @@ def work(job: Job, context: StepContext) -> Done | Wait:
             else ""
         )
         + step.name_of_source(downloaded),
-        remark=remark(downloaded, empty_folders(workspace.producer) if step.is_container else ()),
+        remark="; ".join(filter(None, (noted, *judged.remarks))),
+        checks=judged.summaries,
     )
 
 

@@ -3,22 +3,24 @@
 A payload without a manifest is line 1.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from pipeline.decoding.calls import manifest_reader
 from pipeline.file_system import is_fault_of
 from pipeline.http.urls import redact_url
+from pipeline.manifests import lines
 from pipeline.manifests.checkm import ManifestProfile, ReadRows, Row, check_declared, parse_rows
 from pipeline.names import PRODUCER, UnsafeName, foreign_upload, is_upload, name_in, safe_name
 from pipeline.outcome import StepFailed, content, system
 from pipeline.profiles.profile import Profile
-from pipeline.records import Job, JobConfiguration, PayloadType
+from pipeline.records import Job, JobConfiguration, PayloadType, SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.steps.context import StepContext
 from pipeline.uploads.stored import locate
 from pipeline.working_storage.capacity import full_waits, in_units
-from pipeline.working_storage.workspace import Workspace
+from pipeline.working_storage.workspace import DownloadedFile, Workspace
 
 
 def check_files(profile: Profile, count: int) -> None:
@@ -98,6 +100,12 @@ def payload_file(configuration: JobConfiguration) -> Row:
     except UnsafeName as error:
         raise content(f"{redact_url(url)}: {error}; submit it with a different file name") from error
     return Row(1, url, name, configuration.digest, configuration.size)
+
+
+def deposited(job: Job, downloaded: Iterable[DownloadedFile]) -> Iterator[DownloadedFile]:
+    """The files that become part of the object: the list of deletions of an update does not."""
+    is_update = job.configuration.submission_mode is SubmissionMode.UPDATE
+    return (file for file in downloaded if not (is_update and file.path == lines.DELETION_LIST))
 
 
 def named(file: Row, stated: str) -> str:

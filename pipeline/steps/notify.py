@@ -5,6 +5,7 @@ Before that, the checks that the profile asks for after recording.
 
 from dataclasses import replace
 
+from pipeline.checking.running import NOTHING_FOUND, Judged
 from pipeline.checks import Stage
 from pipeline.outcome import Done
 from pipeline.records import Job
@@ -13,20 +14,21 @@ from pipeline.steps.context import StepContext
 
 
 def work(job: Job, context: StepContext) -> Done:
-    remarks = _check(job, context)
-    return replace(_deliver(job, context), remark=job.status.with_remarks(*remarks))
+    judged = _check(job, context)
+    remark = job.status.with_remarks(*judged.remarks)
+    return replace(_deliver(job, context), remark=remark, checks=judged.summaries)
 
 
-def _check(job: Job, context: StepContext) -> tuple[str, ...]:
+def _check(job: Job, context: StepContext) -> Judged:
     if not any(rule.after is Stage.RECORDED for rule in context.profile.checks):
-        return ()
+        return NOTHING_FOUND
     version, _ = earlier_version.noted_or_stored(job, context)
     if version is None:
-        return ()
-    runs, remarks = checks.after_storing(job, context, version, Stage.RECORDED)
+        return NOTHING_FOUND
+    checked = checks.after_storing(job, context, version, Stage.RECORDED)
     context.attempt.check()
-    context.inventory.add_checks(version.ark, version.number, runs)
-    return remarks
+    context.inventory.add_checks(version.ark, version.number, checked.runs)
+    return checked.judged
 
 
 def _deliver(job: Job, context: StepContext) -> Done:

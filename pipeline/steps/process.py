@@ -24,7 +24,7 @@ from pipeline.fixity import ContentFile, StoredVersion
 from pipeline.identifiers import minter
 from pipeline.identifiers.minter import Assignment, Known, none_known
 from pipeline.inventory.recording import Placement
-from pipeline.manifests import lines, storage_manifest
+from pipeline.manifests import storage_manifest
 from pipeline.names import PRODUCER, NotAnArk, spellings
 from pipeline.outcome import Done, ServiceDown, StepFailed, content, system
 from pipeline.preservation.rebuild import require_as_sent
@@ -32,6 +32,7 @@ from pipeline.profiles.profile import Profile
 from pipeline.records import Identifiers, Job, PayloadType, SubmissionMode, now
 from pipeline.steps import checks, earlier_version
 from pipeline.steps.context import StepContext
+from pipeline.steps.expected_files import deposited
 from pipeline.steps.system_files import ERC_PATH, compose_all
 from pipeline.storage.base import StoreRequest
 from pipeline.working_storage.capacity import full_waits
@@ -216,8 +217,8 @@ def work(job: Job, context: StepContext) -> Done:
 
 def _process(job: Job, context: StepContext) -> Done:
     submitted = _read_content(job, context)
-    runs, remarks = checks.before_storing(job, context, submitted.files)
-    submitted = replace(submitted, runs=runs)
+    checked = checks.before_storing(job, context, submitted.downloaded)
+    submitted = replace(submitted, runs=checked.runs)
     identity = identify(job, context.profile, context, submitted.local_id)
     job = job.model_copy(update={"identifiers": identity.identifiers})
     try:
@@ -227,7 +228,8 @@ def _process(job: Job, context: StepContext) -> Done:
     except StepFailed:
         submitted.workspace.read_content()  # raises ContentGone if that is the cause
         raise
-    return replace(done, remark=job.status.with_remarks(*submitted.statements.remarks, *remarks))
+    remarks = (*submitted.statements.remarks, *checked.judged.remarks)
+    return replace(done, remark=job.status.with_remarks(*remarks), checks=checked.judged.summaries)
 
 
 def _read_content(job: Job, context: StepContext) -> _Content:
@@ -383,7 +385,6 @@ def _previous(job: Job, profile: Profile, context: StepContext, ark: str) -> met
 def _producer_files(
     job: Job, workspace: Workspace, downloaded: tuple[DownloadedFile, ...]
 ) -> tuple[ContentFile, ...]:
-    is_update = job.configuration.submission_mode is SubmissionMode.UPDATE
     return tuple(
         ContentFile(
             path=f"{PRODUCER}{file.path}",
@@ -392,8 +393,7 @@ def _producer_files(
             sha512=file.sha512,
             mime_type=storage_manifest.mime_type(file.path),
         )
-        for file in downloaded
-        if not (is_update and file.path == lines.DELETION_LIST)
+        for file in deposited(job, downloaded)
     )
 
 

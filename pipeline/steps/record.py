@@ -26,8 +26,8 @@ from pipeline.working_storage.workspace import DownloadedFile, Workspace
 def work(job: Job, context: StepContext) -> Done:
     profile = context.profile
     version, erc = _stored(job, context)
-    runs, remarks = checks.after_storing(job, context, version, Stage.STORED)
-    recording = replace(_recording(job, version, erc, profile, context), checks=runs)
+    checked = checks.after_storing(job, context, version, Stage.STORED)
+    recording = replace(_recording(job, version, erc, profile, context), checks=checked.runs)
     context.attempt.check()
     context.inventory.record(recording)
     added = [file.size for file in version.files if file.added]
@@ -41,7 +41,8 @@ def work(job: Job, context: StepContext) -> Done:
     return Done(
         message=entered + lost,
         description=as_stored(recording.erc),
-        remark=job.status.with_remarks(*_remarks(job, version), *remarks),
+        remark=job.status.with_remarks(*_remarks(job, version), *checked.judged.remarks),
+        checks=checked.judged.summaries,
         deposited=Deposited(files=len(added), bytes=sum(added)),
     )
 

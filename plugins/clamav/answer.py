@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from pipeline.checks import CODE_LIMIT, MESSAGE_LIMIT, Finding, Obstacle, ServiceAway, Verdict
+from pipeline.checks import CODE_LIMIT, MESSAGE_LIMIT, CheckFinding, CheckVerdict, Obstacle, ServiceAway
 
 SCANNER_ERROR = "scanner-error"
 """Code of a file that clamd gave up for a reason of its own."""
@@ -24,18 +24,18 @@ _SERVICE = re.compile(r"(Error writing|Can't write) to temporary file|Can't crea
 """Faults of clamd that every file would meet."""
 
 
-def findings(path: str, answers: Sequence[str]) -> tuple[Finding, ...]:
+def findings(path: str, answers: Sequence[str]) -> tuple[CheckFinding, ...]:
     """One for each answer; ServiceAway if clamd reports a fault of its own host."""
     return tuple(_finding(path, answer) for answer in answers)
 
 
-def unchecked(path: str, code: str, why: str) -> Finding:
-    return _made(path, Verdict.UNCHECKED, code, f"The file was not checked for viruses: {why}")
+def unchecked(path: str, code: str, why: str) -> CheckFinding:
+    return _made(path, CheckVerdict.UNCHECKED, code, f"The file was not checked for viruses: {why}")
 
 
-def _finding(path: str, answer: str) -> Finding:
+def _finding(path: str, answer: str) -> CheckFinding:
     if answer == "stream: OK":
-        return Finding(path=path, verdict=Verdict.FINE)
+        return CheckFinding(path=path, verdict=CheckVerdict.FINE)
     if virus := _FOUND.fullmatch(answer):
         return _named(path, virus["name"])
     if error := _ERROR.fullmatch(answer):
@@ -43,7 +43,7 @@ def _finding(path: str, answer: str) -> Finding:
     return unchecked(path, Obstacle.INVALID_ANSWER, f"the scanner answered {answer[:100]!r}")
 
 
-def _named(path: str, name: str) -> Finding:
+def _named(path: str, name: str) -> CheckFinding:
     """The alerts of clamd.conf's AlertExceedsMax and AlertEncrypted say what was not read."""
     if name.startswith(_TIME):
         return unchecked(path, Obstacle.TIMED_OUT, f"the scanner ended at its time limit ({name})")
@@ -51,19 +51,19 @@ def _named(path: str, name: str) -> Finding:
         return unchecked(path, Obstacle.TOO_LARGE, f"it exceeds a limit of the scanner ({name})")
     if name.startswith(_ENCRYPTED):
         return unchecked(path, Obstacle.ENCRYPTED, f"it is encrypted, or contains something that is ({name})")
-    return _made(path, Verdict.FOUND, name, f"The virus scanner found {name}.")
+    return _made(path, CheckVerdict.FOUND, name, f"The virus scanner found {name}.")
 
 
-def _error(path: str, reason: str) -> Finding:
+def _error(path: str, reason: str) -> CheckFinding:
     if _SERVICE.search(reason):
         raise ServiceAway(f"clamd cannot take files: {reason}; see its log and its disk")
     reason = reason.removeprefix("stream: ")
     return unchecked(path, _ERRORS.get(reason, SCANNER_ERROR), f"the scanner says: {reason}")
 
 
-def _made(path: str, verdict: Verdict, code: str, message: str) -> Finding:
+def _made(path: str, verdict: CheckVerdict, code: str, message: str) -> CheckFinding:
     code, message = _printable(code)[:CODE_LIMIT], _printable(message)[:MESSAGE_LIMIT]
-    return Finding(path=path, verdict=verdict, code=code, message=message)
+    return CheckFinding(path=path, verdict=verdict, code=code, message=message)
 
 
 def _printable(text: str) -> str:

@@ -13,7 +13,7 @@ from pipeline.checks import (
     Access,
     CheckContext,
     CheckedFile,
-    Finding,
+    CheckFinding,
     Obstacle,
     ServiceAway,
     ServiceDied,
@@ -71,7 +71,7 @@ class ClamavCheck:
         """Of the engine and its signatures, as clamd reports it when a run begins."""
         return self._version
 
-    def run(self, files: Iterable[CheckedFile], context: CheckContext) -> Iterator[Finding]:
+    def run(self, files: Iterable[CheckedFile], context: CheckContext) -> Iterator[CheckFinding]:
         self._make_sure(context.alive)
         for file in files:
             yield from self._checked(file, context.alive)
@@ -91,7 +91,7 @@ class ClamavCheck:
             raise ServiceAway(f"clamd at {self._clamd.address} {said}")
         self._version, self._tried_at = version, time.monotonic()
 
-    def _checked(self, file: CheckedFile, keep_alive: Alive) -> tuple[Finding, ...]:
+    def _checked(self, file: CheckedFile, keep_alive: Alive) -> tuple[CheckFinding, ...]:
         """ServiceDied if clamd was lost and does not come back.
 
         A clamd that is restarted loses a file once. One that a file kills, and that is started again, loses
@@ -118,7 +118,7 @@ class ClamavCheck:
         except OSError as error:
             return (unchecked(file.path, UNREADABLE, f"it cannot be read: {error.strerror}"),)
 
-    def _scanned(self, file: CheckedFile, deadline: float, keep_alive: Alive) -> tuple[Finding, ...]:
+    def _scanned(self, file: CheckedFile, deadline: float, keep_alive: Alive) -> tuple[CheckFinding, ...]:
         with file.source.open("rb") as stream:
             answers = self._clamd.scan(stream, deadline - time.monotonic(), keep_alive)
         return findings(file.path, answers)

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable
 from functools import cache
 
-from pipeline.checks import Obstacle, Verdict
+from pipeline.checks import CheckVerdict, Obstacle
 from plugins.clamav.answer import findings
 
 LARGEST = (1 << 31) - 1
@@ -42,9 +42,9 @@ Scan = Callable[[bytes], tuple[str, ...]]
 def complaint(scan: Scan) -> str:
     """What clamd does that it must not, with the remedy and its answer; empty if it can be trusted."""
     for content, expected, remedy in (
-        (eicar(), (Verdict.FOUND, None), NO_SIGNATURES),
-        (nested(), (Verdict.UNCHECKED, Obstacle.TOO_LARGE), PASSES_OVER_LIMITS),
-        (encrypted(), (Verdict.UNCHECKED, Obstacle.ENCRYPTED), PASSES_OVER_ENCRYPTED),
+        (eicar(), (CheckVerdict.FOUND, None), NO_SIGNATURES),
+        (nested(), (CheckVerdict.UNCHECKED, Obstacle.TOO_LARGE), PASSES_OVER_LIMITS),
+        (encrypted(), (CheckVerdict.UNCHECKED, Obstacle.ENCRYPTED), PASSES_OVER_ENCRYPTED),
     ):
         answers = scan(content)
         verdict, code = expected

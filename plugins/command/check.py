@@ -21,9 +21,9 @@ from pipeline.checks import (
     Access,
     CheckContext,
     CheckedFile,
-    Finding,
+    CheckFinding,
+    CheckVerdict,
     Obstacle,
-    Verdict,
 )
 
 FILE = "{file}"
@@ -67,7 +67,7 @@ class CommandCheck:
             return output.decode(errors="replace").strip().partition("\n")[0][:CODE_LIMIT]
         return f"sha256:{sha256(Path(self._settings.command[0]).read_bytes()).hexdigest()}"
 
-    def run(self, files: Iterable[CheckedFile], _context: CheckContext) -> Iterator[Finding]:
+    def run(self, files: Iterable[CheckedFile], _context: CheckContext) -> Iterator[CheckFinding]:
         for file in files:
             yield from _findings(file, *_run(_arguments(self._settings.command, file)))
 
@@ -95,36 +95,36 @@ def _run(arguments: tuple[str, ...]) -> tuple[bytes, int]:
     return output, program.returncode
 
 
-def _findings(file: CheckedFile, output: bytes, code: int) -> Iterator[Finding]:
+def _findings(file: CheckedFile, output: bytes, code: int) -> Iterator[CheckFinding]:
     if len(output) > OUTPUT_LIMIT:
         message = f"the program wrote more than {OUTPUT_LIMIT} bytes and was stopped"
-        yield Finding(
-            path=file.path, verdict=Verdict.UNCHECKED, code=Obstacle.INVALID_ANSWER, message=message
+        yield CheckFinding(
+            path=file.path, verdict=CheckVerdict.UNCHECKED, code=Obstacle.INVALID_ANSWER, message=message
         )
         return
-    verdict = {0: Verdict.FINE, 1: Verdict.FOUND}.get(code, Verdict.UNCHECKED)
+    verdict = {0: CheckVerdict.FINE, 1: CheckVerdict.FOUND}.get(code, CheckVerdict.UNCHECKED)
     lines = [line for line in output.splitlines() if line.strip()]
     said = [finding for line in lines if (finding := _said(file, verdict, line))]
     yield from said
     if any(finding.verdict is verdict for finding in said):
         return
-    if verdict is not Verdict.UNCHECKED:
-        yield Finding(path=file.path, verdict=verdict)
+    if verdict is not CheckVerdict.UNCHECKED:
+        yield CheckFinding(path=file.path, verdict=verdict)
         return
     last = lines[-1].decode(errors="replace")[:MESSAGE_LIMIT] if lines and not said else ""
     exited = f"exit-{code}" if code > 0 else f"signal-{-code}"
-    yield Finding(path=file.path, verdict=verdict, code=exited, message=last)
+    yield CheckFinding(path=file.path, verdict=verdict, code=exited, message=last)
 
 
-def _said(file: CheckedFile, verdict: Verdict, line: bytes) -> Finding | None:
+def _said(file: CheckedFile, verdict: CheckVerdict, line: bytes) -> CheckFinding | None:
     """The finding of a line of JSON; its verdict is that of the exit code if it has none."""
     try:
         values: Any = json.loads(line)
         if not isinstance(values, dict):
             return None
-        return Finding(
+        return CheckFinding(
             path=file.path,
-            verdict=Verdict(values.get("verdict", verdict)),
+            verdict=CheckVerdict(values.get("verdict", verdict)),
             code=str(values.get("code", ""))[:CODE_LIMIT],
             message=str(values.get("message", ""))[:MESSAGE_LIMIT],
         )

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
 
-from pipeline.checks import Check, CheckRule, Verdict, configured, installed
+from pipeline.checks import Check, CheckRule, CheckVerdict, configured, installed
 from pipeline.deployment import Expected
 from pipeline.storage.base import Storage
 
@@ -51,7 +51,7 @@ class Sample:
     """The content of a file, and what the check must say of it."""
 
     content: bytes
-    verdict: Verdict
+    verdict: CheckVerdict
     code: str = ""
     suffix: str = ""
 

@@ -14,9 +14,9 @@ from pipeline.checks import (
     FINDINGS_OF_A_FILE,
     Access,
     CheckedFile,
+    CheckFinding,
     CheckRule,
-    Finding,
-    Verdict,
+    CheckVerdict,
 )
 from plugins.conformance.subjects import CheckSubject
 
@@ -73,9 +73,9 @@ def written(folder: Path, files: dict[str, bytes]) -> list[CheckedFile]:
     return files_of_deposit
 
 
-def confined(check: CheckSubject, folder: Path, files: list[CheckedFile]) -> list[Finding]:
+def confined(check: CheckSubject, folder: Path, files: list[CheckedFile]) -> list[CheckFinding]:
     """Findings of the check in a process with its declared access, as a worker runs it."""
-    findings: list[Finding] = []
+    findings: list[CheckFinding] = []
     checker = Checker([folder])
     try:
         opening = Opening.of(check.rule, check.kind)
@@ -113,7 +113,7 @@ def test_the_same_files_have_the_same_findings(check: CheckSubject, deposit: Pat
 
 def test_what_it_is_there_for_is_found(check: CheckSubject, deposit: Path) -> None:
     """The site's samples, among other files, have the verdicts that the site expects."""
-    assert any(sample.verdict is Verdict.FOUND for sample in check.samples) or check.never_finds, (
+    assert any(sample.verdict is CheckVerdict.FOUND for sample in check.samples) or check.never_finds, (
         "give a sample that is found, or say why this check finds nothing"
     )
     named = {f"samples/{number}{sample.suffix}": sample for number, sample in enumerate(check.samples)}
@@ -133,8 +133,8 @@ def test_a_file_that_cannot_be_read_is_not_called_fine(check: CheckSubject, depo
     findings = confined(check, deposit, files)
 
     verdicts = {finding.path: finding.verdict for finding in findings}
-    assert verdicts["gone.txt"] is not Verdict.FINE
-    assert {verdicts["a.txt"], verdicts["z.txt"]} <= {Verdict.FINE, Verdict.FOUND}
+    assert verdicts["gone.txt"] is not CheckVerdict.FINE
+    assert {verdicts["a.txt"], verdicts["z.txt"]} <= {CheckVerdict.FINE, CheckVerdict.FOUND}
 
 
 def test_it_leaves_the_deposit_as_it_is(check: CheckSubject, deposit: Path) -> None:

@@ -20,8 +20,8 @@ from pipeline.checks import (
     Access,
     CheckContext,
     CheckedFile,
-    Finding,
-    Verdict,
+    CheckFinding,
+    CheckVerdict,
 )
 
 if TYPE_CHECKING:
@@ -60,12 +60,12 @@ class PronomCheck:
         """Of siegfried and of its signatures."""
         return self._version
 
-    def run(self, files: Iterable[CheckedFile], context: CheckContext) -> Iterator[Finding]:
+    def run(self, files: Iterable[CheckedFile], context: CheckContext) -> Iterator[CheckFinding]:
         for file in files:
             context.alive()
             yield from self._identified(file)
 
-    def _identified(self, file: CheckedFile) -> Iterator[Finding]:
+    def _identified(self, file: CheckedFile) -> Iterator[CheckFinding]:
         try:
             result = self._scanner.identify(str(file.source), detailed=True)
         except (OSError, UnicodeEncodeError) as error:
@@ -80,7 +80,7 @@ def _version(result: "DetailedIdentifyResult") -> str:
     return f"siegfried {result['siegfried']}, {signatures}"
 
 
-def findings(path: str, file: "File") -> Iterator[Finding]:
+def findings(path: str, file: "File") -> Iterator[CheckFinding]:
     """One for each format that the file may have."""
     if file["errors"] == _EMPTY_SOURCE:
         yield _unchecked(path, EMPTY, "The file is empty, so it has no format.")
@@ -91,21 +91,21 @@ def findings(path: str, file: "File") -> Iterator[Finding]:
         yield from (_finding(path, match) for match in file["matches"])
 
 
-def _finding(path: str, match: "Match") -> Finding:
+def _finding(path: str, match: "Match") -> CheckFinding:
     if match["id"] == _UNKNOWN:
         return _unchecked(path, UNKNOWN_FORMAT, _sentence("The format is not known", match["warning"]))
     name = " ".join(part for part in (match["format"], match["version"]) if part)
-    return Finding(
+    return CheckFinding(
         path=path,
-        verdict=Verdict.FINE,
+        verdict=CheckVerdict.FINE,
         code=match["id"][:CODE_LIMIT],
         message=_sentence(name, match["basis"], match["warning"])[:MESSAGE_LIMIT],
     )
 
 
-def _unchecked(path: str, code: str, message: str) -> Finding:
-    return Finding(
-        path=path, verdict=Verdict.UNCHECKED, code=code, message=_printable(message)[:MESSAGE_LIMIT]
+def _unchecked(path: str, code: str, message: str) -> CheckFinding:
+    return CheckFinding(
+        path=path, verdict=CheckVerdict.UNCHECKED, code=code, message=_printable(message)[:MESSAGE_LIMIT]
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.attempt import UNATTENDED, CheckedAttempt
 from pipeline.checking.process import Checker, Opening
-from pipeline.checks import CheckedFile, Finding, Verdict
+from pipeline.checks import CheckedFile, CheckFinding, CheckVerdict
 from pipeline.decoding import limits
 from pipeline.outcome import AttemptOver, Service, ServiceDown
 from tests.support import guests
@@ -51,13 +51,13 @@ def deposited(folder: Path, texts: Mapping[str, str]) -> list[CheckedFile]:
 
 def checked(
     checker: Checker, folder: Path, texts: Mapping[str, str], opening: Opening = WORD
-) -> list[Finding]:
-    found: list[Finding] = []
+) -> list[CheckFinding]:
+    found: list[CheckFinding] = []
     checker.run(opening, deposited(folder, texts), UNATTENDED, lambda _, finding: found.append(finding))
     return found
 
 
-def verdicts(findings: list[Finding]) -> dict[str, tuple[str, str]]:
+def verdicts(findings: list[CheckFinding]) -> dict[str, tuple[str, str]]:
     return {finding.path: (finding.verdict.value, finding.code) for finding in findings}
 
 
@@ -149,7 +149,7 @@ def test_an_attempt_that_is_over_ends_the_check(checker: Checker, tmp_path: Path
         if over.is_set():
             raise AttemptOver("an operator failed the job")
 
-    def on_finding(file: CheckedFile, _finding: Finding) -> None:
+    def on_finding(file: CheckedFile, _finding: CheckFinding) -> None:
         over.set()
 
     attempt = CheckedAttempt(check, lambda _: None, lambda: False)
@@ -162,7 +162,7 @@ def test_an_attempt_that_is_over_ends_the_check(checker: Checker, tmp_path: Path
 def test_a_hostile_check_can_change_nothing_and_reach_nobody(checker: Checker, tmp_path: Path) -> None:
     found = checked(checker, tmp_path, {"a.txt": "attack: now"})
 
-    assert {finding.code for finding in found if finding.verdict is Verdict.FOUND} == set()
+    assert {finding.code for finding in found if finding.verdict is CheckVerdict.FOUND} == set()
     refused = {finding.code for finding in found}
     assert refused >= {"change-file", "remove-file", "make-file", "read-secrets"}
     assert refused >= {"socket", "program", "fork", "signal", "trace"}

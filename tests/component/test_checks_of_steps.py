@@ -66,7 +66,7 @@ def overruled(job: Job, finding: str) -> Job:
         event=Event.RESUME,
         at=AT,
         by="olga",
-        message="a test file",
+        message="resume by olga: a test file",
         overruled=finding,
     )
     return job.model_copy(update={"history": (*job.history, entry)})

@@ -13,6 +13,7 @@ from operations.site import Site
 from operations.verbs.bulk import cancel
 from operations.verbs.collection_profiles import renew
 from operations.why.why import why
+from pipeline.checks import FINDING
 from pipeline.errors import Action, Remedy
 from pipeline.principal import Interface
 from pipeline.records import HistoryEntry, Job
@@ -26,10 +27,12 @@ from tests.support import cli as arkline
 from tests.support import planting
 from tests.support.fleet import Fleet, batch_ended, fleet, job_reaches
 from tests.support.operators import ANN
+from tests.support.polling import eventually
 from tests.support.record_machine import MOST
 from zkstate import codec, paths
 from zkstate.care.audit import audit
 from zkstate.connection.session import Session
+from zkstate.fleet import outages
 from zkstate.queue import queue, recovery
 from zkstate.record import batches, jobs, space
 
@@ -221,6 +224,126 @@ def test_the_report_of_a_batch_waits_for_its_last_review(world: Reviewing) -> No
     assert ended.status.status is BatchState.COMPLETED
     assert ended.report is not None
     assert set(ended.report.successful_jobs) == set(members)
+
+
+SCANNER = """#!/bin/sh
+if grep -q FORBIDDEN "$1"; then
+    echo '{"code": "Site.Forbidden", "message": "it has a forbidden word"}'
+    exit 1
+fi
+"""
+
+
+@dataclass
+class Scanner:
+    """A program of the site that checks the files of the reviewed collection."""
+
+    program: Path
+    settings: Settings
+
+    def checks(self, found: str, *, review: bool = True) -> None:
+        reviewed(self.settings, review=review)
+        with (self.settings.profiles / "demo.yaml").open("a") as profile:
+            profile.write(f"checks:\n  - {{name: words, command: [{self.program}], found: {found}}}\n")
+
+    def install(self) -> None:
+        self.program.write_text(SCANNER)
+        self.program.chmod(0o755)
+
+
+@pytest.fixture
+def scanner(world: Reviewing, tmp_path: Path) -> Scanner:
+    scanner = Scanner(tmp_path / "tools" / "scan.sh", world.settings)
+    scanner.program.parent.mkdir()
+    scanner.install()
+    return scanner
+
+
+def test_whoever_reviews_a_job_sees_what_the_checks_found_and_no_file_is_checked_twice(
+    world: Reviewing, scanner: Scanner
+) -> None:
+    scanner.checks("warn")
+    world.fleet.worker()
+    job = world.in_review(world.source.put("/letter.txt", b"FORBIDDEN"))
+
+    explained = json.loads(world.arkline("why", job.jid, "--json"))
+    shown = json.loads(world.arkline("status", job.jid, "--json"))
+    (run,) = shown["checks"]
+    (finding,) = run["findings"]
+    assert (run["check"], run["found"], run["fine"], run["unchecked"]) == ("words", 1, 0, 0)
+    assert (finding["path"], finding["code"]) == ("letter.txt", "Site.Forbidden")
+    assert explained["checks"] == shown["checks"]
+    assert "'letter.txt' (it has a forbidden word)" in explained["text"]
+    assert "letter.txt: found (Site.Forbidden; it has a forbidden word)" in " ".join(
+        world.arkline("status", job.jid).split()
+    )
+
+    world.arkline("approve", job.jid)
+
+    ended = job_reaches(world.session, job.jid, JobState.COMPLETED)
+    assert ended.status.checks == job.status.checks  # the run before the review, not another one
+
+
+def test_a_finding_that_stops_a_job_stops_it_before_its_review_and_is_overruled_into_the_review(
+    world: Reviewing, scanner: Scanner
+) -> None:
+    scanner.checks("stop")
+    world.fleet.worker()
+    bid = world.submit(world.source.put("/letter.txt", b"FORBIDDEN"))
+    (jid,) = world.jids(bid, 1)
+    failed = job_reaches(world.session, jid, JobState.FAILED)
+    (finding,) = FINDING.findall(failed.status.message)
+    fetched = world.source.count("/letter.txt")
+    assert (Event.REVIEW in events(failed), failed.status.kind) == (False, FailureKind.CONTENT)
+    assert [run.found for run in failed.status.checks or ()] == [1]
+
+    world.arkline("resume", jid, "--overrule", finding, "--reason", "a list of words")
+    job = job_reaches(world.session, jid, JobState.REVIEW)
+    (stopped,), (run,) = failed.status.checks or (), job.status.checks or ()
+    assert run.at == stopped.at  # not checked again
+    assert run.overruled is not None
+    assert run.overruled.reason == "a list of words"
+    world.arkline("approve", jid)
+
+    job_reaches(world.session, jid, JobState.COMPLETED)
+    assert world.source.count("/letter.txt") == fetched
+    assert audit(world.session) == ()
+
+
+def test_a_job_that_was_downloaded_and_not_checked_is_checked_once_before_it_is_stored(
+    world: Reviewing, scanner: Scanner
+) -> None:
+    """Its profile had no check when it was downloaded, or its release checked after the review."""
+    world.fleet.worker()
+    job = world.in_review(world.source.put("/letter.txt", BODY))
+    assert job.status.checks is None
+    scanner.checks("stop")
+    renew(Site(world.settings, world.session), ANN, job.bid)
+
+    world.arkline("approve", job.jid)
+
+    ended = job_reaches(world.session, job.jid, JobState.COMPLETED)
+    (run,) = ended.status.checks or ()
+    assert (run.fine, run.at > last(ended, Event.APPROVE).at) == (1, True)
+
+
+def test_a_job_waits_for_a_check_that_no_worker_has_before_its_review(
+    world: Reviewing, scanner: Scanner
+) -> None:
+    scanner.checks("warn")
+    scanner.program.unlink()
+    world.fleet.worker()
+    bid = world.submit(world.source.put("/letter.txt", BODY))
+    (jid,) = world.jids(bid, 1)
+    eventually(lambda: "check:words" in outages.known(world.session))
+    waiting = jobs.load(world.session, jid)
+    assert waiting.status.status is JobState.DOWNLOADING
+
+    scanner.install()
+    world.fleet.beat()
+
+    job = job_reaches(world.session, jid, JobState.REVIEW)
+    assert ([run.fine for run in job.status.checks or ()], job.status.tries) == ([1], 0)
 
 
 def test_a_stopped_batch_ends_its_jobs_in_review(session: Session, site: Site) -> None:

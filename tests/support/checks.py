@@ -3,18 +3,20 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from pipeline.checks import FORMAT_IDENTIFICATION, VIRUS_CHECK, CheckRun, Finding, Stage, Verdict
+from pipeline.checks import FORMAT_IDENTIFICATION, VIRUS_CHECK, CheckFinding, CheckRun, CheckVerdict, Stage
 from tests.support.recordings import FIRST_DAY
 
 
-def found_in(path: str, code: str, verdict: Verdict = Verdict.FOUND, message: str = "") -> Finding:
-    return Finding(path=path, verdict=verdict, code=code, message=message)
+def found_in(
+    path: str, code: str, verdict: CheckVerdict = CheckVerdict.FOUND, message: str = ""
+) -> CheckFinding:
+    return CheckFinding(path=path, verdict=verdict, code=code, message=message)
 
 
 def run_of(
     check: str,
     event: str,
-    *findings: Finding,
+    *findings: CheckFinding,
     version: str,
     stage: Stage = Stage.DOWNLOADED,
     at: datetime = FIRST_DAY,
@@ -23,13 +25,16 @@ def run_of(
 
 
 def scanned(
-    *files: str | Finding,
+    *files: str | CheckFinding,
     version: str = "1.4.1/27500",
     stage: Stage = Stage.DOWNLOADED,
     at: datetime = FIRST_DAY,
 ) -> CheckRun:
     """A virus check; a file that is given by its path is fine."""
-    findings = (Finding(path=each, verdict=Verdict.FINE) if isinstance(each, str) else each for each in files)
+    findings = (
+        CheckFinding(path=each, verdict=CheckVerdict.FINE) if isinstance(each, str) else each
+        for each in files
+    )
     return run_of("clamav", VIRUS_CHECK, *findings, version=version, stage=stage, at=at)
 
 
@@ -40,5 +45,7 @@ def identified(
     at: datetime = FIRST_DAY,
 ) -> CheckRun:
     """`formats`: path -> code of PRONOM."""
-    findings = (Finding(path=path, verdict=Verdict.FINE, code=code) for path, code in formats.items())
+    findings = (
+        CheckFinding(path=path, verdict=CheckVerdict.FINE, code=code) for path, code in formats.items()
+    )
     return run_of("pronom", FORMAT_IDENTIFICATION, *findings, version=version, stage=stage, at=at)

@@ -12,7 +12,15 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from pipeline.checks import Access, CheckContext, CheckedFile, Finding, ServiceAway, ServiceDied, Verdict
+from pipeline.checks import (
+    Access,
+    CheckContext,
+    CheckedFile,
+    CheckFinding,
+    CheckVerdict,
+    ServiceAway,
+    ServiceDied,
+)
 
 
 class WordSettings(BaseModel):
@@ -47,9 +55,11 @@ class WordCheck:
         if do in MISDEEDS:
             yield from MISDEEDS[do](file, context)
         elif self._settings.word in text:
-            yield Finding(path=file.path, verdict=Verdict.FOUND, code="Test.Word", message="it has the word")
+            yield CheckFinding(
+                path=file.path, verdict=CheckVerdict.FOUND, code="Test.Word", message="it has the word"
+            )
         else:
-            yield Finding(path=file.path, verdict=Verdict.FINE)
+            yield CheckFinding(path=file.path, verdict=CheckVerdict.FINE)
 
 
 def _hang(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
@@ -83,7 +93,7 @@ def _say_nothing(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
 
 def _print(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
     os.write(1, b'["done"]\n')
-    yield Finding(path=file.path, verdict=Verdict.FINE)
+    yield CheckFinding(path=file.path, verdict=CheckVerdict.FINE)
 
 
 def _leave(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
@@ -102,9 +112,11 @@ def _tried(file: CheckedFile, attempts: dict[str, Any]) -> Iterator[Any]:
         try:
             attempt()
         except (OSError, RuntimeError) as error:
-            yield Finding(path=file.path, verdict=Verdict.FINE, code=name, message=type(error).__name__)
+            yield CheckFinding(
+                path=file.path, verdict=CheckVerdict.FINE, code=name, message=type(error).__name__
+            )
         else:
-            yield Finding(path=file.path, verdict=Verdict.FOUND, code=name, message="it can")
+            yield CheckFinding(path=file.path, verdict=CheckVerdict.FOUND, code=name, message="it can")
 
 
 def _attack(file: CheckedFile, context: CheckContext) -> Iterator[Any]:

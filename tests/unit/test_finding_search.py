@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checks import Obstacle, Verdict
+from pipeline.checks import CheckVerdict, Obstacle
 from pipeline.inventory.finding_search import SHOWN_MATCHES, FindingSearch, FoundObject
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from tests.support.checks import found_in, identified, scanned
 from tests.support.recordings import FIRST_DAY, of_job, recording, stored_file
 
 PICTURE, TEXT = stored_file("producer/a.jpg"), stored_file("producer/b.txt")
-NOT_SCANNED = FindingSearch(check="clamav", verdict=Verdict.UNCHECKED)
+NOT_SCANNED = FindingSearch(check="clamav", verdict=CheckVerdict.UNCHECKED)
 
 
 @pytest.fixture
@@ -61,14 +61,14 @@ def test_objects_are_found_by_a_verdict_of_any_check_or_of_one(inventory: SqlInv
     inventory.record(of_job("a", files=(PICTURE,), checks=(scanned(found_in("a.jpg", "Eicar")),)))
     inventory.record(of_job("b", files=(TEXT,), checks=(scanned("b.txt"), odd)))
 
-    assert search(inventory, FindingSearch(verdict=Verdict.FOUND)) == ["a", "b"]
-    assert search(inventory, FindingSearch(verdict=Verdict.FOUND, check="clamav")) == ["a"]
-    assert search(inventory, FindingSearch(verdict=Verdict.FINE)) == ["b"]
+    assert search(inventory, FindingSearch(verdict=CheckVerdict.FOUND)) == ["a", "b"]
+    assert search(inventory, FindingSearch(verdict=CheckVerdict.FOUND, check="clamav")) == ["a"]
+    assert search(inventory, FindingSearch(verdict=CheckVerdict.FINE)) == ["b"]
     assert search(inventory, FindingSearch(check="pronom")) == ["b"]
 
 
 def test_not_scanned_are_obstacles_silence_and_versions_without_a_run(inventory: SqlInventory) -> None:
-    large = found_in("a.jpg", Obstacle.TOO_LARGE, Verdict.UNCHECKED)
+    large = found_in("a.jpg", Obstacle.TOO_LARGE, CheckVerdict.UNCHECKED)
     inventory.record(of_job("large", files=(PICTURE,), checks=(scanned(large),)))
     inventory.record(of_job("silent", files=(PICTURE, TEXT), checks=(scanned("a.jpg"),)))
     inventory.record(of_job("never", files=(PICTURE,), checks=(identified({"a.jpg": "fmt/44"}),)))
@@ -76,8 +76,8 @@ def test_not_scanned_are_obstacles_silence_and_versions_without_a_run(inventory:
     inventory.record(of_job("none", files=(PICTURE,)))
 
     assert search(inventory, NOT_SCANNED) == ["large", "silent", "never", "none"]
-    assert search(inventory, FindingSearch(verdict=Verdict.UNCHECKED)) == ["large", "silent", "none"]
-    assert search(inventory, FindingSearch(verdict=Verdict.UNCHECKED, code="too-large")) == ["large"]
+    assert search(inventory, FindingSearch(verdict=CheckVerdict.UNCHECKED)) == ["large", "silent", "none"]
+    assert search(inventory, FindingSearch(verdict=CheckVerdict.UNCHECKED, code="too-large")) == ["large"]
     keys = [one.id for one in inventory.objects_with(NOT_SCANNED, None, 100)]
     shown = inventory.found_objects(NOT_SCANNED, keys)
     assert [(len(one.matches), one.never_checked) for one in shown] == [
@@ -105,7 +105,7 @@ def test_only_the_last_run_counts(inventory: SqlInventory) -> None:
 
     assert search(inventory, FindingSearch(code="fmt/43")) == []
     assert search(inventory, FindingSearch(code="fmt/44")) == ["a"]
-    assert search(inventory, FindingSearch(verdict=Verdict.FOUND)) == []
+    assert search(inventory, FindingSearch(verdict=CheckVerdict.FOUND)) == []
     assert search(inventory, NOT_SCANNED) == ["a"]
 
 

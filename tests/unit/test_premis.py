@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from pipeline.checks import Obstacle, Overrule, Verdict
+from pipeline.checks import CheckVerdict, Obstacle, Overrule
 from pipeline.description import premis
 from pipeline.fixity import ContentFile, Digest
 from pipeline.records import HistoryEntry, Job, PayloadType
@@ -275,7 +275,7 @@ def test_an_overrule_is_in_the_event_with_its_reason() -> None:
 
 
 def test_files_that_were_not_checked_are_not_fine() -> None:
-    large = found_in("large.iso", Obstacle.TOO_LARGE, Verdict.UNCHECKED)
+    large = found_in("large.iso", Obstacle.TOO_LARGE, CheckVerdict.UNCHECKED)
 
     document = write(worked(), ARK, (FILE,), (), runs=(scanned("a.txt", large),))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checks import SHOWN_FINDINGS, CheckRun, Finding, Obstacle, Overrule, Stage, Verdict
+from pipeline.checks import SHOWN_FINDINGS, CheckFinding, CheckRun, CheckVerdict, Obstacle, Overrule, Stage
 from pipeline.inventory.base import InventoryObject, InventoryVersion, Provenance
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.outcome import StepFailed
@@ -67,10 +67,14 @@ def test_what_checks_found_is_entered_with_the_version(inventory: SqlInventory) 
         Stage.DOWNLOADED,
         virus.at,
     )
-    assert (scan.fine, scan.found, scan.unchecked, scan.worst) == (2, 1, 0, Verdict.FOUND)
+    assert (scan.fine, scan.found, scan.unchecked, scan.worst) == (2, 1, 0, CheckVerdict.FOUND)
     assert scan.findings == (found_in("c.zip", "Eicar"),)
     assert scan.overruled == overrule
-    assert (identification.fine, identification.worst, identification.overruled) == (3, Verdict.FINE, None)
+    assert (identification.fine, identification.worst, identification.overruled) == (
+        3,
+        CheckVerdict.FINE,
+        None,
+    )
 
 
 def test_a_file_of_which_a_run_says_nothing_is_not_checked(inventory: SqlInventory) -> None:
@@ -78,7 +82,9 @@ def test_a_file_of_which_a_run_says_nothing_is_not_checked(inventory: SqlInvento
 
     (version,) = described(inventory).versions
     assert told(version)["producer/b.txt"] == []
-    assert [(run.fine, run.unchecked, run.worst) for run in version.checks] == [(1, 1, Verdict.UNCHECKED)]
+    assert [(run.fine, run.unchecked, run.worst) for run in version.checks] == [
+        (1, 1, CheckVerdict.UNCHECKED)
+    ]
 
 
 def test_a_file_that_came_from_an_earlier_version_keeps_what_was_found_then(inventory: SqlInventory) -> None:
@@ -180,7 +186,7 @@ def test_of_many_findings_the_first_are_described_and_all_are_kept(inventory: Sq
     many = SHOWN_FINDINGS + 50
     files = tuple(stored_file(f"producer/{number}") for number in range(many))
     large = [
-        Finding(path=str(number), verdict=Verdict.UNCHECKED, code=Obstacle.TOO_LARGE)
+        CheckFinding(path=str(number), verdict=CheckVerdict.UNCHECKED, code=Obstacle.TOO_LARGE)
         for number in range(many)
     ]
     inventory.record(recording(files=files, checks=(scanned(*large),)))

@@ -13,6 +13,8 @@ from typing import Any
 
 from kazoo.protocol.states import ZnodeStat
 
+from pipeline import checks
+from pipeline.checks import CheckSummary
 from pipeline.errors import Action, Remedy
 from pipeline.outcome import Done
 from pipeline.records import (
@@ -253,10 +255,18 @@ def _status_after(job: Job, request: JobMove) -> JobStatus:
             "priority": was.priority if request.done.priority is None else request.done.priority,
             "remark": was.remark if request.done.remark is None else request.done.remark[:MESSAGE_LIMIT],
             "deposited": was.deposited if request.done.deposited is None else request.done.deposited,
+            "checks": _checks_after(was, request, target),
             "dispatched_at": None if target is JobState.PENDING else moment,
             "attempt": was.attempt + _ATTEMPTS.get(request.lock, 0),
         },
     )
+
+
+def _checks_after(was: JobStatus, request: JobMove, target: JobState) -> tuple[CheckSummary, ...] | None:
+    """What checks found; of content that is to be downloaded or checked again, nothing is known."""
+    again = request.event in (Event.RESUME, Event.DOWNLOAD_AGAIN) and not JOB.facts[target].stored
+    before = () if again or was.checks is None else was.checks
+    return checks.latest(*before, *request.done.checks) or None
 
 
 def _put_values(job: Job, status: JobStatus, done: Done, identifiers: Identifiers) -> Iterator[Operation]:

@@ -14,7 +14,7 @@ from operations.fleet import health
 from operations.jobs import batch_view, job_view
 from operations.objects import search
 from pipeline import attempt
-from pipeline.checks import Verdict
+from pipeline.checks import CheckVerdict
 
 
 @command("arkline status bid0000000001")
@@ -50,6 +50,7 @@ def status(
             screen.emit({**job.model_dump(mode="json"), "progress": progress})
         else:
             views.job(job, progress)
+            check_runs.runs(job.checks or ())
         raise typer.Exit(exit_codes.of_state(job.state))
 
 
@@ -85,7 +86,7 @@ def objects(
         ),
     ] = None,
     verdict: Annotated[
-        Verdict | None,
+        CheckVerdict | None,
         typer.Option("--verdict", help="fine, found, or unchecked: also what no check has read."),
     ] = None,
     check: Annotated[str | None, typer.Option("--check", metavar="NAME", help="Only by this check.")] = None,

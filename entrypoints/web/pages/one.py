@@ -304,8 +304,6 @@ def _followed(
 ROWS = 50
 """Objects of a page."""
 
-VERDICTS = {CheckVerdict.FINE: "fine", CheckVerdict.FOUND: "found", CheckVerdict.UNCHECKED: "not checked"}
-
 FOLLOWED = 1.0
 """Seconds between two checks of a proof."""
 
@@ -335,7 +333,7 @@ def find_object(
         request,
         "objects.html",
         search=search,
-        verdicts=VERDICTS,
+        verdicts=tuple(CheckVerdict),
         asked=asked,
         page=find_objects(site_of(request), caller, search, ROWS, after) if asked else ObjectList(),
     )
@@ -391,7 +389,6 @@ def _object_values(web: WebContext, known: InventoryObject, version: int | None)
     names = tuple(dict.fromkeys(run.check for one in known.versions for run in one.checks))
     return {
         "runs": shown.checks,
-        "verdicts": VERDICTS,
         "checked": {file.path: _checked(file, names) for file in shown.files} if names else {},
         "object": known,
         "number": number,
@@ -412,7 +409,7 @@ def _checked(file: InventoryFile, names: tuple[str, ...]) -> tuple[str, ...]:
         of_check = [finding for finding in file.findings if finding.check == name]
         for finding in of_check:
             what = "; ".join(filter(None, (finding.code, finding.message)))
-            texts.append(f"{name}: {VERDICTS[finding.verdict]}" + (f" ({what})" if what else ""))
+            texts.append(f"{name}: {finding.verdict.label}" + (f" ({what})" if what else ""))
         if not of_check:
             texts.append(f"{name}: not checked")
     return tuple(texts)

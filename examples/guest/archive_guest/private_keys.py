@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
-from pipeline.checks import Access, Check, CheckContext, CheckedFile, Finding, Verdict
+from pipeline.checks import Access, Check, CheckContext, CheckedFile, CheckFinding, CheckVerdict
 
 BEGINNING = b"-----BEGIN "
 END = b" PRIVATE KEY-----"
@@ -22,13 +22,15 @@ class PrivateKeyCheck(Check):
     def version(self) -> str:
         return "1.0"
 
-    def run(self, files: Iterable[CheckedFile], context: CheckContext) -> Iterator[Finding]:
+    def run(self, files: Iterable[CheckedFile], context: CheckContext) -> Iterator[CheckFinding]:
         for file in files:
             if _has_key(file, context):
                 message = "the file contains a private key: remove it, and use another key from now on"
-                yield Finding(path=file.path, verdict=Verdict.FOUND, code="private-key", message=message)
+                yield CheckFinding(
+                    path=file.path, verdict=CheckVerdict.FOUND, code="private-key", message=message
+                )
             else:
-                yield Finding(path=file.path, verdict=Verdict.FINE)
+                yield CheckFinding(path=file.path, verdict=CheckVerdict.FINE)
 
 
 def _has_key(file: CheckedFile, context: CheckContext) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from archive_guest.private_keys import CHUNK, PrivateKeyCheck
 
-from pipeline.checks import CheckedFile, Finding, Verdict
+from pipeline.checks import CheckedFile, CheckFinding, CheckVerdict
 
 KEY = b"-----BEGIN RSA PRIVATE" + b" KEY-----\n"
 
@@ -15,7 +15,7 @@ class Running:
         """The work goes on."""
 
 
-def checked(folder: Path, content: bytes) -> Finding:
+def checked(folder: Path, content: bytes) -> CheckFinding:
     source = folder / "file"
     source.write_bytes(content)
     file = CheckedFile("file", source, len(content), hashlib.sha512(content).hexdigest())
@@ -30,4 +30,4 @@ def test_a_private_key_is_found_wherever_it_is(tmp_path: Path) -> None:
 
 def test_other_files_are_fine(tmp_path: Path) -> None:
     for content in (b"", b"-----BEGIN CERTIFICATE-----\n", bytes(2 * CHUNK)):
-        assert checked(tmp_path, content).verdict is Verdict.FINE
+        assert checked(tmp_path, content).verdict is CheckVerdict.FINE

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.checks import CheckedFile, Finding
+from pipeline.checks import CheckedFile, CheckFinding
 from plugins.clamav.check import ClamavCheck
 from plugins.clamav.settings import ClamavSettings
 from tests.servers import clamd
@@ -62,5 +62,5 @@ def check(address: str) -> ClamavCheck:
     return ClamavCheck(ClamavSettings(clamd=address))
 
 
-def scanned(address: str, *files: CheckedFile) -> list[Finding]:
+def scanned(address: str, *files: CheckedFile) -> list[CheckFinding]:
     return list(check(address).run(files, Context()))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checks import CheckedFile, Obstacle, ServiceAway, ServiceDied, Verdict
+from pipeline.checks import CheckedFile, CheckVerdict, Obstacle, ServiceAway, ServiceDied
 from plugins.clamav import check as check_module
 from plugins.clamav.clamd import Clamd
 from plugins.clamav.samples import eicar
@@ -72,7 +72,7 @@ def test_a_clamd_that_is_killed_in_the_middle_of_a_file_has_died_at_it(
 
     server.start()
     [finding] = guest.run([file(tmp_path, eicar())], Context())
-    assert finding.verdict is Verdict.FOUND
+    assert finding.verdict is CheckVerdict.FOUND
 
 
 def test_a_clamd_that_comes_back_in_the_middle_of_a_file_gets_the_file_again(
@@ -95,7 +95,7 @@ def test_a_clamd_that_comes_back_in_the_middle_of_a_file_gets_the_file_again(
     [finding] = guest.run([half], Context())
     writing.join()
 
-    assert finding.verdict is Verdict.FOUND
+    assert finding.verdict is CheckVerdict.FOUND
 
 
 def test_a_clamd_that_is_killed_between_two_files_is_away_and_the_first_has_its_finding(
@@ -104,7 +104,7 @@ def test_a_clamd_that_is_killed_between_two_files_is_away_and_the_first_has_its_
     server = site()
     findings = check(server.unix).run([file(tmp_path, b"a"), file(tmp_path, b"b", "b")], Context())
 
-    assert next(findings).verdict is Verdict.FINE
+    assert next(findings).verdict is CheckVerdict.FINE
     server.process.kill()
 
     with pytest.raises(ServiceAway) as away:
@@ -139,8 +139,8 @@ def test_a_file_that_clamd_does_not_finish_is_timed_out_and_the_next_is_checked(
     found = list(guest.run([file(tmp_path, clamd.ENDLESS), file(tmp_path, eicar(), "b")], Context()))
 
     assert [(each.verdict, each.code) for each in found] == [
-        (Verdict.UNCHECKED, Obstacle.TIMED_OUT),
-        (Verdict.FOUND, clamd.EICAR_NAME),
+        (CheckVerdict.UNCHECKED, Obstacle.TIMED_OUT),
+        (CheckVerdict.FOUND, clamd.EICAR_NAME),
     ]
 
 
@@ -193,13 +193,13 @@ def test_a_file_with_no_clear_answer_is_unchecked(
         findings = guest.run(
             [file(tmp_path, b"a"), file(tmp_path, b"b", "b"), file(tmp_path, b"c", "c")], Context()
         )
-        assert next(findings).verdict is Verdict.FINE
+        assert next(findings).verdict is CheckVerdict.FINE
 
         relay.answer, relay.after = answer, stream_of(b"b")  # this file's stream alone
         finding = next(findings)
-        assert (finding.path, finding.verdict, finding.code) == ("deposit/b", Verdict.UNCHECKED, code)
+        assert (finding.path, finding.verdict, finding.code) == ("deposit/b", CheckVerdict.UNCHECKED, code)
 
-        assert next(findings).verdict is Verdict.FINE
+        assert next(findings).verdict is CheckVerdict.FINE
 
 
 def test_a_clamd_that_cannot_write_what_it_gets_is_away(server: clamd.Server, tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_file_whose_connection_was_lost_once_is_scanned_again(server: clamd.Se
 
         [finding] = guest.run([file(tmp_path, b"a")], Context())
 
-    assert (finding.verdict, relay.streams) == (Verdict.FINE, 1)
+    assert (finding.verdict, relay.streams) == (CheckVerdict.FINE, 1)
 
 
 def test_a_cancelled_scan_ends_at_once(site: Site, tmp_path: Path) -> None:
@@ -254,8 +254,8 @@ def test_no_answer_of_several_is_lost(server: clamd.Server, tmp_path: Path) -> N
         found = list(guest.run([file(tmp_path, b"a")], Context()))
 
     assert [(each.verdict, each.code) for each in found] == [
-        (Verdict.UNCHECKED, Obstacle.ENCRYPTED),
-        (Verdict.FOUND, "Worm"),
+        (CheckVerdict.UNCHECKED, Obstacle.ENCRYPTED),
+        (CheckVerdict.FOUND, "Worm"),
     ]
 
 
@@ -265,4 +265,4 @@ def test_a_large_file_gives_the_context_time(server: clamd.Server, tmp_path: Pat
     list(check(server.unix).run([file(tmp_path, bytes(5_000_000))], context))
 
     assert context.asked >= 1
-    assert scanned(server.unix, file(tmp_path, b"again"))[0].verdict is Verdict.FINE
+    assert scanned(server.unix, file(tmp_path, b"again"))[0].verdict is CheckVerdict.FINE

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checks import Obstacle, ServiceAway, Verdict
+from pipeline.checks import CheckVerdict, Obstacle, ServiceAway
 from plugins.clamav.check import ClamavCheck
 from plugins.clamav.samples import eicar, encrypted, nested, zipped
 from plugins.clamav.settings import ClamavSettings
@@ -53,7 +53,11 @@ FORMS: dict[str, Callable[[], bytes]] = {
 def test_the_test_virus_is_found(server: clamd.Server, tmp_path: Path, form: str, kind: str) -> None:
     [finding] = scanned(getattr(server, kind), file(tmp_path, FORMS[form]()))
 
-    assert (finding.path, finding.verdict, finding.code) == ("deposit/a", Verdict.FOUND, clamd.EICAR_NAME)
+    assert (finding.path, finding.verdict, finding.code) == (
+        "deposit/a",
+        CheckVerdict.FOUND,
+        clamd.EICAR_NAME,
+    )
     assert finding.message == f"The virus scanner found {clamd.EICAR_NAME}."
 
 
@@ -61,7 +65,7 @@ def test_the_test_virus_is_found(server: clamd.Server, tmp_path: Path, form: str
 def test_a_file_without_a_virus_is_fine(server: clamd.Server, tmp_path: Path, content: bytes) -> None:
     [finding] = scanned(server.unix, file(tmp_path, content))
 
-    assert (finding.verdict, finding.code, finding.message) == (Verdict.FINE, "", "")
+    assert (finding.verdict, finding.code, finding.message) == (CheckVerdict.FINE, "", "")
 
 
 def test_each_file_has_its_finding_in_the_order_of_the_files(server: clamd.Server, tmp_path: Path) -> None:
@@ -70,10 +74,10 @@ def test_each_file_has_its_finding_in_the_order_of_the_files(server: clamd.Serve
     found = scanned(server.unix, *(file(tmp_path, content, name) for name, content in contents.items()))
 
     assert [(each.path, each.verdict) for each in found] == [
-        ("deposit/one", Verdict.FINE),
-        ("deposit/two", Verdict.FOUND),
-        ("deposit/three", Verdict.UNCHECKED),
-        ("deposit/four", Verdict.FINE),
+        ("deposit/one", CheckVerdict.FINE),
+        ("deposit/two", CheckVerdict.FOUND),
+        ("deposit/three", CheckVerdict.UNCHECKED),
+        ("deposit/four", CheckVerdict.FINE),
     ]
 
 
@@ -82,7 +86,7 @@ def test_what_is_nested_deeper_than_clamd_reads_is_not_called_clean(
 ) -> None:
     [finding] = scanned(server.unix, file(tmp_path, nested_around(eicar(), 40)))
 
-    assert (finding.verdict, finding.code) == (Verdict.UNCHECKED, Obstacle.TOO_LARGE)
+    assert (finding.verdict, finding.code) == (CheckVerdict.UNCHECKED, Obstacle.TOO_LARGE)
     assert "MaxRecursion" in finding.message
 
 
@@ -99,13 +103,13 @@ def test_an_encrypted_member_is_not_called_clean(server: clamd.Server, tmp_path:
 
     [finding] = scanned(server.unix, file(tmp_path, (tmp_path / f"sealed.{archive}").read_bytes()))
 
-    assert (finding.verdict, finding.code) == (Verdict.UNCHECKED, Obstacle.ENCRYPTED)
+    assert (finding.verdict, finding.code) == (CheckVerdict.UNCHECKED, Obstacle.ENCRYPTED)
 
 
 def test_a_virus_beside_an_encrypted_member_is_found(server: clamd.Server, tmp_path: Path) -> None:
     [finding] = scanned(server.unix, file(tmp_path, tarred(encrypted()) + tarred(eicar())))
 
-    assert (finding.verdict, finding.code) == (Verdict.FOUND, clamd.EICAR_NAME)
+    assert (finding.verdict, finding.code) == (CheckVerdict.FOUND, clamd.EICAR_NAME)
 
 
 @pytest.mark.parametrize("kind", ["unix", "tcp"])
@@ -124,9 +128,9 @@ def test_a_file_beyond_a_limit_is_not_called_clean(
         getattr(server, kind), file(tmp_path, bytes(size), "large"), file(tmp_path, b"small", "small")
     )
 
-    assert (finding.verdict, finding.code) == (Verdict.UNCHECKED, Obstacle.TOO_LARGE)
+    assert (finding.verdict, finding.code) == (CheckVerdict.UNCHECKED, Obstacle.TOO_LARGE)
     assert limit in finding.message
-    assert next_one.verdict is Verdict.FINE
+    assert next_one.verdict is CheckVerdict.FINE
 
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {
@@ -144,7 +148,7 @@ def test_what_unpacks_to_more_than_clamd_reads_is_not_called_clean(
 ) -> None:
     [finding] = scanned(server.unix, file(tmp_path, PACKED[packed](bytes(12_000_000) + eicar())))
 
-    assert (finding.verdict, finding.code) == (Verdict.UNCHECKED, Obstacle.TOO_LARGE)
+    assert (finding.verdict, finding.code) == (CheckVerdict.UNCHECKED, Obstacle.TOO_LARGE)
 
 
 def test_a_file_larger_than_clamav_can_read_is_not_sent(server: clamd.Server, tmp_path: Path) -> None:
@@ -154,7 +158,7 @@ def test_a_file_larger_than_clamav_can_read_is_not_sent(server: clamd.Server, tm
 
     [finding] = scanned(server.unix, replace(large, size=1 << 31))
 
-    assert (finding.verdict, finding.code) == (Verdict.UNCHECKED, Obstacle.TOO_LARGE)
+    assert (finding.verdict, finding.code) == (CheckVerdict.UNCHECKED, Obstacle.TOO_LARGE)
 
 
 def test_a_file_that_vanished_is_not_called_clean(server: clamd.Server, tmp_path: Path) -> None:
@@ -163,7 +167,7 @@ def test_a_file_that_vanished_is_not_called_clean(server: clamd.Server, tmp_path
 
     [finding] = scanned(server.unix, gone)
 
-    assert (finding.verdict, finding.code) == (Verdict.UNCHECKED, "unreadable")
+    assert (finding.verdict, finding.code) == (CheckVerdict.UNCHECKED, "unreadable")
 
 
 def test_a_scan_that_clamd_ends_at_its_time_limit_is_not_called_clean(tmp_path: Path, site: Site) -> None:
@@ -175,7 +179,7 @@ def test_a_scan_that_clamd_ends_at_its_time_limit_is_not_called_clean(tmp_path: 
 
     [finding] = scanned(server.unix, file(tmp_path, many.getvalue()))
 
-    assert (finding.verdict, finding.code) == (Verdict.UNCHECKED, Obstacle.TIMED_OUT)
+    assert (finding.verdict, finding.code) == (CheckVerdict.UNCHECKED, Obstacle.TIMED_OUT)
 
 
 def test_the_version_is_that_of_the_engine_and_its_signatures(server: clamd.Server) -> None:
@@ -219,8 +223,8 @@ def test_heuristics_that_clamd_reports_at_once_hide_no_virus(tmp_path: Path, sit
         server.unix, file(tmp_path, tarred(encrypted()) + tarred(eicar())), file(tmp_path, b"x", "b")
     )
 
-    assert Verdict.FINE not in [each.verdict for each in found if each.path == "deposit/a"]
-    assert [each.verdict for each in found if each.path == "deposit/b"] == [Verdict.FINE]
+    assert CheckVerdict.FINE not in [each.verdict for each in found if each.path == "deposit/a"]
+    assert [each.verdict for each in found if each.path == "deposit/b"] == [CheckVerdict.FINE]
 
 
 def test_the_setting_of_the_site_counts_where_the_profile_says_nothing(

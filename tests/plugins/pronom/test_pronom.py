@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checks import CheckedFile, Finding, Verdict
+from pipeline.checks import CheckedFile, CheckFinding, CheckVerdict
 from pipeline.decoding import limits
 from plugins.pronom.check import PronomCheck, findings
 from tests.support.requirements import unavailable
@@ -93,7 +93,7 @@ def file(folder: Path, name: str, content: bytes) -> CheckedFile:
     return CheckedFile(f"deposit/{name}", source, len(content), hashlib.sha512(content).hexdigest())
 
 
-def identified(guest: PronomCheck, *files: CheckedFile) -> list[Finding]:
+def identified(guest: PronomCheck, *files: CheckedFile) -> list[CheckFinding]:
     return list(guest.run(files, Context()))
 
 
@@ -105,7 +105,7 @@ def test_a_format_is_named_with_its_version_and_the_reason(
 
     [finding] = identified(guest, file(tmp_path, name, content()))
 
-    assert (finding.path, finding.verdict, finding.code) == (f"deposit/{name}", Verdict.FINE, code)
+    assert (finding.path, finding.verdict, finding.code) == (f"deposit/{name}", CheckVerdict.FINE, code)
     assert finding.message.startswith(format_name)
     assert "match" in finding.message
 
@@ -119,7 +119,7 @@ def test_a_name_that_contradicts_the_bytes_is_said(guest: PronomCheck, tmp_path:
 def test_a_format_known_by_its_name_alone_says_so(guest: PronomCheck, tmp_path: Path) -> None:
     [finding] = identified(guest, file(tmp_path, "a.bin", bytes(1000)))
 
-    assert finding.verdict is Verdict.FINE
+    assert finding.verdict is CheckVerdict.FINE
     assert "match on extension only" in finding.message
 
 
@@ -138,7 +138,7 @@ def test_a_file_without_a_known_format_is_not_called_fine(
 ) -> None:
     [finding] = identified(guest, file(tmp_path, name, content))
 
-    assert (finding.verdict, finding.code) == (Verdict.UNCHECKED, code)
+    assert (finding.verdict, finding.code) == (CheckVerdict.UNCHECKED, code)
     assert finding.message
 
 
@@ -149,8 +149,8 @@ def test_several_formats_are_several_findings() -> None:
     found = list(findings("a", {"errors": "", "matches": [match("fmt/1"), match("fmt/2")]}))  # type: ignore[typeddict-item]
 
     assert [(each.path, each.verdict, each.code) for each in found] == [
-        ("a", Verdict.FINE, "fmt/1"),
-        ("a", Verdict.FINE, "fmt/2"),
+        ("a", CheckVerdict.FINE, "fmt/1"),
+        ("a", CheckVerdict.FINE, "fmt/2"),
     ]
 
 
@@ -170,7 +170,7 @@ def test_a_name_that_is_no_text_is_not_called_fine(guest: PronomCheck, tmp_path:
 
     [finding] = identified(guest, CheckedFile("deposit/odd", odd, 1, ""))
 
-    assert (finding.verdict, finding.code) == (Verdict.UNCHECKED, "unreadable")
+    assert (finding.verdict, finding.code) == (CheckVerdict.UNCHECKED, "unreadable")
 
 
 def test_files_of_a_folder_that_vanished_are_not_called_fine_and_the_others_are_identified(
@@ -183,9 +183,9 @@ def test_files_of_a_folder_that_vanished_are_not_called_fine_and_the_others_are_
     found = identified(guest, gone, a_folder, there)
 
     assert [(each.verdict, each.code) for each in found] == [
-        (Verdict.UNCHECKED, "unreadable"),
-        (Verdict.UNCHECKED, "unreadable"),
-        (Verdict.FINE, "fmt/18"),
+        (CheckVerdict.UNCHECKED, "unreadable"),
+        (CheckVerdict.UNCHECKED, "unreadable"),
+        (CheckVerdict.FINE, "fmt/18"),
     ]
 
 
