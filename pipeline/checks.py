@@ -266,7 +266,7 @@ class CheckSummary(BaseModel):
 def latest(*summaries: CheckSummary) -> tuple[CheckSummary, ...]:
     """The last summary of each check, with as many findings as the record has of a job."""
     room, number = RECORDED_CHARACTERS, RECORDED_FINDINGS
-    kept = list[CheckSummary]()
+    shortened = list[CheckSummary]()
     for summary in {summary.check: summary for summary in summaries}.values():
         first = list[CheckFinding]()
         for finding in summary.findings:
@@ -275,8 +275,8 @@ def latest(*summaries: CheckSummary) -> tuple[CheckSummary, ...]:
             if room < 0 or number < 0:
                 break
             first.append(finding)
-        kept.append(summary.model_copy(update={"findings": tuple(first)}))
-    return tuple(kept)
+        shortened.append(summary.model_copy(update={"findings": tuple(first)}))
+    return tuple(shortened)
 
 
 _ORDER = (CheckVerdict.FINE, CheckVerdict.UNCHECKED, CheckVerdict.FOUND)
