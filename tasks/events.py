@@ -67,6 +67,11 @@ class TaskEvents:
         kind = "task-retried" if outcome.info.state == states.RETRY else "task-failed"
         self._note(kind, uuid, name=name, exception=str(outcome.info.retval), traceback=None)
 
+    def stopped(self, uuid: str, name: str) -> None:
+        """Send at once that the process ends before its task does; the record was handed back."""
+        self._note("task-retried", uuid, name=name, exception="the worker was stopped", traceback=None)
+        self.flush()
+
     def lost(self, ticket: Ticket) -> None:
         """Note that the worker of this ticket's task has vanished; nothing else reports the task's end."""
         name = task_of(ticket).name

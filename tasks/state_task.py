@@ -5,12 +5,14 @@ one. If its work has moved the job and this process holds the attempt at the nex
 follows here, run by Celery's own tracer in the order of a chain: one task ends before the next one begins.
 """
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import celery.worker.request
 from celery import Task, current_task
+from celery.signals import after_task_publish, before_task_publish
 
-from pipeline.records import Batch, Job
+from pipeline.records import Batch, Job, Ticket
 from tasks.broker import task_id, task_of
 from tasks.events import Message, is_listened
 from zkstate.record import record
@@ -20,7 +22,19 @@ if TYPE_CHECKING:
 
 
 class StateFailed(Exception):
-    """The work failed, as the record says: Celery's outcome of the task."""
+    """The work failed, as the record says: Celery's outcome of the task.
+
+    It is not in the task's `throws`: what is expected there is no error to Sentry and OpenTelemetry.
+    """
+
+
+def log_no_stack() -> None:
+    """Keep Celery from logging each StateFailed with a stack trace: tasks.run has logged the failure."""
+    logging.getLogger("celery.app.trace").addFilter(_is_unexpected)
+
+
+def _is_unexpected(line: logging.LogRecord) -> bool:
+    return not (line.exc_info and isinstance(line.exc_info[1], StateFailed))
 
 
 class StateRequest(celery.worker.request.Request):
@@ -42,8 +56,9 @@ class StateTask(Task[Any, Any]):
     abstract = True
     context: "WorkerContext"
     Request = f"{__name__}:{StateRequest.__name__}"
-    throws = (StateFailed,)
     _tracer: Any = None
+    _message: Message
+    """The message of the current run."""
 
     @property
     def __trace__(self) -> Any:
@@ -59,44 +74,61 @@ class StateTask(Task[Any, Any]):
         if events := self.context.events():
             events.started(uuid)
         outcome = self.run_once(uuid, args, kwargs, request)
-        ended = request
-        while (following := _following(self.context, ended)) is not None:
+        while (following := self.context.following) is not None:
             if events := self.context.events():
                 events.received(following)
             task: Any = self.app.tasks[following["task"]]
             task.run_once(following["id"], following["args"], {}, following)
-            ended = following
         return outcome
 
     def run_once(self, uuid: str, args: Any, kwargs: Any, request: Message) -> Any:
-        given = self.context.carried
-        outcome = self._tracer(uuid, args, kwargs, request)
+        self._message, self.context.following = request, None
+        try:
+            outcome = self._tracer(uuid, args, kwargs, request)
+        except BaseException:  # this process ends, as after a time limit of Celery
+            if events := self.context.events():
+                events.stopped(uuid, self.name)
+            raise
         if events := self.context.events():
             events.ended(uuid, self.name, outcome)
-        if given is not None and self.context.carried is given:
+        if self.context.carried is not None and self.context.following is None:
             # Celery has ended the task before its work began: the sweep continues
             self.context.carried = None
             self.context.drop_session()
         return outcome
 
+    def on_success(self, *_: Any) -> None:
+        """Make the message of the task that this process runs next, while Celery still runs this one."""
+        if self.context.carried is not None:
+            self.context.following = _following(record.ticket(self.context.carried.record), self._message)
+            _pass_on(self.context.following)
 
-def _following(context: "WorkerContext", ended: Message) -> Message | None:
-    """The task that this process runs next, in the form of a message; None if it has begun no attempt."""
-    if context.carried is None:
-        return None
-    ticket = record.ticket(context.carried.record)
-    uuid = task_id(ticket)
+
+def _following(ticket: Ticket, current: Message) -> Message:
+    """The message with which Celery would have sent the ticket's task after that of `current`."""
+    uuid, task = task_id(ticket), task_of(ticket)
     return {
-        **ended,
+        **current,
         "id": uuid,
-        "task": task_of(ticket).name,
+        "task": task.name,
         "args": [ticket.model_dump()],
         "argsrepr": None,  # made by Celery where it logs the arguments
-        "parent_id": ended["id"],
-        "root_id": ended.get("root_id") or ended["id"],
+        "parent_id": current["id"],
+        "root_id": current.get("root_id") or current["id"],
         "correlation_id": uuid,
-        "chain": (ended.get("chain") or [])[:-1],
+        "chain": (current.get("chain") or [])[:-1],
+        "delivery_info": {**(current.get("delivery_info") or {}), "routing_key": task.queue.value},
     }
+
+
+def _pass_on(message: Message) -> None:
+    """Send Celery's signals of publishing: their handlers add the headers by which a trace continues."""
+    where = {"exchange": "", "routing_key": message["delivery_info"]["routing_key"]}
+    sent = {"sender": message["task"], "body": (message["args"], {}, {}), "headers": message, **where}
+    if before_task_publish.receivers:
+        before_task_publish.send(**sent, declare=[], properties={}, retry_policy=None)
+    if after_task_publish.receivers:
+        after_task_publish.send(**sent)
 
 
 def show(context: "WorkerContext", shown: Job | Batch) -> None:

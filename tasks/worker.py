@@ -12,7 +12,7 @@ worker exits, so that its supervisor restarts it.
 import gc
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import redis
-from celery import bootsteps
+from celery import bootsteps, concurrency
+from celery.concurrency import prefork
 from celery.signals import (
     celeryd_init,
     setup_logging,
@@ -38,6 +39,7 @@ from tasks import interruption, logs, transport
 from tasks.broker import waiting_messages
 from tasks.events import is_listened
 from tasks.logs import log
+from tasks.state_task import log_no_stack
 from tasks.stores import await_claim, confirmed_id, keep_claim
 from tasks.worker_context import Stop, WorkerContext
 from zkstate.connection.session import Session, connect
@@ -233,8 +235,10 @@ def connect_signals(context: WorkerContext) -> None:
     own_drain = OwnDrain(context.serve)
     context.app.steps["consumer"].add(draining_step(own_drain, context.listen))
     celeryd_init.connect(lambda **_: transport.restrict_remote_control(), weak=False)
+    celeryd_init.connect(_refuse_other_pools, weak=False)
     celeryd_init.connect(await_record, weak=False)
     setup_logging.connect(lambda **_: logs.configure(settings.log_level), weak=False)
+    setup_logging.connect(lambda **_: log_no_stack(), weak=False)
     # after that time the process has lost its session, and its attempt is over
     end_if_hung = partial(interruption.start_hang_guard, settings.zk_session_timeout)
     worker_process_init.connect(lambda **_: end_if_hung(), weak=False)
@@ -244,6 +248,18 @@ def connect_signals(context: WorkerContext) -> None:
     worker_shutting_down.connect(partial(_limit_warm_stop, context), weak=False)
     worker_ready.connect(touch_ready_file, weak=False)
     worker_ready.connect(start_watchdog, weak=False)
+
+
+def _refuse_other_pools(conf: Any, options: Mapping[str, Any], **_: Any) -> None:
+    """Exit unless the pool forks: a process works on one job, and shares memory with its parent."""
+    pool = concurrency.get_implementation(options.get("pool") or options.get("pool_cls") or conf.worker_pool)
+    if not issubclass(pool, prefork.TaskPool):
+        raise SystemExit("the pool must be prefork: each process works on one job; remove -P and worker_pool")
+    if (options.get("pool_start_method") or conf.worker_pool_start_method or "fork") != "fork":
+        raise SystemExit(
+            "the processes of the pool must be forked: they share memory with the worker; "
+            "remove --pool-start-method and worker_pool_start_method"
+        )
 
 
 def _collect_less_garbage(**_: Any) -> None:

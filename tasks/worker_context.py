@@ -26,7 +26,7 @@ from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Queue
 from pipeline.steps.context import Clients, open_clients
-from tasks.events import TaskEvents
+from tasks.events import Message, TaskEvents
 from tasks.interruption import Interruption
 from tasks.redis_keys import Delivery, ProgressReports, count_delivery
 from tasks.stores import ConfirmedStores
@@ -88,6 +88,8 @@ class WorkerContext:
         """The name under which Celery knows the worker of this process."""
         self.carried: Any = None
         """The attempt that this process has begun, and whose task comes next."""
+        self.following: Message | None = None
+        """The message of that task."""
 
     @property
     def name(self) -> str:

@@ -26,6 +26,8 @@ NOT_RUN = {
     "pip install ": "tests/e2e/test_wheel.py installs the wheel",
     "arkline standalone start ": "a second stack; tests/e2e/test_wheel.py starts it",
     "celery -A arkline events": "ends at Ctrl-C; tests/e2e/test_task_events.py listens",
+    "celery -A arkline worker": "ends at Ctrl-C; tests/e2e/test_celery_commands.py runs it",
+    "celery -A arkline beat": "ends at Ctrl-C; tests/e2e/test_celery_commands.py runs it",
     "arkline watch": "ends at Ctrl-C; tests/integration/test_watch_remote.py runs it",
     "arkline approve ": "needs a job in review; tests/e2e/test_printed_remedies.py has one",
     "arkline reject ": "needs a job in review; tests/e2e/test_printed_remedies.py has one",

@@ -53,6 +53,12 @@ class Watched:
             self._changed.wait_for(lambda: seen() == list(expected), timeout)
             assert seen() == list(expected)
 
+    def await_end(self, uuid: str, timeout: float = 60) -> Any:
+        """The task, once it is said how it ended."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.state.tasks[uuid].state != STARTED, timeout)
+            return self.state.tasks[uuid]
+
 
 @contextmanager
 def watched(settings: Settings) -> Iterator[Watched]:

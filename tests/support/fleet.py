@@ -89,6 +89,10 @@ class Fleet:
         program = ("-m", "tasks.worker_program", "-c", str(concurrency), *only, "-n", f"{name}@%h")
         return self.start(name, *program, wait=wait)
 
+    def celery(self, name: str, *arguments: str, wait: bool = True) -> Process:
+        """One of Celery's own programs, as its users start it."""
+        return self.start(name, "-m", "celery", "-A", "arkline", *arguments, wait=wait)
+
     def beat(self, name: str = "beat", *, wait: bool = True) -> Process:
         return self.start(name, "-m", "tasks.beat_leader", wait=wait)
 
