@@ -19,7 +19,7 @@ from pipeline.settings import Settings
 from tests.servers import redis as redis_servers
 from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.proxy import Proxy
-from tests.support import folders
+from tests.support import folders, nightly
 from tests.support.requirements import unavailable
 from zkstate.care.audit import audit
 from zkstate.connection.session import Session, connect
@@ -62,8 +62,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"skipped {count}: {reason}")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test for its folder, refuse one that needs more servers than that allows, and order them."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark every test for its folder, refuse one that needs more servers than that allows, order them, and
+    leave the long forms to the nightly run."""
     items.sort(key=lambda item: folders.turn(item.path))
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
@@ -72,6 +73,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid}: {reason}")
         for marker in folders.markers(folder, fixtures):
             item.add_marker(marker)
+    if not any("[" in asked for asked in config.args) and (unproven := nightly.without_short_form(items)):
+        raise pytest.UsageError(f"no case of these tests always runs: {', '.join(unproven)}")
+    if left_out := nightly.left_out(items):
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 CLOSING = 15.0

@@ -8,6 +8,10 @@ class Unreachable(ServiceUnreachable):
     """ZooKeeper did not answer in time."""
 
 
+class UserRefused(Unreachable):
+    """ZooKeeper answers, but not this user: no later attempt of the session succeeds."""
+
+
 class Corrupt(ArklineError):
     code = codes.CORRUPT
 

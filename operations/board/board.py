@@ -123,11 +123,11 @@ class Board:
         return self._follower.filled.is_set()
 
     def _ask(self) -> None:
-        """Start an on-demand board at the first query and wait until it is filled."""
+        """Start an on-demand board at the first query and wait until it is filled or its user is refused."""
         with self._starting:
             if self._fill_timeout and not self._follower.started:
                 self._follower.start()
-                self.wait_filled(self._fill_timeout)
+                self._follower.settled.wait(self._fill_timeout)
 
     def _read(self, statement: str, values: Sequence[object] = ()) -> list[sqlite3.Row]:
         self._ask()
@@ -135,6 +135,8 @@ class Board:
             return self._table.read(statement, values)
         if not self._session.connected:
             raise self._session.unreachable()
+        if self._follower.refused:
+            raise self._session.refuses_user()
         raise ServiceUnreachable(
             f"the record in ZooKeeper at {self._session.hosts} is being read: repeat this soon"
         )

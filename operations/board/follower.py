@@ -17,6 +17,7 @@ from operations.board.writer import Writer
 from pipeline.errors import ArklineError
 from pipeline.records import now
 from zkstate.connection.session import Session
+from zkstate.errors import UserRefused
 from zkstate.feed import BatchChange, BucketChange, Feed, FeedChange, QueueChange
 from zkstate.fleet import notes
 from zkstate.fleet.notes import Correction
@@ -118,6 +119,10 @@ class Follower:
         self._compare_at = 0.0
         self._thread = threading.Thread(target=self._run, name="board", daemon=True)
         self.filled = threading.Event()
+        self.refused = False
+        """Whether ZooKeeper refuses this user, so that another attempt is of no use."""
+        self.settled = threading.Event()
+        """Set once the board is filled, or the user is refused."""
 
     def start(self) -> None:
         self._thread.start()
@@ -177,6 +182,9 @@ class Follower:
         except ArklineError as error:
             _log.warning("the board cannot follow the record, and shows what it has: %s", error)
             self._lose()
+            if isinstance(error, UserRefused):
+                self.refused = True
+                self.settled.set()
             return RETRY_INTERVAL
         return IDLE_INTERVAL if self._pushes else LIST_INTERVAL
 
@@ -190,6 +198,7 @@ class Follower:
         self._flush()
         self._mark_current(as_of, resync=self.filled.is_set())
         self.filled.set()
+        self.settled.set()
 
     def _compare(self) -> None:
         """Compare the board with the record; changes applied between listings exempt their subjects."""

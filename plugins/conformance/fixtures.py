@@ -18,6 +18,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
+def every(request: pytest.FixtureRequest) -> int:
+    """1, or N to let a writer die at every Nth moment alone."""
+    given: int = request.config.getoption("--arkline-every")
+    return given
+
+
+@pytest.fixture
 def check(request: pytest.FixtureRequest) -> CheckSubject:
     """The check that --arkline-check names."""
     subject_of_site: CheckSubject = subject(request.config, "check")()

@@ -25,6 +25,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             metavar="MODULE:NAME",
             help=f"test this {kind}; plugins.conformance.subjects says what NAME is",
         )
+    group.addoption(
+        "--arkline-every",
+        type=int,
+        default=1,
+        metavar="N",
+        help="let a writer die at every Nth moment alone: a quick run of the suite of a storage",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

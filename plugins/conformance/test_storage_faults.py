@@ -64,11 +64,11 @@ def assert_complete(place: Place, number: int, ark: str, earlier: bool) -> None:
 
 @EARLIER
 def test_a_writer_that_dies_before_any_of_its_effects_leaves_nothing_or_the_whole(
-    place: Place, earlier: bool
+    place: Place, earlier: bool, every: int
 ) -> None:
     place.store(1, FILES, ark="ark:/99999/first")  # loads what is loaded late, and makes the place
     for number, ark in arks(place, earlier):
-        end = deaths.before_effect(place, 3 * number + 1, FILES, ark, number)
+        end = deaths.before_effect(place, 3 * number + 1, FILES, ark, 1 + (number - 1) * every)
         assert end is not End.FAILED, "the writer failed: its error is in the output"
         if end is End.SURVIVED:
             break
@@ -79,19 +79,22 @@ def test_a_writer_that_dies_before_any_of_its_effects_leaves_nothing_or_the_whol
 
 
 @EARLIER
-def test_a_writer_that_is_killed_at_any_time_leaves_nothing_or_the_whole(place: Place, earlier: bool) -> None:
+def test_a_writer_that_is_killed_at_any_time_leaves_nothing_or_the_whole(
+    place: Place, earlier: bool, every: int
+) -> None:
     place.needs(Promise.ONE_VERSION)  # a request of the dead may be on its way while the next attempt asks
     place.store(1, FILES, ark="ark:/99999/first")
     began = time.monotonic()
     store(place.given.open(None), place.request(2, FILES, ark="ark:/99999/second"))
     usual = time.monotonic() - began
+    moments = max(1, MOMENTS // every)
 
     for number, ark in arks(place, earlier):
-        moment = 1.2 * usual * number / MOMENTS
+        moment = 1.2 * usual * number / moments
         end = deaths.after_seconds(place, 3 * number + 1, FILES, ark, moment)
         assert end is not End.FAILED, "the writer failed: its error is in the output"
         assert_complete(place, number, ark, earlier)
-        if number == MOMENTS:
+        if number == moments:
             break
 
 

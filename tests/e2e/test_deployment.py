@@ -21,7 +21,7 @@ from tests.e2e.collection import deposit
 from tests.e2e.test_pipeline import rows
 from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.http_source import HttpSource
-from tests.support import cli
+from tests.support import cli, nightly
 from tests.support.fleet import Fleet, assert_completed, batch_ended, quiet, wait_for
 from tests.support.fleet import fleet as running_fleet
 from tests.support.operators import ANN
@@ -195,7 +195,7 @@ def test_a_storage_root_whose_mount_is_missing_is_waited_for(
     await_true(lambda: no_outage(session), 60, lambda: "the end of the outage")
 
 
-@pytest.mark.parametrize("fault", ["deleted", "replaced by an older copy"])
+@pytest.mark.parametrize("fault", [pytest.param("deleted", marks=nightly.case), "replaced by an older copy"])
 def test_an_inventory_file_that_is_taken_away_swallows_no_entry(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource, fault: str
 ) -> None:

@@ -17,6 +17,7 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, FailureKind
 from tests.e2e.collection import submit
 from tests.servers.http_source import HttpSource
+from tests.support import nightly
 from tests.support.fleet import Fleet, batch_ended, wait_for
 from tests.support.operators import ANN
 from tools.chaos.small_disks import Filler
@@ -119,7 +120,7 @@ def nothing_failed_and_one_outage_was_noticed(session: Session, jid: str, name: 
     ("service", "fault"),
     [
         (Service.STORAGE, away),
-        (Service.STORAGE, read_only),
+        pytest.param(Service.STORAGE, read_only, marks=nightly.case),
         (Service.INVENTORY, away),
         (Service.WORKING_STORAGE, read_only),
     ],

@@ -20,7 +20,7 @@ from tests.e2e.test_deployment import await_true
 from tests.e2e.test_remote_control import answered
 from tests.servers.http_source import HttpSource
 from tests.servers.redis import Server as RedisServer
-from tests.support import planting
+from tests.support import nightly, planting
 from tests.support.fleet import Fleet, batch_ended, quiet
 from zkstate.connection.session import Session
 from zkstate.record import jobs, record
@@ -303,7 +303,9 @@ CLAIMS: dict[str, Callable[[redis.Redis, str], object]] = {
 }
 
 
-@pytest.mark.parametrize("value", CLAIMS)
+@pytest.mark.parametrize(
+    "value", [name if name == "a list" else pytest.param(name, marks=nightly.case) for name in CLAIMS]
+)
 def test_the_claim_of_the_prefix_in_redis_neither_ends_a_worker_nor_stops_a_start(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource, value: str
 ) -> None:

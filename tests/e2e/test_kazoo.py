@@ -1,6 +1,6 @@
 """kazoo's own tests pass with the direct client, but for those of `tests/support/kazoo_exceptions.txt`.
 
-`KAZOO_TESTS=all ./dev test tests/e2e/test_kazoo.py` runs all of them that need no other program, in some ten
+`NIGHTLY=1 ./dev test tests/e2e/test_kazoo.py` runs all of them that need no other program, in some ten
 minutes. They have an environment of their own, which is kept in var/kazoo_tests.
 """
 
@@ -14,6 +14,7 @@ import pytest
 
 from entrypoints.stack.child import free_ports
 from tests.servers.zookeeper import tls_classpath
+from tests.support.nightly import NIGHTLY
 from tests.support.requirements import unavailable
 from tools.bootstrap import installer_environment
 from tools.checkout import PROJECT, VAR
@@ -63,7 +64,7 @@ def python() -> Path:
 
 @pytest.mark.timeout(3600)
 def test_the_tests_of_kazoo_pass_with_the_direct_client(python: Path, tmp_path: Path) -> None:
-    names = (*SHORT, *REST) if os.environ.get("KAZOO_TESTS") == "all" else SHORT
+    names = (*SHORT, *REST) if NIGHTLY else SHORT
     done = subprocess.run(
         [
             *(python, "-m", "pytest", "-p", "tests.support.kazoo_suite", "-p", "no:cacheprovider"),

@@ -16,7 +16,7 @@ from tests.e2e.collection import body_of, put_collection, submit
 from tests.e2e.test_pipeline import rows
 from tests.servers.http_source import HttpSource
 from tests.servers.redis import Server as RedisServer
-from tests.support import planting
+from tests.support import nightly, planting
 from tests.support.fleet import Fleet, batch_ended, job_reaches, quiet
 from zkstate import paths
 from zkstate.connection.session import Session
@@ -54,7 +54,10 @@ def test_a_worker_killed_in_any_state_costs_nothing(
     assert rows(settings, "select count(*) from inv_versions") == [(len(stuck),)]
 
 
-@pytest.mark.parametrize("changed", [True, False], ids=["source changed", "source gone"])
+@pytest.mark.parametrize(
+    "changed",
+    [pytest.param(True, marks=nightly.case, id="source changed"), pytest.param(False, id="source gone")],
+)
 def test_a_worker_killed_after_storing_loses_no_version_although_content_and_source_are_gone(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource, changed: bool
 ) -> None:

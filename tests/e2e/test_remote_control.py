@@ -2,7 +2,6 @@
 
 import time
 
-import pytest
 from celery.app.control import Control
 
 from pipeline.settings import Settings
@@ -23,22 +22,23 @@ def answered(control: Control) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *("shutdown", "pool_restart", "pool_shrink", "terminate", "rate_limit", "revoke", "time_limit"),
-        *("hello", "conf", "report", "autoscale", "pool_grow", "election"),
-    ],
+COMMANDS = (
+    *("shutdown", "pool_restart", "pool_shrink", "terminate", "rate_limit", "revoke", "time_limit"),
+    *("hello", "conf", "report", "autoscale", "pool_grow", "election"),
 )
-def test_a_worker_disobeys_a_command_that_could_end_it_drop_its_work_or_show_its_settings(
-    settings: Settings, fleet: Fleet, command: str
+
+
+def test_a_worker_disobeys_every_command_that_could_end_it_drop_its_work_or_show_its_settings(
+    settings: Settings, fleet: Fleet
 ) -> None:
     worker = fleet.worker()
     control = publisher(settings).control
     assert answered(control)  # it listens now: a command to a process that does not is lost
-    control.broadcast(command, arguments={"n": 1} if command == "pool_shrink" else {})
+    for number, command in enumerate(COMMANDS, start=1):
+        control.broadcast(command, arguments={"n": 1} if command == "pool_shrink" else {})
 
-    # commands are handled in their order: the answer comes after the command was
-    assert answered(control)
-    assert worker.running
-    assert "a remote command was refused" in worker.command.log.read_text()
+        # commands are handled in their order: the answer comes after the command was
+        assert answered(control), command
+        assert worker.running, command
+        refusals = worker.command.log.read_text().count("a remote command was refused")
+        assert refusals == number, command

@@ -13,6 +13,7 @@ from pipeline.states import BatchState, Event, JobState
 from tests.e2e.collection import body_of, submit
 from tests.servers.hostile_source import HostileSource
 from tests.servers.http_source import HttpSource
+from tests.support import nightly
 from tests.support.fleet import batch_ended, wait_for
 from tests.support.fleet import fleet as running_fleet
 from tests.support.operators import ANN
@@ -26,7 +27,10 @@ SOON = 8.0
 """Seconds: 5, and some for a busy machine; the clients' own timeouts are 30 and 60."""
 
 
-@pytest.mark.parametrize("service", ["ARKLINE_EZID_URL", "ARKLINE_STORAGE_SERVICE_URL"])
+@pytest.mark.parametrize(
+    "service",
+    [pytest.param("ARKLINE_EZID_URL", marks=nightly.case), "ARKLINE_STORAGE_SERVICE_URL"],
+)
 def test_fail_ends_a_request_to_a_service_that_answers_nothing(
     session: Session, settings: Settings, source: HttpSource, service: str
 ) -> None:

@@ -1,6 +1,5 @@
 """Jobs that wait for dead or busy hosts take no place and no process, and delay no other batch."""
 
-import os
 import socket
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from tests.e2e.collection import manifest, put_collection, submit
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended
 from tests.support.manifests import MANIFEST
+from tests.support.nightly import often
 from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.queue import queue
@@ -22,7 +22,7 @@ from zkstate.record import batches, jobs
 
 pytestmark = pytest.mark.timeout(600)
 
-JOBS = int(os.environ.get("ARKLINE_TEST_WAITING_JOBS", "60"))
+JOBS = often(20, 60)
 """Of each host that does not answer or is busy."""
 
 PLACES = 8

@@ -70,10 +70,17 @@ def recording(session: Session) -> Job:
     return planting.job_in(session, JobState.RECORDING)
 
 
+class StandingClock(ServerClock):
+    """ZooKeeper's time at one moment: a reader that has to wait for a request finds no later time."""
+
+    def now_ms(self) -> int:
+        return self.read_ms
+
+
 def later(session: Session, seconds: float) -> ServerClock:
     """The server's clock so many seconds after the last change of the outage."""
     changed = session.get(paths.outage(INVENTORY))[1].mtime
-    return ServerClock(changed + int(seconds * 1000), time.monotonic())
+    return StandingClock(changed + int(seconds * 1000), time.monotonic())
 
 
 def sweep(session: Session, seconds: float, room: int = 100, live: tuple[Ticket, ...] = ()) -> list[Ticket]:

@@ -169,6 +169,18 @@ def test_a_record_outside_loopback_is_tried_with_a_user_or_on_demand(
     assert "does not answer" in message
 
 
+def test_a_command_of_a_user_who_is_refused_says_so_and_does_not_wait_for_the_record(
+    settings: Settings,
+) -> None:
+    owner = {"zk_user": "arkline", "zk_password": SecretStr("a password")}
+    with connect(settings.model_copy(update=owner)):
+        other = settings.model_copy(update={**owner, "zk_password": SecretStr("another password")})
+        refused = cli.run(other, "jobs")
+
+    message = f"error: ZooKeeper at {settings.zk_hosts} refuses this user: check ARKLINE_ZK_USER\n"
+    assert (refused.code, refused.err[-len(message) :]) == (3, message)
+
+
 @pytest.mark.parametrize("hosts", ["localhost:2181", "127.0.0.2:2181", "[::1]:2181"])
 def test_loopback_needs_no_user(settings: Settings, hosts: str) -> None:
     make_client(settings.model_copy(update={"zk_hosts": hosts})).close()

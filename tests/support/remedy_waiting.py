@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from operations.fleet.health import overview
 from operations.reasons import Reason
 from operations.site import Site
@@ -20,7 +22,7 @@ from tests.support.remedy_world import Case, World, adding_to
 from tests.support.waits import OBJECT, RECORD
 from zkstate import codec, paths
 from zkstate.care import deployment
-from zkstate.fleet import hosts
+from zkstate.fleet import hosts, scheduled
 from zkstate.fleet.hosts import FleetHostLimiter
 from zkstate.record import batches, jobs, record
 
@@ -130,7 +132,8 @@ def _no_beat(world: World) -> None:
 
 @case(Reason.SWEEP_LATE)
 def _beat_without_effect(world: World) -> None:
-    with world.without_beat(leader=True):
+    with world.without_beat(leader=True), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scheduled, "SWEEP_LIMIT", 10.0)  # a minute, for whoever asks in this process
         job = world.planted()
         found = world.expect(job.jid, Reason.SWEEP_LATE)
         problems = overview(Site(world.settings, world.session), ANN).health.problems

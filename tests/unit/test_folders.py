@@ -1,8 +1,9 @@
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.support import folders
+from tests.support import folders, nightly
 
 TESTS = Path(__file__).parents[1]
 PROJECT = TESTS.parent
@@ -35,6 +36,28 @@ def test_collected_tests_carry_the_markers_of_their_folder(request: pytest.Fixtu
         own = set(folders.markers(folder, getattr(item, "fixturenames", ())))
         assert markers >= own, item.nodeid
         assert own or markers.isdisjoint({"integration", "e2e"}), item.nodeid
+
+
+def test_a_test_of_which_no_case_always_runs_is_found(request: pytest.FixtureRequest) -> None:
+    def item(name: str, *marks: pytest.MarkDecorator) -> pytest.Item:
+        made = pytest.Function.from_parent(request.node.parent, name=name, callobj=lambda: None)
+        for mark in marks:
+            made.add_marker(mark)
+        return made
+
+    short, long = item("test_of_two_forms[1]"), item("test_of_two_forms[2]", nightly.case)
+    alone = item("test_at_night[1]", nightly.case)
+
+    assert nightly.without_short_form([short, long, alone]) == [alone.nodeid.removesuffix("[1]")]
+    assert nightly.left_out([short, long, alone]) == ([] if nightly.NIGHTLY else [long, alone])
+
+
+def test_the_long_forms_are_executed_every_night() -> None:
+    workflow = (PROJECT / ".github" / "workflows" / "nightly.yml").read_text()
+
+    assert re.search(
+        r"run: \./dev test\b(?!.*--cov).*\n +env:\n(?: +[A-Z]+: .*\n)*? +NIGHTLY: \"1\"", workflow
+    )
 
 
 def test_the_longest_files_exist_and_are_run_first(request: pytest.FixtureRequest) -> None:

@@ -14,8 +14,6 @@ SHORTENED: Mapping[str, tuple[str, str]] = {
     "ARKLINE_FETCH_TRIES": ("2", "4 requests of a file within a try"),
     "ARKLINE_CONNECT_TIMEOUT": ("3", "10 seconds"),
     "ARKLINE_READ_TIMEOUT": ("5", "60 seconds"),
-    "ARKLINE_HEADERS_TIMEOUT": ("8", "120 seconds for each request of a source that drips"),
-    "ARKLINE_SLOW_AFTER": ("5", "60 seconds until a slow body is given up"),
 }
 """Setting -> its value in a storm without `shipped`, and the shipped value."""
 

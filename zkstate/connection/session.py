@@ -34,7 +34,7 @@ from pipeline.settings import Settings
 from zkstate import paths
 from zkstate.connection.client import make_client, why_unreachable
 from zkstate.direct import Client
-from zkstate.errors import Missing, Unreachable
+from zkstate.errors import Missing, Unreachable, UserRefused
 
 BROKEN = (
     ConnectionLoss,
@@ -204,8 +204,8 @@ class Session(AbstractContextManager["Session"]):
             return self._went_back
         return Unreachable(f"ZooKeeper at {self.hosts} does not answer").with_remedies(START)
 
-    def refuses_user(self) -> Unreachable:
-        return Unreachable(f"ZooKeeper at {self.hosts} refuses this user: check ARKLINE_ZK_USER")
+    def refuses_user(self) -> UserRefused:
+        return UserRefused(f"ZooKeeper at {self.hosts} refuses this user: check ARKLINE_ZK_USER")
 
     def get(self, path: str) -> tuple[bytes, ZnodeStat]:
         if (node := self.find(path)) is None:
