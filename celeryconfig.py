@@ -35,6 +35,7 @@ task_routes = {
     # long: scheduled work of seconds must not wait for them
     "beat.fixity": {"queue": Queue.PROCESS.value},
     "beat.proofs": {"queue": Queue.PROCESS.value},
+    "beat.checks": {"queue": Queue.PROCESS.value},
     "beat.*": {"queue": Queue.CONTROL.value},
     "callback.*": {"queue": Queue.IO.value},
 }
@@ -72,5 +73,6 @@ beat_schedule = {
         "clean_up_batches": 600.0,
         "fixity": 60.0,
         "proofs": 60.0,
+        "checks": 60.0,
     }.items()
 }

@@ -146,7 +146,8 @@ class Check(Protocol):
     """A check; registered under its name in the group of entry points `arkline.checks`.
 
     The class is imported by every worker: it imports what is large or slow in `__init__`, which runs in the
-    check's own process only.
+    check's own process only. With `renewed = True`, which is optional, stored versions are checked again once
+    the check has a newer version: it says more about the same files.
     """
 
     name: ClassVar[str]
@@ -297,6 +298,14 @@ class Action(StrEnum):
     """The finding is recorded, and nobody is notified."""
 
 
+class Again(StrEnum):
+    """When stored versions are checked again."""
+
+    RENEWED = "renewed"
+    """When the installed check is newer than the one that checked them last."""
+    NEVER = "never"
+
+
 class CheckRule(BaseModel):
     """A check that a profile asks for, and what its verdicts mean."""
 
@@ -307,6 +316,8 @@ class CheckRule(BaseModel):
     after: Stage = Stage.DOWNLOADED
     found: Action | None = None
     unchecked: Action = Action.WARN
+    again: Again | Annotated[int, Field(ge=1, le=36_500)] | None = None
+    """A number: when the last run is so many days old. None: as the check declares."""
     settings: Mapping[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -321,6 +332,12 @@ class CheckRule(BaseModel):
         if self.found is not None:
             return self.found
         return Action.STOP if self.after is Stage.DOWNLOADED else Action.WARN
+
+    def checked_again(self, kind: type[Check]) -> Again | int:
+        """When versions are checked again that have been checked by `kind`."""
+        if self.again is not None:
+            return self.again
+        return Again.RENEWED if getattr(kind, "renewed", False) else Again.NEVER
 
 
 COMMAND = "command"

@@ -149,11 +149,17 @@ class Turn:
     def over(self) -> bool:
         return self.must_yield() or self.clock() - self._began > RUN_SECONDS
 
-    def must_yield(self) -> bool:
-        """Whether the worker stops, or jobs wait for its process and the run has had its share."""
+    def stopped(self) -> bool:
+        """Whether the worker stops, or its locks may be lost."""
         try:
             self.guard.check()
         except AttemptOver:
+            return True
+        return False
+
+    def must_yield(self) -> bool:
+        """Whether the worker stops, or jobs wait for its process and the run has had its share."""
+        if self.stopped():
             return True
         elapsed = self.clock() - self._began
         if elapsed > SHARE_SECONDS and self.clock() - self._asked > ASK_INTERVAL:

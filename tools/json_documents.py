@@ -15,6 +15,7 @@ from operations.jobs.batch_view import BatchView
 from operations.jobs.job_view import JobList, JobView, Timeline
 from operations.objects.fixity import FixityReport, FixityRun
 from operations.objects.objects import Export, ObjectView
+from operations.objects.recheck import RecheckRun
 from operations.objects.search import ObjectList
 from operations.tokens import NewToken, Tokens
 from operations.verbs.bulk import Outcome
@@ -107,6 +108,7 @@ DOCUMENTS: dict[str, object] = {
     "export": Export,
     "fixity report": FixityReport,
     "fixity check": FixityRun,
+    "recheck": RecheckRun,
     "space": SpaceView,
     "check": CheckView,
     "audit": AuditView,

@@ -13,6 +13,7 @@
     /locks/queue/ingest                 an operator's pause
     /locks/collections/NAME             an operator's hold
     /locks/drains/NAME                  an operator's drain of a worker
+    /locks/leader/NAME                  ephemeral: the beat that leads, and the beats that wait to lead
     /locks/KIND/NAME                    ephemeral: one holder in the fleet
     /restore                            ephemeral: a restore is running; not in a folder that it deletes
     /locks/hosts/HOST/N                 ephemeral: a connection to a source; the parent holds its back-off
@@ -22,6 +23,8 @@
     /actions/queue                      operators' actions on the fleet: pauses, drains, clean-ups
     /actions/collections/NAME           operators' actions on a collection: holds and releases
     /fixity                             the sums of the fixity schedule
+    /checks                             the checks of stored versions that are repeated, and how far that is
+    /audit                              the end of the last complete check of the record
     /board                              the last difference between a web process's board and the record
     /ids/NAME                           counters
     /submission-keys/KEY                idempotency keys -> BID
@@ -63,6 +66,7 @@ LEADER = "/locks/leader"
 RESTORE = "/restore"
 SWEEP = "/sweep"
 FIXITY = "/fixity"
+CHECKS = "/checks"
 AUDIT = "/audit"
 BOARD = "/board"
 
@@ -77,6 +81,7 @@ TOP = (
     "/space",
     "/actions",
     FIXITY,
+    CHECKS,
     AUDIT,
     BOARD,
     "/ids",

@@ -107,6 +107,7 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
         Entry("object", "object_commands", "Show an object and prove its custody."),
         Entry("export", "object_commands", "Write an object as a BagIt bag."),
         Entry("fixity", "object_commands", "Fixity of the stored files.", ("report", "check")),
+        Entry("recheck", "object_commands", "Check stored objects again by the checks of their profile."),
         Entry("space", "queue_commands", "Show working storage and the jobs that reserve it."),
         Entry("check", "store_commands", "Check that record, storage and inventory agree."),
         Entry("audit", "store_commands", "The older name of `check --jobs`."),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from operations.checks.aliases import AuditView
     from operations.checks.check import CheckView
     from operations.objects.fixity import FixityRun
+    from operations.objects.recheck import RecheckRun
     from operations.verbs.bulk import Outcome
     from pipeline.preservation.custody import Custody
 
@@ -61,6 +62,14 @@ def of_fixity(run: FixityRun) -> int:
     if run.unreadable:
         return UNREACHABLE
     return 0 if run.complete else INTERRUPTED
+
+
+def of_recheck(run: RecheckRun) -> int:
+    if run.not_checked:
+        return UNREACHABLE
+    if not run.complete:
+        return INTERRUPTED
+    return FAILED if any(one.summary.found for one in run.checked) else 0
 
 
 def of_check(view: CheckView) -> int:

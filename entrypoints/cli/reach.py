@@ -19,6 +19,7 @@ HOST_ONLY = frozenset(
     {
         "export",
         "fixity check",
+        "recheck",
         "init",
         "backup",
         "restore",

@@ -10,6 +10,7 @@ from rich.text import Text
 from entrypoints.render import screen
 from entrypoints.render.screen import Column
 from entrypoints.render.views import when
+from pipeline.checking.again import NotRechecked
 from pipeline.checks import CheckVerdict
 from pipeline.humanize import counted
 from pipeline.names import printable
@@ -17,6 +18,7 @@ from pipeline.preservation.premis_record import formats_of
 
 if TYPE_CHECKING:
     from operations.objects.objects import ObjectView
+    from operations.objects.recheck import CheckedVersion
     from operations.objects.search import ObjectList
     from pipeline.checks import CheckSummary
     from pipeline.inventory.base import InventoryVersion
@@ -41,6 +43,18 @@ def runs(summaries: Sequence[CheckSummary]) -> None:
     )
     for run in summaries:
         _findings(run)
+
+
+def checked_again(outcome: CheckedVersion | NotRechecked) -> None:
+    """The result of a check of a stored version."""
+    name = f"{outcome.ark} version {outcome.version}"
+    if isinstance(outcome, NotRechecked):
+        screen.say(printable(f"{name} was not checked by {outcome.check}: {outcome.problem}"), "red")
+        return
+    run = outcome.summary
+    counts = f"{run.fine:,} fine, {run.found:,} found, {run.unchecked:,} not checked"
+    screen.say(printable(f"{name}, {run.check} {run.version}: {counts}"))
+    _findings(run)
 
 
 def formats(view: ObjectView, of: InventoryVersion) -> dict[str, str]:

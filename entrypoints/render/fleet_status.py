@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from operations.fleet.hosts import HostView
     from operations.fleet.working_storage import CleanUp, Reservation, SpaceView
     from zkstate.fleet.holds import Hold
-    from zkstate.fleet.notes import Correction, FixityStatus
+    from zkstate.fleet.notes import Correction, FixityStatus, RepeatedCheck
 
 HOSTS = 5
 """Maximum number of sources listed; a manifest may name thousands."""
@@ -94,6 +94,8 @@ def _facts(view: Overview) -> Iterator[tuple[str, str | Text | None]]:
     yield "board", _corrected(view.correction)
     yield "space", space_text(view.space)
     yield "fixity", _fixity(view.fixity)
+    for repeated in view.repeated_checks:
+        yield "check", _repeated(repeated)
     if view.paused:
         yield "paused", Text(_stopped(view.paused), "yellow")
     for name, hold in view.held_collections.items():
@@ -191,6 +193,12 @@ def _fixity(stored: FixityStatus) -> str:
     oldest = f", the oldest read {duration(age(stored.oldest))} ago" if stored.oldest else ""
     problem = f"; cannot be checked now: {stored.problem}" if stored.problem else ""
     return f"{counted(stored.objects, 'object')}{oldest}{problem}"
+
+
+def _repeated(repeated: RepeatedCheck) -> str:
+    problem = f"; cannot be checked now: {repeated.problem}" if repeated.problem else ""
+    left = counted(repeated.outstanding, "stored version")
+    return f"{repeated.check}: {left} to be checked again by {repeated.version}{problem}"
 
 
 def _stopped(hold: Hold | Stop) -> str:

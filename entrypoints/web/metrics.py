@@ -252,6 +252,9 @@ def _of_record(record: RecordMeasures) -> Iterator[Metric]:
     yield _value("fixity_overdue_objects", "Objects not read within their period.", record.fixity.overdue)
     read = {"intact": record.fixity.files_intact, "damaged": record.fixity.files_damaged}
     yield _counters("custody_files", "Files that fixity checks have read.", read, "outcome")
+    outdated = {(check,): float(number) for check, number in record.outdated_versions.items()}
+    text = "Stored versions that are to be checked again."
+    yield _gauge("outdated_checks", text, outdated.items(), "check")
     if (audit := record.last_audit) is not None:
         yield _value("audit_findings", "Findings of the last complete audit.", audit.findings)
         yield _value("audit_last_run_timestamp_seconds", "When it ended.", audit.at.timestamp())

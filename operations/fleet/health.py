@@ -30,7 +30,7 @@ from zkstate.connection.session import Session
 from zkstate.connection.transaction import TRANSACTION_LIMIT, takes_largest
 from zkstate.fleet import holds, notes, outages
 from zkstate.fleet.holds import Hold
-from zkstate.fleet.notes import Correction, FixityStatus
+from zkstate.fleet.notes import Correction, FixityStatus, RepeatedCheck
 from zkstate.queue import listings, queue
 from zkstate.queue.listings import Active, BatchRow
 from zkstate.record import space
@@ -360,6 +360,8 @@ class Overview(Record):
     record: RecordMemory
     space: Space
     fixity: FixityStatus
+    repeated_checks: tuple[RepeatedCheck, ...] = ()
+    """The checks of stored versions that are repeated, with what is outstanding."""
     correction: Correction | None = None
     """The last time that the board of a web process differed from the record."""
 
@@ -387,6 +389,7 @@ def overview(site: Site, principal: Principal) -> Overview:
         record=memory,
         space=space_now(site, health.waiting.get(Reason.WAITING_FOR_SPACE, 0)),
         fixity=stored,
+        repeated_checks=notes.repeated_checks(session),
         correction=notes.BOARD.readable(session),
     )
 

@@ -5,6 +5,7 @@ If a server does not answer, only its numbers are absent.
 
 import shutil
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
 
 import redis
@@ -47,6 +48,8 @@ class RecordMeasures(Record):
     """Outages by service."""
     oldest_outage: datetime | None = None
     fixity: FixityStatus
+    outdated_versions: Mapping[str, int]
+    """Stored versions whose last run of a check is outdated, by check."""
     last_audit: LastAudit | None = None
     """None before the first audit."""
 
@@ -100,6 +103,7 @@ def _record(session: Session, settings: Settings) -> RecordMeasures:
         outages=Counter(outage.service for outage in current),
         oldest_outage=min((outage.since for outage in current), default=None),
         fixity=notes.fixity(session),
+        outdated_versions={one.check: one.outstanding for one in notes.repeated_checks(session)},
         last_audit=notes.AUDIT.readable(session),
     )
 

@@ -139,3 +139,13 @@ class Writer:
             journal.writelines(lines)
         self.pending.clear()
         self.written = time.monotonic()
+
+
+def tidy(folder: Path, name: str, content: str) -> None:
+    """Remove the check's journals, except those about this content that are the longest or have a death."""
+    journals = {path: _read(path) for path in folder.glob(f"{name}.*.jsonl")}
+    own = {path: one for path, one in journals.items() if one and one.head.content == content}
+    longest = max(own, key=lambda path: len(own[path].lines), default=None)
+    for path in journals:
+        if path not in own or (path != longest and not own[path].deaths):
+            path.unlink(missing_ok=True)

@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -47,6 +48,10 @@ SERVICE_DEATHS = 3
 """Attempts in which the check's service died at a file, after which the file is not given to it again."""
 
 
+AtHand = Callable[[CheckedFile], AbstractContextManager[CheckedFile]]
+"""Provides a file while it is checked."""
+
+
 @dataclass(frozen=True)
 class Checking:
     """The checks of one job, and what one attempt runs them with."""
@@ -79,7 +84,25 @@ def run(checking: Checking, stage: Stage, files: Sequence[CheckedFile]) -> tuple
 
     ServiceDown if a check is not installed on this host, does not start, or lacks its service.
     """
-    return tuple(_run(checking, rule, files) for rule in checking.at(stage))
+    return tuple(_run(checking, rule, stage, files) for rule in checking.at(stage))
+
+
+def version_of(checking: Checking, rule: CheckRule) -> str:
+    """The version of the check on this host; ServiceDown as `run`."""
+    return checking.checker.version(_opening(rule), checking.attempt)
+
+
+def run_again(
+    checking: Checking,
+    rule: CheckRule,
+    files: Sequence[CheckedFile],
+    at_hand: AtHand,
+) -> CheckRun:
+    """Run a check over the files of a recorded version; `at_hand` provides one file at a time.
+
+    ServiceDown as `run`; the next call continues a run that ended early.
+    """
+    return _run(checking, rule, Stage.RECORDED, files, at_hand)
 
 
 def noted(checking: Checking, digests: Mapping[str, str]) -> tuple[CheckRun, ...]:
@@ -96,12 +119,18 @@ def noted(checking: Checking, digests: Mapping[str, str]) -> tuple[CheckRun, ...
     return tuple(runs)
 
 
-def _run(checking: Checking, rule: CheckRule, files: Sequence[CheckedFile]) -> CheckRun:
+def _run(
+    checking: Checking,
+    rule: CheckRule,
+    stage: Stage,
+    files: Sequence[CheckedFile],
+    at_hand: AtHand | None = None,
+) -> CheckRun:
     opening = _opening(rule)
     head = Head(
         check=rule.name,
         event=getattr(opening.kind, "event", VALIDATION),
-        stage=rule.after,
+        stage=stage,
         settings=sha256(opening.settings.encode()).hexdigest(),
         version=checking.checker.version(opening, checking.attempt),
         content=journal.content_of(files),
@@ -112,7 +141,7 @@ def _run(checking: Checking, rule: CheckRule, files: Sequence[CheckedFile]) -> C
     if earlier.ended is None:
         deaths = Counter(sha512 for one in same for sha512 in set(one.deaths))
         fatal = {sha512 for sha512, times in deaths.items() if times >= SERVICE_DEATHS}
-        earlier = _continue(checking, opening, earlier, files, fatal)
+        earlier = _continue(checking, opening, earlier, files, fatal, at_hand)
     return _completed(checking, rule, earlier, digests)
 
 
@@ -122,6 +151,7 @@ def _continue(
     earlier: Journal,
     files: Sequence[CheckedFile],
     fatal: Collection[str],
+    at_hand: AtHand | None,
 ) -> Journal:
     """Check the files that the earlier journal does not have, in a new journal that has all.
 
@@ -138,11 +168,16 @@ def _continue(
 
     with full_waits("noting the findings of a check"):
         for is_fatal, group in groupby(files[done:], lambda file: file.sha512 in fatal):
-            if not is_fatal:
+            if is_fatal:
+                for file in group:
+                    on_finding(file, _not_given(file))
+                continue
+            if at_hand is None:
                 checking.checker.run(opening, tuple(group), checking.attempt, on_finding, writer.note_death)
                 continue
             for file in group:
-                on_finding(file, _not_given(file))
+                with at_hand(file) as given:
+                    checking.checker.run(opening, (given,), checking.attempt, on_finding, writer.note_death)
         checking.attempt.check()
         return Journal(earlier.head, tuple(lines), writer.end())
 

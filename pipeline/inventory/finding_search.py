@@ -132,21 +132,9 @@ def _within(object_id: ColumnElement[int], collections: frozenset[str] | None) -
     return not_(exists().where(elsewhere))
 
 
-def _is_last() -> ColumnElement[bool]:
-    """The run is the last of its check and version."""
-    later = checks.alias("later")
-    return not_(
-        exists().where(
-            later.c.inv_version_id == checks.c.inv_version_id,
-            later.c.check_name == checks.c.check_name,
-            or_(later.c.at > checks.c.at, and_(later.c.at == checks.c.at, later.c.id > checks.c.id)),
-        )
-    )
-
-
 def _meets(search: FindingSearch) -> ColumnElement[bool]:
     """The finding, and its run, meet the conditions."""
-    conditions = [_is_last()]
+    conditions: list[ColumnElement[bool]] = [checks.c.last]
     if search.code is not None:
         conditions.append(findings.c.code == search.code)
     if search.verdict is not None:
@@ -160,9 +148,9 @@ def _not_checked(check: str | None) -> ColumnElement[bool]:
     """The version has no run of the check, or its last run left files unchecked."""
     own: ColumnElement[bool] = checks.c.inv_version_id == versions.c.id
     if check is not None:
-        complete = exists().where(own, checks.c.check_name == check, _is_last(), checks.c.unchecked == 0)
+        complete = exists().where(own, checks.c.check_name == check, checks.c.last, checks.c.unchecked == 0)
         return not_(complete)
-    return or_(not_(exists().where(own)), exists().where(own, _is_last(), checks.c.unchecked > 0))
+    return or_(not_(exists().where(own)), exists().where(own, checks.c.last, checks.c.unchecked > 0))
 
 
 def _matches(connection: Connection, search: FindingSearch, object_id: int) -> tuple[Match, ...]:

@@ -6,9 +6,10 @@ Rule: a file is fine only if a run says so. A file without a finding counts as n
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, bindparam, select, update
 
 from pipeline.checks import (
     SHOWN_FINDINGS,
@@ -55,32 +56,45 @@ class _Deposit:
         return self.downloaded if stage is Stage.DOWNLOADED and self.downloaded else self.added
 
 
-def add_checks(connection: Connection, ark: str, number: int, runs: Iterable[CheckRun]) -> None:
+def add_checks(
+    connection: Connection, ark: str, number: int, runs: Iterable[CheckRun], *, notice: bool = False
+) -> None:
     """Enter the runs of a recorded version, except those that are already entered.
 
-    A run is identified by its check, the check's version, its stage and its time. StepFailed(system) if the
-    inventory has no such version.
+    A run is identified by its check, the check's version, its stage and its time. `notice`: the operator is
+    notified of the runs. StepFailed(system) if the inventory has no such version.
     """
     query = (
         select(versions.c.inv_object_id, versions.c.id)
         .join(objects, objects.c.id == versions.c.inv_object_id)
         .where(objects.c.ark == ark, versions.c.number == number)
+        .with_for_update(of=versions)  # of two runs that are entered at once, one is the last
     )
     row = connection.execute(query).one_or_none()
     if row is None:
         raise system(
             f"the inventory has no version {number} of {ark}, which was checked: record the version first"
         )
-    enter_runs(connection, row.inv_object_id, row.id, runs)
+    enter_runs(connection, row.inv_object_id, row.id, runs, notice=notice)
 
 
-def enter_runs(connection: Connection, object_id: int, version_id: int, runs: Iterable[CheckRun]) -> None:
+def enter_runs(
+    connection: Connection,
+    object_id: int,
+    version_id: int,
+    runs: Iterable[CheckRun],
+    *,
+    notice: bool = False,
+) -> None:
     """Like `add_checks`, for a version whose files are entered."""
     deposit: _Deposit | None = None
     for run in runs:
         deposit = deposit or _deposit(connection, object_id, version_id)
-        check_id = insert_if_new(connection, checks.c.id, _row(run, deposit))
+        check_id = insert_if_new(
+            connection, checks.c.id, {**_row(run, deposit), "reported": None if notice else run.at}
+        )
         if check_id is not None:
+            connection.execute(_NOT_LAST, {"version": version_id, "check": run.check})
             own = {"inv_object_id": object_id, "inv_check_id": check_id}
             for portion in portions(_findings(run, deposit, own), ROWS_PER_STATEMENT):
                 connection.execute(findings.insert(), portion)
@@ -126,7 +140,27 @@ def _row(run: CheckRun, deposit: _Deposit) -> dict[str, Any]:
         "overruled_by": overruled and overruled.by,
         "overruled_at": overruled and overruled.at,
         "overruled_reason": overruled and overruled.reason,
+        "last": True,
     }
+
+
+_LATEST = (
+    select(checks.c.id)
+    .where(checks.c.inv_version_id == bindparam("version"), checks.c.check_name == bindparam("check"))
+    .order_by(checks.c.at.desc(), checks.c.id.desc())
+    .limit(1)
+)
+_NOT_LAST = (
+    update(checks)
+    .where(
+        checks.c.inv_version_id == bindparam("version"),
+        checks.c.check_name == bindparam("check"),
+        checks.c.last,
+        checks.c.id != _LATEST.scalar_subquery(),
+    )
+    .values(last=False)
+)
+"""Of two last runs of a check over a version, mark the earlier one."""
 
 
 def _findings(run: CheckRun, deposit: _Deposit, own: dict[str, int]) -> Iterator[dict[str, Any]]:
@@ -140,6 +174,36 @@ def _findings(run: CheckRun, deposit: _Deposit, own: dict[str, int]) -> Iterator
             "code": finding.code or None,
             "message": finding.message or None,
         }
+
+
+@dataclass(frozen=True)
+class UnreportedRun:
+    """A run of which the operator has to be notified."""
+
+    id: int
+    ark: str
+    number: int
+    summary: CheckSummary
+
+
+def unreported_runs(connection: Connection, limit: int) -> tuple[UnreportedRun, ...]:
+    """The first runs whose notice has not been sent."""
+    query = (
+        select(checks, objects.c.ark, versions.c.number)
+        .join(objects, objects.c.id == checks.c.inv_object_id)
+        .join(versions, versions.c.id == checks.c.inv_version_id)
+        .where(checks.c.reported.is_(None))
+        .order_by(checks.c.id)
+        .limit(limit)
+    )
+    return tuple(
+        UnreportedRun(row.id, row.ark, row.number, _run(row, _not_fine(connection, row.id)))
+        for row in connection.execute(query).all()
+    )
+
+
+def mark_run_reported(connection: Connection, run: int, at: datetime) -> None:
+    connection.execute(update(checks).where(checks.c.id == run).values(reported=at))
 
 
 @dataclass
@@ -157,9 +221,8 @@ def checked(connection: Connection, object_id: int) -> Checked:
     rows = connection.execute(
         select(checks).where(checks.c.inv_object_id == object_id).order_by(checks.c.id)
     ).all()
-    last = {row.id for row in _last_runs(rows)}
     for row in rows:
-        shown = _read(connection, row, result.in_files) if row.id in last else _not_fine(connection, row.id)
+        shown = _read(connection, row, result.in_files) if row.last else _not_fine(connection, row.id)
         result.runs[row.inv_version_id].append(_run(row, shown))
     return result
 
@@ -170,9 +233,9 @@ def findings_between(
     """The key of a file -> its findings, for the files of the version with these keys."""
     in_files: defaultdict[int, list[FileFinding]] = defaultdict(list)
     rows = connection.execute(
-        select(checks).where(checks.c.inv_version_id == version_id).order_by(checks.c.id)
+        select(checks).where(checks.c.inv_version_id == version_id, checks.c.last).order_by(checks.c.id)
     ).all()
-    for run in _last_runs(rows):
+    for run in rows:
         query = (
             select(findings)
             .where(findings.c.inv_check_id == run.id, findings.c.inv_file_id.between(first, last))
@@ -181,16 +244,6 @@ def findings_between(
         for row in connection.execute(query):
             in_files[row.inv_file_id].append(_finding(run.check_name, row))
     return in_files
-
-
-def _last_runs(rows: Iterable[Row[Any]]) -> Iterable[Row[Any]]:
-    """The last run per version and check; `rows` are in the order of their keys."""
-    last: dict[tuple[int, str], Row[Any]] = {}
-    for row in rows:
-        key = row.inv_version_id, row.check_name
-        if key not in last or last[key].at <= row.at:
-            last[key] = row
-    return last.values()
 
 
 def _read(

@@ -7,7 +7,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Column, Connection, func, select
 
 from pipeline.deployment import Deployment, Expected
-from pipeline.inventory import description, finding_search, findings, recording
+from pipeline.inventory import description, finding_search, findings, outdated, recording
 from pipeline.inventory.database import Database, read_deployment
 from pipeline.inventory.tables import (
     batches_archived,
@@ -124,6 +124,8 @@ class SqlInventory:
 
     record = _writes(recording.enter)
     add_checks = _writes(findings.add_checks)
+    unreported_runs = _reads(findings.unreported_runs)
+    mark_run_reported = _writes(findings.mark_run_reported)
     reserve_local_ids = _writes(recording.reserve_local_ids)
     claim_ark = _writes(recording.claim_ark)
     local_ids_of = _reads(recording.local_ids_of)
@@ -143,6 +145,9 @@ class SqlInventory:
     objects_with = _reads(finding_search.candidates)
     found_objects = _reads(finding_search.found_objects)
     files_of_job = _reads(description.files_of_job)
+    older_versions = _reads(outdated.older_versions)
+    next_outdated = _reads(outdated.next_outdated)
+    count_outdated = _reads(outdated.count_outdated)
     events_of = _reads(description.entered_events)
     enter_export = _writes(description.enter_export)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     Column,
     Connection,
     DateTime,
@@ -90,7 +91,6 @@ def of_column(table: str, *, index: bool = False, unique: bool = False) -> Colum
 ARK_LENGTH = 255
 LOCAL_ID_LENGTH = 255
 """Characters; PostgreSQL refuses index rows over 2704 bytes, and a character may take four."""
-
 
 CHECK_VERSION_LENGTH = 255
 """Characters; what exceeds them is cut."""
@@ -317,7 +317,6 @@ events = Table(
     Column("reported", Utc, nullable=True, index=True),
 )
 
-
 # a run of a check over the files of a version; `unchecked` has also the files of which the run says nothing
 checks = Table(
     "inv_checks",
@@ -337,8 +336,12 @@ checks = Table(
     Column("overruled_by", Prose, nullable=True),
     Column("overruled_at", Utc, nullable=True),
     Column("overruled_reason", Prose, nullable=True),
+    Column("last", Boolean, nullable=False),  # the last run of its check over its version
+    # when the notice to the operator was sent; the time of the run if it needs no notice
+    Column("reported", Utc, nullable=True, index=True),
     UniqueConstraint("inv_version_id", "check_name", "check_version", "stage", "at"),
     Index(None, "check_name", "inv_object_id"),
+    Index(None, "check_name", "last", "check_version", "at"),
 )
 
 _HAS_CODE = text("code IS NOT NULL")

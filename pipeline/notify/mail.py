@@ -16,9 +16,11 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
+from pipeline.checks import CheckVerdict
 from pipeline.file_system import sync, write_file
 from pipeline.inventory.base import PreservationEvent
 from pipeline.inventory.description import FAIL
+from pipeline.inventory.findings import UnreportedRun
 from pipeline.outcome import REMEDIES, Service, ServiceDown, StepFailed, fault_of, system, transient
 from pipeline.settings import Settings
 
@@ -198,6 +200,26 @@ def fixity_notice(event: PreservationEvent, settings: Settings) -> EmailMessage:
     what = "damage in storage" if event.outcome == FAIL else "damage repaired"
     key = f"{event.type} {event.id} {event.at.isoformat()}"
     return notice(settings, f"arkline: {what}: {event.ark}", _fixity_text(event), key, event.at)
+
+
+def check_notice(run: UnreportedRun, settings: Settings) -> EmailMessage:
+    """The notice that a check found something in a stored version in which it had found nothing before."""
+    of = run.summary
+    problems = [finding for finding in of.findings if finding.verdict is CheckVerdict.FOUND]
+    named = [f"  {finding.path}: {finding.code or finding.message}" for finding in problems[:NAMED_FILES]]
+    lines = [
+        f"The check {of.check} found something in version {run.number} of {run.ark}, which is stored.",
+        f"The check now has the version {of.version}; it had found nothing there before.",
+        "",
+        f"Files: {of.found:,}",
+        *named,
+        *([f"  and {of.found - len(named):,} more"] if of.found > len(named) else []),
+        "",
+        "Nothing was changed. See all findings:",
+        f"  arkline object {run.ark} --no-verify",
+    ]
+    key = f"check {of.check} {run.id} {of.at.isoformat()}"
+    return notice(settings, f"arkline: {of.check} found: {run.ark}", "\n".join(lines) + "\n", key, of.at)
 
 
 def outage_notice(

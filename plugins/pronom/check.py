@@ -45,6 +45,7 @@ class PronomCheck:
     name: ClassVar[str] = "pronom"
     event: ClassVar[str] = FORMAT_IDENTIFICATION
     access: ClassVar[Access] = Access(memory=MEMORY)
+    renewed: ClassVar[bool] = True
     settings: ClassVar[type[BaseModel] | None] = None
 
     def __init__(self, settings: None) -> None:

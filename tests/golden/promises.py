@@ -48,6 +48,7 @@ STORED: Mapping[str, Any] = {
     "/actions/queue": journal.Journal,
     "/locks/hosts/HOST": hosts.BackOff,
     "/fixity": notes.FixityStatus,
+    "/checks": notes.RepeatedChecks,
     "/audit": notes.LastAudit,
     "/outages/NAME": outages.Outage,
     "/board": notes.Correction,

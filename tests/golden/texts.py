@@ -8,8 +8,10 @@ from itertools import chain
 from entrypoints.render import explanation, remedies
 from operations.explanation import Explanation, Obstacle
 from operations.reasons import Reason
+from pipeline.checks import CheckSummary, Stage
 from pipeline.errors import Action, Remedy
 from pipeline.inventory.base import DamagedFile, PreservationEvent
+from pipeline.inventory.findings import UnreportedRun
 from pipeline.notify import mail
 from pipeline.notify.batch_report import compose_report, compose_update, status_report_of
 from pipeline.notify.report_mail import confirmation_mail, report_mail
@@ -17,6 +19,7 @@ from pipeline.profiles.profile import Profile
 from pipeline.records import HistoryEntry
 from pipeline.settings import Settings
 from pipeline.states import FailureKind, JobState
+from tests.support.checks import found_in, scanned
 from tests.support.records import AT, BID, a_batch, a_job, a_tombstone, jid
 from tools import man_page
 
@@ -112,6 +115,8 @@ def _mails() -> Iterator[EmailMessage]:
         )
     for outcome in ("fail", "pass"):
         yield mail.fixity_notice(_check(outcome), settings)
+    run = scanned(found_in("a.jpg", "Eicar"), "b.txt", stage=Stage.RECORDED, at=AT)
+    yield mail.check_notice(UnreportedRun(7, "ark:/99999/fk4one", 1, CheckSummary.of(run)), settings)
 
 
 def _check(outcome: str) -> PreservationEvent:

@@ -48,6 +48,7 @@ OF_JOB = (
 OF_BATCH = (paths.submission, paths.profile_snapshot, paths.batch_status, paths.batch_history)
 OF_FLEET = (
     paths.FIXITY,
+    paths.CHECKS,
     paths.AUDIT,
     paths.BOARD,
     paths.SWEEP,

@@ -156,6 +156,16 @@ MISDEEDS = {
 }
 
 
+class Renewed(WordCheck):
+    """A check whose new versions say more about the same files."""
+
+    renewed: ClassVar[bool] = True
+
+    @property
+    def version(self) -> str:
+        return "v2"
+
+
 class NoStart(WordCheck):
     """A check that its host cannot open."""
 

@@ -30,6 +30,26 @@ class FixityStatus(Record):
     """Why the last run could not read an object; empty if it could."""
 
 
+class RepeatedCheck(Record):
+    """A check of stored versions that is repeated when it is outdated."""
+
+    check: str
+    version: str
+    """The version of the check with which stored versions are checked again."""
+    outstanding: Count = 0
+    """Stored versions whose last run of the check is outdated."""
+    position: Count = 0
+    """The key, in the inventory, of the last outdated run that was tried; the schedule continues after it."""
+    problem: str = ""
+    """Why the last run of the schedule could not check a version; empty if it could."""
+
+
+class RepeatedChecks(Record):
+    """`/checks`: the checks that are repeated. The inventory decides what is outdated."""
+
+    checks: tuple[RepeatedCheck, ...] = ()
+
+
 class LastAudit(Record):
     """`/audit`: the end of the last complete check of the record, and what it left."""
 
@@ -52,6 +72,7 @@ class Correction(Record):
 
 AUDIT = Node(paths.AUDIT, LastAudit)
 BOARD = Node(paths.BOARD, Correction)
+_CHECKS = Node(paths.CHECKS, RepeatedChecks, lambda _: RepeatedChecks())
 _FIXITY = Node(paths.FIXITY, FixityStatus, lambda damage: FixityStatus(problem=str(damage)))
 
 
@@ -63,3 +84,14 @@ def fixity(session: Session) -> FixityStatus:
 def note_fixity(session: Session, sums: FixityStatus) -> None:
     if fixity(session) != sums:
         _FIXITY.publish(session, sums)
+
+
+def repeated_checks(session: Session) -> tuple[RepeatedCheck, ...]:
+    """The checks that are repeated; none while the node is unreadable, until the next run writes it."""
+    noted = _CHECKS.read(session)
+    return () if noted is None else noted.checks
+
+
+def note_repeated_checks(session: Session, repeated: tuple[RepeatedCheck, ...]) -> None:
+    if repeated_checks(session) != repeated:
+        _CHECKS.publish(session, RepeatedChecks(checks=repeated))

@@ -1,4 +1,4 @@
-"""`arkline object`, `export` and `fixity`: show an object, prove its custody, export it, check fixity."""
+"""Commands on objects: show one, prove its custody, export it, check fixity, run its checks again."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import pydantic
 import typer
 
 import operations.objects.fixity
+import operations.objects.recheck
 import operations.site
 from entrypoints.cli import acting, api, context, exit_codes
 from entrypoints.cli.options import Json, SharedOptions, command
-from entrypoints.render import custody, screen
+from entrypoints.render import check_runs, custody, screen
 from operations.objects import objects
 from pipeline import humanize
 from pipeline.errors import UsageRefused
@@ -178,3 +179,35 @@ def fixity_check(
         )
     screen.emit(checked) if options.json else custody.fixity_summary(checked)
     raise typer.Exit(exit_codes.of_fixity(checked))
+
+
+@command("arkline recheck ark:/99999/fk4abc --check pronom", "by", "json")
+def recheck(
+    options: SharedOptions,
+    arks: Annotated[list[str], typer.Argument(metavar="ARK...", help="Objects to check.")],
+    check: Annotated[
+        str | None,
+        typer.Option("--check", metavar="NAME", help="This check only; default: all of the profile."),
+    ] = None,
+) -> None:
+    """Check stored objects again by the checks of their profile.
+
+    All versions are checked now, as the collection's current profile says. The findings are recorded beside
+    the earlier ones. Exit 1 if a check found something, 3 if a version could not be read or checked. Ctrl-C
+    stops the work; the same command continues it.
+    """
+    with context.site() as site, acting.shown(acting.bytes_read) as run:
+        context.existing_inventory(site.settings)
+        done = operations.objects.recheck.recheck(
+            site,
+            context.principal(options.by),
+            arks,
+            check,
+            on_outcome=lambda outcome: None if options.json else check_runs.checked_again(outcome),
+            run=run,
+        )
+    if options.json:
+        screen.emit(done)
+    elif not done.complete:
+        screen.note("interrupted: the same command continues")
+    raise typer.Exit(exit_codes.of_recheck(done))

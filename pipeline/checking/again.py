@@ -1,0 +1,255 @@
+"""Checks stored versions again whose last run of a check is outdated, as the current profiles say.
+
+A version is read from storage one file at a time, into working storage, and compared with its digests on the
+way. Only a complete run is entered; the findings so far are kept in working storage, and the next call
+continues after them. A version that cannot be read stays outdated, and the versions after it are checked.
+"""
+
+import secrets
+import shutil
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha512
+from pathlib import Path
+
+from pipeline import checks
+from pipeline.attempt import Attempt
+from pipeline.checking import journal, running
+from pipeline.checking.process import Checker
+from pipeline.checking.running import Checking
+from pipeline.checks import Action, Again, CheckedFile, CheckRule, CheckRun, CheckVerdict
+from pipeline.errors import ArklineError
+from pipeline.fixity import OnRead
+from pipeline.inventory.base import InventoryVersion
+from pipeline.inventory.outdated import Outdated, OutdatedVersion
+from pipeline.inventory.sql import SqlInventory
+from pipeline.names import PRODUCER
+from pipeline.outcome import AttemptOver, Service, ServiceDown, damaged
+from pipeline.profiles.profile import ProfileError, Profiles
+from pipeline.records import now
+from pipeline.storage.base import OutgoingFile, Storage
+from pipeline.working_storage.capacity import no_room
+from pipeline.working_storage.workspace import Workspace
+
+FOLDER = "checked-again"
+"""The folder in working storage for the files at hand and the findings of unfinished runs."""
+
+AT_A_TIME = 100
+"""Outdated versions that one query reads."""
+
+
+@dataclass(frozen=True)
+class Rechecked:
+    """A complete run over a stored version, which the inventory has."""
+
+    ark: str
+    version: int
+    run: CheckRun
+    newly_found: bool
+    """The run found something, and the last run before it found nothing."""
+
+
+@dataclass(frozen=True)
+class NotRechecked:
+    """A stored version that could not be read or checked now."""
+
+    ark: str
+    version: int
+    check: str
+    problem: str
+
+
+class _Over(Exception):
+    """The time of the work is over; what it found is kept."""
+
+
+@dataclass(frozen=True)
+class Rechecking:
+    """Where the stored versions are, and what checks them."""
+
+    inventory: SqlInventory
+    storage: Storage
+    checker: Checker
+    working: Path
+    attempt: Attempt
+    refusal: Callable[[int], str | None]
+    """Why so many bytes do not fit into working storage now; None if they do."""
+    on_read: OnRead
+    """Receives the bytes of every piece that is read, and waits if the rate is limited."""
+    over: Callable[[], bool]
+    """Once true, the work ends before the next file."""
+    folder: str = "scheduled"
+    """The name of the work: each continues its own unfinished run of a check."""
+
+    def version_of(self, rule: CheckRule) -> str:
+        """The version of the check on this host; ServiceDown if the check does not work here."""
+        return running.version_of(self._checking(rule), rule)
+
+    def check(self, ark: str, number: int, rule: CheckRule) -> Rechecked | NotRechecked | None:
+        """Check a version; None if the inventory has no such version, or if the time was over first.
+
+        ServiceDown if the check does not work on this host, or lacks its service.
+        """
+        try:
+            known = self.inventory.describe_object(ark)
+            version = next((one for one in known.versions if one.number == number), None) if known else None
+            run = self._run(ark, version, rule) if version else None
+            if version is None or run is None:
+                return None
+            newly_found = _found_now(version, run)
+            notice = newly_found and rule.on_found is not Action.NOTE
+            self.inventory.add_checks(ark, number, (run,), notice=notice)
+        except AttemptOver:
+            raise
+        except ServiceDown as down:
+            if down.service is Service.CHECK:
+                raise
+            return NotRechecked(ark, number, rule.name, str(down))
+        except ArklineError as error:
+            return NotRechecked(ark, number, rule.name, str(error))
+        return Rechecked(ark, number, run, newly_found)
+
+    def _checking(self, rule: CheckRule) -> Checking:
+        workspace = Workspace(self.working / FOLDER / f"{self.folder}-{rule.name}", secrets.token_hex(8))
+        return Checking((rule,), self.checker, workspace, self.attempt, ())
+
+    def _run(self, ark: str, version: InventoryVersion, rule: CheckRule) -> CheckRun | None:
+        """The complete run; None if the time was over first."""
+        checking = self._checking(rule)
+        workspace = checking.workspace
+        files = tuple(_files(version, workspace.attempt / "stored"))
+        shutil.rmtree(workspace.attempt.parent, ignore_errors=True)  # of a process that died
+        journal.tidy(checking.folder, rule.name, journal.content_of(files))
+        outgoing = self.storage.read_out(ark, version.storage_url, version.number)
+
+        @contextmanager
+        def at_hand(file: CheckedFile) -> Iterator[CheckedFile]:
+            if self.over():
+                raise _Over
+            stored = next((one for one in outgoing if one.path == f"{PRODUCER}{file.path}"), None)
+            if stored is None:
+                raise damaged(f"{file.path} of version {version.number} of {ark} is not in storage")
+            try:
+                if not self._copied(stored, file, workspace):
+                    raise damaged(
+                        f"{file.path} of version {version.number} of {ark} is not as it was stored: read "
+                        f"the object again beside the stack with `arkline fixity check {ark}`"
+                    )
+                yield file
+            finally:
+                file.source.unlink(missing_ok=True)
+
+        try:
+            run = running.run_again(checking, rule, files, at_hand)
+        except _Over:
+            return None
+        shutil.rmtree(workspace.folder, ignore_errors=True)
+        return run
+
+    def _copied(self, stored: OutgoingFile, file: CheckedFile, workspace: Workspace) -> bool:
+        """Whether the file was copied and is as it was stored."""
+        if (why := self.refusal(file.size)) is not None:
+            raise no_room(why)
+        workspace.make_folder(file.source.parent)
+        digest, size = sha512(), 0
+        with file.source.open("wb") as copy:
+            for piece in stored.pieces:
+                self.attempt.check()
+                size += len(piece)
+                if size > file.size:
+                    return False
+                digest.update(piece)
+                copy.write(piece)
+                self.on_read(len(piece))
+        return (size, digest.hexdigest()) == (file.size, file.sha512)
+
+
+def _found_now(version: InventoryVersion, run: CheckRun) -> bool:
+    before = [summary for summary in version.checks if summary.check == run.check]
+    was_found = bool(before) and max(before, key=lambda summary: summary.at).found > 0
+    return bool(run.counts()[CheckVerdict.FOUND]) and not was_found
+
+
+def _files(version: InventoryVersion, folder: Path) -> Iterator[CheckedFile]:
+    """The deposited files that the version added, in the order of storage; what is older is checked there."""
+    for file in sorted(version.files, key=lambda file: file.path):
+        if file.added and file.path.startswith(PRODUCER):
+            path = file.path.removeprefix(PRODUCER)
+            yield CheckedFile(path, folder / path, file.size, file.digest.partition(":")[2])
+
+
+def repeated(profiles: Profiles) -> dict[str, dict[str, CheckRule]]:
+    """Check -> collection -> its rule, for the checks that are repeated.
+
+    A check that is not installed on this host may be one of them.
+    """
+    rules = defaultdict[str, dict[str, CheckRule]](dict)
+    for name in profiles.names():
+        try:
+            profile = profiles.get(name, elsewhere=True)
+        except ProfileError:
+            continue  # its deposits say so, and the check of the profile
+        for rule in profile.checks:
+            kind = checks.installed(rule)
+            if kind is None or rule.checked_again(kind) is not Again.NEVER:
+                rules[rule.name][name] = rule
+    return rules
+
+
+class Round:
+    """The outdated versions of one check, in their order, from a position on."""
+
+    def __init__(
+        self, rechecking: Rechecking, check: str, rules: Mapping[str, CheckRule], position: int = 0
+    ) -> None:
+        """`rules` by collection. ServiceDown if the check does not work on this host."""
+        self._rechecking = rechecking
+        self._rules = rules
+        self._next = deque[OutdatedVersion]()
+        self.check = check
+        self.position = position
+        """The key of the last outdated run at which a version was tried; 0 at the end of the round."""
+        self.version = ""
+        """The installed version."""
+        self._outdated = tuple(self._choices())
+
+    def _choices(self) -> Iterator[Outdated]:
+        collections = defaultdict[str, list[str]](list)
+        for profile, rule in self._rules.items():
+            collections[rule.model_dump_json()].append(profile)
+        for profiles in collections.values():
+            rule = self._rules[profiles[0]]
+            self.version = self._rechecking.version_of(rule)
+            if isinstance(rule.again, int):
+                yield Outdated(tuple(profiles), before=now() - timedelta(days=rule.again))
+            elif older := self._rechecking.inventory.older_versions(self.check, self.version):
+                yield Outdated(tuple(profiles), versions=older)
+
+    def outstanding(self) -> int:
+        """The number of outdated versions."""
+        inventory = self._rechecking.inventory
+        return inventory.count_outdated(self.check, self._outdated) if self._outdated else 0
+
+    def step(self) -> Rechecked | NotRechecked | None:
+        """Check the next version; None at the end of the round, or if the time was over first."""
+        inventory = self._rechecking.inventory
+        while self._outdated:
+            if not self._next:
+                self._next.extend(
+                    inventory.next_outdated(self.check, self._outdated, self.position, AT_A_TIME)
+                )
+            if not self._next:
+                break
+            one = self._next[0]
+            outcome = self._rechecking.check(one.ark, one.number, self._rules[one.profile])
+            if outcome is None and self._rechecking.over():
+                return None
+            self.position = one.run
+            self._next.popleft()
+            if outcome is not None:
+                return outcome
+        self.position = 0
+        return None

@@ -1,0 +1,153 @@
+"""Checks of stored versions that are repeated: a run of the schedule.
+
+One process of the fleet checks at a time, at the rate of fixity checks, for at most fixity.RUN_SECONDS and no
+longer than fixity.SHARE_SECONDS if jobs wait for a process of its queue. The checks take turns, a version
+each. While a check does not work on this host, its versions are left to another run, perhaps of another host.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from pipeline.checking import again
+from pipeline.checking.again import NotRechecked, Rechecked, Rechecking, Round
+from pipeline.checks import CheckRule, CheckVerdict
+from pipeline.notify.mail import check_notice
+from pipeline.outcome import AttemptOver, Service, ServiceDown, StepFailed
+from pipeline.preservation.fixity import Pace
+from pipeline.records import now
+from pipeline.steps.context import Clients
+from pipeline.working_storage import capacity, mount
+from tasks.fixity import MESSAGE_LIMIT, NOTICES, Turn
+from tasks.logs import log
+from tasks.worker_context import WorkerContext
+from zkstate.connection.clock import ServerClock
+from zkstate.connection.locks import AttemptGuard
+from zkstate.connection.session import Session
+from zkstate.fleet import notes
+from zkstate.fleet.notes import RepeatedCheck
+from zkstate.record import space
+from zkstate.record.space import WorkingStorage
+
+WORK = "checks"
+"""The name of the work, which one process of the fleet does at a time."""
+
+MAX_FAILURES = 3
+"""Versions in succession that could not be checked, after which a check's turn ends."""
+
+
+def run(context: WorkerContext, session: Session, _: ServerClock) -> None:
+    clients = context.clients()
+    before = {one.check: one for one in notes.repeated_checks(session)}
+    rules = again.repeated(clients.profiles)
+    if not rules and not before:
+        return
+    guard = AttemptGuard(session, context.stopping)
+    turn = Turn(context.settings, guard)
+    rechecking = Rechecking(
+        inventory=clients.inventory,
+        storage=clients.storage,
+        checker=clients.checker,
+        working=context.settings.working,
+        attempt=guard,
+        refusal=partial(refusal, session, clients),
+        on_read=Pace(context.settings.fixity_rate, turn.stopped).read,
+        over=turn.over,
+    )
+    try:
+        mount.require(context.settings, WorkingStorage(session))
+        turns = [_Turns(rechecking, name, own, before.get(name)) for name, own in rules.items()]
+        waiting = turns
+        while waiting and not turn.over():
+            waiting = [one for one in waiting if one.step()]
+        notes.note_repeated_checks(session, tuple(note for one in turns if (note := one.note())))
+        send_notices(clients)
+    except StepFailed as failure:  # of the inventory or of working storage; another run follows in a minute
+        log().warning("checks of stored versions wait", error=failure.message)
+    except AttemptOver as over:
+        log().info("checks of stored versions end", reason=str(over))
+
+
+def refusal(session: Session, clients: Clients, need: int) -> str | None:
+    """Why so many bytes do not fit into working storage beside the jobs."""
+    reservations = partial(space.reservations, session)
+    return capacity.refusal(need, space.promised(session).bytes, reservations, clients.settings)
+
+
+class _Turns:
+    """The turns of one check in a run of the schedule."""
+
+    def __init__(
+        self, rechecking: Rechecking, check: str, rules: Mapping[str, CheckRule], before: RepeatedCheck | None
+    ) -> None:
+        self._check = check
+        self._before = before
+        self._failures = 0
+        self._problem = ""
+        self._round: Round | None = None
+        try:
+            self._round = Round(rechecking, check, rules, before.position if before else 0)
+        except ServiceDown as down:
+            self._end(down)
+
+    def _end(self, down: ServiceDown) -> None:
+        """End the turns of the check if it is away; other outages end the run."""
+        if down.service is not Service.CHECK:
+            raise down
+        log().warning("check of stored versions waits", check=self._check, problem=down.message)
+        self._problem = down.message
+
+    def step(self) -> bool:
+        """Check one version; False if the check has no further turn."""
+        if self._round is None:
+            return False
+        try:
+            outcome = self._round.step()
+        except ServiceDown as down:
+            self._end(down)
+            return False
+        if outcome is None:
+            return False
+        log_outcome(outcome)
+        if isinstance(outcome, Rechecked):
+            self._failures = 0
+            return True
+        self._failures += 1
+        self._problem = f"{outcome.ark}: {outcome.problem}"
+        return self._failures < MAX_FAILURES
+
+    def note(self) -> RepeatedCheck | None:
+        """For the status; of a check that does not work on this host, what another host noted."""
+        problem = self._problem[:MESSAGE_LIMIT]
+        if self._round is None:
+            return self._before and self._before.model_copy(update={"problem": problem})
+        return RepeatedCheck(
+            check=self._check,
+            version=self._round.version,
+            outstanding=self._round.outstanding(),
+            position=self._round.position,
+            problem=problem,
+        )
+
+
+def log_outcome(outcome: Rechecked | NotRechecked) -> None:
+    if isinstance(outcome, NotRechecked):
+        problem = outcome.problem
+        log().warning("version cannot be checked", ark=outcome.ark, check=outcome.check, problem=problem)
+        return
+    counts = outcome.run.counts()
+    facts = {"ark": outcome.ark, "version": outcome.version, "check": outcome.run.check}
+    if outcome.newly_found:
+        log().error("a check found something in a stored version", **facts, files=counts[CheckVerdict.FOUND])
+    else:
+        log().info("stored version checked again", **facts, files=sum(counts.values()))
+
+
+def send_notices(clients: Clients) -> None:
+    """Send the notices of findings; after a crash between mail and entry, the mail is sent again."""
+    for run in clients.inventory.unreported_runs(NOTICES):
+        try:
+            clients.mailer.send(check_notice(run, clients.settings))
+        except StepFailed as failure:
+            log().warning("notice not sent; the next run sends it", ark=run.ark, error=failure.message)
+            return
+        clients.inventory.mark_run_reported(run.id, now())

@@ -1,0 +1,210 @@
+"""Stored versions that the schedule checks again: by beat, with the operator's notice, status and metrics."""
+
+import json
+from collections.abc import Iterator
+from email import message_from_bytes, policy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from entrypoints.cli.main import app
+from operations.fleet.health import overview
+from operations.site import Site
+from pipeline import plugins
+from pipeline.checks import CheckSummary
+from pipeline.settings import Settings
+from tasks import checks
+from tasks.app import make_context
+from tasks.worker_context import WorkerContext
+from tests.support import guests
+from tests.support.checks import identified
+from tests.support.fleet import set_variables
+from tests.support.operators import ANN
+from tests.support.repository import Repository
+from tests.support.step_context import collection
+from tests.support.stores import Store, flip, with_record
+from zkstate.connection.locks import single_flight
+from zkstate.connection.session import Session
+from zkstate.fleet import notes
+from zkstate.fleet.notes import RepeatedCheck
+
+
+@pytest.fixture(autouse=True)
+def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    guests.install(tmp_path / "site", renewed=guests.Renewed, away=guests.Away)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    plugins._points.cache_clear()
+    yield
+    plugins._points.cache_clear()
+
+
+@pytest.fixture
+def store(
+    repository: Repository, session: Session, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> Store:
+    store = with_record(repository, session, settings, None, monkeypatch)
+    set_variables(monkeypatch, repository.settings)
+    return store
+
+
+@pytest.fixture
+def context(store: Store) -> Iterator[WorkerContext]:
+    opened = make_context(store.repository.settings)
+    yield opened
+    opened.clients().checker.close()
+    opened.drop_session()
+
+
+def asks(store: Store, *rules: Any) -> None:
+    profile = store.repository.services().profile.model_dump(mode="json", exclude_none=True)
+    collection(store.repository.settings, **profile | {"checks": rules})
+
+
+def stored(store: Store, number: int, text: str, check: str = "renewed") -> str:
+    """The ARK of an object that an earlier version of the check has identified."""
+    ark = store.repository.recorded(store.repository.job(number, {"a.txt": text})).ark
+    run = identified({"a.txt": "fmt/1"}, "v1").model_copy(update={"check": check})
+    store.repository.inventory.add_checks(ark, 1, (run,))
+    return ark
+
+
+def runs(store: Store, ark: str) -> tuple[CheckSummary, ...]:
+    return store.repository.described(ark).versions[0].checks
+
+
+def beat(context: WorkerContext, store: Store, ark: str) -> None:
+    """Beat's runs until one has checked the object: a run ends early if the session is in doubt."""
+    for _ in range(5):
+        context.app.tasks["beat.checks"]()
+        if len(runs(store, ark)) > 1:
+            return
+    raise AssertionError(f"no run checked {ark}")
+
+
+def mails(store: Store) -> list[Any]:
+    folder = store.repository.settings.outbox_folder
+    return [
+        message_from_bytes(path.read_bytes(), policy=policy.default) for path in sorted(folder.glob("*.eml"))
+    ]
+
+
+def test_beat_checks_what_is_outdated_and_the_status_says_how_much_is_left(
+    session: Session, store: Store, context: WorkerContext
+) -> None:
+    good, bad = stored(store, 1, "good"), stored(store, 2, "good as well")
+    store.change(bad, "v1/content/producer/a.txt", flip)
+    asks(store, "renewed")
+
+    beat(context, store, good)
+
+    (shown,) = overview(Site(store.repository.settings, session), ANN).repeated_checks
+    assert (shown.check, shown.version, shown.outstanding) == ("renewed", "v2", 1)
+    assert bad in shown.problem
+    assert [run.version for run in runs(store, good)] == ["v1", "v2"]
+    store.change(bad, "v1/content/producer/a.txt", flip)
+    beat(context, store, bad)
+    assert notes.repeated_checks(session) == (RepeatedCheck(check="renewed", version="v2"),)
+    assert mails(store) == []
+
+
+def test_the_operator_gets_one_notice_of_what_a_newer_check_finds(
+    store: Store, context: WorkerContext
+) -> None:
+    ark = stored(store, 1, "a virus that nobody knew")
+    asks(store, "renewed")
+
+    beat(context, store, ark)
+    context.app.tasks["beat.checks"]()
+
+    (mail,) = mails(store)
+    assert mail["Subject"] == f"arkline: renewed found: {ark}"
+    assert "a.txt: Test.Word" in mail.get_content()
+
+
+def test_one_process_of_the_fleet_checks_at_a_time(
+    session: Session, store: Store, context: WorkerContext
+) -> None:
+    ark = stored(store, 1, "good")
+    asks(store, "renewed")
+
+    with single_flight(session, checks.WORK) as clock:
+        context.app.tasks["beat.checks"]()
+
+    assert clock is not None
+    assert len(runs(store, ark)) == 1
+
+
+def test_a_check_that_is_away_keeps_its_progress_and_delays_no_other(
+    session: Session, store: Store, context: WorkerContext, tmp_path: Path
+) -> None:
+    first, waiting = stored(store, 1, "good"), stored(store, 2, "good", check="away")
+    up = {"name": "away", "again": 1, "settings": {"away": str(tmp_path / "up")}}
+    asks(store, up, "renewed")
+    (before,) = (RepeatedCheck(check="away", version="1.0", outstanding=7, position=3),)
+    notes.note_repeated_checks(session, (before,))
+
+    beat(context, store, first)
+
+    away, _ = notes.repeated_checks(session)
+    assert "nobody listens" in away.problem
+    assert away.model_copy(update={"problem": ""}) == before
+    (tmp_path / "up").touch()
+    notes.note_repeated_checks(session, ())
+    beat(context, store, waiting)
+
+
+def test_a_stopping_worker_begins_no_check(store: Store, context: WorkerContext) -> None:
+    ark = stored(store, 1, "good")
+    asks(store, "renewed")
+    context.ask_to_stop()
+
+    context.app.tasks["beat.checks"]()
+
+    assert len(runs(store, ark)) == 1
+
+
+def test_without_repeated_checks_nothing_is_noted(
+    session: Session, store: Store, context: WorkerContext
+) -> None:
+    stored(store, 1, "good")
+    asks(store, "renewed")
+    context.app.tasks["beat.checks"]()
+    asks(store)
+
+    context.app.tasks["beat.checks"]()
+
+    assert notes.repeated_checks(session) == ()
+
+
+def arkline(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_an_operator_checks_an_object_again_and_the_findings_are_recorded(store: Store) -> None:
+    ark, other = stored(store, 1, "a virus"), stored(store, 2, "good")
+    asks(store, "renewed")
+
+    shown = arkline("recheck", ark, code=1).stdout
+    quiet = json.loads(arkline("recheck", other, "--check", "renewed", "--json").stdout)
+
+    assert f"{ark} version 1, renewed v2: 0 fine, 1 found, 0 not checked" in " ".join(shown.split())
+    assert (quiet["complete"], quiet["not_checked"]) == (True, [])
+    assert [run.version for run in runs(store, ark)] == ["v1", "v2"]
+    assert [mail["Subject"] for mail in mails(store)] == [f"arkline: renewed found: {ark}"]
+
+
+def test_a_version_that_cannot_be_read_is_named_and_a_check_that_the_profile_lacks_is_refused(
+    store: Store,
+) -> None:
+    ark = stored(store, 1, "good")
+    refused = arkline("recheck", ark, code=2)
+    asks(store, "renewed")
+    store.change(ark, "v1/content/producer/a.txt", flip)
+
+    assert "add it to `checks`" in " ".join(refused.stderr.split())
+    arkline("recheck", ark, "--check", "clamav", code=2)
+    assert "is not as it was stored" in " ".join(arkline("recheck", ark, code=3).stdout.split())
