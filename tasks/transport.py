@@ -385,7 +385,7 @@ def restrict_remote_control() -> None:
 
 def _refuse(name: str, *_: object, **__: object) -> dict[str, str]:
     log().warning("a remote command was refused", command=name)
-    return {"error": f"{name} is refused: use arkline hold, fail or drain, or the worker's supervisor"}
+    return {"error": f"{name} is refused: use arkline's hold, fail or drain, or the supervisor of the worker"}
 
 
 def _note_receivers(answer: int, **_: object) -> int:
