@@ -135,8 +135,8 @@ class Rechecking:
             try:
                 if not self._copied(stored, file, workspace):
                     raise damaged(
-                        f"{file.path} of version {version.number} of {ark} is not as it was stored: read "
-                        f"the object again beside the stack with `arkline fixity check {ark}`"
+                        f"{file.path} of version {version.number} of {ark} is not as it was stored: "
+                        "check the fixity of the object"
                     )
                 yield file
             finally:

@@ -215,8 +215,7 @@ def check_notice(run: UnreportedRun, settings: Settings) -> EmailMessage:
         *named,
         *([f"  and {of.found - len(named):,} more"] if of.found > len(named) else []),
         "",
-        "Nothing was changed. See all findings:",
-        f"  arkline object {run.ark} --no-verify",
+        "Nothing was changed. The view of the object has all findings.",
     ]
     key = f"check {of.check} {run.id} {of.at.isoformat()}"
     return notice(settings, f"arkline: {of.check} found: {run.ark}", "\n".join(lines) + "\n", key, of.at)

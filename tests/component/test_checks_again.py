@@ -220,7 +220,7 @@ def test_a_damaged_file_is_no_finding_and_the_other_versions_are_checked(
         (Rechecked, good),
     ]
     assert isinstance(done[0], NotRechecked)
-    assert f"arkline fixity check {bad}" in done[0].problem
+    assert "is not as it was stored: check the fixity of the object" in done[0].problem
     assert (one.outstanding(), one.position) == (2, 0)
     assert [run.version for run in runs(store, bad)] == [OLD]
     store.change(bad, f"{CONTENT}/a.txt", flip)
