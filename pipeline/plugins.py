@@ -1,7 +1,7 @@
 """Loading of plugins by the entry points of installed packages.
 
-A storage, an inventory, a login or an exporter is loaded only if it is chosen: its entry point has the name
-of the setting that chooses it. docs/developers/guests.md says what a group expects.
+A storage, an inventory, a minter, a login or an exporter is loaded only if it is chosen: its entry point has
+the name of the setting that chooses it. docs/developers/guests.md says what a group expects.
 """
 
 import os
@@ -15,6 +15,7 @@ from pipeline.settings import SECRETS, Settings
 
 STORAGE = "arkline.storage"
 INVENTORY = "arkline.inventory"
+MINTER = "arkline.minter"
 LOGIN = "arkline.login"
 EXPORTER = "arkline.exporter"
 ROUTES = "arkline.routes"
@@ -23,6 +24,7 @@ CHECKS = "arkline.checks"
 OURS = {
     STORAGE: {"storage_service_url": "merritt", "inventory_service_url": "merritt", "s3_root": "s3"},
     INVENTORY: {"inventory_service_url": "merritt"},
+    MINTER: {},
     LOGIN: {"oidc_issuer": "oidc"},
     EXPORTER: {"otlp_endpoint": "otel"},
 }

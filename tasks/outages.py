@@ -9,7 +9,7 @@ from pipeline.errors import UsageRefused
 from pipeline.names import is_upload
 from pipeline.notify.mail import outage_notice
 from pipeline.outcome import Service, ServiceDown, StepFailed, WaitKind, WaitsFor
-from pipeline.profiles.profile import MinterName, Profile
+from pipeline.profiles.profile import Profile
 from pipeline.records import Batch, Job
 from pipeline.states import BATCH, JOB, JobState
 from tasks.logs import log
@@ -131,16 +131,16 @@ def needs_of(context: WorkerContext, loaded: Job | Batch) -> Collection[str]:
         needs.add(Service.WORKING_STORAGE)
     if state is JobState.DOWNLOADING and is_upload(loaded.configuration.payload_url):
         needs.add(Service.UPLOADS)
-    checked = state in CHECKING
-    asks_ezid = state is JobState.PROCESSING and bool(context.settings.ezid_url)
-    profile = _profile(context, loaded) if checked or asks_ezid else None
-    if profile is not None and asks_ezid and profile.minter is not MinterName.LOCAL:
-        needs.add(Service.IDENTIFIERS)
-    if profile is not None and checked and (profile.review or state is not JobState.DOWNLOADING):
+    profile = _profile(context, loaded) if state in CHECKING else None
+    if profile is None:
+        return needs
+    if profile.review or state is not JobState.DOWNLOADING:
         needs |= {
             outage_name(Service.CHECK, rule.name) for rule in profile.checks if rule.after is CHECKING[state]
         }
-    if profile is not None and state is JobState.NOTIFY and profile.callback_url is not None:
+    if state is JobState.PROCESSING and context.clients().minter.uses_service(profile):
+        needs.add(Service.IDENTIFIERS)
+    if state is JobState.NOTIFY and profile.callback_url is not None:
         needs.add(outage_name(Service.CALLBACK, profile.callback_url.host or ""))
     return needs
 

@@ -105,16 +105,17 @@ class EzidMinter(Minter):
         status = {"_status": "public"} if elements.get("_status") == "reserved" else {}
         self._ask("POST", ark, self._metadata(ark, profile, erc) | status)
 
+    def uses_service(self, profile: Profile) -> bool:
+        return bool(self._url) and profile.minter is not MinterName.LOCAL
+
     def _registers(self, profile: Profile) -> bool:
         """Whether ARKs of the profile are registered at EZID."""
-        if profile.minter is MinterName.LOCAL or (profile.minter is None and not self._url):
-            return False
-        if not self._url:
+        if profile.minter is MinterName.EZID and not self._url:
             raise system(
                 f"profile {profile.name} has minter: ezid, but ARKLINE_EZID_URL is not set: set it for the "
                 "workers, or change the profile to minter: local"
             )
-        return True
+        return self.uses_service(profile)
 
     def _metadata(self, ark: str, profile: Profile, erc: anvl.Pairs) -> dict[str, str]:
         metadata = {"erc": anvl.write(erc).decode()}

@@ -54,7 +54,12 @@ class Assignment:
 
 
 class Minter:
-    """Mints NOIDs from counters in the record, one per shoulder."""
+    """Mints NOIDs from counters in the record, one per shoulder. A plugin's minter extends it."""
+
+    def uses_service(self, profile: Profile) -> bool:
+        """Whether the profile's jobs need a service, and wait during an outage of `Service.IDENTIFIERS`."""
+        del profile
+        return False
 
     def mint(
         self,

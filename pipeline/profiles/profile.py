@@ -205,7 +205,9 @@ class Profile(BaseModel):
     collections: tuple[Ark, ...] = Field(min_length=1, description=f"a list of ARKs; an item is {_AN_ARK}")
     identifier_scheme: Literal["ark"] = Field("ark", description="ark, the only supported scheme")
     minter: MinterName | None = Field(
-        None, description="local or ezid; default: ezid if the settings name an EZID server, else local"
+        None,
+        description="local or ezid; default: the minter of a plugin that a setting chooses, else ezid if the "
+        "settings name an EZID server, else local",
     )
     naan: Annotated[str, StringConstraints(pattern=r"^\d{5,9}$")] = Field(
         "99999", description="the 5 to 9 digits of a name assigning authority number (NAAN), in quotes"

@@ -11,7 +11,7 @@ from pipeline.checking.process import Checker
 from pipeline.checking.running import Checking
 from pipeline.decoding.decoder import Decoder
 from pipeline.deployment import Expected, ExpectedOf
-from pipeline.identifiers.ezid import EzidMinter
+from pipeline.identifiers.factory import open_minter
 from pipeline.identifiers.minter import Minter
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.notify.callback import HttpCallback
@@ -97,7 +97,7 @@ def open_clients(settings: Settings, expected: ExpectedOf | None = None) -> Clie
         settings=settings,
         profiles=Profiles(settings.profiles),
         fetcher=HttpFetcher(settings),
-        minter=EzidMinter(settings),
+        minter=open_minter(settings),
         storage=open_storage(settings, expected and partial(expected, Service.STORAGE)),
         inventory=_open_inventory(settings, expected and partial(expected, Service.INVENTORY)),
         callback=HttpCallback(settings),

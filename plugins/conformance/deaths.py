@@ -1,4 +1,4 @@
-"""Writers that die: processes that end without any clean-up before a given effect, or at a given moment."""
+"""Processes that die: they end without any clean-up before a given effect, or at a given moment."""
 
 import os
 import signal
@@ -7,9 +7,10 @@ import traceback
 import warnings
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeAlias
 
-from plugins.conformance.storing import Place
+Deed: TypeAlias = Callable[[], Callable[[], object]]
+"""What a process does: it opens the backend, and returns what it then does with it."""
 
 EFFECTS = frozenset(
     {
@@ -26,19 +27,19 @@ _READING = (b"GET ", b"HEAD ")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 HANGS = 120.0
-"""Seconds after which a writer is killed that neither ends nor dies."""
+"""Seconds after which a process is killed that neither ends nor dies."""
 
 
 class End(IntEnum):
-    """Exit codes of a writer."""
+    """Exit codes of such a process."""
 
     SURVIVED = 0
     FAILED = 3
     DIED = 9
 
 
-def before_effect(place: Place, number: int, files: dict[str, str], ark: str, effect: int) -> End:
-    """Store as a process that dies before one of its effects: the outcome, SURVIVED if it has fewer."""
+def before_effect(deed: Deed, effect: int) -> End:
+    """Act as a process that dies before one of its effects: the outcome, SURVIVED if it has fewer."""
 
     def prepare() -> None:
         effects = 0
@@ -54,7 +55,7 @@ def before_effect(place: Place, number: int, files: dict[str, str], ark: str, ef
         signal.setitimer(signal.ITIMER_REAL, HANGS)
         sys.addaudithook(watch)
 
-    return _outcome(_fork(place, number, files, ark, prepare))
+    return _outcome(_fork(deed, prepare))
 
 
 def _is_effect(event: str, arguments: tuple[Any, ...]) -> bool:
@@ -65,19 +66,18 @@ def _is_effect(event: str, arguments: tuple[Any, ...]) -> bool:
     return event in EFFECTS
 
 
-def after_seconds(place: Place, number: int, files: dict[str, str], ark: str, seconds: float) -> End:
-    """Store as a process that is killed after some time."""
+def after_seconds(deed: Deed, seconds: float) -> End:
+    """Act as a process that is killed after some time."""
 
     def prepare() -> None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
-    return _outcome(_fork(place, number, files, ark, prepare))
+    return _outcome(_fork(deed, prepare))
 
 
-def _fork(place: Place, number: int, files: dict[str, str], ark: str, prepare: Callable[[], None]) -> int:
-    request = place.request(number, files, ark=ark)
+def _fork(deed: Deed, prepare: Callable[[], None]) -> int:
     with warnings.catch_warnings():
-        # the child needs nothing that other threads of the tests hold: it opens a storage of its own
+        # the child needs nothing that other threads of the tests hold: it opens a backend of its own
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child:
@@ -85,9 +85,9 @@ def _fork(place: Place, number: int, files: dict[str, str], ark: str, prepare: C
     code = End.FAILED
     try:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        storage = place.given.open(None)
+        act = deed()
         prepare()
-        storage.store(request, lambda: None)
+        act()
         code = End.SURVIVED
     except BaseException:
         traceback.print_exc()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from plugins.conformance.given import subject
+from plugins.conformance.minting import Minting
 from plugins.conformance.storing import Place
 from plugins.conformance.subjects import CheckSubject
 
@@ -22,6 +23,13 @@ def every(request: pytest.FixtureRequest) -> int:
     """1, or N to let a writer die at every Nth moment alone."""
     given: int = request.config.getoption("--arkline-every")
     return given
+
+
+@pytest.fixture
+def minting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Minting]:
+    """The minter that --arkline-minter names, and a record without jobs."""
+    with subject(request.config, "minter")(tmp_path) as given:
+        yield Minting(given)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from pipeline.outcome import Later, StepFailed
 from pipeline.records import SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.storage.base import Storage, StoreRequest
+from plugins.conformance.deaths import Deed
 from plugins.conformance.subjects import Change, Promise, StoragePlace
 
 ARK = "ark:/99999/fk4000000011"
@@ -108,6 +109,11 @@ class Place:
         **other: Any,
     ) -> StoredVersion:
         return store(self.storage, self.request(number, files, mode, delete, ark, **other))
+
+    def writer(self, number: int, files: Files, ark: str) -> Deed:
+        """Store as a process of its own."""
+        request = self.request(number, files, ark=ark)
+        return lambda: partial(self.given.open(None).store, request, no_fence)
 
     def version_of(self, number: int, ark: str = ARK, storage: Storage | None = None) -> StoredVersion | None:
         return (storage or self.storage).version_of(ark, jid(number), key=key(number))

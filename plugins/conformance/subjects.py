@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 from pipeline.checks import Check, CheckRule, CheckVerdict, configured, installed
 from pipeline.deployment import Expected
+from pipeline.identifiers.minter import Minter
+from pipeline.profiles.profile import Profile
 from pipeline.storage.base import Storage
 
 Change: TypeAlias = Callable[[bytes], bytes | None]
@@ -44,6 +46,35 @@ class StoragePlace:
 
 StorageSubject: TypeAlias = Callable[[Path], AbstractContextManager[StoragePlace]]
 """`--arkline-storage=MODULE:FUNCTION`: gets a folder, and makes an empty place for every test."""
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The service that a minter registers ARKs with, and the means to disturb it."""
+
+    known: Callable[[str], object]
+    """What the service has about an ARK, to be compared; None if it does not know the ARK."""
+    away: Callable[[], AbstractContextManager[None]]
+    """While the block lasts, the service does not answer."""
+    refuses: Callable[[], AbstractContextManager[None]]
+    """While the block lasts, the service refuses every registration: it answers, and no retry would help."""
+
+
+@dataclass(frozen=True)
+class MinterPlace:
+    """A minter, and the collection that it mints for."""
+
+    open: Callable[[], Minter]
+    """The minter as another process would open it."""
+    profile: Profile
+    registry: Registry | None = None
+    """None: the minter tells nobody about its ARKs."""
+    check_character: bool = True
+    """Whether ARKs end with NOID's check character."""
+
+
+MinterSubject: TypeAlias = Callable[[Path], AbstractContextManager[MinterPlace]]
+"""`--arkline-minter=MODULE:FUNCTION`: gets a folder; for every test, the registry knows nothing."""
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,8 @@ def test_a_writer_that_dies_before_any_of_its_effects_leaves_nothing_or_the_whol
 ) -> None:
     place.store(1, FILES, ark="ark:/99999/first")  # loads what is loaded late, and makes the place
     for number, ark in arks(place, earlier):
-        end = deaths.before_effect(place, 3 * number + 1, FILES, ark, 1 + (number - 1) * every)
+        writer = place.writer(3 * number + 1, FILES, ark)
+        end = deaths.before_effect(writer, 1 + (number - 1) * every)
         assert end is not End.FAILED, "the writer failed: its error is in the output"
         if end is End.SURVIVED:
             break
@@ -91,7 +92,7 @@ def test_a_writer_that_is_killed_at_any_time_leaves_nothing_or_the_whole(
 
     for number, ark in arks(place, earlier):
         moment = 1.2 * usual * number / moments
-        end = deaths.after_seconds(place, 3 * number + 1, FILES, ark, moment)
+        end = deaths.after_seconds(place.writer(3 * number + 1, FILES, ark), moment)
         assert end is not End.FAILED, "the writer failed: its error is in the output"
         assert_complete(place, number, ark, earlier)
         if number == moments:

@@ -13,9 +13,9 @@ from pipeline.sources.limits import NO_LIMIT
 from pipeline.states import FailureKind
 from pipeline.steps import download
 from pipeline.steps.context import Clients, StepContext
+from plugins.conformance.job_record import MemoryJobRecord
 from tests.servers.http_source import HttpSource
 from tests.support.downloading import job_of_file
-from tests.support.job_record import MemoryJobRecord
 from tests.support.step_context import collection, services
 
 

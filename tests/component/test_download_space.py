@@ -17,9 +17,9 @@ from pipeline.steps import download
 from pipeline.steps.download_space import FIRST_STEP
 from pipeline.working_storage import capacity, mount
 from pipeline.working_storage.workspace import Workspace
+from plugins.conformance.job_record import MemoryJobRecord
 from tests.servers.http_source import HttpSource
 from tests.support.downloading import assert_downloaded, content_of, job_of, job_of_file, rows
-from tests.support.job_record import MemoryJobRecord
 from tests.support.step_context import collection, local_settings, services
 
 MIB = 1 << 20

@@ -12,8 +12,8 @@ from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import FailureKind, JobState
 from pipeline.steps.context import open_clients
+from plugins.conformance.job_record import MemoryJobRecord
 from tests.servers.ezid import PASSWORD, USER, Ezid, Fault, ezid
-from tests.support.job_record import MemoryJobRecord
 from tests.support.records import a_job, jid
 from tests.support.repository import OWNER
 from tests.support.step_context import local_settings

@@ -9,9 +9,9 @@ from pipeline.identifiers.ezid import EzidMinter
 from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.profiles.profile import Profile
 from pipeline.states import FailureKind, JobState
+from plugins.conformance.job_record import MemoryJobRecord
 from tests.servers.ezid import PASSWORD, USER, Ezid, Fault, ezid
 from tests.servers.http_source import HttpSource
-from tests.support.job_record import MemoryJobRecord
 from tests.support.records import a_job
 from tests.support.repository import OWNER
 from tests.support.step_context import local_settings

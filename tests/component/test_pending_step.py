@@ -13,8 +13,8 @@ from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from pipeline.steps import pending
 from pipeline.working_storage.workspace import Workspace
+from plugins.conformance.job_record import MemoryJobRecord
 from tests.servers.http_source import HttpSource
-from tests.support.job_record import MemoryJobRecord
 from tests.support.step_context import UNUSED, collection, local_settings, services, working_job
 
 ROWS = tuple(Row(line=0, url=f"http://example.org/{name}", name=name) for name in ("a.txt", "b.txt"))

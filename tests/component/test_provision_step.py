@@ -9,7 +9,7 @@ from pipeline.settings import Settings
 from pipeline.states import FailureKind, JobState
 from pipeline.steps import provision
 from pipeline.working_storage import mount
-from tests.support.job_record import MemoryJobRecord
+from plugins.conformance.job_record import MemoryJobRecord
 from tests.support.step_context import UNUSED, local_settings, services, working_job
 
 

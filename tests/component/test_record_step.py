@@ -19,8 +19,8 @@ from pipeline.states import FailureKind, JobState
 from pipeline.steps import notify, record
 from pipeline.steps.context import StepContext
 from pipeline.working_storage.workspace import DownloadedFile, Workspace, write_stored
+from plugins.conformance.job_record import MemoryJobRecord
 from tests.servers.receiver import Receiver
-from tests.support.job_record import MemoryJobRecord
 from tests.support.ocfl_fixture import ARK, OcflFixture
 from tests.support.records import jid
 from tests.support.step_context import marked_settings, services, working_job

@@ -19,7 +19,7 @@ from pipeline.steps.context import StepContext
 from pipeline.storage.base import Storage
 from pipeline.storage.ocfl.storage import OcflStorage
 from pipeline.working_storage.workspace import DownloadedFile, Workspace, read_stored
-from tests.support.job_record import MemoryJobRecord
+from plugins.conformance.job_record import MemoryJobRecord
 from tests.support.records import BID, a_job, jid
 from tests.support.step_context import marked_settings, services
 

@@ -15,7 +15,7 @@ from pipeline.sources.limits import SourceTimeouts
 from pipeline.states import JobState
 from pipeline.steps.context import StepContext
 from pipeline.working_storage import mount
-from tests.support.job_record import MemoryJobRecord
+from plugins.conformance.job_record import MemoryJobRecord
 from tests.support.records import a_job
 
 

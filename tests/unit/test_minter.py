@@ -7,8 +7,8 @@ from pipeline.outcome import AttemptOver
 from pipeline.profiles.profile import Profile
 from pipeline.records import Identifiers, Job, JobConfiguration, JobStatus, PayloadType
 from pipeline.states import JobState
+from plugins.conformance.job_record import MemoryJobRecord
 from tests.support import arks
-from tests.support.job_record import MemoryJobRecord
 
 
 def profile(shoulder: str = "fk4") -> Profile:

@@ -8,7 +8,7 @@ from pipeline.outcome import Service, ServiceDown, StepFailed
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from pipeline.working_storage import mount
-from tests.support.job_record import MemoryJobRecord
+from plugins.conformance.job_record import MemoryJobRecord
 from tests.support.step_context import local_settings
 
 
