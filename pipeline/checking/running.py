@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
 from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 
 from pipeline import checks
@@ -108,15 +108,20 @@ def run_again(
 def noted(checking: Checking, digests: Mapping[str, str]) -> tuple[CheckRun, ...]:
     """The completed runs of all stages, with the findings of the files that have these digests by path.
 
-    The last run of a check counts: it may have run again, in another version. A run that is lost with the
-    working directory is absent: what it found is not known.
+    Of several runs the one that covers most of these files counts, and then the last: content may have
+    changed between two downloads, and a check may have run again in another version. A run that is lost with
+    the working directory is absent: what it found is not known.
     """
     runs = []
     for rule in checking.rules:
         ended = (one for one in journal.read_all_of(checking.folder, rule.name) if one.ended is not None)
         known = (_completed(checking, rule, one, digests) for one in ended if one.findings_of(digests))
-        runs += sorted(known, key=attrgetter("at"))[-1:]
+        runs += sorted(known, key=_coverage)[-1:]
     return tuple(runs)
+
+
+def _coverage(run: CheckRun) -> tuple[int, datetime]:
+    return len({finding.path for finding in run.findings}), run.at
 
 
 def _run(

@@ -12,7 +12,7 @@ from pipeline import plugins
 from pipeline.attempt import CheckedAttempt
 from pipeline.checking import journal, running
 from pipeline.checking.process import Checker
-from pipeline.checks import FINDING, CheckedFile
+from pipeline.checks import FINDING, CheckedFile, Stage
 from pipeline.outcome import AttemptOver, Done, Service, ServiceDown, StepFailed
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import HistoryEntry, Job
@@ -300,6 +300,33 @@ def test_a_service_that_is_away_before_a_file_has_not_died_at_it(
     for attempt in range(running.SERVICE_DEATHS + 1):
         with pytest.raises(ServiceDown, match="the service has gone"):
             process.work(attempted(job, attempt), context)
+
+
+def deposited(job: Job, context: StepContext, files: dict[str, str]) -> tuple[CheckedFile, ...]:
+    folder = Workspace.of(job, context.settings.working).producer
+    for path, text in files.items():
+        (folder / path).write_text(text)
+    digests = {path: hashlib.sha512(text.encode()).hexdigest() for path, text in files.items()}
+    return tuple(CheckedFile(path, folder / path, 1, digests[path]) for path in files)
+
+
+def test_what_is_noted_covers_the_files_that_were_stored_and_not_those_of_an_earlier_download(
+    repository: Repository, context: StepContext
+) -> None:
+    asks(repository, {"name": "word", "found": "note"})
+    job = repository.job(1, {"1.txt": "good", "2.txt": "good"})
+    for number, text in enumerate(("changed since", "a virus", "changed again")):
+        files = deposited(job, context, {"1.txt": "good", "2.txt": text})
+        running.run(context.checking(attempted(job, number)), Stage.DOWNLOADED, files)
+        if text == "a virus":
+            stored = {file.path: file.sha512 for file in files}
+
+    (run,) = running.noted(context.checking(job), stored)
+
+    assert [(finding.path, finding.code) for finding in run.findings] == [
+        ("1.txt", ""),
+        ("2.txt", "Test.Word"),
+    ]
 
 
 def test_a_file_that_a_check_could_change_is_stored_as_it_was_downloaded_or_not_at_all(

@@ -2,7 +2,8 @@
 
 from pipeline.settings import Settings
 from tests.servers.http_source import HttpSource
-from tools.chaos.deposits import PLANTED, Depositor
+from tools.chaos.deposits import PLANTED, REJECTION, VIRUS, Depositor
+from tools.chaos.profiles import ALL, REVIEWED, SCANNED, WARNED
 from tools.chaos.run import BEGIN
 from tools.chaos.schedule import Kind, draw
 
@@ -59,3 +60,18 @@ def test_a_seed_always_gives_the_same_deposits() -> None:
     assert len({deposited.path for deposited in objects}) == 60
     local_ids = [deposited.local_id for deposited in objects if deposited.local_id]
     assert len(set(local_ids)) < len(local_ids), "some objects come twice"
+
+
+def test_collections_with_checks_get_viruses_and_those_with_reviews_get_objects_to_reject() -> None:
+    with HttpSource() as first, HttpSource() as second:
+        one, two = (Depositor(9, source).make(60, 50.0, ALL) for source in (first, second))
+
+    assert one == two
+    objects = [deposited for deposit in one.deposits for deposited in deposit.objects]
+    assert {deposited.profile for deposited in objects} == set(ALL)
+    infected = [deposited for deposited in objects if deposited.infected]
+    assert {deposited.profile for deposited in infected} == {SCANNED, WARNED}
+    assert all(deposited.planted for deposited in infected if deposited.profile == SCANNED)
+    assert {d.profile for d in objects if d.planted == VIRUS} == {SCANNED}
+    assert {d.profile for d in objects if d.planted == REJECTION} == {REVIEWED}
+    assert any(d.profile == REVIEWED and not d.planted for d in objects)

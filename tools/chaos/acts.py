@@ -33,6 +33,8 @@ class Acts:
     deleted_batches: set[str] = field(default_factory=set)
     cancelled: set[str] = field(default_factory=set)
     """Batches whose jobs may have failed, have been deleted while held, or never have been created."""
+    lost_folders: set[str] = field(default_factory=set)
+    """Jobs whose working directory a fault removed. What checks found in a stored version is lost with it."""
     backups: list[Backup] = field(default_factory=list)
     exports: list[Exported] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)

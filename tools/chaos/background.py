@@ -11,7 +11,6 @@ from pipeline.settings import Settings
 from tasks.app import make_context
 from tasks.beat import WORK
 from tasks.broker import dispatch_batch, publisher
-from tools.chaos.cluster import PROFILE
 from tools.chaos.deposits import Deposit
 from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session, connect
@@ -81,7 +80,7 @@ class Submitter:
         deposited = deposit.objects[0]
         single = deposit.kind is not SubmissionType.BATCH_MANIFEST
         submission = Submission(
-            profile_name=PROFILE,
+            profile_name=deposit.profile,
             submitter="chaos",
             payload_url=self._url(deposit.path),
             type=deposit.kind,

@@ -8,6 +8,7 @@ from pipeline.states import BATCH, JOB, BatchState, Bucket, Event, FailureKind, 
 from tools.chaos.acts import Acts
 from tools.chaos.deposits import Deposit, DepositedObject
 from tools.chaos.final_state import FinalState, Letter
+from tools.chaos.finding_checker import check_findings
 from tools.chaos.notification_checker import check_notifications
 from tools.chaos.problem import Category, Judgement, Problem, Repeated
 from tools.chaos.stored_checker import check_identifiers, check_registered, check_stored
@@ -25,6 +26,7 @@ def judge(deposits: list[Deposit], bids: dict[str, str], final: FinalState, acts
         *check_stored(final, objects, acts),
         *check_identifiers(final, objects),
         *check_registered(final, acts),
+        *check_findings(deposits, final, objects, acts),
         *(problem for batch in final.batches.values() for problem in _batch(batch, final)),
         *check_notifications(final, acts),
         *_leaks(final),

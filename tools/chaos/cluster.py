@@ -21,23 +21,13 @@ from tests.support.fleet import environment
 from tools.chaos.actors import Actor
 from tools.chaos.clocks import Clock, clocks_of
 from tools.chaos.fakes import Fakes, run_fakes
+from tools.chaos.profiles import ALL, WITHOUT_CHECKS, prepare_scanner, write_profiles
 from tools.chaos.small_disks import Disk, Filler, make_small, unmake
 from tools.chaos.witness import Witness
 
 WORKING_MEGABYTES = 24
 STORAGE_MEGABYTES = 256
 DISKS = ("working", "storage")
-PROFILE = "chaos"
-
-_PROFILE_TEXT = """\
-name: {name}
-owner: ark:/99999/fk4chaos
-collections: ["ark:/99999/fk4chaoscollection"]
-naan: "99999"
-shoulder: fk4
-notification: [archivist@example.org]
-callback_url: {callback}
-"""
 
 
 @dataclass
@@ -53,6 +43,8 @@ class Cluster:
     fakes: Fakes
     witness: Witness
     small_disks: bool
+    scanner: Actor | None = None
+    """clamd; None if this machine cannot run the checks."""
     fillers: dict[str, Filler] = field(default_factory=dict)
     disks: dict[str, Disk] = field(default_factory=dict)
     clocks: list[Clock] = field(default_factory=list)
@@ -62,7 +54,13 @@ class Cluster:
 
     @property
     def actors(self) -> list[Actor]:
-        return [*self.zookeepers, self.redis, *self.workers, *self.beats]
+        scanners = [self.scanner] if self.scanner else []
+        return [*self.zookeepers, self.redis, *scanners, *self.workers, *self.beats]
+
+    @property
+    def collections(self) -> tuple[str, ...]:
+        """The collections of deposits, in the order in which deposits take turns."""
+        return ALL if self.scanner else WITHOUT_CHECKS
 
     def poll(self) -> None:
         for actor in self.actors:
@@ -155,7 +153,9 @@ def run_cluster(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterato
             }
         (redis_port,) = free_ports(1)
         settings = run_settings(folder, hosts(commands), redis_port, fakes, small_disks=all(disks))
-        _write_profile(settings.profiles, fakes)
+        scanner = prepare_scanner(folder / "clamd")
+        write_profiles(settings.profiles, f"http://{fakes.callback_proxy.hosts}/callback", scanner)
+        scanners = [Actor(replace(scanner.process.command, ready=scanner.answers))] if scanner else []
         proxies = [held.enter_context(Proxy(port)) for port in commands]
         servers = [
             Actor(replace(command, ready=partial(services.zookeeper_serves, port)))
@@ -188,6 +188,7 @@ def run_cluster(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterato
             fakes=fakes,
             witness=Witness(settings),
             small_disks=all(disks),
+            scanner=scanners[0] if scanners else None,
             clocks=clocks,
         )
         if cluster.small_disks:
@@ -196,7 +197,7 @@ def run_cluster(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterato
             for disk in cluster.disks.values():
                 held.callback(disk.restore)
         held.callback(_kill_all, cluster)
-        for tier in ([*servers, broker], [*fleet, *beats]):
+        for tier in ([*servers, broker, *scanners], [*fleet, *beats]):
             for actor in tier:
                 actor.start()
             for actor in tier:
@@ -210,9 +211,3 @@ def _kill_all(cluster: Cluster) -> None:
     for actor in reversed(cluster.actors):
         if actor.running:
             actor.process.kill()
-
-
-def _write_profile(folder: Path, fakes: Fakes) -> None:
-    folder.mkdir(parents=True)
-    callback = f"http://{fakes.callback_proxy.hosts}/callback"
-    (folder / f"{PROFILE}.yaml").write_text(_PROFILE_TEXT.format(name=PROFILE, callback=callback))

@@ -2,16 +2,30 @@
 
 import hashlib
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipeline.records import SubmissionType
+from plugins.clamav.samples import eicar
 from tests.e2e.collection import manifest
 from tests.servers.http_source import HttpSource
 from tests.support.packing import zipped
 from tools.chaos.fakes import FAR
+from tools.chaos.profiles import CHECKED, PROFILE, REVIEWED, SCANNED
 
 PLANTED = 0.03
-"""Fraction of objects with a planted error: these, and no others, must fail."""
+"""Fraction of objects with a planted error: these, those with a virus that stops them, and those that are
+rejected must fail, and no others."""
+
+INFECTED = 4
+"""In a collection with checks, the first object of a deposit and every fourth after it have a virus."""
+
+REJECTED = 3
+"""In a collection with reviews, every third object is rejected."""
+
+VIRUS = "virus"
+REJECTION = "review"
+"""Errors of an object that the repository finds, or a person."""
 
 AGAIN = 0.08
 """Fraction of objects that reuse an earlier local id: a second version of the same object."""
@@ -36,6 +50,9 @@ class DepositedObject:
     local_id: str = ""
     planted: str = ""
     """The planted error; empty if the object must be stored."""
+    profile: str = PROFILE
+    infected: frozenset[str] = frozenset()
+    """Names of the files with a virus."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +64,10 @@ class Deposit:
     kind: SubmissionType
     path: str
     objects: tuple[DepositedObject, ...]
+
+    @property
+    def profile(self) -> str:
+        return self.objects[0].profile
 
 
 @dataclass
@@ -67,9 +88,14 @@ class Depositor:
         self._collection = Collection()
         self._known: list[str] = []
         self._objects = 0
+        self._profile = PROFILE
+        """Of the deposit that is being created."""
 
-    def make(self, jobs: int, length: float) -> Collection:
-        """Create `jobs` objects in batches of many sizes, submitted over `length` seconds."""
+    def make(self, jobs: int, length: float, profiles: Sequence[str] = (PROFILE,)) -> Collection:
+        """Create `jobs` objects in batches of many sizes, submitted over `length` seconds.
+
+        The deposits use the profiles in turns.
+        """
         planted = {
             number: ("digest", "missing", "manifest")[number % 3]
             for number in self._chance.sample(range(jobs), max(1, round(jobs * PLANTED)))
@@ -80,6 +106,7 @@ class Depositor:
         for number, (size, at) in enumerate(zip(sizes, moments, strict=True)):
             far = self._chance.random() < FAR_PART
             name = f"{FAR[1:]}{number}" if far else f"d{number}"
+            self._profile = profiles[number % len(profiles)]
             self._deposit(name, size, round(at, 2), planted)
         return self._collection
 
@@ -93,15 +120,19 @@ class Depositor:
     def _deposit(self, name: str, size: int, at: float, planted: dict[int, str]) -> None:
         first = self._objects
         self._objects += size
-        if size == 1 and first not in planted:
-            kind, deposited = self._single(name)
+        if self._profile == REVIEWED:
+            rejected = range(-first % REJECTED, size, REJECTED)
+            planted = {first + n: REJECTION for n in rejected} | planted
+        if size == 1 and planted.get(first, REJECTION) == REJECTION:
+            kind, deposited = self._single(name, planted.get(first, ""))
             path = deposited.path
             objects: tuple[DepositedObject, ...] = (deposited,)
         else:
             kind = SubmissionType.BATCH_MANIFEST
             used: set[str] = set()
             objects = tuple(
-                self._object(f"{name}-{n}", planted.get(first + n, ""), used) for n in range(size)
+                self._object(f"{name}-{n}", planted.get(first + n, ""), used, infected=n % INFECTED == 0)
+                for n in range(size)
             )
             path = f"/{name}.checkm"
             rows = [
@@ -118,24 +149,48 @@ class Depositor:
             self._known += [t.local_id for t in objects if not t.planted]
         self._collection.deposits.append(Deposit(at, name, kind, path, objects))
 
-    def _single(self, name: str) -> tuple[SubmissionType, DepositedObject]:
+    def _single(self, name: str, planted: str) -> tuple[SubmissionType, DepositedObject]:
         form = self._chance.choice(("file", "file", "container", "object"))
         if form == "object":
-            return SubmissionType.OBJECT_MANIFEST, self._object(f"{name}-0", "", set(), local=False)
+            kind = SubmissionType.OBJECT_MANIFEST
+            return kind, self._object(f"{name}-0", planted, set(), local=False, infected=True)
+        virus = eicar() if self._profile in CHECKED else b""
         if form == "container":
             files = {f"c{n}.bin": self._body() for n in range(3)}
+            files["c0.bin"] += virus
             path = f"/{name}.zip"
             self._source.put(path, zipped(files), **self._fault())
-            return SubmissionType.CONTAINER, DepositedObject(path, {n: _digests(b) for n, b in files.items()})
+            digests = {file: _digests(body) for file, body in files.items()}
+            return SubmissionType.CONTAINER, self._deposited(path, digests, planted, infected="c0.bin")
         body = self._body()
         path = f"/{name}.bin"
-        self._collection.second_bodies[path] = body[: len(body) * 2 // 3] + b"changed"
-        self._source.put(path, body, **self._fault())
-        digests = _digests(body, self._collection.second_bodies[path])
-        return SubmissionType.FILE, DepositedObject(path, {f"{name}.bin": digests})
+        self._collection.second_bodies[path] = body[: len(body) * 2 // 3] + b"changed" + virus
+        self._source.put(path, body + virus, **self._fault())
+        either = {f"{name}.bin": _digests(body + virus, self._collection.second_bodies[path])}
+        return SubmissionType.FILE, self._deposited(path, either, planted, infected=f"{name}.bin")
 
-    def _object(self, name: str, planted: str, used: set[str], *, local: bool = True) -> DepositedObject:
+    def _deposited(
+        self,
+        path: str,
+        files: dict[str, frozenset[str]],
+        planted: str,
+        local_id: str = "",
+        *,
+        infected: str = "",
+    ) -> DepositedObject:
+        """`infected`: the file that has a virus, if the collection has checks."""
+        names = frozenset({infected} if infected and self._profile in CHECKED else ())
+        planted = planted or (VIRUS if names and self._profile == SCANNED else "")
+        return DepositedObject(path, files, local_id, planted, self._profile, names)
+
+    def _object(
+        self, name: str, planted: str, used: set[str], *, local: bool = True, infected: bool = False
+    ) -> DepositedObject:
         bodies = {f"f{n}.bin": self._body() for n in range(self._chance.randint(1, 3))}
+        infected = infected and self._profile in CHECKED
+        if infected:
+            bodies["f0.bin"] += eicar()
+            planted = planted or (VIRUS if self._profile == SCANNED else "")
         rows = []
         for number, (file, body) in enumerate(bodies.items()):
             path = f"/{name}/{file}"
@@ -148,7 +203,8 @@ class Depositor:
         path = f"/{name}.checkm"
         self._source.put(path, text, **self._fault(small=True))
         files = {file: _digests(body) for file, body in bodies.items()}
-        return DepositedObject(path, files, self._local_id(name, planted, used) if local else "", planted)
+        local_id = self._local_id(name, planted, used) if local else ""
+        return self._deposited(path, files, planted, local_id, infected="f0.bin" if infected else "")
 
     def _local_id(self, name: str, planted: str, used: set[str]) -> str:
         free = [known for known in self._known if known not in used]

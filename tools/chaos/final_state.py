@@ -34,6 +34,23 @@ class Stored:
 
 
 @dataclass(frozen=True)
+class FileFinding:
+    path: str
+    """As in the deposit."""
+    verdict: str
+    code: str
+
+
+@dataclass(frozen=True)
+class CheckedVersion:
+    """A run of a check in the inventory."""
+
+    jid: str
+    check: str
+    findings: tuple[FileFinding, ...]
+
+
+@dataclass(frozen=True)
 class Letter:
     """A delivered mail: the report of a batch, and its jobs by state."""
 
@@ -62,6 +79,7 @@ class FinalState:
     invalid: list[str] = field(default_factory=list)
     """Errors that an independent validator reports for the storage root."""
     entries: list[Stored] = field(default_factory=list)
+    runs: list[CheckedVersion] = field(default_factory=list)
     local_ids: dict[str, str] = field(default_factory=dict)
     letters: list[Letter] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -189,6 +207,14 @@ select v.id, v.ark, v.number, i.job_id from inv_versions v left join inv_ingests
 """
 _FILES = "select inv_version_id, pathname, digest_value from inv_files"
 _MINTED = "select ark, job_id from minted_arks"
+_RUNS = """
+select c.id, i.job_id, c.check_name from inv_checks c
+left join inv_ingests i on i.inv_version_id = c.inv_version_id order by c.id
+"""
+_FINDINGS = """
+select n.inv_check_id, coalesce(f.pathname, 'producer/' || n.pathname), n.verdict, n.code from inv_findings n
+left join inv_files f on f.id = n.inv_file_id order by n.id
+"""
 _LOCAL_IDS = "select local_id, inv_object_ark from inv_localids"
 
 
@@ -199,6 +225,11 @@ def read_inventory(url: str, final: FinalState) -> None:
         with engine.connect() as connection:
             for version, path, digest in connection.execute(text(_FILES)):
                 files[version][path] = digest
+            findings = defaultdict[int, list[FileFinding]](list)
+            for run, path, verdict, code in connection.execute(text(_FINDINGS)):
+                findings[run].append(FileFinding(path.removeprefix("producer/"), verdict, code or ""))
+            for run, jid, check in connection.execute(text(_RUNS)):
+                final.runs.append(CheckedVersion(jid or "", check, tuple(findings[run])))
             for version, ark, number, jid in connection.execute(text(_ENTRIES)):
                 final.entries.append(Stored(ark, number, jid or "", files[version]))
             final.minted = {row[0]: row[1] for row in connection.execute(text(_MINTED))}

@@ -15,9 +15,9 @@ from pipeline.states import BatchState, Bucket, IllegalTransition
 from tests.e2e.collection import manifest
 from tests.servers.http_source import HttpSource
 from tools.chaos.acts import Acts
-from tools.chaos.cluster import PROFILE
 from tools.chaos.operator_verbs import PERSON, Act, cancel, loaded
 from tools.chaos.problem import Category, Problem
+from tools.chaos.profiles import PROFILE
 from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.errors import TooBig

@@ -72,6 +72,7 @@ def _cancel_after_storing(context: FaultContext, fault: Fault, late: bool) -> Ef
 def _take_content_and_source(context: FaultContext, target: _Target) -> str:
     """Have the source serve other bytes, if the object may have them, or nothing, if a version is stored."""
     job, source = target.job, context.cluster.fakes.source
+    context.operator.acts.lost_folders.add(job.jid)
     shutil.rmtree(folder_of(job, context.cluster.settings.working), ignore_errors=True)
     path = path_of(job)
     lost = ["no content in working storage"]

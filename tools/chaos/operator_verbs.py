@@ -1,15 +1,16 @@
 """The verbs that an operator uses during the faults, and how the operator chooses their targets."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from operations.site import Site
 from operations.verbs import bulk, holds, verbs
+from pipeline.errors import ServiceUnreachable
 from pipeline.principal import Interface, Principal, Role
 from pipeline.records import Batch, Job
 from pipeline.states import JOB, BatchState, Bucket, Event, FailureKind, JobState
 from tools.chaos.acts import Acts
-from tools.chaos.cluster import PROFILE
+from tools.chaos.profiles import PROFILE
 from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.errors import Missing
@@ -17,6 +18,7 @@ from zkstate.record import batches, jobs
 
 PERSON = Principal(name="operator@chaos", role=Role.ADMIN, interface=Interface.CLI)
 REASON = "chaos"
+REJECTED = "rejected by chaos"
 
 Choose = Callable[[Session, int], list[str]]
 """Chooses the targets of an act among the jobs or batches that allow it; a number picks one of many."""
@@ -191,6 +193,28 @@ DELETE_BATCH = Act(
 )
 CANCEL_BATCH = Act("cancel", _open_batches, cancel)
 UPDATE_REPORT = Act("update-report", _changed, _on(Event.UPDATE_REPORT))
+
+
+def reviewing(rejected: Collection[str]) -> Act:
+    """Decide about the jobs in review: the objects at these paths are rejected, all others are approved."""
+
+    def do(site: Site, names: list[str], _: Acts) -> str:
+        for jid in names:
+            event, reason = Event.APPROVE, REASON
+            if _is_at(site.session, jid, rejected):
+                event, reason = Event.REJECT, REJECTED
+            if outage := bulk.act_on_many(site, PERSON, event, [jid], reason=reason).stopped:
+                raise ServiceUnreachable(outage)
+        return "done"
+
+    return Act("review", lambda session, _: _queued(session, JobState.REVIEW), do)
+
+
+def _is_at(session: Session, jid: str, paths: Collection[str]) -> bool:
+    try:
+        return path_of(jobs.load(session, jid)) in paths
+    except Missing:
+        return False  # deleted since it was chosen: the verb is refused
 
 
 def cancel_and_resume(jid: str) -> tuple[Act, Act]:

@@ -1,7 +1,8 @@
-"""Injects faults into outside systems: sources, EZID, mail and the callback receiver."""
+"""Injects faults into outside systems: sources, EZID, mail, the callback receiver and clamd."""
 
 from tests.servers.proxy import Proxy
-from tools.chaos.faults import Effect, FaultContext, Table, kind_of
+from tools.chaos.actors import Actor
+from tools.chaos.faults import Effect, FaultContext, Table, kind_of, thaw
 from tools.chaos.schedule import Fault, Kind
 
 BEGIN: Table = {}
@@ -124,3 +125,32 @@ def _callback_down(context: FaultContext, fault: Fault, late: bool) -> Effect:
     else:
         proxy.swallow()
     return Effect(how, release)
+
+
+def _scanner(context: FaultContext) -> Actor:
+    scanner = context.cluster.scanner
+    assert scanner is not None, "the schedule has no fault of a clamd that is not there"
+    return scanner
+
+
+@kind_of(BEGIN, Kind.CLAMD_KILLED, Kind.CLAMD_OUTAGE)
+def _kill_clamd(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    release = context.claim("clamd", lambda: None)
+    _scanner(context).kill(pause=fault.seconds)
+    return Effect("clamd", release)
+
+
+@kind_of(BEGIN, Kind.CLAMD_FROZEN)
+def _freeze_clamd(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    scanner = _scanner(context)
+    frozen: list[int] = []
+    release = context.claim("clamd", lambda: thaw(scanner, frozen)())
+    frozen += scanner.freeze()
+    return Effect("clamd", release)
+
+
+@kind_of(BEGIN, Kind.CLAMD_RESTARTED)
+def _restart_clamd(context: FaultContext, fault: Fault, late: bool) -> Effect:
+    context.claim("clamd", lambda: None)()
+    _scanner(context).restart()
+    return Effect("clamd")

@@ -33,6 +33,11 @@ class Result:
     """Attempts that met a transient fault and were retried."""
     attempts: int = 0
     """Attempts of a job in all states; an undisturbed job needs seven."""
+    check_runs: int = 0
+    viruses_found: int = 0
+    """Files, of stored versions."""
+    not_scanned: int = 0
+    """Files of stored versions that clamd was given and did not check."""
 
     @property
     def clean(self) -> bool:
@@ -68,6 +73,10 @@ class Result:
             "quiet_after_s": None if run_log.quiet_after is None else round(run_log.quiet_after, 1),
             "small_disks": run_log.small_disks,
             "clocks": run_log.clocks,
+            "checks": run_log.checks,
+            "check_runs": self.check_runs,
+            "viruses_found": self.viruses_found,
+            "not_scanned": self.not_scanned,
             "deleted": sum(jid not in self.present for jid in run_log.acts.deleted_jobs),
             "deleted_batches": len(run_log.acts.deleted_batches),
             "cancelled_batches": len(run_log.acts.cancelled),
@@ -94,6 +103,14 @@ def result_of(run_log: RunLog, final: FinalState, judgement: Judgement) -> Resul
         present=frozenset(final.jobs),
         tries=sum(entry.event is None for job in final.deposited for entry in job.history[1:]),
         attempts=sum(job.status.attempt for job in final.deposited),
+        check_runs=len(final.runs),
+        viruses_found=sum(line.verdict == "found" for run in final.runs for line in run.findings),
+        not_scanned=sum(
+            line.verdict == "unchecked"
+            for run in final.runs
+            for line in run.findings
+            if run.check == "clamav"
+        ),
     )
 
 

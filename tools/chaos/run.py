@@ -15,10 +15,11 @@ from tools.chaos import faults, job_faults, operator_acts, outside_faults, serve
 from tools.chaos.acts import Acts
 from tools.chaos.background import SecondBeat, Submitter
 from tools.chaos.cluster import Cluster, run_cluster
-from tools.chaos.deposits import Collection, Depositor
+from tools.chaos.deposits import REJECTION, Collection, Depositor
 from tools.chaos.operator import OperatorThread
+from tools.chaos.operator_verbs import reviewing
 from tools.chaos.quiet import Quiet
-from tools.chaos.schedule import NEEDS_FAKETIME, NEEDS_MOUNTS, Fault, Kind, draw
+from tools.chaos.schedule import NEEDS_CLAMD, NEEDS_FAKETIME, NEEDS_MOUNTS, Fault, Kind, draw
 from tools.chaos.witness import Recovery
 
 TICK = 0.05
@@ -29,6 +30,9 @@ FAULT_WAIT = 5.0
 
 GIVE_UP_AFTER = 120.0
 """Seconds after which a fault without a target is skipped: longer than an outage of the same service."""
+
+REVIEW_INTERVAL = 3.0
+"""Seconds between two reviews by the operator."""
 
 BEGIN = (
     faults.BEGIN
@@ -98,6 +102,7 @@ class RunLog:
     """Seconds from healing until every batch had ended; None if one did not end."""
     small_disks: bool = True
     clocks: bool = True
+    checks: bool = True
 
     def kinds(self) -> Counter[str]:
         """Kind of fault or act -> how often it was injected or done."""
@@ -115,13 +120,24 @@ def run(
     with ExitStack() as held:
         cluster = held.enter_context(run_cluster(folder))
         log_to(folder / "log" / "arena.log")
-        collection = Depositor(options.seed, cluster.fakes.source).make(options.jobs, options.seconds * 0.85)
+        depositor = Depositor(options.seed, cluster.fakes.source)
+        collection = depositor.make(options.jobs, options.seconds * 0.85, cluster.collections)
         run_log = RunLog(options, folder, collection)
         run_log.small_disks, run_log.clocks = cluster.small_disks, bool(cluster.clocks)
+        run_log.checks = cluster.scanner is not None
+        if not run_log.checks:
+            say("checks are not run: this machine has no clamd, or no pygfried")
         runner = _Runner(options, cluster, run_log, signals, say)
+        rejected = {
+            deposited.path
+            for deposit in collection.deposits
+            for deposited in deposit.objects
+            if deposited.planted == REJECTION
+        }
         submitter = Submitter(cluster.settings, collection.deposits, cluster.fakes.source.url)
         beat = SecondBeat(cluster.settings)
         operator = OperatorThread(cluster.settings, runner.note)
+        runner.review = lambda: operator.ask(reviewing(rejected))
         context = faults.FaultContext(cluster, beat, operator, submitter, collection.second_bodies)
         for thread in (submitter, beat, operator):
             thread.start()
@@ -168,6 +184,9 @@ class _Runner:
         self.signals = signals
         self.say = say
         self.began = time.monotonic()
+        self.review: Callable[[], None] = lambda: None
+        """Have the operator decide about the jobs in review."""
+        self._reviewed = self.began
         self._undo: list[tuple[float, str, Callable[[], None]]] = []
 
     def note(self, text: str) -> None:
@@ -180,6 +199,7 @@ class _Runner:
         kinds = self.options.kinds
         kinds -= frozenset() if self.cluster.small_disks else NEEDS_MOUNTS
         kinds -= frozenset() if self.cluster.clocks else NEEDS_FAKETIME
+        kinds -= frozenset() if self.cluster.scanner else NEEDS_CLAMD
         waiting = list(draw(self.options.seed, self.options.faults, self.options.seconds, kinds))
         while waiting or self._undo or self._now() < self.options.seconds:
             self._tick()
@@ -195,6 +215,9 @@ class _Runner:
         if self.signals.received:
             raise Stopped("stopped on request", code=codes.STOP_REQUESTED)
         self.cluster.poll()
+        if time.monotonic() > self._reviewed + REVIEW_INTERVAL:
+            self._reviewed = time.monotonic()
+            self.review()
         time.sleep(TICK)
 
     def _begin(self, context: faults.FaultContext, fault: Fault) -> bool:

@@ -67,6 +67,10 @@ class Kind(Enum):
     MAIL_OUTAGE = ("mail-server-outage", 1, 80, 110)
     CALLBACK_DOWN = ("callback-receiver-down", 3, 3, 10)
     CALLBACK_OUTAGE = ("callback-receiver-outage", 1, 80, 110)
+    CLAMD_KILLED = ("kill-clamd", 5, 1, 8)
+    CLAMD_FROZEN = ("freeze-clamd", 3, 3, 20)
+    CLAMD_RESTARTED = ("restart-clamd", 3, 0, 0)
+    CLAMD_OUTAGE = ("clamd-outage", 1, 80, 110)
     HOSTILE_SOURCE = ("deposit-from-hostile-source", 3, 20, 40)
     OVERSIZED = ("oversized-deposit", 2, 10, 30)
     STORED_AND_KILLED = ("stored-job-loses-worker-content-and-source", 4, 0, 0)
@@ -101,6 +105,7 @@ NEEDS_MOUNTS = frozenset(
     }
 )
 NEEDS_FAKETIME = frozenset({Kind.ZK_CLOCK})
+NEEDS_CLAMD = frozenset({Kind.CLAMD_KILLED, Kind.CLAMD_FROZEN, Kind.CLAMD_RESTARTED, Kind.CLAMD_OUTAGE})
 OF_ONE_HOST = frozenset({Kind.HOST_DEAD, Kind.HOST_BUSY, Kind.HOST_SLOW})
 """Outages of one of the two content hosts: deposits from the other continue."""
 

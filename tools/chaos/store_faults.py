@@ -44,6 +44,7 @@ def _lose_content(context: FaultContext, fault: Fault, late: bool) -> Effect:
     if not folders and not late:
         raise NotNow
     for folder in folders:
+        context.operator.acts.lost_folders.add(folder.name)
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):  # another job has content there
             folder.parent.rmdir()
