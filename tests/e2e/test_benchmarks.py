@@ -57,6 +57,14 @@ def test_the_same_jobs_are_measured_with_tls_and_without() -> None:
     assert figures["tls_packets_a_job"] > 1
 
 
+def test_jobs_are_measured_with_a_listener_to_the_events_of_their_tasks_and_without() -> None:
+    figures = run("listening", jobs=4)["figures"]
+
+    assert figures["listened_cpu_ms_a_job"] > 0
+    assert figures["quiet_cpu_ms_a_job"] > 0
+    assert figures["without_packets_a_job"] > 1
+
+
 def test_deposits_on_an_idle_stack_are_timed_beside_the_work_by_hand() -> None:
     figures = run("latency", jobs=2)["figures"]
 
