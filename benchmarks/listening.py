@@ -69,8 +69,8 @@ def main() -> None:
             }
             work = partial(complete_files, own.session, own.settings, source, Path(name))
             plain_work = partial(complete_files, session, other, source, Path(name))
-            for each in (work, plain_work):
-                each(max(2 * PROCESSES, WARM_UP * JOBS))
+            for warm_up in (work, plain_work):
+                warm_up(max(2 * PROCESSES, WARM_UP * JOBS))
 
             def measure(side: str) -> None:
                 done = partial(measured, own.session, shipped, JOBS, partial(work, JOBS))

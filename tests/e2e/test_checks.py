@@ -2,15 +2,18 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from celery.states import RETRY
 
 from pipeline.checks import FINDING
 from pipeline.records import Job, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import JobState
 from tests.e2e.collection import submit
+from tests.e2e.test_task_events import Watched, enable_events, said_of, watched
 from tests.servers.http_source import HttpSource
 from tests.support import cli as arkline
 from tests.support.fleet import Fleet, batch_ended
@@ -18,7 +21,7 @@ from tests.support.polling import eventually
 from zkstate.connection.session import Session
 from zkstate.fleet import outages
 from zkstate.queue import listings
-from zkstate.record import jobs
+from zkstate.record import batches, jobs
 
 SCANNER = """#!/bin/sh
 if grep -q FORBIDDEN "$1"; then
@@ -47,10 +50,17 @@ def scanner(settings: Settings, tmp_path: Path) -> Path:
     return program
 
 
+@pytest.fixture
+def flower(settings: Settings) -> Iterator[Watched]:
+    with watched(settings) as found:
+        yield found
+
+
 def test_a_finding_of_a_sites_program_stops_a_job_until_an_operator_overrules_it(
-    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, scanner: Path
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, scanner: Path, flower: Watched
 ) -> None:
     fleet.worker()
+    enable_events(settings, workers=1)
     good, bad = source.put("/good.txt", b"good"), source.put("/bad.txt", b"FORBIDDEN")
     stored = batch_ended(session, submit(session, settings, good, SubmissionType.FILE))
     stopped = batch_ended(session, submit(session, settings, bad, SubmissionType.FILE))
@@ -74,6 +84,7 @@ def test_a_finding_of_a_sites_program_stops_a_job_until_an_operator_overrules_it
     assert done.code == 0, done.err
     ended = eventually(lambda: _completed(session, jid))
 
+    flower.await_states(jid, *said_of(ended.history))
     entry = next(entry for entry in ended.history if entry.overruled)
     assert (entry.overruled, "a word list" in entry.message) == (finding, True)
     shown = arkline.run(settings, "object", str(ended.identifiers.primary_id), "--json")
@@ -86,10 +97,11 @@ def _completed(session: Session, jid: str) -> Job | None:
 
 
 def test_jobs_wait_for_a_check_that_is_gone_and_continue_when_it_is_back(
-    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, scanner: Path
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, scanner: Path, flower: Watched
 ) -> None:
     fleet.worker()
     fleet.beat()
+    enable_events(settings, workers=1)
     moved = scanner.rename(scanner.with_suffix(".gone"))
     bid = submit(session, settings, source.put("/good.txt", b"good"), SubmissionType.FILE)
     eventually(lambda: "check:words" in outages.known(session))
@@ -99,3 +111,11 @@ def test_jobs_wait_for_a_check_that_is_gone_and_continue_when_it_is_back(
     batch = batch_ended(session, bid)
     assert batch.report is not None
     assert len(batch.report.successful_jobs) == 1
+    (jid,) = batches.all_jobs(session, bid)
+    ended = said_of(jobs.load(session, jid).history)  # which has moves, and no wait for a service
+
+    def seen() -> list[tuple[str, str]]:
+        return [(task.name, task.state) for task in flower.of(jid)]
+
+    eventually(lambda: [task for task in seen() if task[1] != RETRY] == ended)
+    assert ("job.processing", RETRY) in seen()

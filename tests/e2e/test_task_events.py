@@ -56,7 +56,8 @@ class Watched:
     def await_end(self, uuid: str, timeout: float = 60) -> Any:
         """The task, once it is said how it ended."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self.state.tasks[uuid].state != STARTED, timeout)
+            ends = (SUCCESS, FAILURE, RETRY)
+            assert self._changed.wait_for(lambda: self.state.tasks[uuid].state in ends, timeout)
             return self.state.tasks[uuid]
 
 
@@ -184,12 +185,12 @@ def test_tries_failures_and_resumes_are_tasks_with_the_outcomes_of_the_history(
         assert RETRY in [task.state for task in flower.of(jid)]
 
 
-def test_the_task_of_a_killed_worker_fails_and_the_work_is_a_task_again(
+def test_the_task_of_a_dead_host_fails_and_the_work_is_a_task_again_elsewhere(
     session: Session, settings: Settings, fleet: Fleet, source: HttpSource
 ) -> None:
     arrives = threading.Event()
     with watched(settings) as flower:
-        victim = fleet.worker("victim")
+        dead = (fleet.worker("victim"), fleet.beat("beat of the victim"))
         enable_events(settings, workers=1)
         slow = source.put("/slow.bin", b"slow" * 1000, hold=arrives)
         bid = submit(session, settings, slow, SubmissionType.FILE)
@@ -197,7 +198,8 @@ def test_the_task_of_a_killed_worker_fails_and_the_work_is_a_task_again(
         (jid,) = batches.all_jobs(session, bid)
         flower.await_states(jid, *succeeded(*BEFORE_THE_DOWNLOAD), ("job.downloading", STARTED))
 
-        victim.kill()
+        for process in dead:
+            process.kill()  # with all that it has started
         fleet.worker("heir")
         fleet.beat()
         enable_events(settings, workers=1)

@@ -18,9 +18,10 @@ from pipeline.errors import Action, Remedy
 from pipeline.principal import Interface
 from pipeline.records import HistoryEntry, Job
 from pipeline.settings import Settings
-from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState, Room
+from pipeline.states import JOB, BatchState, Bucket, Event, FailureKind, JobState, Room
 from tasks import stores
 from tests.e2e.collection import put_collection, submit
+from tests.e2e.test_task_events import enable_events, said_of, watched
 from tests.integration.test_sweep import later
 from tests.servers.http_source import HttpSource
 from tests.support import cli as arkline
@@ -127,6 +128,21 @@ def test_an_approved_job_is_stored_and_its_history_says_who_decided_why_and_how(
     assert decision.at > last(ended, Event.REVIEW).at
     assert world.stored() == 1
     assert audit(world.session) == ()
+
+
+def test_the_tasks_of_a_job_in_review_are_those_of_its_history(world: Reviewing) -> None:
+    with watched(world.settings) as flower:
+        world.fleet.worker()
+        enable_events(world.settings, workers=1)
+        job = world.in_review(world.source.put("/letter.txt", BODY))
+        flower.await_states(job.jid, *said_of(job.history))
+
+        world.arkline("approve", job.jid)
+
+        ended = job_reaches(world.session, job.jid, JobState.COMPLETED)
+        flower.await_states(job.jid, *said_of(ended.history))
+        tasks = [task.name for task in flower.of(job.jid)]
+    assert tasks == [JOB.task(state).name for state in JOB.working()]
 
 
 def test_a_rejected_job_tells_the_depositor_why_and_a_resume_asks_for_another_review(
