@@ -63,7 +63,7 @@ def ignored_settings() -> tuple[str, ...]:
 
 
 SECRETS = "ARKLINE_SECRETS"
-"""Variable with a folder of secret settings: the file arkline_zk_password has that setting."""
+"""Environment variable with the folder of secrets: its file arkline_zk_password holds ARKLINE_ZK_PASSWORD."""
 
 
 Seconds = Annotated[float, Field(gt=0)]

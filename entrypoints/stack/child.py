@@ -144,7 +144,7 @@ class Process:
 
     def start(self) -> None:
         if self.running:
-            raise ArklineError(f"{self.name} already runs", code=codes.PROCESS_DIED)
+            raise ArklineError(f"{self.name} is already running", code=codes.PROCESS_DIED)
         command = self.command
         command.log.parent.mkdir(parents=True, exist_ok=True)
         if command.ready_file is not None:

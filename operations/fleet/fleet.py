@@ -131,7 +131,7 @@ class Fleet:
     """Facts about the servers and processes that move jobs forward."""
 
     def __init__(self, site: Site, answers: Answers | None = None) -> None:
-        """`answers`: recent ones; None: query Redis and the workers when their answers are needed."""
+        """`answers`: what Redis and the workers have answered recently; None: ask them when needed."""
         self.site = site
         self.session = site.session
         self.settings = site.settings

@@ -189,7 +189,7 @@ class _Download:
         return self.job.configuration.named_by_source and not self.is_container
 
     def name_of_source(self, downloaded: tuple[DownloadedFile, ...]) -> str:
-        """The part of the message that says that a file got the name that its source states."""
+        """For the message: the name that the source gave the file; empty if it did not name it."""
         if not self.is_named_by_source or downloaded[0].path == self.files[0].name:
             return ""
         return f"; its source names it {quote_name(downloaded[0].path)}"

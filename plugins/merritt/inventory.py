@@ -52,8 +52,7 @@ class MerrittInventory(SqlInventory):
         self.name = f"the inventory service {redact_url(self._base)}"
 
     def record(self, entry: Recording, rebuilt_by: str = "") -> None:
-        """Have the service read the version from the storage service, unless it has it; then record it
-        here."""
+        """Have the service add the version from the storage service, if it lacks it; then record it here."""
         version = entry.version
         self._post({"url": version.url, "checkVersion": "true", "responseForm": "json"}, "add")
         current = self._state("invv:versionsState", "current", version.ark).get("currentVersion", 0)

@@ -51,6 +51,14 @@ def shown(url: str, jid: str) -> dict[str, dict[str, Any]]:
     return {task["name"]: task for uuid, task in tasks.items() if uuid.startswith(f"{jid}-")}
 
 
+def listed(url: str, search: str) -> list[tuple[str, str]]:
+    """Names and arguments of the tasks that Flower's own search finds."""
+    query = {"draw": "1", "start": "0", "length": "100", "search[value]": search}
+    order = {"order[0][column]": "0", "order[0][dir]": "asc", "columns[0][data]": "name"}
+    answer = requests.get(f"{url}/tasks/datatable", {**query, **order}, auth=LOGIN, timeout=60)
+    return [(task["name"], task["args"]) for task in answer.json()["data"]]
+
+
 def states(url: str, jid: str) -> dict[str, str]:
     return {name: task["state"] for name, task in shown(url, jid).items()}
 
@@ -87,6 +95,10 @@ def test_flower_shows_a_task_for_each_state_of_a_job_while_and_after_it_works(
             row = page.get_by_role("row").filter(has_text=f"{jid} {bid} demo downloading")
             expect(row).to_contain_text("STARTED")
             Visitor(page, url).picture("flower")
+
+        names = {name.partition(".")[0] for name, _ in listed(url, "name:job")}
+        assert names == {"job"} < {name.partition(".")[0] for name, _ in listed(url, "")}
+        assert {args.split()[0] for _, args in listed(url, f"args:{lost} state:FAILURE")} == {lost}
 
         arrives.set()
         job_reaches(session, jid, JobState.COMPLETED)

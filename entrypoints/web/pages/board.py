@@ -296,7 +296,9 @@ def _of_jobs(whole: Whole, jobs: JobValues | None) -> Iterator[Trouble]:
     if number := jobs.counts.get(JobState.REVIEW, 0) if jobs else 0:
         text = f"{counted(number, 'job')} {'waits' if number == 1 else 'wait'} for a review"
         link = _LISTS[Reason.WAITING_FOR_REVIEW]
-        yield Trouble(text, "", "Approve or reject what was downloaded", link, "Jobs in review")
+        yield Trouble(
+            text, "", "Look at the downloaded files, then approve or reject each job", link, "Jobs in review"
+        )
 
 
 _FOR_SPACE = "Jobs that end make room; if none ends, stop one that has much of it, or enlarge working storage"
