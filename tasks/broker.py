@@ -8,14 +8,15 @@ queues in Redis are short, so the queues can be read completely. That shows exac
 message, instead of a guess from how long they wait.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import redis
 from celery import Celery
-from kombu.exceptions import OperationalError
+from kombu import Producer
+from kombu.exceptions import BatchPublishError, OperationalError
 
 import celeryconfig
 from pipeline.records import Job, Ticket
@@ -58,13 +59,24 @@ def dispatch_job(app: Celery, ticket: Ticket, priority: int = 0, *, in_turn: boo
 
     False if Redis does not answer. `in_turn`: ahead of all jobs of others, which have more than their share.
     """
-    priority = OWN_TURN if in_turn else step_of(priority)
-    return _send(app, task_of(ticket).name, ticket, priority, chain=_tasks_after(ticket.state))
+    return _send_job(app, ticket, OWN_TURN if in_turn else step_of(priority))
 
 
-def dispatch_jobs(app: Celery, tickets: Iterable[tuple[Ticket, int]]) -> bool:
-    """Send the messages of many jobs with their priorities, up to the first that Redis does not accept."""
-    return all(dispatch_job(app, ticket, priority) for ticket, priority in tickets)
+def dispatch_jobs(app: Celery, tickets: Sequence[tuple[Ticket, int]]) -> bool:
+    """Send the messages of many jobs with their priorities, up to the first that Redis does not accept.
+
+    In one request; if its answer is missing or an error, each message is sent again: the second one is void.
+    """
+    try:
+        with app.producer_or_acquire() as producer, producer.batch():
+            return all(_send_job(app, ticket, step_of(priority), producer) for ticket, priority in tickets)
+    except BatchPublishError:
+        return all(dispatch_job(app, ticket, priority) for ticket, priority in tickets)
+
+
+def _send_job(app: Celery, ticket: Ticket, step: int, producer: Producer | None = None) -> bool:
+    chain = _tasks_after(ticket.state)
+    return _send(app, task_of(ticket).name, ticket, step, chain=chain, producer=producer)
 
 
 def _tasks_after(state: str) -> list[dict[str, object]]:

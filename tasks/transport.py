@@ -274,6 +274,7 @@ class QoS(kombu.transport.redis.QoS):
 
 class Channel(kombu.transport.redis.Channel):
     QoS = QoS
+    _kept: Any = None
 
     def set_aside_foreign_keys(self) -> None:
         with self.conn_or_acquire() as client:
@@ -287,8 +288,14 @@ class Channel(kombu.transport.redis.Channel):
 
     @contextmanager
     def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
+        """kombu's client, which is kept as long as its pool: to make one costs more than most commands."""
+        kept = self._kept
+        if client is None and kept is not None and kept.connection_pool is self.pool:
+            client = kept
         with super().conn_or_acquire(client) as answering:
-            answering.set_response_callback("PUBLISH", _note_receivers)
+            if answering is not client:
+                answering.set_response_callback("PUBLISH", _note_receivers)
+                self._kept = answering
             yield answering
 
     queue_declare = _among_foreign_keys(kombu.transport.redis.Channel.queue_declare)

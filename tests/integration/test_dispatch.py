@@ -5,13 +5,14 @@ import json
 from typing import Any
 
 import pytest
+from celery.signals import before_task_publish
 
 from entrypoints.stack.child import free_ports
 from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import JOB, BatchState, JobState
 from tasks.after_move import feed
-from tasks.broker import dispatch_batch, dispatch_job, dispatch_jobs, publisher, read_queues
+from tasks.broker import dispatch_batch, dispatch_job, dispatch_jobs, publisher, read_queues, task_id
 from tasks.redis_keys import client, list_of, step_of
 from tests.support import planting
 from zkstate.connection.session import Session
@@ -81,11 +82,30 @@ def test_a_message_goes_to_the_database_in_the_address(settings: Settings) -> No
 def test_a_redis_that_does_not_answer_is_asked_once_for_all_jobs_of_a_feed(settings: Settings) -> None:
     (port,) = free_ports(1)
     absent = publisher(settings.model_copy(update={"broker_url": f"redis://127.0.0.1:{port}/0"}))
-    tickets = iter([(FIRST, 5), (SECOND, 5)])
+    composed: list[str] = []
 
-    assert not dispatch_jobs(absent, tickets)
+    def note(headers: dict[str, Any], **_: object) -> None:
+        composed.append(headers["id"])
 
-    assert list(tickets) == [(SECOND, 5)]
+    before_task_publish.connect(note)
+    try:
+        assert not dispatch_jobs(absent, [(FIRST, 5), (SECOND, 5)])
+    finally:
+        before_task_publish.disconnect(note)
+
+    assert composed == [task_id(FIRST)]
+
+
+def test_the_messages_of_a_feed_are_one_request(settings: Settings) -> None:
+    own, app = client(settings), publisher(settings)
+    tickets = [(FIRST.model_copy(update={"id": f"jid{number:010}"}), 5) for number in range(50)]
+    assert dispatch_jobs(app, tickets[:1])  # connects
+    before = own.info("stats")["total_reads_processed"]
+
+    assert dispatch_jobs(app, tickets[1:])
+
+    assert own.info("stats")["total_reads_processed"] - before < len(tickets) // 2
+    assert len(read_queues(settings).tickets) == len(tickets)
 
 
 def test_a_user_logs_in_with_the_password_of_the_address(settings: Settings) -> None:
