@@ -16,7 +16,7 @@ from typing import Any
 import redis
 from celery import Celery
 from kombu import Producer
-from kombu.exceptions import BatchPublishError, OperationalError
+from kombu.exceptions import BatchPublishError, OperationalError  # type: ignore[attr-defined]  # old stubs
 
 import celeryconfig
 from pipeline.records import Job, Ticket

@@ -274,7 +274,7 @@ class QoS(kombu.transport.redis.QoS):
 
 class Channel(kombu.transport.redis.Channel):
     QoS = QoS
-    _kept: Any = None
+    _client_of_pool: Any = None
 
     def set_aside_foreign_keys(self) -> None:
         with self.conn_or_acquire() as client:
@@ -289,13 +289,12 @@ class Channel(kombu.transport.redis.Channel):
     @contextmanager
     def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
         """kombu's client, which is kept as long as its pool: to make one costs more than most commands."""
-        kept = self._kept
-        if client is None and kept is not None and kept.connection_pool is self.pool:
-            client = kept
+        if client is None and self._client_of_pool and self._client_of_pool.connection_pool is self.pool:
+            client = self._client_of_pool
         with super().conn_or_acquire(client) as answering:
             if answering is not client:
                 answering.set_response_callback("PUBLISH", _note_receivers)
-                self._kept = answering
+                self._client_of_pool = answering
             yield answering
 
     queue_declare = _among_foreign_keys(kombu.transport.redis.Channel.queue_declare)

@@ -70,6 +70,16 @@ def test_a_foreign_key_in_the_place_of_a_list_keeps_no_job_from_being_fed(
     assert {jid for jid, _ in read_queues(settings).tickets} == set(jids)
 
 
+def test_a_list_that_becomes_foreign_after_a_feed_keeps_no_job_from_the_next_one(settings: Settings) -> None:
+    app = publisher(settings)
+    assert dispatch_jobs(app, [(FIRST, 0)])
+    client(settings).set(list_of(settings.broker_prefix, "io", step_of(90)), "foreign")
+
+    assert dispatch_jobs(app, [(SECOND, 90)])
+
+    assert read_queues(settings).tickets == {(FIRST.id, 1), (SECOND.id, 1)}
+
+
 def test_a_message_goes_to_the_database_in_the_address(settings: Settings) -> None:
     other = settings.model_copy(update={"broker_url": settings.broker_url.removesuffix("/0") + "/3"})
 
