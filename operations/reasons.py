@@ -119,6 +119,14 @@ class Reason(Documented):
             "and the wait counts as no try."
         ),
     )
+    WAITING_FOR_CHECK = (
+        "waiting-for-check",
+        "All runs of a check that the fleet may do at once are in progress.",
+        (
+            "Its files have to be checked: {fault}. It tries again {soon}, and the wait counts as no try. "
+            "The limit is at_once of the check in the profile."
+        ),
+    )
     RECORD_FULL = (
         "record-full",
         "ZooKeeper has no room for its jobs until other batches leave.",
@@ -320,6 +328,7 @@ class Reason(Documented):
 REASON_OF_WAIT: dict[str, Reason] = {
     WaitKind.HOST: Reason.WAITING_FOR_HOST,
     WaitKind.SERVICE: Reason.SERVICE_DOWN,
+    WaitKind.CHECK: Reason.WAITING_FOR_CHECK,
     WaitKind.OBJECT: Reason.WAITING_FOR_OBJECT,
     WaitKind.SPACE: Reason.WAITING_FOR_SPACE,
     WaitKind.RETRY: Reason.BETWEEN_TRIES,

@@ -316,6 +316,8 @@ class CheckRule(BaseModel):
     after: Stage = Stage.DOWNLOADED
     found: Action | None = None
     unchecked: Action = Action.WARN
+    at_once: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """Runs of the check that the fleet may do at once; None: as many as there are workers."""
     again: Again | Annotated[int, Field(ge=1, le=36_500)] | None = None
     """A number: when the last run is so many days old. None: as the check declares."""
     settings: Mapping[str, Any] = Field(default_factory=dict)

@@ -69,6 +69,8 @@ class WaitKind(StrEnum):
     """A source host: a free connection, or the end of a pause that the host asked for."""
     SERVICE = "service"
     """A shared service that is unavailable; the name is the outage's."""
+    CHECK = "check"
+    """A place of a check that has a limit in the fleet."""
     OBJECT = "object"
     """Another job of the same object."""
     SPACE = "space"

@@ -25,6 +25,7 @@ from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.session import Session
 from zkstate.fleet import notes
 from zkstate.fleet.notes import RepeatedCheck
+from zkstate.fleet.places import place_of_check
 from zkstate.record import space
 from zkstate.record.space import WorkingStorage
 
@@ -52,6 +53,7 @@ def run(context: WorkerContext, session: Session, _: ServerClock) -> None:
         refusal=partial(refusal, session, clients),
         on_read=Pace(context.settings.fixity_rate, turn.stopped).read,
         over=turn.over,
+        place=partial(place_of_check, session, WORK, guard),
     )
     try:
         mount.require(context.settings, WorkingStorage(session))

@@ -69,6 +69,7 @@ from zkstate.errors import Outdated, Stale, TooBig
 from zkstate.fleet import outages
 from zkstate.fleet.hosts import FleetHostLimiter, host_limit
 from zkstate.fleet.outages import FIRST_PROBE, name_of
+from zkstate.fleet.places import place_of_check
 from zkstate.queue.job_record import ZooKeeperJobRecord
 from zkstate.record import batches, jobs
 from zkstate.record.jobs import JobMove
@@ -348,7 +349,8 @@ def _step_context(attempt: Attempt[Job], own: ZooKeeperJobRecord) -> tuple[StepC
     give_up_after = hosts_given_up_after(job, settings)
     limiter = FleetHostLimiter(session, limit, job.jid, give_up_after=give_up_after)
     reporting = ReportingAttempt(attempt.guard, context.progress(), job.jid)
-    return clients.step_context(own, reporting, limiter, profile), limiter
+    place = partial(place_of_check, session, job.jid, attempt.guard)
+    return replace(clients.step_context(own, reporting, limiter, profile), check_place=place), limiter
 
 
 def _step(job: Job, step_context: StepContext, limiter: FleetHostLimiter) -> Done | Wait:

@@ -13,6 +13,7 @@
     /locks/queue/ingest                 an operator's pause
     /locks/collections/NAME             an operator's hold
     /locks/drains/NAME                  an operator's drain of a worker
+    /locks/checks/NAME/N                ephemeral: a place of a check that has a limit
     /locks/leader/NAME                  ephemeral: the beat that leads, and the beats that wait to lead
     /locks/KIND/NAME                    ephemeral: one holder in the fleet
     /restore                            ephemeral: a restore is running; not in a folder that it deletes
@@ -100,7 +101,7 @@ _OWN_NAMES = {
         JOBS: JID,
         WAITING: JID,
         CALLBACKS: f"{JID}-[0-9]+",
-        "/locks": "queue|collections|drains|hosts|leader|single-flight|localid|storage",
+        "/locks": "queue|collections|drains|hosts|checks|leader|single-flight|localid|storage",
         PAUSE: "ingest",
         "/space": "working|marked|uploads-marked",
         "/actions": "queue|collections",
@@ -231,8 +232,12 @@ def host(name: str) -> str:
     return f"{HOSTS}/{quote(name, safe='')}"
 
 
-def connection(name: str, number: int) -> str:
-    return f"{host(name)}/{number}"
+def place(folder: str, number: int) -> str:
+    return f"{folder}/{number}"
+
+
+def check_places(name: str) -> str:
+    return f"/locks/checks/{quote(name, safe='')}"
 
 
 def counter(name: str) -> str:

@@ -30,7 +30,8 @@ _REPLACEMENTS = (
     (re.compile(r"(?<![\w.])/[\w.+-]+(?:/[\w.+-]+)+"), "PATH"),
     (re.compile(r"(?<!HTTP )(?<!answered )\b\d+(?:[.,:]\d+)*"), "#"),
 )
-"""An HTTP status is kept, because it distinguishes causes."""
+"""The order counts: names, identifiers and paths are replaced whole, before the numbers in them. An HTTP
+status is kept, because it distinguishes causes."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from pipeline.working_storage import mount
 from tasks.checks import WORK, refusal, send_notices
 from tasks.stores import expected_of
 from zkstate.connection.locks import exclusive
+from zkstate.fleet.places import place_of_check
 from zkstate.record.space import WorkingStorage
 
 LOCK_WAIT = 180.0
@@ -86,6 +87,7 @@ def recheck(
         refusal=partial(refusal, site.session, clients),
         on_read=on_read,
         over=run.should_stop,
+        place=partial(place_of_check, site.session, WORK, attempt),
         folder="asked",
     )
     outcomes: list[Outcome] = []

@@ -19,7 +19,7 @@ from pipeline import checks
 from pipeline.attempt import Attempt
 from pipeline.checking import journal, running
 from pipeline.checking.process import Checker
-from pipeline.checking.running import Checking
+from pipeline.checking.running import Checking, HoldPlace
 from pipeline.checks import Action, Again, CheckedFile, CheckRule, CheckRun, CheckVerdict
 from pipeline.errors import ArklineError
 from pipeline.fixity import OnRead
@@ -81,6 +81,7 @@ class Rechecking:
     """Receives the bytes of every piece that is read, and waits if the rate is limited."""
     over: Callable[[], bool]
     """Once true, the work ends before the next file."""
+    place: HoldPlace
     folder: str = "scheduled"
     """The name of the work: each continues its own unfinished run of a check."""
 
@@ -114,7 +115,7 @@ class Rechecking:
 
     def _checking(self, rule: CheckRule) -> Checking:
         workspace = Workspace(self.working / FOLDER / f"{self.folder}-{rule.name}", secrets.token_hex(8))
-        return Checking((rule,), self.checker, workspace, self.attempt, ())
+        return Checking((rule,), self.checker, workspace, self.attempt, (), self.place)
 
     def _run(self, ark: str, version: InventoryVersion, rule: CheckRule) -> CheckRun | None:
         """The complete run; None if the time was over first."""

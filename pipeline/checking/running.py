@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -52,6 +52,15 @@ AtHand = Callable[[CheckedFile], AbstractContextManager[CheckedFile]]
 """Provides a file while it is checked."""
 
 
+HoldPlace = Callable[[CheckRule], AbstractContextManager[None]]
+"""Holds one of the fleet's places of a check; Later if none is free."""
+
+
+def unlimited(rule: CheckRule) -> AbstractContextManager[None]:
+    del rule
+    return nullcontext()
+
+
 @dataclass(frozen=True)
 class Checking:
     """The checks of one job, and what one attempt runs them with."""
@@ -61,6 +70,7 @@ class Checking:
     workspace: Workspace
     attempt: Attempt
     history: tuple[HistoryEntry, ...]
+    place: HoldPlace = unlimited
 
     @property
     def folder(self) -> Path:
@@ -146,7 +156,8 @@ def _run(
     if earlier.ended is None:
         deaths = Counter(sha512 for one in same for sha512 in set(one.deaths))
         fatal = {sha512 for sha512, times in deaths.items() if times >= SERVICE_DEATHS}
-        earlier = _continue(checking, opening, earlier, files, fatal, at_hand)
+        with checking.place(rule):
+            earlier = _continue(checking, opening, earlier, files, fatal, at_hand)
     return _completed(checking, rule, earlier, digests)
 
 

@@ -266,7 +266,7 @@ class Profile(BaseModel):
     checks: tuple[CheckRule, ...] = Field(
         (),
         description="a list of checks of the deposited files, each a name such as clamav, or a name with "
-        "command, after, found, unchecked, again and settings",
+        "command, after, found, unchecked, at_once, again and settings",
     )
     storage_node: int | None = Field(None, ge=0, description="the number of a storage node")
     context: str = Field("", description="a text")

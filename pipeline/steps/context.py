@@ -8,7 +8,7 @@ from typing import TypeAlias
 from pipeline import plugins
 from pipeline.attempt import Attempt, JobRecord
 from pipeline.checking.process import Checker
-from pipeline.checking.running import Checking
+from pipeline.checking.running import Checking, HoldPlace, unlimited
 from pipeline.decoding.decoder import Decoder
 from pipeline.deployment import Expected, ExpectedOf
 from pipeline.identifiers.factory import open_minter
@@ -63,6 +63,7 @@ class StepContext(Clients):
     """Checked before every external effect."""
     profile_of: Callable[[], Profile]
     """Reads the profile in the batch's snapshot; called when the profile is first needed."""
+    check_place: HoldPlace = unlimited
 
     @property
     def profile(self) -> Profile:
@@ -75,7 +76,8 @@ class StepContext(Clients):
     def checking(self, job: Job) -> Checking:
         """The checks that the profile asks for."""
         workspace = Workspace.of(job, self.settings.working)
-        return Checking(self.profile.checks, self.checker, workspace, self.attempt, job.history)
+        checks = self.profile.checks
+        return Checking(checks, self.checker, workspace, self.attempt, job.history, self.check_place)
 
 
 InventoryOpener: TypeAlias = Callable[[Settings, Expected | None], SqlInventory]

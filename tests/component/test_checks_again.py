@@ -12,6 +12,7 @@ from pipeline import plugins
 from pipeline.attempt import CheckedAttempt
 from pipeline.checking import again
 from pipeline.checking.again import NotRechecked, Rechecked, Rechecking, Round
+from pipeline.checking.running import unlimited
 from pipeline.checks import Again, CheckRule, CheckSummary, CheckVerdict
 from pipeline.inventory.sql import open_inventory
 from pipeline.outcome import AttemptOver, ServiceDown
@@ -75,6 +76,7 @@ def rechecking(request: pytest.FixtureRequest) -> Iterator[Rechecking]:
         refusal=lambda _: None,
         on_read=lambda _: None,
         over=lambda: False,
+        place=unlimited,
     )
     context.checker.close()
 

@@ -2,13 +2,14 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from celery.states import RETRY
 
 from pipeline.checks import FINDING
+from pipeline.outcome import WaitKind
 from pipeline.records import Job, SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import JobState
@@ -18,6 +19,7 @@ from tests.servers.http_source import HttpSource
 from tests.support import cli as arkline
 from tests.support.fleet import Fleet, batch_ended
 from tests.support.polling import eventually
+from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.fleet import outages
 from zkstate.queue import listings
@@ -119,3 +121,42 @@ def test_jobs_wait_for_a_check_that_is_gone_and_continue_when_it_is_back(
 
     eventually(lambda: [task for task in seen() if task[1] != RETRY] == ended)
     assert ("job.processing", RETRY) in seen()
+
+
+GATE = """#!/bin/sh
+while [ ! -e "${0%/*}/open" ]; do sleep 0.1; done
+"""
+
+
+def test_two_workers_keep_the_limit_of_a_check_and_the_job_that_waits_fails_nothing(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, scanner: Path
+) -> None:
+    scanner.write_text(GATE)
+    profile = settings.profiles / "demo.yaml"
+    profile.write_text(f"{profile.read_text()}    at_once: 1\n")
+    first, second = fleet.worker("one", 1), fleet.worker("two", 1)
+    fleet.beat()
+    bids = [
+        submit(session, settings, source.put(f"/{name}.txt", b"good"), SubmissionType.FILE)
+        for name in ("a", "b")
+    ]
+    waiting = eventually(lambda: _waits_for_check(session, bids))
+
+    assert len(session.children(paths.check_places("words"))) == 1
+    shown = arkline.run(settings, "why", waiting.jid)
+    assert "the check words that the fleet may do at once (1)" in " ".join(shown.out.split())
+    assert (waiting.status.tries, waiting.status.retry_count) == (0, 0)
+    (scanner.parent / "open").touch()
+    for bid in bids:
+        report = batch_ended(session, bid).report
+        assert report is not None
+        assert report.failed_jobs == ()
+    assert session.children(paths.check_places("words")) == []
+    assert first.running
+    assert second.running
+
+
+def _waits_for_check(session: Session, bids: Sequence[str]) -> Job | None:
+    members = [jobs.load(session, jid) for bid in bids for jid in listings.of_batch(session, bid)]
+    waits = ((job, job.status.waits_for) for job in members)
+    return next((job for job, one in waits if one is not None and one.kind == WaitKind.CHECK), None)

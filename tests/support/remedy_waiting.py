@@ -19,7 +19,7 @@ from tests.support import planting
 from tests.support.fleet import batch_ended
 from tests.support.operators import ANN
 from tests.support.remedy_world import Case, World, adding_to
-from tests.support.waits import OBJECT, RECORD
+from tests.support.waits import CHECK, OBJECT, RECORD
 from zkstate import codec, paths
 from zkstate.care import deployment
 from zkstate.fleet import hosts, scheduled
@@ -292,6 +292,17 @@ def _same_object(world: World) -> None:
         locked = jobs.acquire(world.session, ticket, "test")
         record.hand_back(world.session, locked, "test", delay=2, waits_for=OBJECT)
         world.moves_itself(job.jid, Reason.WAITING_FOR_OBJECT)
+    world.completed(job.bid)
+
+
+@case(Reason.WAITING_FOR_CHECK)
+def _check_at_its_limit(world: World) -> None:
+    with world.without_beat(leader=True):
+        job = world.planted()
+        ticket = record.redispatch(world.session, job, lost=False)
+        locked = jobs.acquire(world.session, ticket, "test")
+        record.hand_back(world.session, locked, "test", delay=2, waits_for=CHECK)
+        world.moves_itself(job.jid, Reason.WAITING_FOR_CHECK)
     world.completed(job.bid)
 
 

@@ -5,12 +5,10 @@ attempt whenever the pause is over; the pauses grow. The host's node holds a num
 the time at which the node was written. That time and the current time are both taken from the server's
 clock.
 
-A connection is an ephemeral node with a number below the host's node. ZooKeeper refuses a second node with
-the same number, so there are never more connections than numbers, however many workers wait.
+A connection is a place below the host's node.
 """
 
 import math
-import random
 import threading
 import time
 from collections import defaultdict
@@ -30,11 +28,12 @@ from pipeline.records import Record
 from pipeline.sources.limits import HostLimiter
 from zkstate import paths
 from zkstate.connection import locks, remembered
-from zkstate.connection.clock import ServerClock, server_clock
+from zkstate.connection.clock import ServerClock
 from zkstate.connection.session import Session
-from zkstate.connection.transaction import token
 from zkstate.errors import Corrupt
+from zkstate.fleet import places
 from zkstate.fleet.outages import LONGEST_PAUSE, pause_before
+from zkstate.fleet.places import Place
 from zkstate.record.node import Node, log_damage
 
 SKEW = 5.0
@@ -181,37 +180,15 @@ UNLIMITED = 1 << 20
 """The limit of connections where none is set; back-off is observed all the same."""
 
 
-@dataclass(frozen=True)
-class Connection:
-    """The right to one connection until it is released."""
-
-    session: Session
-    path: str
-    token: str
-    opened: float
-    """When its node was created, by `time.monotonic`."""
-
-    @cached_property
-    def clock(self) -> ServerClock:
-        """The server's clock, from the creation of the node: read on demand, while the node exists."""
-        return server_clock(self.session, self.path, self.opened)
-
-    def release(self) -> None:
-        locks.drop(self.session, self.path, self.token)
+Connection = Place
+"""The right to one connection until it is released."""
 
 
 def acquire_connection(
     session: Session, host: str, limit: int, owner: str, changed: threading.Event
 ) -> Connection | None:
     """One of `limit` connections; None if all are in use: then `changed` is set once one is released."""
-    while len(taken := _numbers(session, host, changed)) < limit:
-        # one number more than are taken, so that at least one of these is free
-        numbers = random.sample(range(limit), len(taken) + 1)
-        free = next(number for number in numbers if str(number) not in taken)
-        path, holder = paths.connection(host, free), f"{token()} {owner}"
-        if locks.take(session, path, holder):
-            return Connection(session, path, holder, time.monotonic())
-    return None
+    return places.acquire(session, paths.host(host), limit, owner, changed)
 
 
 def connection_holders(session: Session, host: str) -> tuple[str, ...]:
@@ -219,16 +196,6 @@ def connection_holders(session: Session, host: str) -> tuple[str, ...]:
     path = paths.host(host)
     nodes = session.get_many([f"{path}/{number}" for number in session.children(path)])
     return tuple(node[0].decode(errors="replace").partition(" ")[2] for node in nodes if node)
-
-
-def _numbers(session: Session, host: str, changed: threading.Event) -> set[str]:
-    """The numbers in use; `changed` is set when a connection is opened or released."""
-    path = paths.host(host)
-    while True:
-        try:
-            return set(session.ask(session.zk.get_children_async, path, watch=lambda _: changed.set()))
-        except NoNodeError:
-            session.ensure_node(path)
 
 
 HOST_WAIT = 2.0

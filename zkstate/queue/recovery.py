@@ -33,8 +33,8 @@ ROOM = 500
 """Default number of jobs that may end their wait in one sweep."""
 
 HOST_PACE = 8
-"""Jobs that may end their wait for the same host in one sweep: most of them meet the same limit again, and
-occupy a process for `hosts.HOST_WAIT` seconds."""
+"""Jobs that may end their wait for the same host or check in one sweep: most of them meet the same limit
+again, and occupy a process for `hosts.HOST_WAIT` seconds."""
 
 Page = Callable[[str, Sequence[str]], Sequence[str]]
 """(queue, its entries) -> the entries that this sweep reads."""
@@ -86,7 +86,7 @@ class _Pace:
 
     def __init__(self, room: int) -> None:
         self._room = room
-        self._hosts = Counter[str]()
+        self._limited = Counter[tuple[str, str]]()
 
     def admits(self, waits_for: WaitsFor | None) -> bool:
         """Whether the job may be dispatched in this sweep; always True for a job that did not wait."""
@@ -94,10 +94,10 @@ class _Pace:
             return True
         if self._room <= 0:
             return False
-        if waits_for.kind == WaitKind.HOST:
-            if self._hosts[waits_for.name] == HOST_PACE:
+        if waits_for.kind in (WaitKind.HOST, WaitKind.CHECK):
+            if self._limited[waits_for.kind, waits_for.name] == HOST_PACE:
                 return False
-            self._hosts[waits_for.name] += 1
+            self._limited[waits_for.kind, waits_for.name] += 1
         self._room -= 1
         return True
 
