@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 import threading
 import time
 import uuid
@@ -41,6 +42,11 @@ for name in ("COLUMNS", "LINES", "PYTHONUNBUFFERED"):
     # readline leaves a width to child processes, although what is piped has none; and a child that forgets to
     # flush must not be saved by the developer's shell
     os.environ.pop(name, None)
+
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    # the tests start hundreds of processes: each one would spend seconds on compiling what it imports
+    _BYTECODE = tempfile.TemporaryDirectory(prefix="arkline-bytecode-")
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", _BYTECODE.name)
 
 
 # no limit of time per example: a loaded machine must not fail a test

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,12 +14,6 @@ from typing import Any
 from pipeline.settings import Settings
 from tests.support.command_forks import forks
 from tests.support.fleet import PROJECT, environment
-
-_BYTECODE = tempfile.TemporaryDirectory(prefix="arkline-bytecode-")
-"""Commands are started often: compiled once in a test run, they take a third of the time.
-
-Used where the interpreter may not keep bytecode beside the sources.
-"""
 
 COMMAND_SECONDS = 120.0
 
@@ -38,9 +31,7 @@ class Finished:
 
 
 def variables(settings: Settings, **more: str) -> dict[str, str]:
-    kept = {"PYTHONPYCACHEPREFIX": _BYTECODE.name, "PYTHONDONTWRITEBYTECODE": ""}
-    bytecode = kept if sys.dont_write_bytecode else {}
-    return {**os.environ, **bytecode, **environment(settings), "PYTHONPATH": str(PROJECT), **more}
+    return {**os.environ, **environment(settings), "PYTHONPATH": str(PROJECT), **more}
 
 
 @contextmanager
