@@ -47,6 +47,7 @@ GONE = {
     "TRANSFER_LIMIT": "now a day",
     "SLOW_AFTER": "now 60 seconds",
     "DOWNLOAD_TURN": "now an hour",
+    "MESSAGE_KEY": "messages have no signature",
     "MESSAGE_UNSIGNED": "messages have no signature",
 }
 """Removed settings of 0.2.1 -> what replaces them."""

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from entrypoints.cli import context
 from pipeline.errors import UsageRefused
-from pipeline.settings import GONE, Settings
+from pipeline.settings import GONE, Settings, ignored_settings
 from tests.support.all_settings import FIELDS, KINDS
 
 
@@ -146,6 +146,16 @@ def test_an_earlier_setting_is_none_now_and_names_one_that_is() -> None:
 
     assert not fields & {f"ARKLINE_{name}" for name in GONE}
     assert set(re.findall(r"ARKLINE_\w+", " ".join(GONE.values()))) <= fields
+
+
+def test_a_key_for_messages_that_is_still_set_is_named_without_its_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ARKLINE_MESSAGE_KEY", "s3cret")
+
+    assert ignored_settings() == (
+        "ARKLINE_MESSAGE_KEY is ignored: it is no setting any more (messages have no signature)",
+    )
 
 
 def test_no_two_settings_have_one_name() -> None:
