@@ -51,7 +51,7 @@ def run(context: WorkerContext, session: Session, _: ServerClock) -> None:
         working=context.settings.working,
         attempt=guard,
         refusal=partial(refusal, session, clients),
-        on_read=Pace(context.settings.fixity_rate, turn.stopped).read,
+        on_read=Pace(context.settings.fixity_rate, stopped=turn.stopped).read,
         over=turn.over,
         place=partial(place_of_check, session, WORK, guard),
     )

@@ -95,7 +95,7 @@ def check_fixity(
     schedule = schedule_of(clients, f"arkline {principal.name}")
     checked: list[FixityCheck] = []
     unreadable: list[Unreadable] = []
-    pace = Pace(site.settings.fixity_rate, stopped)
+    pace = Pace(site.settings.fixity_rate, stopped=stopped)
 
     def check_if_asked() -> None:
         if stopped():

@@ -71,7 +71,7 @@ def recheck(
         if run.should_stop():
             raise AttemptOver("interrupted")
 
-    pace, add = Pace(site.settings.fixity_rate, run.should_stop), run.adding()
+    pace, add = Pace(site.settings.fixity_rate, stopped=run.should_stop), run.adding()
 
     def on_read(size: int) -> None:
         add(size)

@@ -197,6 +197,8 @@ class Reading:
     """Receives the number of bytes of every chunk read."""
     stopped: Callable[[], bool] = lambda: False
     """Once true, reading ends, and the result covers what has been read (`complete` is false)."""
+    over: Callable[[], bool] = lambda: False
+    """Once true, reading ends with the file at hand."""
     already: Mapping[str, ReadBackFile] = field(default_factory=dict)
     """Place -> result of an interrupted reading: those bytes are not read again."""
     on_file: Callable[[ReadBackFile], None] = lambda _: None
@@ -228,6 +230,8 @@ def prove(
             for file in storage.read_back(known.ark, url, numbers, count, reading.already):
                 read[file.number, file.path] = file
                 reading.on_file(file)
+                if reading.over():
+                    raise _Stopped
         except _Stopped:
             complete = False
     chain = _Chain(known)

@@ -34,22 +34,33 @@ SHORTEST_SLEEP = 0.01
 
 
 class Pace:
-    """A rate limit of `rate` bytes per second (0: no limit), until `over` is true.
+    """A rate limit of `rate` bytes per second (0: no limit), and when to end.
 
-    Time in which nothing is read is not credited: a pause is not followed by a burst.
+    Reading ends at once when `stopped` is true, and after the file at hand when `over` is: a file that takes
+    longer than a run would otherwise never be read, nor would the objects that are due after it. Time in
+    which nothing is read is not credited: a pause is not followed by a burst.
     """
 
-    def __init__(self, rate: int, over: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        rate: int,
+        over: Callable[[], bool] = lambda: False,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._rate = rate
-        self.over = over
+        self._over = over
+        self.stopped = stopped
         self._next = time.monotonic()
+
+    def over(self) -> bool:
+        return self.stopped() or self._over()
 
     def read(self, size: int) -> None:
         """Count `size` bytes, and wait until the rate allows more."""
         if not self._rate:
             return
         self._next = max(self._next, time.monotonic() - SHORTEST_SLEEP) + size / self._rate
-        while (left := self._next - time.monotonic()) > SHORTEST_SLEEP and not self.over():
+        while (left := self._next - time.monotonic()) > SHORTEST_SLEEP and not self.stopped():
             time.sleep(min(left, LONGEST_SLEEP))
 
 
@@ -106,7 +117,8 @@ class _Reading:
         known = self._known
         numbers = tuple(version.number for version in known.versions)
         try:
-            reading = Reading(self._on_piece, self._pace.over, self._reads, self._on_file)
+            pace = self._pace
+            reading = Reading(self._on_piece, pace.stopped, pace.over, self._reads, self._on_file)
             custody = self.custody = prove(known, numbers, self._storage, reading)
             described = self._storage.problems_of(known.ark, known.versions[-1].storage_url)
         except DamagedObject as damage:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline.fixity import ReadBackFile
+from pipeline.fixity import READ_CHUNK, ReadBackFile
 from pipeline.inventory import fixity
 from pipeline.inventory.base import FixityProof
 from pipeline.inventory.fixity import FixityCheck
@@ -160,8 +160,31 @@ def test_a_check_that_was_interrupted_reads_only_the_rest(store: Store) -> None:
     assert interrupted is None
     assert isinstance(outcome, FixityCheck)
     assert first.pieces == 4
-    assert first.pieces + second.pieces == len(store.repository.described(ark).versions[0].files) + 1
+    assert first.pieces + second.pieces == len(store.repository.described(ark).versions[0].files)
     assert fixity.reads_of(store.repository.inventory, ark) == {}
+
+
+def test_a_file_that_takes_longer_than_a_run_is_read_to_its_end(store: Store) -> None:
+    ark = stored(store, files={"a.bin": "x" * 3 * READ_CHUNK, "b.bin": "y" * 3 * READ_CHUNK})
+    outcome, runs = None, 0
+    while outcome is None:
+        runs += 1
+        assert runs <= 1 + len(store.repository.described(ark).versions[0].files)
+        run = Counter(0)
+        outcome = store.schedule().check(ark, run.pace, run.count)
+
+    assert isinstance(outcome, FixityCheck)
+    assert outcome.damaged == ()
+
+
+def test_a_check_of_a_worker_that_stops_ends_within_a_file(store: Store) -> None:
+    ark = stored(store, files={"a.bin": "x" * 3 * READ_CHUNK})
+    reading = Counter(None)
+
+    stopped = Pace(0, stopped=lambda: reading.pieces > 0)
+    assert store.schedule().check(ark, stopped, reading.count) is None
+
+    assert reading.pieces == 1
 
 
 def test_a_check_whose_process_died_reads_only_the_rest(
