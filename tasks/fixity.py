@@ -2,8 +2,8 @@
 
 A run of the schedule begins no file after RUN_SECONDS, nor either of them after SHARE_SECONDS if jobs wait
 for a process of their queue: so the checks take little from the jobs, and are never starved by them; a file
-that was begun is read to its end. Only one process of the fleet reads for proofs at a time. The schedule's run publishes the sums and sends the notices
-of all damage.
+that was begun is read to its end. Only one process of the fleet reads for proofs at a time. The schedule's
+run publishes the sums and sends the notices of all damage.
 """
 
 import time
@@ -74,7 +74,8 @@ def run(context: WorkerContext, session: Session, clock: ServerClock) -> None:
 def _check_due(context: WorkerContext, session: Session, clock: ServerClock, schedule: Schedule) -> None:
     turn = Turn(context.settings, AttemptGuard(session, context.stopping))
     outcomes = []
-    for outcome in schedule.run(Pace(context.settings.fixity_rate, turn.over, turn.stopped), lambda: _time(clock)):
+    pace = Pace(context.settings.fixity_rate, turn.over, turn.stopped)
+    for outcome in schedule.run(pace, lambda: _time(clock)):
         log_outcome(outcome)
         outcomes.append(outcome)
     conclude(session, schedule, context.clients(), _time(clock), outcomes)
@@ -214,7 +215,8 @@ def _prove_all(context: WorkerContext, turn: Turn) -> None:
     inventory = schedule.inventory
     while not turn.must_yield() and (asked := next_asked_proof(inventory)) is not None:
         begin_proof(inventory, asked, now())
-        proved = schedule.prove(asked.ark, Pace(0, turn.must_yield, turn.stopped), _Progress(inventory, asked).read)
+        pace = Pace(0, turn.must_yield, turn.stopped)
+        proved = schedule.prove(asked.ark, pace, _Progress(inventory, asked).read)
         if proved is None:
             return
         if isinstance(proved, Unreadable):

@@ -231,7 +231,8 @@ def prove(
                 read[file.number, file.path] = file
                 reading.on_file(file)
                 if reading.over():
-                    raise _Stopped
+                    complete = False
+                    break
         except _Stopped:
             complete = False
     chain = _Chain(known)
