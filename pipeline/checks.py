@@ -206,6 +206,8 @@ class CheckRun(BaseModel):
     findings: tuple[CheckFinding, ...] = ()
     """At least one for each file."""
     overruled: Overrule | None = None
+    notice: bool = False
+    """The operator is notified of what it found: the version is stored already."""
 
     def counts(self) -> dict[CheckVerdict, int]:
         """Files by their worst verdict; every verdict is a key."""
@@ -293,7 +295,8 @@ class Action(StrEnum):
     STOP = "stop"
     """The job fails, and its message says why; only before the version is stored."""
     WARN = "warn"
-    """The job continues with a remark in the report; after storing, the worker also logs a warning."""
+    """The job continues with a remark in the report; of something found after storing, the operator is also
+    notified."""
     NOTE = "note"
     """The finding is recorded, and nobody is notified."""
 

@@ -1,4 +1,4 @@
-"""Checks of stored versions that are repeated: a run of the schedule.
+"""Checks of stored versions that are repeated, and the notices of findings: a run of the schedule.
 
 One process of the fleet checks at a time, at the rate of fixity checks, for at most fixity.RUN_SECONDS and no
 longer than fixity.SHARE_SECONDS if jobs wait for a process of its queue. The checks take turns, a version
@@ -41,6 +41,7 @@ def run(context: WorkerContext, session: Session, _: ServerClock) -> None:
     before = {one.check: one for one in notes.repeated_checks(session)}
     rules = again.repeated(clients.profiles)
     if not rules and not before:
+        send_notices(clients)  # of deposits
         return
     guard = AttemptGuard(session, context.stopping)
     turn = Turn(context.settings, guard)

@@ -101,8 +101,8 @@ class Rechecking:
             if version is None or run is None:
                 return None
             newly_found = _found_now(version, run)
-            notice = newly_found and rule.on_found is not Action.NOTE
-            self.inventory.add_checks(ark, number, (run,), notice=notice)
+            noticed = run.model_copy(update={"notice": newly_found and rule.on_found is not Action.NOTE})
+            self.inventory.add_checks(ark, number, (noticed,))
         except AttemptOver:
             raise
         except ServiceDown as down:

@@ -215,7 +215,9 @@ def _completed(checking: Checking, rule: CheckRule, ended: Journal, digests: Map
         findings=ended.findings_of(digests),
     )
     decision = checking.overruled.get(_digest(rule, run, digests))
-    return run.model_copy(update={"overruled": decision})
+    late = run.stage is not Stage.DOWNLOADED and rule.on_found is Action.WARN
+    notice = late and any(finding.verdict is CheckVerdict.FOUND for finding in run.findings)
+    return run.model_copy(update={"overruled": decision, "notice": notice})
 
 
 def _opening(rule: CheckRule) -> Opening:

@@ -56,13 +56,11 @@ class _Deposit:
         return self.downloaded if stage is Stage.DOWNLOADED and self.downloaded else self.added
 
 
-def add_checks(
-    connection: Connection, ark: str, number: int, runs: Iterable[CheckRun], *, notice: bool = False
-) -> None:
+def add_checks(connection: Connection, ark: str, number: int, runs: Iterable[CheckRun]) -> None:
     """Enter the runs of a recorded version, except those that are already entered.
 
-    A run is identified by its check, the check's version, its stage and its time. `notice`: the operator is
-    notified of the runs. StepFailed(system) if the inventory has no such version.
+    A run is identified by its check, the check's version, its stage and its time. StepFailed(system) if the
+    inventory has no such version.
     """
     query = (
         select(versions.c.inv_object_id, versions.c.id)
@@ -75,24 +73,15 @@ def add_checks(
         raise system(
             f"the inventory has no version {number} of {ark}, which was checked: record the version first"
         )
-    enter_runs(connection, row.inv_object_id, row.id, runs, notice=notice)
+    enter_runs(connection, row.inv_object_id, row.id, runs)
 
 
-def enter_runs(
-    connection: Connection,
-    object_id: int,
-    version_id: int,
-    runs: Iterable[CheckRun],
-    *,
-    notice: bool = False,
-) -> None:
+def enter_runs(connection: Connection, object_id: int, version_id: int, runs: Iterable[CheckRun]) -> None:
     """Like `add_checks`, for a version whose files are entered."""
     deposit: _Deposit | None = None
     for run in runs:
         deposit = deposit or _deposit(connection, object_id, version_id)
-        check_id = insert_if_new(
-            connection, checks.c.id, {**_row(run, deposit), "reported": None if notice else run.at}
-        )
+        check_id = insert_if_new(connection, checks.c.id, _row(run, deposit))
         if check_id is not None:
             connection.execute(_NOT_LAST, {"version": version_id, "check": run.check})
             own = {"inv_object_id": object_id, "inv_check_id": check_id}
@@ -141,6 +130,7 @@ def _row(run: CheckRun, deposit: _Deposit) -> dict[str, Any]:
         "overruled_at": overruled and overruled.at,
         "overruled_reason": overruled and overruled.reason,
         "last": True,
+        "reported": None if run.notice else run.at,
     }
 
 

@@ -203,13 +203,13 @@ def fixity_notice(event: PreservationEvent, settings: Settings) -> EmailMessage:
 
 
 def check_notice(run: UnreportedRun, settings: Settings) -> EmailMessage:
-    """The notice that a check found something in a stored version in which it had found nothing before."""
+    """The notice that a check found something in a stored version, for the first time."""
     of = run.summary
     problems = [finding for finding in of.findings if finding.verdict is CheckVerdict.FOUND]
     named = [f"  {finding.path}: {finding.code or finding.message}" for finding in problems[:NAMED_FILES]]
     lines = [
         f"The check {of.check} found something in version {run.number} of {run.ark}, which is stored.",
-        f"The check now has the version {of.version}; it had found nothing there before.",
+        f"The check has the version {of.version}. No earlier run of the check found anything there.",
         "",
         f"Files: {of.found:,}",
         *named,

@@ -211,6 +211,18 @@ def test_checks_after_storing_and_after_recording_are_recorded_and_stop_nothing(
         ("word", "stored", 1),
         ("away", "recorded", 1),
     ]
+    assert [run.summary.check for run in repository.inventory.unreported_runs(10)] == ["word", "away"]
+
+
+@pytest.mark.parametrize("rule", [{"after": "stored", "found": "note"}, {"found": "warn"}], ids=str)
+def test_the_operator_is_notified_of_findings_after_storing_alone_and_not_of_those_to_note(
+    repository: Repository, context: StepContext, rule: dict[str, str]
+) -> None:
+    asks(repository, {"name": "word", **rule})
+
+    carried(repository.job(1, {"a.txt": "a virus"}), repository, context)
+
+    assert repository.inventory.unreported_runs(10) == ()
 
 
 def test_files_are_read_from_storage_when_working_storage_has_lost_them(

@@ -13,7 +13,8 @@ from entrypoints.cli.main import app
 from operations.fleet.health import overview
 from operations.site import Site
 from pipeline import plugins
-from pipeline.checks import CheckSummary
+from pipeline.checks import CheckFinding, CheckRun, CheckSummary, CheckVerdict, Stage
+from pipeline.records import now
 from pipeline.settings import Settings
 from tasks import checks
 from tasks.app import make_context
@@ -121,6 +122,20 @@ def test_the_operator_gets_one_notice_of_what_a_newer_check_finds(
     (mail,) = mails(store)
     assert mail["Subject"] == f"arkline: renewed found: {ark}"
     assert "a.txt: Test.Word" in mail.get_content()
+
+
+def test_the_operator_gets_one_notice_of_what_a_check_finds_after_storing(
+    store: Store, context: WorkerContext
+) -> None:
+    ark = store.repository.recorded(store.repository.job(1, {"a.txt": "a virus"})).ark
+    found = CheckFinding(path="a.txt", verdict=CheckVerdict.FOUND, code="Test.Word")
+    run = CheckRun(check="late", version="1", stage=Stage.STORED, at=now(), findings=(found,), notice=True)
+    for _ in range(2):  # the second one as a repeated attempt
+        store.repository.inventory.add_checks(ark, 1, (run,))
+        context.app.tasks["beat.checks"]()
+
+    (mail,) = mails(store)
+    assert mail["Subject"] == f"arkline: late found: {ark}"
 
 
 def test_one_process_of_the_fleet_checks_at_a_time(
