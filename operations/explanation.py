@@ -18,7 +18,7 @@ from pipeline.humanize import age, ago, counted, duration, in_time, listed, prog
 from pipeline.names import quote_name
 from pipeline.outcome import REMEDIES
 from pipeline.records import Batch, Job, Record
-from pipeline.states import FailureKind
+from pipeline.states import FailureKind, phrase
 from pipeline.working_storage.capacity import in_units
 
 
@@ -270,7 +270,7 @@ def _failed(facts: Explanation) -> str:
         return (
             f"Its payload could not be split into jobs{kind}: {fault(facts)}. A new submission is required."
         )
-    where = f" while {facts.failed_in}" if facts.failed_in else ""
+    where = f" while {phrase(facts.failed_in)}" if facts.failed_in else ""
     failed = f"It failed{where}{kind}: {fault(facts)}."
     if not facts.resumes_in:
         return f"{failed} The depositor has to correct the content and submit it again."

@@ -231,6 +231,14 @@ BATCH: Machine[BatchState] = Machine(
 )
 
 
+def phrase(state: str) -> str:
+    """The state in a sentence such as "it has been held": some names are no adjectives."""
+    return _PHRASES.get(state, state)
+
+
+_PHRASES: dict[str, str] = {JobState.REVIEW: "in review", JobState.NOTIFY: "notifying"}
+
+
 def bucket(state: JobState) -> Bucket:
     """Where a batch keeps a job in `state`; a held job has not ended."""
     return JOB.facts[state].bucket

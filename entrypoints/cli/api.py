@@ -141,7 +141,7 @@ class Client:
                     raise _error_of(answer, target)
                 yield answer
         except urllib3.exceptions.HTTPError as error:
-            why = getattr(error.__cause__, "strerror", None) or type(error).__name__
+            why = getattr(error.__cause__, "strerror", None) or _FAULTS.get(type(error), "no connection")
             raise ServiceUnreachable(
                 f"{self.url} does not answer ({why}): check {URL} and the network"
             ) from error
@@ -149,6 +149,12 @@ class Client:
     @cached_property
     def _sender(self) -> InProcess | urllib3.PoolManager:
         return self.here or _pool(self.url)
+
+
+_FAULTS = {
+    urllib3.exceptions.ReadTimeoutError: "no answer in time",
+    urllib3.exceptions.ProtocolError: "the connection ended without an answer",
+}
 
 
 def _pool(url: str) -> urllib3.PoolManager:

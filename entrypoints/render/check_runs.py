@@ -10,18 +10,15 @@ from rich.text import Text
 from entrypoints.render import screen
 from entrypoints.render.screen import Column
 from entrypoints.render.views import when
-from pipeline.checking.again import NotRechecked
 from pipeline.checks import CheckVerdict
 from pipeline.humanize import counted
 from pipeline.names import printable
-from pipeline.preservation.premis_record import formats_of
 
 if TYPE_CHECKING:
-    from operations.objects.objects import ObjectView
     from operations.objects.recheck import CheckedVersion
     from operations.objects.search import ObjectList
+    from pipeline.checking.again import NotRechecked
     from pipeline.checks import CheckSummary
-    from pipeline.inventory.base import InventoryVersion
     from pipeline.inventory.finding_search import FoundObject, Match
 
 _STYLES = {CheckVerdict.FINE: "", CheckVerdict.FOUND: "bold red", CheckVerdict.UNCHECKED: "yellow"}
@@ -45,22 +42,18 @@ def runs(summaries: Sequence[CheckSummary]) -> None:
         _findings(run)
 
 
-def checked_again(outcome: CheckedVersion | NotRechecked) -> None:
+def checked_again(version: CheckedVersion) -> None:
     """The result of a check of a stored version."""
-    name = f"{outcome.ark} version {outcome.version}"
-    if isinstance(outcome, NotRechecked):
-        screen.say(printable(f"{name} was not checked by {outcome.check}: {outcome.problem}"), "red")
-        return
-    run = outcome.summary
+    run = version.summary
     counts = f"{run.fine:,} fine, {run.found:,} found, {run.unchecked:,} not checked"
-    screen.say(printable(f"{name}, {run.check} {run.version}: {counts}"))
+    screen.say(printable(f"{version.ark} version {version.version}, {run.check} {run.version}: {counts}"))
     _findings(run)
 
 
-def formats(view: ObjectView, of: InventoryVersion) -> dict[str, str]:
-    """Path -> codes of PRONOM, for the files whose format was identified."""
-    codes = {file.path: ", ".join(formats_of(view, file)) for file in of.files if file.findings}
-    return {path: text for path, text in codes.items() if text}
+def not_checked(version: NotRechecked) -> None:
+    """The reason why a stored version was not checked."""
+    what = f"{version.ark} version {version.version} was not checked by {version.check}"
+    screen.say(printable(f"{what}: {version.problem}"), "red")
 
 
 def _number(number: int, verdict: CheckVerdict) -> Text:

@@ -23,6 +23,7 @@ from pipeline.inventory.description import FAIL
 from pipeline.inventory.fixity import FixityCheck
 from pipeline.names import printable
 from pipeline.preservation.custody import Custody, FileCustody, Origin, Source, Verdict
+from pipeline.preservation.premis_record import formats_of
 from pipeline.working_storage.capacity import in_units
 
 if TYPE_CHECKING:
@@ -66,12 +67,18 @@ def described(view: ObjectView) -> None:
             check_runs.runs(version.checks)
             screen.say("")
             files = [file for file in view.custody.files if file.version == version.number]
-            _some(files, check_runs.formats(view, version))
+            _some(files, _formats(view, version))
     screen.say("")
     _events(view.timeline)
     screen.say("")
     _problems(view.custody)
     _sum(view.custody, len(view.versions))
+
+
+def _formats(view: ObjectView, of: InventoryVersion) -> dict[str, str]:
+    """Path -> codes of PRONOM, for the files whose format was identified."""
+    codes = {file.path: ", ".join(formats_of(view, file)) for file in of.files if file.findings}
+    return {path: text for path, text in codes.items() if text}
 
 
 def _fixity(view: ObjectView) -> str:

@@ -9,7 +9,7 @@ from entrypoints.render.remedies import command, hints
 from operations.explanation import Explanation, Obstacle, sentence
 from operations.reasons import Reason
 from pipeline.humanize import age, duration
-from pipeline.states import JOB, JobState
+from pipeline.states import JOB, JobState, phrase
 
 
 def text(facts: Explanation) -> str:
@@ -51,7 +51,7 @@ def _opening(facts: Explanation) -> str:
     if facts.state in JOB.where(lambda row: row.ended):
         was = "was " if facts.state == JobState.DELETED else ""
         return f"{facts.id}{about} {was}{facts.state} {spent} ago."
-    return f"{facts.id}{about} has been {facts.state} for {spent}."
+    return f"{facts.id}{about} has been {phrase(facts.state)} for {spent}."
 
 
 def _closing(facts: Explanation) -> str:

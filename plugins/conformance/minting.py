@@ -12,12 +12,12 @@ import pytest
 
 from pipeline.attempt import UNATTENDED
 from pipeline.description import anvl
+from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.identifiers.minter import Assignment, LastCheck, Minter
 from pipeline.records import Identifiers, Job, JobConfiguration, JobStatus, PayloadType
 from pipeline.states import JobState
 from plugins.conformance import deaths
 from plugins.conformance.deaths import End
-from plugins.conformance.job_record import MemoryJobRecord
 from plugins.conformance.subjects import MinterPlace, Registry
 
 BID = "bid0000000001"

@@ -5,6 +5,7 @@ from dataclasses import fields
 import pytest
 
 from pipeline.attempt import UNATTENDED
+from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.outcome import Done, StepFailed
 from pipeline.profiles.profile import Profiles
 from pipeline.records import Job
@@ -13,7 +14,6 @@ from pipeline.sources.limits import NO_LIMIT
 from pipeline.states import FailureKind
 from pipeline.steps import download
 from pipeline.steps.context import Clients, StepContext
-from plugins.conformance.job_record import MemoryJobRecord
 from tests.servers.http_source import HttpSource
 from tests.support.downloading import job_of_file
 from tests.support.step_context import collection, services

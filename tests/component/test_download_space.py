@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.fixity import READ_CHUNK
+from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.manifests.checkm import Row
 from pipeline.outcome import AttemptOver, Done, Promised, StepFailed
 from pipeline.records import Job, PayloadType
@@ -17,7 +18,6 @@ from pipeline.steps import download
 from pipeline.steps.download_space import FIRST_STEP
 from pipeline.working_storage import capacity, mount
 from pipeline.working_storage.workspace import Workspace
-from plugins.conformance.job_record import MemoryJobRecord
 from tests.servers.http_source import HttpSource
 from tests.support.downloading import assert_downloaded, content_of, job_of, job_of_file, rows
 from tests.support.step_context import collection, local_settings, services

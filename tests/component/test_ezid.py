@@ -6,13 +6,13 @@ import pytest
 
 from pipeline.identifiers import ezid as ezid_client
 from pipeline.identifiers.ezid import MARK, EzidMinter
+from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.outcome import ServiceDown, StepFailed
 from pipeline.profiles.profile import MinterName, Profile
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import FailureKind, JobState
 from pipeline.steps.context import open_clients
-from plugins.conformance.job_record import MemoryJobRecord
 from tests.servers.ezid import PASSWORD, USER, Ezid, Fault, ezid
 from tests.support.records import a_job, jid
 from tests.support.repository import OWNER

@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.attempt import CheckedAttempt
 from pipeline.fixity import Digest
+from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.manifests.checkm import ManifestProfile, Row, write
 from pipeline.outcome import AttemptOver, Done, StepFailed
 from pipeline.records import Job, PayloadType
@@ -13,7 +14,6 @@ from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
 from pipeline.steps import pending
 from pipeline.working_storage.workspace import Workspace
-from plugins.conformance.job_record import MemoryJobRecord
 from tests.servers.http_source import HttpSource
 from tests.support.step_context import UNUSED, collection, local_settings, services, working_job
 

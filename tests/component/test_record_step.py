@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.attempt import CheckedAttempt
 from pipeline.description import anvl
+from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.inventory.base import InventoryObject
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.notify.callback import HttpCallback
@@ -19,7 +20,6 @@ from pipeline.states import FailureKind, JobState
 from pipeline.steps import notify, record
 from pipeline.steps.context import StepContext
 from pipeline.working_storage.workspace import DownloadedFile, Workspace, write_stored
-from plugins.conformance.job_record import MemoryJobRecord
 from tests.servers.receiver import Receiver
 from tests.support.ocfl_fixture import ARK, OcflFixture
 from tests.support.records import jid

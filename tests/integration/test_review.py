@@ -117,6 +117,7 @@ def test_an_approved_job_is_stored_and_its_history_says_who_decided_why_and_how(
     assert (world.stored(), job.identifiers.primary_id) == (0, None)
     listed = json.loads(world.arkline("jobs", "--state", "review", "--json"))
     assert [row["jid"] for row in listed["jobs"]] == [job.jid]
+    assert "has been in review for" in world.arkline("why", job.jid)
 
     world.arkline("approve", job.jid, "--by", "ann@desk", "--reason", "the rights are cleared")
 

@@ -1,5 +1,6 @@
 import json
 import os
+import socket
 import subprocess
 import sys
 import tomllib
@@ -17,8 +18,10 @@ from entrypoints.cli.command_table import ENTRIES, Entry, load
 from entrypoints.cli.main import app
 from entrypoints.cli.options import SharedOptions
 from operations.board.values import BoardJob, JobPage
+from pipeline.errors import ServiceUnreachable
 from pipeline.records import now
 from pipeline.states import JobState
+from tests.servers.raw_answer import RawAnswer
 from tests.support.fleet import PROJECT
 
 COMMANDS = [entry.name for entry in ENTRIES if not entry.commands]
@@ -54,6 +57,15 @@ def test_the_table_lists_every_command_of_the_modules() -> None:
     }
 
     assert declared == listed
+
+
+def test_a_site_that_closes_the_connection_or_says_nothing_is_named_with_the_cause() -> None:
+    with RawAnswer() as server, socket.create_server(("127.0.0.1", 0)) as silent:
+        with pytest.raises(ServiceUnreachable, match="the connection ended without an answer"):
+            Client(server.url, "").request("GET", "/v1/status")
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(ServiceUnreachable, match="no answer in time"):
+            Client(url, "", timeout=0.1).request("GET", "/v1/status")
 
 
 def test_a_mistyped_command_gets_a_suggestion() -> None:

@@ -2,12 +2,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from pipeline.identifiers.memory_record import MemoryJobRecord
 from pipeline.identifiers.minter import Minter
 from pipeline.outcome import AttemptOver
 from pipeline.profiles.profile import Profile
 from pipeline.records import Identifiers, Job, JobConfiguration, JobStatus, PayloadType
 from pipeline.states import JobState
-from plugins.conformance.job_record import MemoryJobRecord
 from tests.support import arks
 
 

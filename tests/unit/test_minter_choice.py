@@ -30,7 +30,7 @@ PROGRAM = """
 from pipeline.identifiers.factory import open_minter
 from pipeline.profiles.profile import Profile
 from pipeline.settings import Settings
-from plugins.conformance.job_record import MemoryJobRecord
+from pipeline.identifiers.memory_record import MemoryJobRecord
 from plugins.conformance.minting import a_job
 
 minter = open_minter(Settings())

@@ -196,6 +196,15 @@ def recheck(
     the earlier ones. Exit 1 if a check found something, 3 if a version could not be read or checked. Ctrl-C
     stops the work; the same command continues it.
     """
+
+    def show(outcome: operations.objects.recheck.Outcome) -> None:
+        if options.json:
+            return
+        if isinstance(outcome, operations.objects.recheck.CheckedVersion):
+            check_runs.checked_again(outcome)
+        else:
+            check_runs.not_checked(outcome)
+
     with context.site() as site, acting.shown(acting.bytes_read) as run:
         context.existing_inventory(site.settings)
         done = operations.objects.recheck.recheck(
@@ -203,7 +212,7 @@ def recheck(
             context.principal(options.by),
             arks,
             check,
-            on_outcome=lambda outcome: None if options.json else check_runs.checked_again(outcome),
+            on_outcome=show,
             run=run,
         )
     if options.json:

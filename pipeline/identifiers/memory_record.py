@@ -1,4 +1,7 @@
-"""A record in memory that fulfils the contract of `pipeline.attempt.JobRecord`, for tests of the steps."""
+"""A record in memory that fulfils the contract of `pipeline.attempt.JobRecord`.
+
+For tests without ZooKeeper: of the steps, and of a site's own minter.
+"""
 
 import threading
 from collections import Counter, defaultdict
