@@ -124,7 +124,7 @@ def _events(timeline: Sequence[ObjectEvent]) -> None:
     screen.table(
         list(timeline[-SHOWN_EVENTS:]),
         Column("event", lambda event: event.type),
-        Column("time", lambda event: when(event.at)),
+        Column("time", lambda event: local(event.at)),
         Column(
             "outcome",
             lambda event: Text(event.outcome, "bold red") if event.outcome == FAIL else event.outcome,

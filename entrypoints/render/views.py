@@ -213,7 +213,7 @@ def batch_history(history: BatchHistory) -> None:
         Column("at (UTC)", lambda row: _moment(row[0])),
         Column("action", lambda row: row[1]),
         Column("state", lambda row: row[2]),
-        Column("by", lambda row: row[3]),
+        Column("by", lambda row: row[3], wide=True),
         Column("via", lambda row: row[4], wide=True),
         Column("message", lambda row: row[5], long=True),
     )
