@@ -198,6 +198,7 @@ def test_an_unreadable_hold_holds_until_somebody_ends_it(session: Session, damag
 def test_an_unreadable_outage_is_over_and_another_may_begin(session: Session, damage: Damage) -> None:
     fault = ServiceDown(Service.STORAGE, "the disk is gone")
     outages.report(session, fault, "here")
+    session.remembered.clear()
     (name,) = outages.known(session)
     damage(paths.outage(name))
     session.remembered.clear()

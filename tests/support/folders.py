@@ -13,24 +13,25 @@ SERVERS = frozenset({"zookeeper", "redis_server"})
 """The fixtures that start ZooKeeper and Redis."""
 
 LONGEST_FIRST = (
-    "test_dashboard_troubles",
-    "test_deployment",
-    "test_restore_drill",
+    "test_truth",
     "test_benchmarks",
-    "test_rolling_restarts",
-    "test_chaos_short",
-    "test_waiting_hosts",
     "test_storm_short",
-    "test_outside_services",
-    "test_recovery",
-    "test_demo",
     "test_printed_remedies",
+    "test_chaos_short",
+    "test_dashboard_troubles",
+    "test_recovery",
     "test_documented_commands",
-    "test_host_limits",
+    "test_deployment",
+    "test_guests",
+    "test_outside_services",
     "test_browser",
+    "test_foreign_messages",
+    "test_kazoo",
+    "test_adding_a_step",
+    "test_restore_drill",
+    "test_demo",
 )
-"""The files of tests/e2e that take longest, as a run of all tests has measured them."""
-
+"""The files whose tests take longest, as a run of all tests has measured them."""
 
 PLUGINS = "plugins"
 """The folder with a folder for each plugin, whose tests may start whatever the plugin needs."""
@@ -48,9 +49,9 @@ def turn(path: Path) -> int:
 
     Files of the same turn keep their order.
     """
-    if path.parent.name != "e2e":
-        return len(LONGEST_FIRST) + 1
-    return LONGEST_FIRST.index(path.stem) if path.stem in LONGEST_FIRST else len(LONGEST_FIRST)
+    if path.stem in LONGEST_FIRST:
+        return LONGEST_FIRST.index(path.stem)
+    return len(LONGEST_FIRST) + (path.parent.name != "e2e")
 
 
 def refusal(folder: str, fixtures: Collection[str]) -> str:
