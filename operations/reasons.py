@@ -121,7 +121,7 @@ class Reason(Documented):
     )
     WAITING_FOR_CHECK = (
         "waiting-for-check",
-        "All runs of a check that the fleet may do at once are in progress.",
+        "As many runs of the check are in progress as the fleet may do at once.",
         (
             "Its files have to be checked: {fault}. It tries again {soon}, and the wait counts as no try. "
             "The limit is at_once of the check in the profile."

@@ -77,10 +77,12 @@ class Obstacle(StrEnum):
     """The check's service ended each time it was given the file."""
 
 
-class CheckFinding(BaseModel):
-    """One finding about one file."""
-
+class _Fact(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class CheckFinding(_Fact):
+    """One finding about one file."""
 
     path: str
     """As in `CheckedFile`."""
@@ -180,20 +182,16 @@ class Stage(StrEnum):
     """After the version is entered in the inventory."""
 
 
-class Overrule(BaseModel):
+class Overrule(_Fact):
     """An operator's decision that a finding does not stop the job."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     by: str
     at: datetime
     reason: str
 
 
-class CheckRun(BaseModel):
+class CheckRun(_Fact):
     """One check of the files of one version, complete."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     check: str
     version: str
@@ -236,7 +234,7 @@ class CheckSummary(BaseModel):
     unchecked: int
     """With the files of which the run says nothing."""
     findings: tuple[CheckFinding, ...]
-    """Those that are not fine, at most the first hundred; of a job, the first that stop it or warn."""
+    """At most the first hundred that are not fine; of a job, the first that stop it or are remarked."""
     overruled: Overrule | None = None
 
     @classmethod

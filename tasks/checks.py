@@ -5,12 +5,14 @@ longer than fixity.SHARE_SECONDS if jobs wait for a process of its queue. The ch
 each. While a check does not work on this host, its versions are left to another run, perhaps of another host.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
+from pipeline.attempt import Attempt
 from pipeline.checking import again
 from pipeline.checking.again import NotRechecked, Rechecked, Rechecking, Round
 from pipeline.checks import CheckRule, CheckVerdict
+from pipeline.fixity import OnRead
 from pipeline.notify.mail import check_notice
 from pipeline.outcome import AttemptOver, Service, ServiceDown, StepFailed
 from pipeline.preservation.fixity import Pace
@@ -37,40 +39,58 @@ MAX_FAILURES = 3
 
 
 def run(context: WorkerContext, session: Session, _: ServerClock) -> None:
-    clients = context.clients()
-    before = {one.check: one for one in notes.repeated_checks(session)}
-    rules = again.repeated(clients.profiles)
-    if not rules and not before:
-        send_notices(clients)  # of deposits
-        return
-    guard = AttemptGuard(session, context.stopping)
-    turn = Turn(context.settings, guard)
-    rechecking = Rechecking(
-        inventory=clients.inventory,
-        storage=clients.storage,
-        checker=clients.checker,
-        working=context.settings.working,
-        attempt=guard,
-        refusal=partial(refusal, session, clients),
-        on_read=Pace(context.settings.fixity_rate, stopped=turn.stopped).read,
-        over=turn.over,
-        place=partial(place_of_check, session, WORK, guard),
-    )
     try:
-        mount.require(context.settings, WorkingStorage(session))
-        turns = [_Turns(rechecking, name, own, before.get(name)) for name, own in rules.items()]
-        waiting = turns
-        while waiting and not turn.over():
-            waiting = [one for one in waiting if one.step()]
-        notes.note_repeated_checks(session, tuple(note for one in turns if (note := one.note())))
-        send_notices(clients)
+        _check_outdated(context, session)
+        send_notices(context.clients())  # also of deposits
     except StepFailed as failure:  # of the inventory or of working storage; another run follows in a minute
         log().warning("checks of stored versions wait", error=failure.message)
     except AttemptOver as over:
         log().info("checks of stored versions end", reason=str(over))
 
 
-def refusal(session: Session, clients: Clients, need: int) -> str | None:
+def _check_outdated(context: WorkerContext, session: Session) -> None:
+    clients = context.clients()
+    before = {one.check: one for one in notes.repeated_checks(session)}
+    rules = again.repeated(clients.profiles)
+    if not rules and not before:
+        return
+    guard = AttemptGuard(session, context.stopping)
+    turn = Turn(context.settings, guard)
+    on_read = Pace(context.settings.fixity_rate, stopped=turn.stopped).read
+    checking = rechecking(session, clients, guard, on_read, turn.over, folder="scheduled")
+    turns = [_Turns(checking, name, own, before.get(name)) for name, own in rules.items()]
+    waiting = turns
+    while waiting and not turn.over():
+        waiting = [one for one in waiting if one.step()]
+    notes.note_repeated_checks(session, tuple(note for one in turns if (note := one.note())))
+
+
+def rechecking(
+    session: Session,
+    clients: Clients,
+    attempt: Attempt,
+    on_read: OnRead,
+    over: Callable[[], bool],
+    *,
+    folder: str,
+) -> Rechecking:
+    """Checks of stored versions with the clients of this process; StepFailed if working storage is away."""
+    mount.require(clients.settings, WorkingStorage(session))
+    return Rechecking(
+        inventory=clients.inventory,
+        storage=clients.storage,
+        checker=clients.checker,
+        working=clients.settings.working,
+        attempt=attempt,
+        refusal=partial(_refusal, session, clients),
+        on_read=on_read,
+        over=over,
+        place=partial(place_of_check, session, WORK, attempt),
+        folder=folder,
+    )
+
+
+def _refusal(session: Session, clients: Clients, need: int) -> str | None:
     """Why so many bytes do not fit into working storage beside the jobs."""
     reservations = partial(space.reservations, session)
     return capacity.refusal(need, space.promised(session).bytes, reservations, clients.settings)

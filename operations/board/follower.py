@@ -120,7 +120,7 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name="board", daemon=True)
         self.filled = threading.Event()
         self.refused = False
-        """Whether ZooKeeper refuses this user, so that another attempt is of no use."""
+        """Whether ZooKeeper refuses this user: a retry would not help."""
         self.settled = threading.Event()
         """Set once the board is filled, or the user is refused."""
 

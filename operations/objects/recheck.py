@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from operations.objects.objects import known_object
 from operations.run import UNWATCHED, Run
@@ -17,12 +16,9 @@ from pipeline.preservation.fixity import Pace
 from pipeline.principal import Principal, Role
 from pipeline.profiles.profile import Profiles
 from pipeline.steps.context import open_clients
-from pipeline.working_storage import mount
-from tasks.checks import WORK, refusal, send_notices
+from tasks.checks import WORK, rechecking, send_notices
 from tasks.stores import expected_of
 from zkstate.connection.locks import exclusive
-from zkstate.fleet.places import place_of_check
-from zkstate.record.space import WorkingStorage
 
 LOCK_WAIT = 180.0
 """Seconds to wait for scheduled checks, which take at most a minute and the file at hand."""
@@ -37,7 +33,7 @@ class CheckedVersion:
 
 @dataclass(frozen=True)
 class RecheckRun:
-    """The result of checks that a person asked for."""
+    """What a person's request to check stored objects again found."""
 
     checked: tuple[CheckedVersion, ...]
     not_checked: tuple[NotRechecked, ...]
@@ -78,24 +74,12 @@ def recheck(
         pace.read(size)
 
     attempt = CheckedAttempt(check_if_asked)
-    rechecking = Rechecking(
-        inventory=clients.inventory,
-        storage=clients.storage,
-        checker=clients.checker,
-        working=site.settings.working,
-        attempt=attempt,
-        refusal=partial(refusal, site.session, clients),
-        on_read=on_read,
-        over=run.should_stop,
-        place=partial(place_of_check, site.session, WORK, attempt),
-        folder="asked",
-    )
     outcomes: list[Outcome] = []
     try:
-        mount.require(site.settings, WorkingStorage(site.session))
+        checking = rechecking(site.session, clients, attempt, on_read, run.should_stop, folder="asked")
         with exclusive(site.session, "single-flight", WORK, attempt, LOCK_WAIT):
             for known, rules in planned:
-                for outcome in _outcomes(rechecking, known, rules):
+                for outcome in _outcomes(checking, known, rules):
                     on_outcome(outcome)
                     outcomes.append(outcome)
             send_notices(clients)
@@ -124,12 +108,10 @@ def rules_for(profiles: Profiles, known: InventoryObject, check: str | None) -> 
     return chosen
 
 
-def _outcomes(
-    rechecking: Rechecking, known: InventoryObject, rules: Sequence[CheckRule]
-) -> Iterator[Outcome]:
+def _outcomes(checking: Rechecking, known: InventoryObject, rules: Sequence[CheckRule]) -> Iterator[Outcome]:
     for version in known.versions:
         for rule in rules:
-            outcome = rechecking.check(known.ark, version.number, rule)
+            outcome = checking.check(known.ark, version.number, rule)
             if isinstance(outcome, Rechecked):
                 yield CheckedVersion(outcome.ark, outcome.version, CheckSummary.of(outcome.run))
             elif outcome is not None:

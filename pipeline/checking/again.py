@@ -78,11 +78,11 @@ class Rechecking:
     refusal: Callable[[int], str | None]
     """Why so many bytes do not fit into working storage now; None if they do."""
     on_read: OnRead
-    """Receives the bytes of every piece that is read, and waits if the rate is limited."""
+    """Receives the number of bytes of each piece, and waits as long as the rate requires."""
     over: Callable[[], bool]
     """Once true, the work ends before the next file."""
     place: HoldPlace
-    folder: str = "scheduled"
+    folder: str
     """The name of the work: each continues its own unfinished run of a check."""
 
     def version_of(self, rule: CheckRule) -> str:
@@ -212,7 +212,7 @@ class Round:
         self._next = deque[OutdatedVersion]()
         self.check = check
         self.position = position
-        """The key of the last outdated run at which a version was tried; 0 at the end of the round."""
+        """The key of the last outdated run that was tried; 0 at the end of the round."""
         self.version = ""
         """The installed version."""
         self._outdated = tuple(self._choices())

@@ -32,7 +32,7 @@ class MemoryJobRecord:
         self.marked = False
         self.busy: set[tuple[str, str]] = set()
         self.taken: list[tuple[str, str]] = []
-        """Every (kind, name) that was ever held, in order."""
+        """The kind and name of each lock that was taken, in order."""
         self._transaction = threading.RLock()
         self._locks: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pipeline import plugins
 from pipeline.attempt import CheckedAttempt
 from pipeline.checking import again
 from pipeline.checking.again import NotRechecked, Rechecked, Rechecking, Round
@@ -20,7 +19,7 @@ from pipeline.preservation import premis_record
 from pipeline.profiles.profile import Profiles
 from tests.servers import postgresql
 from tests.support import guests
-from tests.support.checks import identified
+from tests.support.checks import identified, installed
 from tests.support.records import AT
 from tests.support.repository import Repository
 from tests.support.step_context import collection
@@ -33,11 +32,10 @@ CONTENT = "v1/content/producer"
 
 @pytest.fixture(autouse=True)
 def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    guests.install(tmp_path / "site", renewed=guests.Renewed, word=guests.WordCheck, away=guests.Away)
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    plugins._points.cache_clear()
-    yield
-    plugins._points.cache_clear()
+    with installed(
+        tmp_path / "site", monkeypatch, renewed=guests.Renewed, word=guests.WordCheck, away=guests.Away
+    ):
+        yield
 
 
 @pytest.fixture(params=[*STORES, "postgresql"])
@@ -77,6 +75,7 @@ def rechecking(request: pytest.FixtureRequest) -> Iterator[Rechecking]:
         on_read=lambda _: None,
         over=lambda: False,
         place=unlimited,
+        folder="scheduled",
     )
     context.checker.close()
 

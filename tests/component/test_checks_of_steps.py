@@ -21,6 +21,7 @@ from pipeline.steps import notify, process, record
 from pipeline.steps.context import StepContext
 from pipeline.working_storage.workspace import Workspace
 from tests.support import guests
+from tests.support.checks import installed
 from tests.support.records import AT
 from tests.support.repository import Repository
 from tests.support.step_context import collection
@@ -28,11 +29,8 @@ from tests.support.step_context import collection
 
 @pytest.fixture(autouse=True)
 def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    guests.install(tmp_path / "site", word=guests.WordCheck, away=guests.Away)
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    plugins._points.cache_clear()
-    yield
-    plugins._points.cache_clear()
+    with installed(tmp_path / "site", monkeypatch, word=guests.WordCheck, away=guests.Away):
+        yield
 
 
 @pytest.fixture

@@ -10,10 +10,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from entrypoints.cli import exit_codes
-from entrypoints.cli.main import app
 from pipeline.checks import Stage
 from pipeline.description import premis
 from pipeline.fixity import ContentFile
@@ -23,6 +21,7 @@ from pipeline.preservation.fixity import Pace
 from pipeline.records import SubmissionMode, now
 from pipeline.storage.base import StoreRequest
 from tests.support.checks import found_in, identified, scanned
+from tests.support.cli import arkline
 from tests.support.fleet import set_variables
 from tests.support.recordings import recording
 from tests.support.repository import Repository
@@ -54,12 +53,6 @@ def updated(store: Store, ark: str) -> None:
 
 def checked(store: Store, ark: str) -> None:
     assert store.schedule().check(ark, Pace(0)) is not None
-
-
-def arkline(*arguments: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exit_code == code, result.output
-    return result
 
 
 def timeline(ark: str) -> list[Event]:

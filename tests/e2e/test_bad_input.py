@@ -6,9 +6,9 @@ from pipeline.records import SubmissionType
 from pipeline.settings import Settings
 from pipeline.states import BatchState, FailureKind
 from tests.e2e.collection import File, body_of, manifest, put_batch, put_object, submit
-from tests.e2e.test_pipeline import letters
 from tests.servers.http_source import HttpSource
 from tests.support.fleet import Fleet, batch_ended, quiet
+from tests.support.outbox import letters
 from tests.support.packing import zipped
 from zkstate.connection.session import Session
 from zkstate.record import batches, jobs

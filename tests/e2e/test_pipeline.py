@@ -1,9 +1,5 @@
 """Whole batches through real workers: stored, recorded and reported truthfully."""
 
-import email
-from email import policy
-from email.message import EmailMessage
-
 import pytest
 from sqlalchemy import create_engine, text
 
@@ -16,6 +12,7 @@ from tests.servers.http_source import HttpSource
 from tests.support import cli as arkline
 from tests.support.fleet import Fleet, batch_ended, quiet
 from tests.support.ocfl_fixture import invalid_objects
+from tests.support.outbox import letters
 from zkstate.connection.session import Session
 from zkstate.record import batches, jobs
 
@@ -27,11 +24,6 @@ def rows(settings: Settings, query: str) -> list[tuple[object, ...]]:
             return [tuple(row) for row in connection.execute(text(query))]
     finally:
         engine.dispose()
-
-
-def letters(settings: Settings) -> list[EmailMessage]:
-    files = sorted(settings.outbox_folder.glob("*.eml"))
-    return [email.message_from_bytes(path.read_bytes(), policy=policy.default) for path in files]
 
 
 def test_a_batch_of_manifests_is_stored_recorded_and_reported(

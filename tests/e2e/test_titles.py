@@ -16,12 +16,13 @@ from pipeline.steps.context import open_clients
 from pipeline.storage.ocfl.storage import OcflStorage
 from tasks import retention
 from tests.e2e.collection import send
-from tests.e2e.test_pipeline import letters, rows
+from tests.e2e.test_pipeline import rows
 from tests.integration.test_retention import later
 from tests.servers.http_source import HttpSource
 from tests.servers.receiver import Receiver
 from tests.support.fleet import Fleet, batch_ended, quiet
 from tests.support.operators import ANN
+from tests.support.outbox import letters
 from zkstate.connection.session import Session
 from zkstate.record import batches
 

@@ -2,17 +2,14 @@
 
 import json
 from collections.abc import Iterator
-from email import message_from_bytes, policy
+from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from entrypoints.cli.main import app
 from operations.fleet.health import overview
 from operations.site import Site
-from pipeline import plugins
 from pipeline.checks import CheckFinding, CheckRun, CheckSummary, CheckVerdict, Stage
 from pipeline.records import now
 from pipeline.settings import Settings
@@ -20,9 +17,11 @@ from tasks import checks
 from tasks.app import make_context
 from tasks.worker_context import WorkerContext
 from tests.support import guests
-from tests.support.checks import identified
+from tests.support.checks import identified, installed
+from tests.support.cli import arkline
 from tests.support.fleet import set_variables
 from tests.support.operators import ANN
+from tests.support.outbox import letters
 from tests.support.repository import Repository
 from tests.support.step_context import collection
 from tests.support.stores import Store, flip, with_record
@@ -34,11 +33,8 @@ from zkstate.fleet.notes import RepeatedCheck
 
 @pytest.fixture(autouse=True)
 def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    guests.install(tmp_path / "site", renewed=guests.Renewed, away=guests.Away)
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    plugins._points.cache_clear()
-    yield
-    plugins._points.cache_clear()
+    with installed(tmp_path / "site", monkeypatch, renewed=guests.Renewed, away=guests.Away):
+        yield
 
 
 @pytest.fixture
@@ -84,11 +80,8 @@ def beat(context: WorkerContext, store: Store, ark: str) -> None:
     raise AssertionError(f"no run checked {ark}")
 
 
-def mails(store: Store) -> list[Any]:
-    folder = store.repository.settings.outbox_folder
-    return [
-        message_from_bytes(path.read_bytes(), policy=policy.default) for path in sorted(folder.glob("*.eml"))
-    ]
+def mails(store: Store) -> list[EmailMessage]:
+    return letters(store.repository.settings)
 
 
 def test_beat_checks_what_is_outdated_and_the_status_says_how_much_is_left(
@@ -191,12 +184,6 @@ def test_without_repeated_checks_nothing_is_noted(
     context.app.tasks["beat.checks"]()
 
     assert notes.repeated_checks(session) == ()
-
-
-def arkline(*arguments: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == code, result.output
-    return result
 
 
 def test_an_operator_checks_an_object_again_and_the_findings_are_recorded(store: Store) -> None:

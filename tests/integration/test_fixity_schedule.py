@@ -2,15 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from email import message_from_bytes, policy
+from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import text
-from typer.testing import CliRunner, Result
 
-from entrypoints.cli.main import app
 from operations.fleet.health import Health, overview
 from operations.reasons import Reason
 from operations.site import Site
@@ -19,8 +17,10 @@ from pipeline.settings import Settings
 from tasks import fixity
 from tasks.app import make_context
 from tasks.worker_context import WorkerContext
+from tests.support.cli import arkline
 from tests.support.fleet import set_variables
 from tests.support.operators import ANN
+from tests.support.outbox import letters
 from tests.support.repository import Repository
 from tests.support.stores import STORES, Store, flip, with_record
 from zkstate.connection.locks import single_flight
@@ -69,12 +69,6 @@ def make_due(store: Store, days: int = 80) -> None:
         )
 
 
-def arkline(*arguments: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == code, result.output
-    return result
-
-
 def answer(*arguments: str, code: int = 0) -> Any:
     return json.loads(arkline(*arguments, "--json", code=code).stdout)
 
@@ -89,11 +83,8 @@ def beat(context: WorkerContext, store: Store, ark: str) -> None:
     raise AssertionError(f"no run checked {ark}")
 
 
-def mails(store: Store) -> list[Any]:
-    folder = store.repository.settings.outbox_folder
-    return [
-        message_from_bytes(path.read_bytes(), policy=policy.default) for path in sorted(folder.glob("*.eml"))
-    ]
+def mails(store: Store) -> list[EmailMessage]:
+    return letters(store.repository.settings)
 
 
 def test_beat_proves_what_is_due_and_the_status_and_the_object_say_so(

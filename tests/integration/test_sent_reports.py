@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from email import message_from_bytes, policy
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from tests.integration.test_retention import later
 from tests.support import planting
 from tests.support.attempts import work_on
 from tests.support.operators import ANN
+from tests.support.outbox import letters
 from zkstate.connection.session import Session
 from zkstate.record import batches, jobs, record
 from zkstate.record.journal import Stamp
@@ -194,8 +194,7 @@ def test_a_report_that_the_mail_server_refused_is_sent_by_update_report(
 
 
 def mailed(settings: Settings) -> list[str]:
-    files = sorted(settings.outbox_folder.glob("*.eml"))
-    return [report_text(message_from_bytes(file.read_bytes(), policy=policy.default)) for file in files]
+    return [report_text(mail) for mail in letters(settings)]
 
 
 def test_a_job_that_an_operator_fails_is_reported_with_the_reason_and_without_the_account(

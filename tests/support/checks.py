@@ -1,9 +1,15 @@
 """Runs of checks, as the pipeline hands them to the inventory."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 
+import pytest
+
+from pipeline import plugins
 from pipeline.checks import FORMAT_IDENTIFICATION, VIRUS_CHECK, CheckFinding, CheckRun, CheckVerdict, Stage
+from tests.support import guests
 from tests.support.recordings import FIRST_DAY
 
 
@@ -49,3 +55,13 @@ def identified(
         CheckFinding(path=path, verdict=CheckVerdict.FINE, code=code) for path, code in formats.items()
     )
     return run_of("pronom", FORMAT_IDENTIFICATION, *findings, version=version, stage=stage, at=at)
+
+
+@contextmanager
+def installed(folder: Path, patch: pytest.MonkeyPatch, **checks: type) -> Iterator[None]:
+    """Have this process find the checks as installed."""
+    guests.install(folder, **checks)
+    patch.syspath_prepend(str(folder))
+    plugins._points.cache_clear()
+    yield
+    plugins._points.cache_clear()

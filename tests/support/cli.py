@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner, Result
+
+from entrypoints.cli.main import app
 from pipeline.settings import Settings
 from tests.support.command_forks import forks
 from tests.support.fleet import PROJECT, environment
@@ -32,6 +35,13 @@ class Finished:
 
 def variables(settings: Settings, **more: str) -> dict[str, str]:
     return {**os.environ, **environment(settings), "PYTHONPATH": str(PROJECT), **more}
+
+
+def arkline(*arguments: str, code: int = 0) -> Result:
+    """Run the command in this process, with the settings of its environment; it has to end with `code`."""
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == code, result.output
+    return result
 
 
 @contextmanager

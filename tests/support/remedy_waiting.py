@@ -9,7 +9,7 @@ from operations.reasons import Reason
 from operations.site import Site
 from operations.verbs.holds import release_collection
 from pipeline.errors import Action
-from pipeline.outcome import Service
+from pipeline.outcome import Service, WaitsFor
 from pipeline.records import SubmissionType
 from pipeline.states import BatchState
 from tasks.broker import waiting_messages
@@ -286,23 +286,22 @@ def _too_large(world: World) -> None:
 
 @case(Reason.WAITING_FOR_OBJECT)
 def _same_object(world: World) -> None:
-    with world.without_beat(leader=True):
-        job = world.planted()
-        ticket = record.redispatch(world.session, job, lost=False)
-        locked = jobs.acquire(world.session, ticket, "test")
-        record.hand_back(world.session, locked, "test", delay=2, waits_for=OBJECT)
-        world.moves_itself(job.jid, Reason.WAITING_FOR_OBJECT)
-    world.completed(job.bid)
+    _handed_back(world, OBJECT, Reason.WAITING_FOR_OBJECT)
 
 
 @case(Reason.WAITING_FOR_CHECK)
 def _check_at_its_limit(world: World) -> None:
+    _handed_back(world, CHECK, Reason.WAITING_FOR_CHECK)
+
+
+def _handed_back(world: World, waits_for: WaitsFor, reason: Reason) -> None:
+    """A job whose worker gave it back to wait continues by itself."""
     with world.without_beat(leader=True):
         job = world.planted()
         ticket = record.redispatch(world.session, job, lost=False)
         locked = jobs.acquire(world.session, ticket, "test")
-        record.hand_back(world.session, locked, "test", delay=2, waits_for=CHECK)
-        world.moves_itself(job.jid, Reason.WAITING_FOR_CHECK)
+        record.hand_back(world.session, locked, "test", delay=2, waits_for=waits_for)
+        world.moves_itself(job.jid, reason)
     world.completed(job.bid)
 
 

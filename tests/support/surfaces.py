@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from email import message_from_bytes, policy
 from email.message import EmailMessage
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -19,6 +18,7 @@ from pipeline.notify.report_mail import report_text
 from pipeline.settings import Settings
 from pipeline.working_storage.capacity import in_units
 from tests.support import cli, command_facts, documents
+from tests.support.outbox import letters
 from tests.support.random_histories import Walk
 from tests.support.record_facts import Record, canonical, line_facts, same
 from tests.support.web import Caller
@@ -301,10 +301,9 @@ class Surfaces:
 
     def compare_mails(self) -> None:
         """Every mail but one was sent after the last move: all that it says is so still."""
-        files = sorted(self.settings.outbox_folder.glob("*.eml"))
-        assert files
-        for file in files:
-            mail = message_from_bytes(file.read_bytes(), policy=policy.default)
+        mails = letters(self.settings)
+        assert mails
+        for mail in mails:
             name, _, kind = mail["Message-ID"].strip("<>").removesuffix("@arkline").partition(".")
             if not kind:
                 self._notice(mail)

@@ -178,7 +178,7 @@ class Depositor:
         *,
         infected: str = "",
     ) -> DepositedObject:
-        """`infected`: the file that has a virus, if the collection has checks."""
+        """`infected`: the file with the virus, in a collection with checks."""
         names = frozenset({infected} if infected and self._profile in CHECKED else ())
         planted = planted or (VIRUS if names and self._profile == SCANNED else "")
         return DepositedObject(path, files, local_id, planted, self._profile, names)

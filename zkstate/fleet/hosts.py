@@ -180,13 +180,9 @@ UNLIMITED = 1 << 20
 """The limit of connections where none is set; back-off is observed all the same."""
 
 
-Connection = Place
-"""The right to one connection until it is released."""
-
-
 def acquire_connection(
     session: Session, host: str, limit: int, owner: str, changed: threading.Event
-) -> Connection | None:
+) -> Place | None:
     """One of `limit` connections; None if all are in use: then `changed` is set once one is released."""
     return places.acquire(session, paths.host(host), limit, owner, changed)
 
@@ -239,10 +235,10 @@ class FleetHostLimiter(HostLimiter):
         self._limit_of = limit
         self._max_wait = max_wait
         self._give_up_after = give_up_after
-        self._idle: defaultdict[str, list[Connection]] = defaultdict(list)
+        self._idle: defaultdict[str, list[Place]] = defaultdict(list)
         self._clear: dict[str, threading.Event] = {}
         """Hosts without back-off when they were last read; the event is set once their node is written."""
-        self._opened: dict[str, Connection] = {}
+        self._opened: dict[str, Place] = {}
         """Host -> the connection that was opened last; its node gives the server's clock."""
         self._probing: set[str] = set()
         """Hosts that did not answer, and that this attempt probes."""
@@ -300,12 +296,12 @@ class FleetHostLimiter(HostLimiter):
         """The limit, read when the first request is sent."""
         return self._limit_of() or UNLIMITED
 
-    def _reuse(self, host: str) -> Connection | None:
+    def _reuse(self, host: str) -> Place | None:
         with self._mutex:
             connections = self._idle[host]
             return connections.pop() if connections else None
 
-    def _open(self, host: str, attempt: Attempt) -> Connection:
+    def _open(self, host: str, attempt: Attempt) -> Place:
         deadline = time.monotonic() + self._max_wait
         while True:
             attempt.check()
@@ -323,7 +319,7 @@ class FleetHostLimiter(HostLimiter):
                 )
             changed.wait(0.5)
 
-    def _return(self, host: str, connection: Connection) -> None:
+    def _return(self, host: str, connection: Place) -> None:
         if time.monotonic() - connection.opened > LEASE:
             _ = connection.clock  # read while its node exists: a back-off may still have to be noted
             connection.release()
@@ -331,7 +327,7 @@ class FleetHostLimiter(HostLimiter):
         with self._mutex:
             self._idle[host].append(connection)
 
-    def _wait_out_back_off(self, host: str, own: Connection, attempt: Attempt) -> None:
+    def _wait_out_back_off(self, host: str, own: Place, attempt: Attempt) -> None:
         written = self._clear.get(host)
         if written is not None and not written.is_set():
             return
@@ -364,7 +360,7 @@ class FleetHostLimiter(HostLimiter):
             host,
         )
 
-    def _read_pause(self, host: str, own: Connection) -> tuple[Pause, threading.Event]:
+    def _read_pause(self, host: str, own: Place) -> tuple[Pause, threading.Event]:
         """The pause of the host; once it is over, an attempt probes a host that did not answer."""
         with self._probe_mutex:
             pause, changed = watched_pause(self._session, host, lambda: own.clock)
