@@ -9,17 +9,21 @@ from tests.support.documents import counts
 from tests.support.record_facts import Moment
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_STATE = r"in review|[\w-]+"
+_NAMES = {"in review": "review", "notifying": "notify"}
+"""States that a sentence does not call by their names in the record."""
+
 _SPENT = r"(?:less than a second|[\d,]+ (?:second|minute|hour|day)s?)"
 _OPENING = re.compile(
     rf"(?P<id>\w+) \((?P<name>.*?), (?:batch (?P<bid>\w+)|collection (?P<collection>\w+))\) "
-    rf"(?:has been (?P<state>[\w-]+) for|(?:was )?(?P<ended>\w+)) (?P<spent>{_SPENT})(?: ago)?\."
+    rf"(?:has been (?P<state>{_STATE}) for|(?:was )?(?P<ended>\w+)) (?P<spent>{_SPENT})(?: ago)?\."
 )
 _NO_BATCH = re.compile(rf"(?P<id>\w+) \((?P<name>.*?)\) (?:was )?(?P<ended>\w+) (?P<spent>{_SPENT}) ago\.")
 _SENTENCES = tuple(
     map(
         re.compile,
         (
-            r"It failed(?: while (?P<failed_in>[\w-]+))? \((?P<kind>\w+): [^)]*\): (?P<message>.*?)\. "
+            rf"It failed(?: while (?P<failed_in>{_STATE}))? \((?P<kind>\w+): [^)]*\): (?P<message>.*?)\. "
             r"(?=Once the cause|The depositor)",
             r"The object is stored as (?P<ark>ark:\S+)",
             r"Its jobs have ended \((?P<jobs>.*?)\)",
@@ -71,6 +75,8 @@ def _situation(text: str) -> dict[str, Any]:
         if said := sentence.search(rest):
             facts |= {name: value for name, value in said.groupdict().items() if value}
             rest = rest.replace(said[0], "")
+    for name in {"state", "failed_in"} & facts.keys():
+        facts[name] = _NAMES.get(facts[name], facts[name])
     assert not re.search(r"\d", rest), f"a figure that the test does not read: {rest}"
     for name in ("jobs", "kinds"):
         if name in facts:
