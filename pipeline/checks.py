@@ -348,8 +348,23 @@ COMMAND = "command"
 
 
 def installed(rule: CheckRule) -> type[Check] | None:
-    """The class that does the check; None if it is not installed on this host."""
-    kind: type[Check] | None = plugins.named(plugins.CHECKS, COMMAND if rule.command else rule.name)
+    """The class that does the check; None if it is not installed on this host.
+
+    UsageRefused if it cannot be loaded, or is no check.
+    """
+    name = COMMAND if rule.command else rule.name
+    try:
+        kind: type[Check] | None = plugins.named(plugins.CHECKS, name)
+    except Exception as error:
+        raise UsageRefused(
+            f"the check {name} cannot be loaded: {_said(error)}; install a release of it that works, then "
+            "restart the worker"
+        ) from error
+    if kind is None:
+        return None
+    lacking = [attribute for attribute in ("access", "settings") if not hasattr(kind, attribute)]
+    if lacking:
+        raise UsageRefused(f"{name} is no check: its class declares no {' and no '.join(lacking)}")
     return kind
 
 
@@ -366,6 +381,15 @@ def configured(rule: CheckRule, kind: type[Check]) -> BaseModel | None:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise UsageRefused(f"the check {rule.name}: {where}: {first['msg']}") from None
+    except Exception as error:
+        raise UsageRefused(
+            f"the settings of the check {rule.name} cannot be read: {_said(error)}; install a release of the "
+            "check that works, then restart the worker"
+        ) from error
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def require_installed(rules: Iterable[CheckRule]) -> None:

@@ -21,7 +21,7 @@ from pipeline.checking import journal, running
 from pipeline.checking.process import Checker
 from pipeline.checking.running import Checking, HoldPlace
 from pipeline.checks import Action, Again, CheckedFile, CheckRule, CheckRun, CheckVerdict
-from pipeline.errors import ArklineError
+from pipeline.errors import ArklineError, UsageRefused
 from pipeline.fixity import OnRead
 from pipeline.inventory.base import InventoryVersion
 from pipeline.inventory.outdated import Outdated, OutdatedVersion
@@ -185,7 +185,7 @@ def _files(version: InventoryVersion, folder: Path) -> Iterator[CheckedFile]:
 def repeated(profiles: Profiles) -> dict[str, dict[str, CheckRule]]:
     """Check -> collection -> its rule, for the checks that are repeated.
 
-    A check that is not installed on this host may be one of them.
+    A check that is not installed on this host, or does not work there, may be one of them.
     """
     rules = defaultdict[str, dict[str, CheckRule]](dict)
     for name in profiles.names():
@@ -194,7 +194,10 @@ def repeated(profiles: Profiles) -> dict[str, dict[str, CheckRule]]:
         except ProfileError:
             continue  # its deposits say so, and the check of the profile
         for rule in profile.checks:
-            kind = checks.installed(rule)
+            try:
+                kind = checks.installed(rule)
+            except UsageRefused:
+                kind = None  # its turn ends with the reason
             if kind is None or rule.checked_again(kind) is not Again.NEVER:
                 rules[rule.name][name] = rule
     return rules

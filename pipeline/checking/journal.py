@@ -16,6 +16,7 @@ from pathlib import Path
 from pipeline.checks import CheckedFile, CheckFinding, Stage
 from pipeline.file_system import read_all
 from pipeline.records import Record, now
+from pipeline.working_storage.mount import ContentGone
 
 FLUSH_INTERVAL = 1.0
 """Seconds of findings that a crash may lose: their files are checked again."""
@@ -133,10 +134,14 @@ class Writer:
         return at
 
     def _flush(self) -> None:
+        """ContentGone if the working directory has vanished."""
         lines = (value.model_dump_json(exclude_none=True).encode() + b"\n" for value in self.pending)
-        self.path.parent.mkdir(exist_ok=True)
-        with self.path.open("ab") as journal:
-            journal.writelines(lines)
+        try:
+            self.path.parent.mkdir(exist_ok=True)
+            with self.path.open("ab") as journal:
+                journal.writelines(lines)
+        except FileNotFoundError as error:
+            raise ContentGone(f"{error.filename} is missing") from error
         self.pending.clear()
         self.written = time.monotonic()
 

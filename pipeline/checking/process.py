@@ -279,11 +279,14 @@ class _Process:
                 raise no_start(self._opening.name, f"it was not ready after {limit:.0f} s")
 
         request = self._opening.request(self._reads)
-        for kind, *values in self._answers(request, b"", attempt, watch):
-            if kind == server.READY:
-                return
-            if kind == server.OPEN:
-                _warn_of(self._opening.name, *values)
+        for answer in self._answers(request, b"", attempt, watch):
+            match answer:
+                case [server.READY]:
+                    return
+                case [server.OPEN, *missing]:
+                    _warn_of(self._opening.name, *missing)
+                case _:
+                    raise _nonsense()
         raise no_start(self._opening.name, f"its process ended with {self._end()}")
 
     def check(self, files: Sequence[CheckedFile], attempt: Attempt, progress: _Progress) -> None:
@@ -296,24 +299,24 @@ class _Process:
                 raise _Died(Obstacle.TIMED_OUT, "the check did not end in time and was stopped")
 
         body = json.dumps([(file.path, str(file.source), file.size, file.sha512) for file in files]).encode()
-        for kind, *values in self._answers({}, body, attempt, watch):
-            match kind:
-                case server.FILE:
-                    file = progress.take(values[0])
+        for answer in self._answers({}, body, attempt, watch):
+            match answer:
+                case [server.FILE, int(number)]:
+                    file = progress.take(number)
                     deadline = time.monotonic() + access.seconds + file.size / BYTES_PER_SECOND
-                case server.FINDING:
-                    progress.find(*values)
-                case server.OBSTACLE:
-                    progress.find(CheckVerdict.UNCHECKED, *values)
-                case server.DIED:
+                case [server.FINDING, str(verdict), str(code), str(message)]:
+                    progress.find(verdict, code, message)
+                case [server.OBSTACLE, str(code), str(message)]:
+                    progress.find(CheckVerdict.UNCHECKED, code, message)
+                case [server.DIED]:
                     progress.service_died()
-                case server.VERSION:
-                    progress.version = _printable(values[0])[:MESSAGE_LIMIT]
-                case server.DONE:
+                case [server.VERSION, version]:
+                    progress.version = _printable(version)[:MESSAGE_LIMIT]
+                case [server.DONE]:
                     progress.end()
                     return
                 case _:
-                    pass  # a sign of life
+                    raise _nonsense()
         raise _Died(Obstacle.CRASHED, f"the process of the check ended with {self._end()}")
 
     def _end(self) -> str:
@@ -327,30 +330,41 @@ class _Process:
     def _answers(
         self, request: Mapping[str, Any], body: bytes, attempt: Attempt, watch: Callable[[float], None]
     ) -> Iterator[list[Any]]:
-        """The answers to the request, without those that say why there is no other."""
+        """The answers to the request, without signs of life and those that say why there is no other."""
         data = json.dumps(request).encode()
         with Channel(self._child, HEADER.pack(len(data), len(body)) + data, body) as channel:
             for line in channel.lines(attempt, watch):
                 try:
-                    kind, *values = json.loads(line)
-                except (ValueError, TypeError) as error:
-                    raise _Died(
-                        Obstacle.INVALID_ANSWER, "the process of the check answered nonsense"
-                    ) from error
-                if kind == server.FAULT:
-                    raise no_start(self._opening.name, str(values[0]))
-                if kind == server.AWAY:
-                    name = self._opening.name
-                    message = f"the service of the check {name} does not answer: {_printable(values[0])}"
-                    raise ServiceDown(Service.CHECK, message, instance=name)
-                yield [kind, *values]
+                    answer = json.loads(line)
+                except ValueError as error:
+                    raise _nonsense() from error
+                match answer:
+                    case [server.FAULT, str(reason)]:
+                        raise no_start(self._opening.name, reason)
+                    case [server.AWAY, str(reason)]:
+                        name = self._opening.name
+                        message = f"the service of the check {name} does not answer: {_printable(reason)}"
+                        raise ServiceDown(Service.CHECK, message, instance=name)
+                    case [server.ALIVE]:
+                        pass
+                    case [*_]:
+                        yield answer
+                    case _:
+                        raise _nonsense()
+
+
+def _nonsense() -> _Died:
+    return _Died(Obstacle.INVALID_ANSWER, "the process of the check answered nonsense")
 
 
 def no_start(name: str, reason: str) -> ServiceDown:
     """An outage of this host alone: another host may have the check."""
     _log.error("check %s does not start: %s", name, reason)
     last = _printable(reason.strip().rpartition("\n")[2])
-    message = f"the check {name} does not start on this host: {last}; the worker's log has the details"
+    message = (
+        f"the check {name} does not start on this host: {last}; repair it (the worker's log has the "
+        "details), or let another host do it"
+    )
     return ServiceDown(Service.CHECK, message, instance=name, of_host=True)
 
 

@@ -35,6 +35,7 @@ from pipeline.names import quote_name
 from pipeline.outcome import Service, ServiceDown, content
 from pipeline.records import HistoryEntry, now
 from pipeline.working_storage.capacity import full_waits
+from pipeline.working_storage.mount import ContentGone
 from pipeline.working_storage.workspace import Workspace
 
 DIGEST_LENGTH = 16
@@ -92,7 +93,8 @@ class Checking:
 def run(checking: Checking, stage: Stage, files: Sequence[CheckedFile]) -> tuple[CheckRun, ...]:
     """Run the checks of this stage, in the order of the profile; what an earlier attempt did is kept.
 
-    ServiceDown if a check is not installed on this host, does not start, or lacks its service.
+    ServiceDown if a check is not installed on this host, does not start, or lacks its service. ContentGone if
+    the files vanish meanwhile: what was not checked for that reason is no finding.
     """
     return tuple(_run(checking, rule, stage, files) for rule in checking.at(stage))
 
@@ -171,7 +173,7 @@ def _continue(
 ) -> Journal:
     """Check the files that the earlier journal does not have, in a new journal that has all.
 
-    Files with a `fatal` digest are not checked.
+    Files with a `fatal` digest are not checked. ContentGone if a file vanished before it was checked.
     """
     done = earlier.checked(files)
     first = {file.path for file in files[:done]}
@@ -180,6 +182,8 @@ def _continue(
     writer = journal.Writer(checking.folder / name, [earlier.head, *lines])
 
     def on_finding(file: CheckedFile, finding: CheckFinding) -> None:
+        if finding.verdict is CheckVerdict.UNCHECKED and not file.source.exists():
+            raise ContentGone(f"{file.source} is missing")
         lines.append(writer.add(file, finding))
 
     with full_waits("noting the findings of a check"):
@@ -221,17 +225,15 @@ def _completed(checking: Checking, rule: CheckRule, ended: Journal, digests: Map
 
 
 def _opening(rule: CheckRule) -> Opening:
-    """ServiceDown, of this host alone, if the check is not installed here."""
-    kind = checks.installed(rule)
-    if kind is None:
-        message = (
-            f"the check {rule.name} is not installed on this host: install it, or let another host do it"
-        )
-        raise ServiceDown(Service.CHECK, message, instance=rule.name, of_host=True)
+    """ServiceDown, of this host alone, if the check is not installed here, or is broken."""
     try:
-        return Opening.of(rule, kind)
+        kind = checks.installed(rule)
+        if kind is not None:
+            return Opening.of(rule, kind)
     except UsageRefused as refusal:
         raise ServiceDown(Service.CHECK, str(refusal), instance=rule.name, of_host=True) from refusal
+    message = f"the check {rule.name} is not installed on this host: install it, or let another host do it"
+    raise ServiceDown(Service.CHECK, message, instance=rule.name, of_host=True)
 
 
 def _action(rule: CheckRule, finding: CheckFinding) -> Action:

@@ -152,7 +152,9 @@ class _Run:
             self._spoken = time.monotonic()
 
     def all_files(self) -> None:
-        """A check that raises an error continues with the file after the one at hand."""
+        """A check that raises an error continues with the file after the one at hand, or, if it failed before
+        it took a file, after the one that comes next.
+        """
         while self._taken < len(self._files):
             before = self._taken
             try:
@@ -161,20 +163,25 @@ class _Run:
             except ServiceAway:
                 raise
             except MemoryError:
-                self._output.line(
-                    OBSTACLE, Obstacle.OUT_OF_MEMORY, "the check needs more memory than it may use"
-                )
-            except Exception as error:  # noqa: BLE001 - of the guest, about this file
-                self._output.line(OBSTACLE, Obstacle.CRASHED, f"{type(error).__name__}: {error}")
+                self._fail(before, Obstacle.OUT_OF_MEMORY, "the check needs more memory than it may use")
+            except BaseException as error:  # noqa: BLE001 - of the guest; a library may end with SystemExit
+                self._fail(before, Obstacle.CRASHED, f"{type(error).__name__}: {error}")
             if self._taken == before:
                 return  # it takes no more files: they have no finding
 
     def _next_files(self) -> Iterator[CheckedFile]:
         while self._taken < len(self._files):
-            file = self._files[self._taken]
-            self._output.line(FILE, self._taken)
-            self._taken += 1
-            yield file
+            self._take()
+            yield self._files[self._taken - 1]
+
+    def _take(self) -> None:
+        self._output.line(FILE, self._taken)
+        self._taken += 1
+
+    def _fail(self, before: int, obstacle: Obstacle, message: str) -> None:
+        if self._taken == before:
+            self._take()
+        self._output.line(OBSTACLE, obstacle, message)
 
     def _pass_on(self, finding: object) -> None:
         at_hand = self._files[self._taken - 1].path if self._taken else None

@@ -13,7 +13,8 @@ from pipeline.names import PRODUCER
 from pipeline.records import Job
 from pipeline.steps.context import StepContext
 from pipeline.steps.expected_files import deposited
-from pipeline.working_storage.workspace import ContentGone, DownloadedFile, Workspace
+from pipeline.working_storage.mount import ContentGone
+from pipeline.working_storage.workspace import DownloadedFile, Workspace
 
 _log = logging.getLogger(__name__)
 

@@ -16,7 +16,8 @@ from pipeline.records import HistoryEntry, Job
 from pipeline.states import Event, JobState
 from pipeline.steps.context import StepContext
 from pipeline.working_storage import mount
-from pipeline.working_storage.workspace import ContentGone, Workspace, read_stored
+from pipeline.working_storage.mount import ContentGone
+from pipeline.working_storage.workspace import Workspace, read_stored
 
 DOWNLOADS_AGAIN = 3
 """Times that content missing from working storage is downloaded again without an operator."""

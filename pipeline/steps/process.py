@@ -36,7 +36,8 @@ from pipeline.steps.expected_files import deposited
 from pipeline.steps.system_files import ERC_PATH, compose_all
 from pipeline.storage.base import StoreRequest
 from pipeline.working_storage.capacity import full_waits
-from pipeline.working_storage.workspace import ContentGone, DownloadedFile, Workspace, write_stored
+from pipeline.working_storage.mount import ContentGone
+from pipeline.working_storage.workspace import DownloadedFile, Workspace, write_stored
 
 
 class _NameTaken(Exception):

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.attempt import WorkingStorageRecord
+from pipeline.errors import ArklineError
 from pipeline.file_system import Mark, make_below
 from pipeline.outcome import Service, transient
 from pipeline.settings import Settings
@@ -37,6 +38,10 @@ def require(settings: Settings, record: WorkingStorageRecord) -> None:
     _MARK.require(folder)
 
 
+class ContentGone(ArklineError):
+    """What was downloaded is not in the working directory any more, or not whole: it is downloaded again."""
+
+
 @contextmanager
 def losses(settings: Settings) -> Iterator[None]:
     """Translate a file's disappearance during a step: into an outage if working storage is not available,
@@ -50,6 +55,10 @@ def losses(settings: Settings) -> Iterator[None]:
         if not is_marked(folder):
             raise _MARK.lacking(folder) from error
         raise transient(f"{error.filename} is gone from working storage") from error
+    except ContentGone as gone:
+        if not is_marked(settings.working):
+            raise _MARK.lacking(settings.working) from gone
+        raise transient(str(gone)) from gone
 
 
 def make_folder(path: Path, working: Path) -> None:

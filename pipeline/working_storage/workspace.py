@@ -16,15 +16,11 @@ from typing import BinaryIO
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from pipeline.errors import ArklineError
 from pipeline.file_system import make_below, read_all, write_file
 from pipeline.fixity import Digest, StoredVersion
 from pipeline.records import Job, Record
 from pipeline.working_storage import mount
-
-
-class ContentGone(ArklineError):
-    """What was downloaded is not in the working directory any more, or not whole: it is downloaded again."""
+from pipeline.working_storage.mount import ContentGone
 
 
 class DownloadedFile(Record):

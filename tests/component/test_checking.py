@@ -83,6 +83,8 @@ def test_one_process_serves_many_requests(checker: Checker, tmp_path: Path) -> N
         ("hang", "timed-out"),
         ("crash", "crashed"),
         ("fail", "crashed"),
+        ("exit", "crashed"),
+        ("forge", "invalid-answer"),
         ("eat", "out-of-memory"),
         ("lie", "invalid-answer"),
         ("say nothing", "no-answer"),
@@ -99,6 +101,17 @@ def test_a_check_that_fails_at_a_file_checks_the_others(
         "c": ("found", "Test.Word"),
         "d": ("fine", ""),
     }
+
+
+def test_a_check_that_fails_before_its_first_file_says_of_each_why_it_is_not_checked(
+    checker: Checker, tmp_path: Path
+) -> None:
+    texts = {f"{number}": "good" for number in range(8)}
+
+    found = checked(checker, tmp_path, texts, Opening("word", guests.NeverBegins))
+
+    assert verdicts(found) == dict.fromkeys(texts, ("unchecked", "crashed"))
+    assert {finding.message for finding in found} == {"NameError: name 'scaner' is not defined"}
 
 
 def test_what_a_check_prints_is_no_answer(checker: Checker, tmp_path: Path) -> None:

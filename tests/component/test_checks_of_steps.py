@@ -1,7 +1,9 @@
 """The checks of a profile in the steps of a job: what stops it, what is remarked, what is recorded."""
 
 import hashlib
+import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,14 @@ from pipeline import plugins
 from pipeline.attempt import CheckedAttempt
 from pipeline.checking import journal, running
 from pipeline.checking.process import Checker
-from pipeline.checks import FINDING, CheckedFile, Stage
+from pipeline.checks import FINDING, CheckedFile, CheckRule, Stage
 from pipeline.outcome import AttemptOver, Done, Service, ServiceDown, StepFailed
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import HistoryEntry, Job
 from pipeline.states import Event, FailureKind, JobState
 from pipeline.steps import notify, process, record
 from pipeline.steps.context import StepContext
+from pipeline.working_storage import mount
 from pipeline.working_storage.workspace import Workspace
 from tests.support import guests
 from tests.support.checks import installed
@@ -159,6 +162,102 @@ def test_a_check_that_is_not_installed_is_an_outage_of_the_host(
         process.work(job, replace(context, profile_of=lambda: profile))
 
     assert (down.value.service, down.value.instance, down.value.of_host) == (Service.CHECK, "word", True)
+
+
+BROKEN = {
+    "no-module": "the check no-module cannot be loaded: NameError: name 'scanner' is not defined",
+    "no-check": "no-check is no check: its class declares no access and no settings",
+    "settings": "the settings of the check settings cannot be read: NameError: name 'words' is not",
+}
+
+
+@pytest.fixture
+def _broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "broken_check.py").write_text("scanner.load()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = type("Check", (), {"__module__": "broken_check"})
+    broken = {"no-module": module, "no-check": guests.NoCheck, "settings": guests.BrokenSettings}
+    with installed(tmp_path / "broken", monkeypatch, **broken):
+        yield
+
+
+@pytest.mark.usefixtures("_broken")
+@pytest.mark.parametrize(("name", "message"), BROKEN.items())
+def test_a_check_with_a_mistake_is_an_outage_of_the_host_and_its_profile_is_refused(
+    repository: Repository, context: StepContext, name: str, message: str
+) -> None:
+    profile = context.profile.model_copy(update={"checks": (CheckRule(name=name),)})
+
+    with pytest.raises(ServiceDown, match=message) as down:
+        process.work(repository.job(1), replace(context, profile_of=lambda: profile))
+    assert (down.value.service, down.value.instance, down.value.of_host) == (Service.CHECK, name, True)
+    asks(repository, name)
+    with pytest.raises(ProfileError, match=message):
+        Profiles(repository.settings.profiles).get("demo")
+
+
+class Removing(Checker):
+    """Removes a job's files once it has checked them."""
+
+    gone: Path
+
+    def run(self, *arguments: Any) -> None:
+        super().run(*arguments)
+        shutil.rmtree(self.gone, ignore_errors=True)
+
+
+def removing(job: Job, repository: Repository) -> Removing:
+    own = Removing((repository.settings.working,))
+    own.gone = Workspace.of(job, repository.settings.working).folder
+    return own
+
+
+def test_a_working_directory_that_vanishes_during_a_check_is_downloaded_again(
+    repository: Repository, context: StepContext
+) -> None:
+    asks(repository, "word")
+    job = repository.job(1, {"a.txt": "good"})
+
+    with closing(removing(job, repository)) as checker:
+        done = process.work(job, replace(context, checker=checker))
+
+    assert done.event is Event.DOWNLOAD_AGAIN
+    assert not list(repository.settings.storage.rglob("0=ocfl_object*"))
+
+
+def test_a_file_that_vanishes_during_its_check_is_downloaded_again_and_not_called_unchecked(
+    repository: Repository, context: StepContext
+) -> None:
+    asks(repository, {"name": "word", "unchecked": "stop"})
+    job = repository.job(1, {"a.txt": "good", "b.txt": "hang: now"})
+    workspace = Workspace.of(job, repository.settings.working)
+
+    def check() -> None:
+        (workspace.producer / "b.txt").unlink(missing_ok=True)
+
+    done = process.work(job, replace(context, attempt=CheckedAttempt(check)))
+
+    assert done.event is Event.DOWNLOAD_AGAIN
+    assert not list(workspace.folder.glob("checks/*"))
+
+
+def test_stored_files_that_vanish_during_a_check_are_read_from_storage_by_the_next_try(
+    repository: Repository, context: StepContext
+) -> None:
+    asks(repository, {"name": "word", "after": "stored"})
+    job = repository.job(1, {"a.txt": "a virus"})
+    process.work(job, context)
+    job = job.model_copy(update={"identifiers": repository.identifiers(job)})
+
+    with (
+        closing(removing(job, repository)) as checker,
+        pytest.raises(StepFailed, match="is missing") as failed,
+        mount.losses(repository.settings),
+    ):
+        record.work(job, replace(context, checker=checker))
+
+    assert failed.value.kind is FailureKind.TRANSIENT
+    assert "found something in 1 file: 'a.txt'" in (record.work(job, context).remark or "")
 
 
 def test_an_unknown_check_is_refused_when_the_profile_is_read(repository: Repository) -> None:

@@ -1,6 +1,7 @@
 """A fleet with a check: a site's program, a finding, an operator's decision, and a check that is gone."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +18,8 @@ from tests.e2e.collection import submit
 from tests.e2e.test_task_events import Watched, enable_events, said_of, watched
 from tests.servers.http_source import HttpSource
 from tests.support import cli as arkline
-from tests.support.fleet import Fleet, batch_ended
+from tests.support import guests
+from tests.support.fleet import LIMIT, PROJECT, Fleet, batch_ended
 from tests.support.polling import eventually
 from zkstate import paths
 from zkstate.connection.session import Session
@@ -121,6 +123,48 @@ def test_jobs_wait_for_a_check_that_is_gone_and_continue_when_it_is_back(
 
     eventually(lambda: [task for task in seen() if task[1] != RETRY] == ended)
     assert ("job.processing", RETRY) in seen()
+
+
+CHECK = """from pipeline.checks import Access, CheckFinding, CheckVerdict
+
+class SiteCheck:
+    name = "site"
+    access = Access()
+    settings = None
+    version = "1"
+
+    def __init__(self, settings):
+        {begin}
+
+    def run(self, files, context):
+        for file in files:
+            yield CheckFinding(path=file.path, verdict=CheckVerdict.FINE)
+"""
+
+
+def test_a_check_with_a_mistake_keeps_jobs_waiting_with_the_reason_and_they_continue_when_it_is_repaired(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, tmp_path: Path
+) -> None:
+    guests.install(tmp_path / "site", site=type("SiteCheck", (), {"__module__": "site_check"}))
+    module = tmp_path / "site" / "site_check.py"
+    module.write_text(CHECK.format(begin="scaner.load()"))
+    profile = settings.profiles / "demo.yaml"
+    profile.write_text(f"{profile.read_text()}\nchecks: [site]\n")
+    path = os.pathsep.join((str(PROJECT), str(module.parent)))
+    fleet.extra = {"PYTHONPATH": path}
+    fleet.worker()
+    fleet.beat()
+
+    deposit = ("submit", "--profile", "demo", "--type", "file", "--wait", source.put("/good.txt", b"good"))
+    with arkline.start(settings, *deposit, PYTHONPATH=path) as waits:
+        eventually(lambda: "check:site" in outages.known(session))
+        (jid,) = listings.all_jobs(session)
+        shown = " ".join(arkline.run(settings, "why", jid).out.split())
+        assert "the check site does not start on this host: NameError: name 'scaner' is not defined" in shown
+        assert "repair it" in shown
+        assert jobs.load(session, jid).status.tries == 0
+        module.write_text(CHECK.format(begin="pass"))
+        assert waits.wait(LIMIT) == 0
 
 
 GATE = """#!/bin/sh

@@ -63,10 +63,10 @@ class Fleet:
             argv=(sys.executable, "-W", "ignore", *arguments),
             log=self.folder / f"{name}.log",
             environment={
+                "PYTHONPATH": str(self.code),
                 **environment(self.settings),
                 **self.extra,
                 "ARKLINE_READY_FILE": str(ready),
-                "PYTHONPATH": str(self.code),
             },
             folder=self.code,
             stop_seconds=20,

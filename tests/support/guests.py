@@ -5,12 +5,14 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from pipeline.checks import (
     Access,
@@ -137,6 +139,19 @@ def _attack(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
     )
 
 
+def _exit(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
+    yield from ()
+    sys.exit(3)
+
+
+def _forge(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
+    """Write to the worker what no check says."""
+    yield from ()
+    for descriptor in range(3, 20):
+        with suppress(OSError):
+            os.write(descriptor, b'["finding"]\n')
+
+
 def _system_call(number: int) -> None:
     if ctypes.CDLL(None, use_errno=True).syscall(number, 0, 0, 0, 0) < 0:
         raise OSError(ctypes.get_errno(), "refused")
@@ -153,6 +168,8 @@ MISDEEDS = {
     "leave": _leave,
     "kill": _kill,
     "attack": _attack,
+    "exit": _exit,
+    "forge": _forge,
 }
 
 
@@ -171,6 +188,29 @@ class NoStart(WordCheck):
 
     def __init__(self, settings: WordSettings) -> None:
         raise ImportError("libscanner.so: cannot open shared object file")
+
+
+class NeverBegins(WordCheck):
+    """A check with a mistake that every deposit meets, before the first file."""
+
+    def run(self, files: Iterable[CheckedFile], context: CheckContext) -> Iterator[Any]:
+        raise NameError("name 'scaner' is not defined")
+
+
+class WrongSettings(WordSettings):
+    @model_validator(mode="after")
+    def _is_known(self) -> "WrongSettings":
+        raise NameError("name 'words' is not defined")
+
+
+class BrokenSettings(WordCheck):
+    """A check whose settings have a mistake."""
+
+    settings: ClassVar[type[BaseModel] | None] = WrongSettings
+
+
+class NoCheck:
+    """A class without what a check declares."""
 
 
 class Away(WordCheck):
