@@ -33,7 +33,7 @@ from pipeline.inventory.tables import (
     rows_with,
     versions,
 )
-from pipeline.outcome import content, system
+from pipeline.outcome import StepFailed, content, system
 from pipeline.records import Job, now, reused, same_job
 
 
@@ -87,11 +87,15 @@ def _reserve(connection: Connection, owner: str, ark: str, ids: Sequence[str]) -
     # the insert waited for concurrent transactions with the same ids, so this query's result is final
     for name, named in sorted(known_local_ids(connection, owner, names).items()):
         if named != ark:
-            raise content(
-                f"the local id '{name}' of owner {owner} belongs to {named}, not to {ark}: submit "
-                "again with that "
-                "ARK, or without this local id"
-            )
+            raise belongs_to_another(owner, name, named, ark)
+
+
+def belongs_to_another(owner: str, local_id: str, named: str, ark: str) -> StepFailed:
+    """The owner's local id names another object than `ark`."""
+    return content(
+        f"the local id '{local_id}' of owner {owner} belongs to {named}, not to {ark}: submit again with "
+        "that ARK, or without this local id"
+    )
 
 
 def _check_owner(current: str | None, owner: str, ark: str) -> None:

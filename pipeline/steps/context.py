@@ -13,6 +13,8 @@ from pipeline.decoding.decoder import Decoder
 from pipeline.deployment import Expected, ExpectedOf
 from pipeline.identifiers.factory import open_minter
 from pipeline.identifiers.minter import Minter
+from pipeline.inventory.database import Database
+from pipeline.inventory.service import InventoryService, InventoryWithService
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.notify.callback import HttpCallback
 from pipeline.notify.mail import Mailer, open_mailer
@@ -80,13 +82,15 @@ class StepContext(Clients):
         return Checking(checks, self.checker, workspace, self.attempt, job.history, self.check_place)
 
 
-InventoryOpener: TypeAlias = Callable[[Settings, Expected | None], SqlInventory]
+InventoryOpener: TypeAlias = Callable[[Settings], InventoryService]
 """The type of the plugins in the group `arkline.inventory`."""
 
 
 def _open_inventory(settings: Settings, expected: Expected | None) -> SqlInventory:
     opener: InventoryOpener | None = plugins.chosen(plugins.INVENTORY)
-    return opener(settings, expected) if opener else open_inventory(settings.inventory, expected)
+    if opener is None:
+        return open_inventory(settings.inventory, expected)
+    return InventoryWithService(Database(settings.inventory, expected=expected), opener(settings))
 
 
 def open_clients(settings: Settings, expected: ExpectedOf | None = None) -> Clients:

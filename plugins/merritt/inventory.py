@@ -1,8 +1,6 @@
 """Merritt's inventory service, beside our inventory: queried for local ids, and given every version.
 
-Rule: the service comes first. Every request can be repeated, and our inventory is written last, so an attempt
-that ends in between is completed by the next. Ours has what Merritt's has no column for: arrivals, proofs,
-events.
+Every request can be repeated. Our inventory has what Merritt's has no column for: arrivals, proofs, events.
 """
 
 import json
@@ -10,15 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from pipeline.deployment import Expected
 from pipeline.http import service
 from pipeline.http.service import FIRST_PAUSE, raise_if_transient, retry_request, translated
 from pipeline.http.urls import redact_url
 from pipeline.inventory.base import Recording
-from pipeline.inventory.database import Database
-from pipeline.inventory.sql import SqlInventory
 from pipeline.outcome import Service, content, fault_of, system
-from pipeline.records import Job
 from pipeline.settings import Settings, read_settings
 from plugins.merritt.settings import MerrittSettings
 
@@ -31,29 +25,22 @@ _QUOTED = 300
 _ADDRESS = "check ARKLINE_INVENTORY_SERVICE_URL"
 
 
-def open_inventory(settings: Settings, expected: Expected | None) -> "MerrittInventory":
-    return MerrittInventory(settings, read_settings(MerrittSettings), expected)
+def open_inventory(settings: Settings) -> "MerrittInventory":
+    return MerrittInventory(settings, read_settings(MerrittSettings))
 
 
-class MerrittInventory(SqlInventory):
-    """Our inventory, and the service that the settings name."""
+class MerrittInventory:
+    """The `InventoryService` that the settings name."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        own: MerrittSettings,
-        expected: Expected | None = None,
-        pause: float = FIRST_PAUSE,
-    ) -> None:
-        super().__init__(Database(settings.inventory, expected=expected))
+    def __init__(self, settings: Settings, own: MerrittSettings, pause: float = FIRST_PAUSE) -> None:
         self._settings = settings
         self._base = own.inventory_service_url.rstrip("/")
         self._pause = pause
         self.name = f"the inventory service {redact_url(self._base)}"
 
-    def record(self, entry: Recording, rebuilt_by: str = "") -> None:
-        """Have the service add the version from the storage service, if it lacks it; then record it here."""
-        version = entry.version
+    def add_version(self, recording: Recording) -> None:
+        """Have the service read the version from the storage service, if it lacks it."""
+        version = recording.version
         self._post({"url": version.url, "checkVersion": "true", "responseForm": "json"}, "add")
         current = self._state("invv:versionsState", "current", version.ark).get("currentVersion", 0)
         if not str(current).isdigit() or int(current) < version.number:
@@ -61,15 +48,12 @@ class MerrittInventory(SqlInventory):
                 f"{self.name} accepted version {version.number} of {version.ark}, but its current version is "
                 f"{current}: see the log of that service"
             )
-        super().record(entry, rebuilt_by)
 
     def arks_of(self, owner: str, local_id: Sequence[str]) -> dict[str, str]:
-        """Local id -> ARK; the service's answer wins over ours, which may be from before it was queried."""
-        return super().arks_of(owner, local_id) | self._arks_at_service(owner, local_id)
-
-    def _arks_at_service(self, owner: str, local_id: Sequence[str]) -> dict[str, str]:
         arks = {}
         for name in dict.fromkeys(local_id):
+            if _SEPARATOR in name:
+                raise content(f"the local id '{name}' has a semicolon, which separates ids in {self.name}")
             state = self._state("invloc:localContainerState", "primary", owner, name)
             if _is_true(state.get("exists")) and state.get("primaryIdentifier"):
                 arks[name] = str(state["primaryIdentifier"])
@@ -77,41 +61,12 @@ class MerrittInventory(SqlInventory):
 
     def local_ids_of(self, ark: str) -> tuple[str, ...]:
         state = self._state("invloc:localContainerState", "local", ark)
-        return tuple(dict.fromkeys((*_values(state, "localID"), *super().local_ids_of(ark))))
+        return tuple(dict.fromkeys(_values(state, "localID")))
 
     def reserve_local_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> None:
-        self._reserve_at_service(owner, ark, self._new_ids(owner, ark, local_id))
-        super().reserve_local_ids(owner, ark, local_id)
-
-    def claim_ark(
-        self, job: Job, owner: str, ark: str, local_id: Sequence[str], *, unused: bool = False
-    ) -> bool:
-        """Claim in ours first: an ARK already taken must reserve nothing in the service."""
-        new = self._new_ids(owner, ark, local_id)
-        if not super().claim_ark(job, owner, ark, local_id, unused=unused):
-            return False
-        self._reserve_at_service(owner, ark, new)
-        return True
-
-    def _new_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> list[str]:
-        """The ids that the service lacks; StepFailed(content) if one belongs to another object."""
-        at_service = self._arks_at_service(owner, local_id)
-        known = super().arks_of(owner, local_id) | at_service
-        for name in local_id:
-            if _SEPARATOR in name:
-                raise content(f"the local id '{name}' has a semicolon, which separates ids in {self.name}")
-            if known.get(name, ark) != ark:
-                raise content(
-                    f"the local id '{name}' of owner {owner} belongs to {known[name]}, not to {ark}: submit "
-                    "again with that ARK, or without this local id"
-                )
-        return [name for name in dict.fromkeys(local_id) if name not in at_service]
-
-    def _reserve_at_service(self, owner: str, ark: str, new: Sequence[str]) -> None:
-        """Reserve only new ids: the service adds none of a list if it has one of them."""
-        if new:
-            form = {"objectid": ark, "ownerid": owner, "localids": _SEPARATOR.join(new)}
-            self._post({**form, "response-form": "json"}, "primary")
+        """The service adds none of a list if it has one of them."""
+        form = {"objectid": ark, "ownerid": owner, "localids": _SEPARATOR.join(local_id)}
+        self._post({**form, "response-form": "json"}, "primary")
 
     @fault_of(Service.INVENTORY)
     def _state(self, kind: str, *parts: str) -> dict[str, Any]:

@@ -7,10 +7,13 @@ import pytest
 
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.fixity import StoredVersion
+from pipeline.inventory.database import Database
+from pipeline.inventory.service import InventoryWithService
 from pipeline.outcome import StepFailed
 from pipeline.records import Job, SubmissionMode
 from pipeline.states import FailureKind
 from pipeline.steps import process
+from plugins.merritt.inventory import MerrittInventory
 from plugins.merritt.settings import MerrittSettings
 from plugins.merritt.storage import MerrittStorage
 from tests.servers.merritt import Merritt
@@ -32,6 +35,10 @@ class MerrittRepository(Repository):
         given = {"storage_service_url": service.url, "storage_service_node": 7777}
         self.own = MerrittSettings(**{**given, **settings})
         self.kept = MerrittStorage(self.settings, self.own, pause=0.01)
+
+    def inventory_with_service(self) -> InventoryWithService:
+        service = MerrittInventory(self.settings, self.own, pause=0.01)
+        return InventoryWithService(Database(self.settings.inventory), service)
 
     def process(self, job: Job, attempt: Attempt = UNATTENDED) -> str | None:
         return process.work(job, dataclasses.replace(self.services(attempt), storage=self.kept)).message

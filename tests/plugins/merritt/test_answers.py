@@ -65,10 +65,8 @@ def chosen(server: RawAnswer, tmp_path_factory: pytest.TempPathFactory) -> tuple
 
 
 @pytest.fixture(scope="module")
-def inventory(chosen: tuple[Settings, MerrittSettings]) -> Iterator[MerrittInventory]:
-    opened = MerrittInventory(*chosen, pause=0)
-    yield opened
-    opened.database.close()
+def inventory(chosen: tuple[Settings, MerrittSettings]) -> MerrittInventory:
+    return MerrittInventory(*chosen, pause=0)
 
 
 @MANY

@@ -11,7 +11,6 @@ from pipeline.records import Identifiers
 from pipeline.settings import Settings
 from pipeline.states import JobState
 from pipeline.steps import process, record
-from plugins.merritt.inventory import MerrittInventory
 from tests.plugins.merritt.repository import ARK, MerrittRepository
 from tests.servers.merritt_inventory import InventoryService, inventory_service
 from tests.support import cli, planting
@@ -46,9 +45,8 @@ def completed(session: Session, repository: MerrittRepository) -> str:
     job = planting.job_in(session, JobState.COMPLETED)
     number = int(job.jid.removeprefix("jid"))
     made = repository.job(number, {"a.txt": "alpha"}, key=job.configuration.key, primary_id=ARK)
-    own = repository.own
-    asked = MerrittInventory(repository.settings, own, pause=0.01) if own.inventory_service_url else None
-    entered = asked or repository.inventory
+    asked = repository.own.inventory_service_url
+    entered = repository.inventory_with_service() if asked else repository.inventory
     context = dataclasses.replace(repository.services(), storage=repository.kept, inventory=entered)
     process.work(made, context)
     record.work(made.model_copy(update={"identifiers": repository.identifiers(made)}), context)

@@ -7,13 +7,13 @@ import pytest
 
 from pipeline import plugins
 from pipeline.errors import UsageRefused
+from pipeline.inventory.service import InventoryWithService
 from pipeline.outcome import Service, ServiceDown, StepFailed
 from pipeline.records import Job, SubmissionMode
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
 from pipeline.steps import process, record
 from pipeline.steps.context import StepContext, open_clients
-from plugins.merritt.inventory import MerrittInventory
 from plugins.merritt.settings import MerrittSettings
 from plugins.merritt.storage import MerrittStorage
 from tests.plugins.merritt.repository import ARK, MerrittRepository
@@ -31,25 +31,25 @@ def service() -> Iterator[InventoryService]:
 
 
 @pytest.fixture
-def inventory(kept: MerrittRepository, service: InventoryService) -> Iterator[MerrittInventory]:
+def inventory(kept: MerrittRepository, service: InventoryService) -> Iterator[InventoryWithService]:
     kept.keep(kept.service, inventory_service_url=service.url)
-    made = MerrittInventory(kept.settings, kept.own, pause=0.01)
+    made = kept.inventory_with_service()
     yield made
     made.database.close()
 
 
-def steps(kept: MerrittRepository, inventory: MerrittInventory) -> StepContext:
+def steps(kept: MerrittRepository, inventory: InventoryWithService) -> StepContext:
     return dataclasses.replace(kept.services(), storage=kept.kept, inventory=inventory)
 
 
-def recorded(kept: MerrittRepository, inventory: MerrittInventory, job: Job) -> None:
+def recorded(kept: MerrittRepository, inventory: InventoryWithService, job: Job) -> None:
     context = steps(kept, inventory)
     process.work(job, context)
     record.work(job.model_copy(update={"identifiers": kept.identifiers(job)}), context)
 
 
 def test_a_version_is_entered_in_the_service_and_in_our_inventory(
-    kept: MerrittRepository, inventory: MerrittInventory, service: InventoryService
+    kept: MerrittRepository, inventory: InventoryWithService, service: InventoryService
 ) -> None:
     recorded(kept, inventory, kept.submitted(1, SubmissionMode.ADD, {"a.txt": "a"}))
     recorded(kept, inventory, kept.submitted(2, SubmissionMode.UPDATE, {"b.txt": "b"}))
@@ -59,7 +59,7 @@ def test_a_version_is_entered_in_the_service_and_in_our_inventory(
 
 
 def test_recording_twice_is_recording_once_after_a_crash_between_the_two(
-    kept: MerrittRepository, inventory: MerrittInventory, service: InventoryService
+    kept: MerrittRepository, inventory: InventoryWithService, service: InventoryService
 ) -> None:
     job = kept.submitted(1, SubmissionMode.ADD, {"a.txt": "a"})
     context = steps(kept, inventory)
@@ -74,7 +74,7 @@ def test_recording_twice_is_recording_once_after_a_crash_between_the_two(
 
 
 def test_a_service_that_entered_nothing_fails_the_recording(
-    kept: MerrittRepository, inventory: MerrittInventory, service: InventoryService
+    kept: MerrittRepository, inventory: InventoryWithService, service: InventoryService
 ) -> None:
     service.forgets = True
 
@@ -86,7 +86,7 @@ def test_a_service_that_entered_nothing_fails_the_recording(
 
 
 def test_local_ids_are_reserved_in_the_service_and_name_the_object(
-    inventory: MerrittInventory, service: InventoryService
+    inventory: InventoryWithService, service: InventoryService
 ) -> None:
     inventory.reserve_local_ids(OWNER, ARK, ("loc-1", "a/b ü"))
     inventory.reserve_local_ids(OWNER, ARK, ("loc-1", "loc-2"))
@@ -98,7 +98,7 @@ def test_local_ids_are_reserved_in_the_service_and_name_the_object(
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_the_local_ids_of_an_object_are_read_in_each_shape_of_the_answer(
-    inventory: MerrittInventory, service: InventoryService, count: int
+    inventory: InventoryWithService, service: InventoryService, count: int
 ) -> None:
     service.local_ids = {(OWNER, f"loc-{number}"): ARK for number in range(count)}
 
@@ -106,7 +106,7 @@ def test_the_local_ids_of_an_object_are_read_in_each_shape_of_the_answer(
 
 
 def test_a_local_id_that_the_service_has_for_another_object_is_refused_and_none_is_reserved(
-    inventory: MerrittInventory, service: InventoryService
+    inventory: InventoryWithService, service: InventoryService
 ) -> None:
     service.local_ids[OWNER, "taken"] = OTHER
 
@@ -117,7 +117,7 @@ def test_a_local_id_that_the_service_has_for_another_object_is_refused_and_none_
     assert service.local_ids == {(OWNER, "taken"): OTHER}
 
 
-def test_an_id_that_the_protocol_cannot_carry_is_refused(inventory: MerrittInventory) -> None:
+def test_an_id_that_the_protocol_cannot_carry_is_refused(inventory: InventoryWithService) -> None:
     with pytest.raises(StepFailed, match="has a semicolon") as failed:
         inventory.reserve_local_ids(OWNER, ARK, ("a;b",))
 
@@ -125,7 +125,7 @@ def test_an_id_that_the_protocol_cannot_carry_is_refused(inventory: MerrittInven
 
 
 def test_a_fault_that_passes_is_asked_again_and_a_lasting_one_is_the_service_of_the_inventory(
-    inventory: MerrittInventory, service: InventoryService
+    inventory: InventoryWithService, service: InventoryService
 ) -> None:
     service.faults = [503, 500]
     assert inventory.arks_of(OWNER, ("loc-1",)) == {}
@@ -138,7 +138,7 @@ def test_a_fault_that_passes_is_asked_again_and_a_lasting_one_is_the_service_of_
 
 
 def test_a_wrong_address_is_a_system_failure_that_names_the_setting(
-    inventory: MerrittInventory, service: InventoryService
+    inventory: InventoryWithService, service: InventoryService
 ) -> None:
     service.faults = [404]
 
@@ -149,18 +149,23 @@ def test_a_wrong_address_is_a_system_failure_that_names_the_setting(
 
 
 def test_the_settings_choose_the_services(
-    kept: MerrittRepository, inventory: MerrittInventory, monkeypatch: pytest.MonkeyPatch
+    kept: MerrittRepository,
+    inventory: InventoryWithService,
+    service: InventoryService,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    del inventory  # names its service in the settings
     set_variables(monkeypatch, kept.own)
     clients = open_clients(kept.settings)
 
-    assert isinstance(clients.inventory, MerrittInventory)
+    assert isinstance(clients.inventory, InventoryWithService)
     assert isinstance(clients.storage, MerrittStorage)
-    assert inventory.name == clients.inventory.name
+    service.local_ids[OWNER, "loc-1"] = OTHER
+    assert clients.inventory.arks_of(OWNER, ("loc-1",)) == {"loc-1": OTHER}
 
     monkeypatch.setenv("ARKLINE_INVENTORY_SERVICE_URL", "")
     clients = open_clients(kept.settings)
-    assert not isinstance(clients.inventory, MerrittInventory)
+    assert not isinstance(clients.inventory, InventoryWithService)
     assert isinstance(clients.storage, MerrittStorage)
 
 
@@ -169,9 +174,9 @@ def test_the_service_needs_the_storage_service_because_it_reads_versions_from_th
 ) -> None:
     monkeypatch.setenv("ARKLINE_INVENTORY_SERVICE_URL", "http://inventory.example/mrtinv")
 
-    for group in (plugins.STORAGE, plugins.INVENTORY):
+    for opener, given in ((plugins.STORAGE, (Settings(), None)), (plugins.INVENTORY, (Settings(),))):
         with pytest.raises(UsageRefused, match="needs ARKLINE_STORAGE_SERVICE_URL"):
-            plugins.chosen(group)(Settings(), None)
+            plugins.chosen(opener)(*given)
 
 
 def test_a_setting_is_read_under_its_earlier_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
