@@ -1,8 +1,8 @@
 """A site's own inventory service, which is asked and told beside the inventory.
 
-Rule: the service is never the only one to know. The inventory has what pages, search, fixity and recovery
-read; the service is told of every version before the inventory is, so that an attempt that ends in between is
-completed by the next.
+Rule: the inventory, which pages, search, fixity and recovery read, has all that the service has from here. It
+is the first to reserve an ARK and its local ids, because it refuses more, and the last to enter a version. An
+attempt that ends in between is completed by the next.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class InventoryService(Protocol):
     def reserve_local_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> None:
         """Reserve local ids, which the service did not know when it was asked, for `ark`: all or none.
 
-        StepFailed if one of them belongs to another object by now.
+        StepFailed if one of them belongs to another object now.
         """
 
     def add_version(self, recording: Recording) -> None:
@@ -66,13 +66,13 @@ class InventoryWithService(SqlInventory):
         return tuple(dict.fromkeys((*self._service.local_ids_of(ark), *super().local_ids_of(ark))))
 
     def reserve_local_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> None:
-        self._reserve_at_service(owner, ark, self._new_ids(owner, ark, local_id))
+        new = self._new_ids(owner, ark, local_id)
         super().reserve_local_ids(owner, ark, local_id)
+        self._reserve_at_service(owner, ark, new)
 
     def claim_ark(
         self, job: Job, owner: str, ark: str, local_id: Sequence[str], *, unused: bool = False
     ) -> bool:
-        """Claim in ours first: an ARK already taken must reserve nothing in the service."""
         new = self._new_ids(owner, ark, local_id)
         if not super().claim_ark(job, owner, ark, local_id, unused=unused):
             return False

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from plugins.conformance.entering import Entering
 from plugins.conformance.given import subject
 from plugins.conformance.minting import Minting
 from plugins.conformance.storing import Place
@@ -23,6 +24,13 @@ def every(request: pytest.FixtureRequest) -> int:
     """1, or N to let a writer die at every Nth moment alone."""
     given: int = request.config.getoption("--arkline-every")
     return given
+
+
+@pytest.fixture
+def entering(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Entering]:
+    """The inventory with the service that --arkline-inventory names."""
+    with subject(request.config, "inventory")(tmp_path) as given:
+        yield Entering(given)
 
 
 @pytest.fixture

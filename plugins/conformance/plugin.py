@@ -12,6 +12,7 @@ from plugins.conformance.given import option, subject
 
 SUITES = {
     "storage": ("test_storage_versions", "test_storage_reading", "test_storage_faults"),
+    "inventory": ("test_inventory",),
     "minter": ("test_minter",),
     "check": ("test_check",),
 }

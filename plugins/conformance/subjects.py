@@ -10,6 +10,7 @@ from typing import TypeAlias
 from pipeline.checks import Check, CheckRule, CheckVerdict, configured, installed
 from pipeline.deployment import Expected
 from pipeline.identifiers.minter import Minter
+from pipeline.inventory.service import InventoryService
 from pipeline.profiles.profile import Profile
 from pipeline.storage.base import Storage
 
@@ -50,14 +51,14 @@ StorageSubject: TypeAlias = Callable[[Path], AbstractContextManager[StoragePlace
 
 @dataclass(frozen=True)
 class Registry:
-    """The service that a minter registers ARKs with, and the means to disturb it."""
+    """The service that knows a minter's ARKs or an inventory's versions, and the means to disturb it."""
 
     known: Callable[[str], object]
     """What the service has about an ARK, to be compared; None if it does not know the ARK."""
     away: Callable[[], AbstractContextManager[None]]
     """While the block lasts, the service does not answer."""
     refuses: Callable[[], AbstractContextManager[None]]
-    """While the block lasts, the service refuses every registration: it answers, and no retry would help."""
+    """While the block lasts, the service refuses every change: it answers, and no retry would help."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,32 @@ class MinterPlace:
 
 MinterSubject: TypeAlias = Callable[[Path], AbstractContextManager[MinterPlace]]
 """`--arkline-minter=MODULE:FUNCTION`: gets a folder; for every test, the registry knows nothing."""
+
+
+@dataclass(frozen=True)
+class OwnInventory:
+    """A site's inventory service, which knows no object."""
+
+    open: Callable[[], InventoryService]
+    """The service as another process would open it."""
+    registry: Registry
+    """`known` is what the service has of the object's versions."""
+    store: Callable[[str, int], str] = lambda ark, number: f"http://storage.example/{ark}/{number}"
+    """Store the next version of the object, with this number, where the service reads it; the URL of it."""
+
+
+@dataclass(frozen=True)
+class InventoryPlace:
+    """The inventory in an empty database, and the service beside it."""
+
+    database: str
+    """URL of SQLAlchemy."""
+    service: OwnInventory | None = None
+    """None: the database alone."""
+
+
+InventorySubject: TypeAlias = Callable[[Path], AbstractContextManager[InventoryPlace]]
+"""`--arkline-inventory=MODULE:FUNCTION`: gets a folder, and makes an empty place for every test."""
 
 
 @dataclass(frozen=True)

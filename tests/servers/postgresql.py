@@ -136,10 +136,7 @@ class Server:
 
     def new_schema(self) -> str:
         """The SQLAlchemy URL of a new, empty schema: a database would add a thousand files."""
-        name = f"t{uuid.uuid4().hex}"
-        with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE SCHEMA {name}")
-        return f"{self.dsn('postgres')}?options=-csearch_path%3D{name}"
+        return new_schema(self.dsn("postgres"))
 
     def new_database(self) -> str:
         """The SQLAlchemy URL of a new, empty database, for programs that read a whole database."""
@@ -147,6 +144,14 @@ class Server:
         with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
         return self.dsn(name)
+
+
+def new_schema(dsn: str) -> str:
+    """The SQLAlchemy URL of a new, empty schema in this database."""
+    name = f"t{uuid.uuid4().hex}"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}")
+    return f"{dsn}?options=-csearch_path%3D{name}"
 
 
 @contextlib.contextmanager
