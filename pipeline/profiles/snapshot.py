@@ -4,10 +4,11 @@ Rule: the record contains no secrets. User, password and query of a callback URL
 current file, and only while that file names the same address.
 """
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from pipeline.principal import Interface
 from pipeline.profiles.profile import Profile, ProfileError, Profiles
@@ -75,8 +76,13 @@ def with_secrets(profile: Profile, profiles: Profiles) -> Profile:
 
 
 def profile_changes(snapshot: ProfileSnapshot | None, current: Profile) -> dict[str, tuple[Any, Any]]:
-    """Field -> (value in the snapshot, current value), for the fields that differ."""
+    """Field -> (value in the snapshot, current value), for the fields that differ.
+
+    A field that an older release did not know has its default: the batch follows it, and nobody changed it.
+    """
     before = {} if snapshot is None else snapshot.profile
+    with suppress(ValidationError):  # damaged: a renewal replaces the snapshot, and lists what it has
+        before = public_profile(snapshot).public() if snapshot else before
     return {
         field: (before.get(field), value)
         for field, value in current.public().items()

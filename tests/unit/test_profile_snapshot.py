@@ -76,3 +76,21 @@ def test_changes_name_the_fields_that_differ(profiles: Profiles) -> None:
 
     assert profile_changes(snapshot, now) == {"priority": (None, 9)}
     assert profile_changes(None, now)["owner"] == (None, "ark:/99999/fk4o")
+
+
+def test_a_field_that_an_older_release_did_not_know_is_no_change(profiles: Profiles) -> None:
+    profile = written(profiles, "")
+    older = {field: value for field, value in profile.public().items() if field not in ("review", "checks")}
+    snapshot = stored_snapshot(profile).model_copy(update={"profile": older})
+
+    assert profile_changes(snapshot, profile) == {}
+    assert profile_changes(snapshot, written(profiles, "review: true")) == {"review": (False, True)}
+
+
+def test_a_damaged_snapshot_is_compared_as_it_is(profiles: Profiles) -> None:
+    profile = written(profiles, "")
+    damaged = stored_snapshot(profile).model_copy(
+        update={"profile": {**profile.public(), "priority": "high"}}
+    )
+
+    assert profile_changes(damaged, profile) == {"priority": ("high", None)}
