@@ -12,6 +12,7 @@ from entrypoints import programs
 from entrypoints.generate_secrets import RIGHTS, VOLUMES, generate
 from entrypoints.stack.services import StackConfig, reserved_workers
 from pipeline.settings import SECRETS, Settings
+from plugins.clamav.settings import ClamavSettings
 from tests.support.images import WITHOUT_DIGEST
 
 PROJECT = Path(__file__).parents[2]
@@ -22,7 +23,7 @@ OURS = {name: service for name, service in SERVICES.items() if "build" in servic
 READY_FILE = "ARKLINE_READY_FILE"
 """Read by tasks/worker.py and tasks/beat_leader.py; not a setting, because it is one process's own."""
 
-VERSION_AND_DIGEST = r"[a-z]+(/[a-z]+)?:v?\d+(\.\d+){1,2}(-[a-z]+)?@sha256:[0-9a-f]{64}"
+VERSION_AND_DIGEST = r"[a-z]+(/[a-z]+)?:v?\d+(\.\d+){1,2}([-_][a-z]+)?@sha256:[0-9a-f]{64}"
 """Of an image; PostgreSQL's versions have two numbers."""
 
 POOL_STALL = 31
@@ -79,6 +80,7 @@ def test_the_chart_has_the_same_servers_as_the_compose_file() -> None:
 
     assert values["zookeeper"]["image"] == SERVICES["zookeeper"]["image"]
     assert values["redis"]["image"] == SERVICES["redis"]["image"]
+    assert values["clamav"]["image"] == SERVICES["clamav"]["image"] == SERVICES["freshclam"]["image"]
 
 
 def test_our_image_has_the_version_of_the_project() -> None:
@@ -164,7 +166,8 @@ def test_only_who_needs_zookeeper_or_redis_reaches_it() -> None:
 
     assert {name for name in SERVICES if "record" in networks(name)} == {*ZOOKEEPERS, *fleet}
     assert {name for name in SERVICES if "messages" in networks(name)} == {"redis", "flower", *fleet}
-    assert {name for name in SERVICES if "outside" in networks(name)} == workers
+    assert {name for name in SERVICES if "outside" in networks(name)} == {"freshclam", *workers}
+    assert {name for name in SERVICES if "scanner" in networks(name)} == {"clamav", "worker"}
     assert {name for name in SERVICES if "database" in networks(name)} == {"postgresql", "web", *workers}
     assert {name for name in SERVICES if "browser" in networks(name)} == {
         "flower",
@@ -178,6 +181,7 @@ def test_only_who_needs_zookeeper_or_redis_reaches_it() -> None:
         "messages",
         "database",
         "metrics",
+        "scanner",
     }
     assert SERVICES["secrets"]["network_mode"] == "none"
 
@@ -259,7 +263,8 @@ def test_every_action_is_named_by_its_commit(name: str) -> None:
 def test_every_variable_of_ours_is_a_setting(name: str) -> None:
     ours = {key for key in OURS[name]["environment"] if key.startswith("ARKLINE_")} - {READY_FILE, SECRETS}
 
-    assert {key.removeprefix("ARKLINE_").lower() for key in ours} <= set(Settings.model_fields)
+    known = Settings.model_fields.keys() | ClamavSettings.model_fields.keys()
+    assert {key.removeprefix("ARKLINE_").lower() for key in ours} <= known
 
 
 def test_a_worker_has_time_to_end_its_steps() -> None:
@@ -279,6 +284,16 @@ def test_every_reserved_queue_has_a_worker_of_its_own(queue: str, tmp_path: Path
 def test_there_is_more_than_one_worker_and_a_stand_by_for_beat() -> None:
     assert SERVICES["worker"]["deploy"]["replicas"] >= 2
     assert SERVICES["beat"]["deploy"]["replicas"] >= 2
+
+
+def test_the_virus_scanner_is_off_by_default_and_workers_find_it_where_it_listens() -> None:
+    address = SERVICES["worker"]["environment"]["ARKLINE_CLAMD"]
+
+    assert SERVICES["clamav"]["profiles"] == SERVICES["freshclam"]["profiles"] == ["clamav"]
+    assert address == "${ARKLINE_CLAMD:-tcp:clamav:3310}"
+    assert ClamavSettings(clamd="tcp:clamav:3310")
+    for name, mode in (("freshclam", ""), ("clamav", ":ro")):
+        assert f"clamav-signatures:/var/lib/clamav{mode}" in SERVICES[name]["volumes"]
 
 
 def test_uploads_are_in_a_volume_that_the_pages_and_all_workers_share() -> None:

@@ -16,6 +16,7 @@ from entrypoints.cli.command_table import ENTRIES
 from entrypoints.generate_secrets import RIGHTS
 from pipeline.settings import Settings
 from pipeline.states import Queue
+from plugins.clamav.settings import ClamavSettings
 from tests.support.fleet import PROJECT
 from tests.support.images import WITHOUT_DIGEST
 from tests.support.requirements import unavailable
@@ -59,6 +60,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "backup": {"enabled": True, "existingClaim": "own-backups", "keep": 7},
         "zookeeper": {"replicas": 3, "storageClass": "fast"},
         "redis": {"storageClass": "fast"},
+        "clamav": {"enabled": True, "storageClass": "fast"},
         "networkPolicy": {"webFrom": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}]},
         "nodeSelector": {"disk": "ssd"},
         "tolerations": [{"key": "a", "operator": "Exists"}],
@@ -193,11 +195,11 @@ def test_every_program_is_a_command_of_arkline_and_every_variable_a_setting(
     manifests: list[dict[str, Any]],
 ) -> None:
     for _, pod in pods(manifests):
-        argv: list[str] = pod["containers"][0]["args"]
+        argv: list[str] = pod["containers"][0].get("args", ["none"])
         assert argv[0] != "arkline" or argv[1] in {entry.name for entry in ENTRIES}
     (settings,) = (manifest for manifest in manifests if manifest["metadata"]["name"].endswith("-settings"))
     names = {name.removeprefix("ARKLINE_").lower() for name in settings["data"]}
-    assert names - {"secrets"} <= set(Settings.model_fields)
+    assert names - {"secrets"} <= Settings.model_fields.keys() | ClamavSettings.model_fields.keys()
 
 
 def test_the_service_monitor_selects_the_port_of_the_exporter() -> None:
@@ -268,6 +270,29 @@ def test_three_zookeepers_know_each_other_and_the_fleet_knows_them() -> None:
     hosts = [f"site-arkline-zookeeper-{number}.site-arkline-zookeeper" for number in range(3)]
     assert known.split() == [f"server.{n}={host}:2888:3888;2181" for n, host in enumerate(hosts, 1)]
     assert settings["data"]["ARKLINE_ZK_HOSTS"] == ",".join(f"{host}:2181" for host in hosts)
+
+
+def test_workers_find_the_virus_scanner_at_the_port_of_its_service() -> None:
+    manifests = rendered(OPTIONS["every option"])
+    (settings,) = (one for one in manifests if one["metadata"]["name"].endswith("-settings"))
+    (service,) = (
+        one
+        for one in manifests
+        if one["kind"] == "Service" and one["metadata"]["name"] == "site-arkline-clamav"
+    )
+    clamd, freshclam = dict(pods(manifests))["site-arkline-clamav"]["containers"]
+
+    assert settings["data"]["ARKLINE_CLAMD"] == "tcp:site-arkline-clamav:3310"
+    assert [port["port"] for port in service["spec"]["ports"]] == [3310]
+    assert (clamd["command"], freshclam["command"][0]) == (["clamd"], "freshclam")
+    (mounted,) = (
+        one["data"]
+        for one in manifests
+        if one["metadata"]["name"] == "site-arkline-clamav" and one["kind"] == "ConfigMap"
+    )
+    for name, text in mounted.items():
+        assert text == (Path(CHART) / "files" / "clamav" / name).read_text()
+    assert "ARKLINE_CLAMD" not in yaml.safe_dump_all(rendered({}))
 
 
 def test_the_users_of_redis_have_the_rights_and_passwords_of_the_fleet() -> None:

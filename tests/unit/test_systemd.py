@@ -77,6 +77,19 @@ def test_a_worker_has_time_to_end_its_steps_as_in_the_compose_file() -> None:
     assert {"KillMode=mixed", "TimeoutStopSec=120"} <= set(text.splitlines())
 
 
+def test_a_worker_beside_clamd_is_as_well_protected(installed: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(installed, tmp_path / "units")
+    drop_ins = folder / "arkline-worker@.service.d"
+    drop_ins.mkdir()
+    shutil.copy(UNITS / "worker-clamav.conf", drop_ins / "20-clamav.conf")
+    worker = str(folder / "arkline-worker@control.service")
+
+    assert analyze(folder, "verify", "--man=no", worker).returncode == 0
+    shown = analyze(folder, "security", "--offline=yes", "--no-pager", f"--threshold={EXPOSURE}", worker)
+    assert shown.returncode == 0, re.findall(r".*exposure level.*", shown.stdout + shown.stderr)
+    assert "SupplementaryGroups=" in shown.stdout
+
+
 @pytest.mark.parametrize("queue", ["control", "split"])
 def test_the_options_of_a_reserved_worker_name_its_queue(queue: str) -> None:
     name, _, options = (UNITS / f"worker-{queue}.env").read_text().strip().partition("=")
