@@ -20,6 +20,9 @@ from tests.support.fleet import PROJECT, environment
 
 COMMAND_SECONDS = 120.0
 
+READ_LATE = ("ARKLINE_", "COLUMNS")
+"""How the variables begin that nothing reads before the command runs."""
+
 COMMAND = (sys.executable, "-c", "from entrypoints.cli.main import main; main()")
 
 
@@ -70,7 +73,7 @@ def run(settings: Settings, *arguments: str, **more: str) -> Finished:
     The command is a process of its own, with the libraries loaded already. A variable that the interpreter or
     a library may read at its start needs a new interpreter.
     """
-    if all(name.startswith("ARKLINE_") for name in more):
+    if all(name.startswith(READ_LATE) for name in more):
         environment = variables(settings, **more)
         return Finished(*forks().run(arguments, environment, _folder(settings), COMMAND_SECONDS))
     with start(settings, *arguments, **more) as process:
