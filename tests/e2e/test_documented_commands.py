@@ -92,7 +92,8 @@ SAYS = {
 FAILED_JOBS = """
 arkline pause --reason "the inventory is away"
 bid=$(arkline submit three --object-per-file --profile demo)
-until arkline jobs --batch "$bid" | grep -o '^jid[0-9]*' > jids && [ "$(wc -l < jids)" = 3 ]; do :; done
+listed() { arkline jobs --batch "$bid" | grep -o "^jid[0-9]*" > jids && [ "$(wc -l < jids)" = 3 ]; }
+until listed; do sleep 0.1; done
 for jid in $(sort jids); do arkline fail "$jid" --reason "the inventory is away"; done
 arkline unpause
 arkline watch "$bid" || [ $? = 1 ]

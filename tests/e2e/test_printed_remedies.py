@@ -30,6 +30,9 @@ pytestmark = [
 LIMIT = 120.0
 """Seconds until a trouble is shown, or is not shown any more."""
 
+PAUSE = 0.2
+"""Seconds between two commands that ask for it: what a command prints is no event."""
+
 NOT_RUN = {
     Action.HOLD_COLLECTION: "a button of the pages, no remedy: no output advises it",
     Action.SHOW_STATUS: "needs a batch that was archived without a report; README's command is this one",
@@ -70,12 +73,14 @@ class Reader:
         deadline = time.monotonic() + LIMIT
         while not (found := self.printed(asked, action)):
             assert time.monotonic() < deadline, f"{asked} prints no {action}: {self.shell.said}"
+            time.sleep(PAUSE)
         return found[0]
 
     def over(self, asked: str, action: Action) -> None:
         deadline = time.monotonic() + LIMIT
         while self.printed(asked, action):
             assert time.monotonic() < deadline, f"{asked} still prints {action}: {self.shell.said}"
+            time.sleep(PAUSE)
 
     def printed(self, asked: str, action: Action) -> list[str]:
         """The commands of the action in the output of `asked`."""
@@ -101,6 +106,7 @@ class Reader:
         deadline = time.monotonic() + LIMIT
         while not (found := re.search(r"^jid\d+", self.run(f"arkline jobs --batch {bid}"), re.MULTILINE)):
             assert time.monotonic() < deadline, f"no job of {bid}"
+            time.sleep(PAUSE)
         return found[0]
 
     @contextmanager
@@ -155,7 +161,7 @@ def _held_after_its_hold(reader: Reader) -> None:
     reader.run("arkline hold --collection demo")
     bid = reader.submit()
     reader.advised(f"arkline why {bid}", Action.RELEASE_COLLECTION)
-    reader.run(f"until arkline status {bid} | head -1 | grep -w held; do :; done")
+    reader.run(f"until arkline status {bid} | head -1 | grep -w held; do sleep {PAUSE}; done")
     reader.run("arkline release --collection demo --keep-held")
     reader.follow(reader.advised(f"arkline why {bid}", Action.RELEASE))
     reader.completed(bid)
@@ -190,7 +196,7 @@ def _job_in_review(reader: Reader) -> None:
 def _good_content(reader: Reader) -> None:
     jid = _reviewed(reader)
     reader.follow(reader.advised(f"arkline why {jid}", Action.APPROVE))
-    reader.run(f"until arkline status {jid} | head -1 | grep -w completed; do :; done")
+    reader.run(f"until arkline status {jid} | head -1 | grep -w completed; do sleep {PAUSE}; done")
 
 
 @case(Action.REJECT)
@@ -206,7 +212,7 @@ def _reviewed(reader: Reader) -> str:
     usual = profile.read_text()
     profile.write_text(f"{usual}review: true\n")
     jid = reader.job(reader.submit())
-    reader.run(f"until arkline status {jid} | head -1 | grep -w review; do :; done")
+    reader.run(f"until arkline status {jid} | head -1 | grep -w review; do sleep {PAUSE}; done")
     profile.write_text(usual)
     return jid
 
@@ -216,7 +222,7 @@ def _failed_job(reader: Reader) -> None:
     bid, jid = reader.failed()
     (afterwards,) = reader.printed(f"arkline why {jid}", Action.UPDATE_REPORT)
     reader.follow(reader.advised(f"arkline why {jid}", Action.RESUME))
-    reader.run(f"until arkline status {jid} | head -1 | grep -w completed; do :; done")
+    reader.run(f"until arkline status {jid} | head -1 | grep -w completed; do sleep {PAUSE}; done")
     reader.follow(afterwards)
     reader.completed(bid)
 
@@ -231,7 +237,7 @@ def _failed_batch(reader: Reader) -> None:
 def _outdated_report(reader: Reader) -> None:
     bid, jid = reader.failed()
     reader.run(f"arkline resume {jid}")
-    reader.run(f"until arkline status {jid} | head -1 | grep -w completed; do :; done")
+    reader.run(f"until arkline status {jid} | head -1 | grep -w completed; do sleep {PAUSE}; done")
     reader.follow(reader.advised(f"arkline why {bid}", Action.UPDATE_REPORT))
     reader.completed(bid)
 
@@ -337,7 +343,7 @@ def _no_zookeeper(reader: Reader) -> None:
             for asked in ("arkline status", "env -u ARKLINE_URL -u ARKLINE_TOKEN arkline status"):
                 reader.run(asked, 3)
                 assert "start ZooKeeper, or restore the network to it" in " ".join(reader.shell.said.split())
-        reader.run("until arkline status; do :; done")
+        reader.run(f"until arkline status; do sleep {PAUSE}; done")
     reader.completed(bid)
 
 

@@ -60,6 +60,10 @@ class Forks:
                 stdin=subprocess.DEVNULL,
             )
 
+    def fileno(self) -> int:
+        """The socket that takes orders; a child that inherits it may send its own."""
+        return self._socket.fileno()
+
     def run(
         self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, seconds: float
     ) -> tuple[int, str, str]:
@@ -103,13 +107,13 @@ class Forks:
         """The socket with the answers to the order."""
         ours, theirs = socket.socketpair()
         with ours:
-            with theirs, tempfile.TemporaryFile() as written:
+            with theirs, tempfile.TemporaryFile() as written, Path(os.devnull).open("rb") as nothing:
                 module, arguments, environment, folder = order
                 written.write(json.dumps([module, [*arguments], {**environment}, str(folder)]).encode())
                 written.flush()
-                descriptors = [written.fileno(), out.fileno(), err.fileno(), theirs.fileno()]
+                files = (written, nothing, out, err, theirs)
                 with self._sending:
-                    socket.send_fds(self._socket, [b"."], descriptors)
+                    socket.send_fds(self._socket, [b"."], [file.fileno() for file in files])
             yield ours
 
 
@@ -152,7 +156,7 @@ def _text(descriptor: int) -> str:
 def _serve(orders: socket.socket) -> Callable[[], None] | None:
     """Fork a child for every order. In a child: what it is to run; None at the end."""
     while True:
-        message, descriptors, *_ = socket.recv_fds(orders, 1, 4)
+        message, descriptors, *_ = socket.recv_fds(orders, 1, 5)
         if not message:
             return None
         if os.fork() == 0:
@@ -161,11 +165,11 @@ def _serve(orders: socket.socket) -> Callable[[], None] | None:
             os.close(descriptor)
     orders.close()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    written, out, err, answers = descriptors
+    written, *streams, answers = descriptors
     module, arguments, environment, folder = json.loads(_text(written))
     (_fork_program if module else _fork_command)(answers)
-    os.dup2(out, 1)
-    os.dup2(err, 2)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
     for descriptor in descriptors:
         os.close(descriptor)
     os.environ.clear()

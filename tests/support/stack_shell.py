@@ -15,8 +15,10 @@ from pathlib import Path
 from entrypoints.stack.home import StackInfo, environment_path, read_info
 from pipeline.settings import Settings
 from tests.servers.http_source import HttpSource
+from tests.support.command_forks import CAN_START, forks
 
 PROJECT = Path(__file__).parents[2]
+FORKED = Path(__file__).with_name("forked_command.py")
 HARBOUR = PROJECT / "examples" / "harbour" / "lighthouse"
 
 COMMAND_SECONDS = 120
@@ -77,6 +79,7 @@ class Site:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            pass_fds=[forks().fileno()],
         ) as process:
             try:
                 shell = Shell(process)
@@ -104,8 +107,19 @@ def write_folder(folder: Path, source: HttpSource) -> None:
     (folder / "bin").mkdir()
     for name in ("arkline", "celery"):
         program = folder / "bin" / name
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m {name} "$@"\n')
+        program.write_text(
+            "\n".join(("#!/bin/sh", *forked(name), f'exec {sys.executable} -P -m {name} "$@"', ""))
+        )
         program.chmod(0o755)
+
+
+def forked(name: str) -> tuple[str, ...]:
+    """The lines of a program that have its short commands run by processes which are forked, as those of
+    tests/support/cli.py are."""
+    if name != "arkline" or not CAN_START:
+        return ()
+    command = f'exec {sys.executable} -I -S {FORKED} {forks().fileno()} "$@"'
+    return ('case "$1" in', "worker | beat) ;;", f"*) {command} ;;", "esac")
 
 
 def dev(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
