@@ -45,6 +45,8 @@ class Action(Documented):
     UNDO_DRAIN = "undo-drain", "Let the worker accept tasks again."
     SHOW_STATUS = "status", "Show the job, the batch or the queue."
     SHOW_JOBS = "jobs", "List jobs."
+    SHOW_OBJECTS = "objects", "List objects."
+    SHOW_PROFILES = "profiles", "List the profiles of the collections."
     SHOW_FAILURES = "failures", "List the failed jobs; resume them once the cause is removed, or delete them."
     CLEAN_UP = "cleanup", "Remove the files that no job needs from working storage."
     AUDIT = "audit", "Check the record in ZooKeeper."

@@ -30,6 +30,8 @@ _COMMANDS: dict[str, str] = {
     Action.UNDO_DRAIN: "arkline drain --undo {}",
     Action.SHOW_STATUS: "arkline status {}",
     Action.SHOW_JOBS: "arkline jobs",
+    Action.SHOW_OBJECTS: "arkline objects",
+    Action.SHOW_PROFILES: "arkline profile list",
     Action.SHOW_FAILURES: "arkline jobs --state failed",
     Action.CLEAN_UP: "arkline cleanup",
     Action.AUDIT: "arkline check --record",

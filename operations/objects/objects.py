@@ -52,7 +52,7 @@ def known_object(inventory: SqlInventory, name: str) -> InventoryObject:
         f"the inventory has no object {arks[0]}: an object is entered when its first job is recorded. "
         "Write the ARK "
         "as in a report, ark:/99999/fk4abc"
-    ).with_remedies(Remedy(Action.SHOW_JOBS))
+    ).with_remedies(Remedy(Action.SHOW_OBJECTS))
 
 
 def visible_object(site: Site, principal: Principal, ark: str) -> InventoryObject:

@@ -29,7 +29,7 @@ from pydantic_core import ErrorDetails
 
 from pipeline import codes
 from pipeline.checks import CheckRule, require_installed
-from pipeline.errors import UsageRefused
+from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.names import ARK_CHARACTERS, ARK_PATTERN, quote_name
 from pipeline.profiles.sources import Sources, SourceText
 from pipeline.records import Priority, ResponseType
@@ -376,7 +376,8 @@ class Profiles:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]}?" if near else "use the name of one of this site"
-            raise UnknownProfile(f"there is no profile {quote_name(name, 128)}; {hint}")
+            refusal = UnknownProfile(f"there is no profile {quote_name(name, 128)}; {hint}")
+            raise refusal.with_remedies(Remedy(Action.SHOW_PROFILES))
         suffixes = (*_SUFFIXES, "") if "." not in name else _SUFFIXES
         paths = [path for suffix in suffixes if (path := self.folder / f"{name}{suffix}").is_file()]
         if len(paths) != 1:

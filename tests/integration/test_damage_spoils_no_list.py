@@ -1,5 +1,6 @@
 """One unreadable znode, whichever it is, spoils no list, no count and no scheduled work."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
@@ -207,6 +208,38 @@ def test_an_unreadable_outage_is_over_and_another_may_begin(session: Session, da
     assert outages.report(session, fault, "here")
     session.remembered.clear()
     assert outages.known(session)[name].outage.message == "the disk is gone"
+
+
+class _Writer(logging.Handler):
+    """Another process, which writes the node once this one has found it unreadable, before it is removed."""
+
+    def __init__(self, write: Callable[[], None]) -> None:
+        super().__init__()
+        self._write = write
+
+    def emit(self, _: logging.LogRecord) -> None:
+        self._write()
+
+
+def test_an_outage_that_is_readable_again_before_its_removal_is_kept(
+    session: Session, damage: Damage
+) -> None:
+    outages.report(session, ServiceDown(Service.STORAGE, "the disk is gone"), "here")
+    session.remembered.clear()
+    (name,) = outages.known(session)
+    path = paths.outage(name)
+    sound, _ = session.zk.get(path)
+    damage(path)
+    session.remembered.clear()
+    logger, writer = logging.getLogger("arkline.record"), _Writer(lambda: session.zk.set(path, sound))
+    logger.addHandler(writer)
+    try:
+        known = outages.known(session)
+    finally:
+        logger.removeHandler(writer)
+
+    assert session.zk.get(path)[0] == sound
+    assert known[name].outage.message == "the disk is gone"
 
 
 def test_an_unreadable_journal_keeps_no_operator_from_acting(session: Session, damage: Damage) -> None:

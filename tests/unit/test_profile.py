@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipeline.errors import Action, Remedy
 from pipeline.profiles.profile import ProfileError, Profiles, Suppression, UnknownProfile, read_profile
 from pipeline.records import ResponseType
 
@@ -109,6 +110,7 @@ def test_the_refusal_of_an_unknown_profile_lists_no_others_and_no_path(profiles:
         profiles.get("something")
     assert "demo" not in str(refused.value)
     assert str(profiles.folder) not in str(refused.value)
+    assert refused.value.remedies == (Remedy(Action.SHOW_PROFILES),)
 
 
 @pytest.mark.parametrize(

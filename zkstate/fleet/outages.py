@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import BadVersionError, NoNodeError
 from kazoo.protocol.states import ZnodeStat
 from pydantic import Field
 
@@ -125,17 +126,30 @@ def known(session: Session) -> Mapping[str, Known]:
     return {current.outage.name: current for current in read if current}
 
 
-def _read(session: Session, path: str, read: Callable[..., Remembered[Outage]]) -> Known | None:
+def _read(session: Session, path: str, read: Callable[..., Remembered[Outage | Corrupt]]) -> Known | None:
     """None for an unreadable outage, which is removed: whichever worker meets the fault enters it again."""
-    try:
-        node = read(session, path, Node(path, Outage).decode)
-    except Corrupt as damage:
-        log_damage(damage)
-        with suppress(NoNodeError):
-            session.ask(session.zk.delete_async, path)
+    while True:
+        node = read(session, path, partial(_decoded, path))
+        if node.stat is None or node.value is None:
+            return None
+        if isinstance(node.value, Outage):
+            return Known(node.value, node.stat)
+        log_damage(node.value)
         remembered.forget(session, path)
+        try:
+            session.ask(session.zk.delete_async, path, version=node.stat.version)
+        except BadVersionError:
+            continue  # somebody has written it since
+        except NoNodeError:
+            pass
         return None
-    return Known(node.value, node.stat) if node.value and node.stat else None
+
+
+def _decoded(path: str, data: bytes) -> Outage | Corrupt:
+    try:
+        return Node(path, Outage).decode(data)
+    except Corrupt as damage:
+        return damage
 
 
 def blocking(session: Session, needed: Collection[str], host: str) -> list[Known]:

@@ -245,6 +245,7 @@ _LINKS: dict[Action, str] = {
     Action.SHOW_REPORT: "/batches/{}/report",
     Action.SHOW_STATUS: "/",
     Action.SHOW_JOBS: "/jobs",
+    Action.SHOW_OBJECTS: "/objects",
     Action.SHOW_FAILURES: "/failures",
     Action.SHOW_REVIEWS: f"/jobs?state={JobState.REVIEW}",
     Action.SUBMIT_AGAIN: "/deposits/new",

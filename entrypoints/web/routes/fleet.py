@@ -124,7 +124,7 @@ def _check_known(request: Request, name: str) -> None:
     try:
         site_of(request).profiles.file(name)
     except UnknownProfile as error:
-        raise Missing(str(error)) from error
+        raise Missing(str(error)).with_remedies(*error.remedies) from error
 
 
 maintenance_router = APIRouter(prefix="/v1", tags=["maintenance"])
