@@ -27,7 +27,9 @@ MESSAGE_LIMIT = 500
 
 RECORDED_FINDINGS = 10
 RECORDED_CHARACTERS = 4_000
-"""Findings of all runs that the record and reports have of a job, and the characters of their texts."""
+RECORDED_CODES = 10
+"""Findings of all runs that the record and reports have of a job, and the characters of their texts; and the
+codes of the findings by which one run stops the job."""
 
 SHOWN_FINDINGS = 100
 """Findings of a run in an event of PREMIS and in the description of an object; the inventory has all."""
@@ -215,6 +217,15 @@ class CheckRun(_Fact):
         return {verdict: sum(value is verdict for value in worst.values()) for verdict in CheckVerdict}
 
 
+class Stopping(_Fact):
+    """The findings by which a run stops a job."""
+
+    finding: str
+    """Their digest, by which an operator overrules them."""
+    codes: tuple[str, ...] | None = None
+    """The codes of all these findings, each once; null if there are more than ten."""
+
+
 class CheckSummary(BaseModel):
     """A run without the findings of every file."""
 
@@ -236,9 +247,13 @@ class CheckSummary(BaseModel):
     findings: tuple[CheckFinding, ...]
     """At most the first hundred that are not fine; of a job, the first that stop it or are remarked."""
     overruled: Overrule | None = None
+    stopping: Stopping | None = None
+    """Of a job that the run stopped."""
 
     @classmethod
-    def of(cls, run: CheckRun, named: Iterable[CheckFinding] | None = None) -> "CheckSummary":
+    def of(
+        cls, run: CheckRun, named: Iterable[CheckFinding] | None = None, stopping: Stopping | None = None
+    ) -> "CheckSummary":
         """`named`: the findings to name; None: those that are not fine."""
         counts = run.counts()
         if named is None:
@@ -254,6 +269,7 @@ class CheckSummary(BaseModel):
             unchecked=counts[CheckVerdict.UNCHECKED],
             findings=tuple(islice(named, SHOWN_FINDINGS)),
             overruled=run.overruled,
+            stopping=stopping,
         )
 
     @property

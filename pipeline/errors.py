@@ -32,6 +32,10 @@ class Action(Documented):
     RELEASE_COLLECTION = "release-collection", "End the hold on the collection and release what it held."
     HOLD_COLLECTION = "hold-collection", "Put the collection on hold."
     RESUME = "resume", "Resume the failed job at the step that failed."
+    OVERRULE = (
+        "overrule",
+        "Keep the files although a check stopped them: a resume that overrules its findings, for a reason.",
+    )
     RESUME_BATCH = "resume-batch", "Resume the failed jobs of the batch."
     APPROVE = "approve", "Approve what was downloaded: the job continues, and its version is stored."
     REJECT = "reject", "Or reject it: the job fails, and the depositor learns the reason."
@@ -105,6 +109,8 @@ class Remedy:
 
     action: Action
     target: str = ""
+    findings: tuple[str, ...] = ()
+    """The findings to overrule."""
 
 
 class ArklineError(Exception):

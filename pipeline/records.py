@@ -320,7 +320,7 @@ class Entry(RewrittenRecord, Generic[S]):
 class HistoryEntry(Entry[JobState]):
     """One entry of `/jobs/JID/history`."""
 
-    overruled: str | None = None  # the findings of a check that an operator overruled with this move
+    overruled: str | None = None  # digests of findings that an operator overruled with this move
 
 
 class BatchHistoryEntry(Entry[BatchState]):

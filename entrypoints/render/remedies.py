@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 
 from pipeline.errors import Action, Remedy
@@ -17,6 +18,7 @@ _COMMANDS: dict[str, str] = {
     Action.RELEASE_COLLECTION: "arkline release --collection {}",
     Action.HOLD_COLLECTION: "arkline hold --collection {}",
     Action.RESUME: "arkline resume {}",
+    Action.OVERRULE: "arkline resume {0} --overrule {1} --reason WHY",
     Action.RESUME_BATCH: "arkline resume --batch {} --state failed",
     Action.APPROVE: "arkline approve {}",
     Action.REJECT: "arkline reject {} --reason WHY",
@@ -48,12 +50,13 @@ _COMMANDS: dict[str, str] = {
 
 def command(remedy: Remedy) -> str:
     """The shell command for a remedy; empty if there is none."""
-    return spelled(remedy.action, remedy.target)
+    return spelled(remedy.action, remedy.target, remedy.findings)
 
 
-def spelled(code: str, target: str) -> str:
-    """The shell command for a button's code."""
-    return _COMMANDS.get(code, "").format(target).strip()
+def spelled(code: str, target: str, findings: Iterable[str] = ()) -> str:
+    """The shell command for a button's code; `findings`: those to overrule."""
+    overruled = " --overrule ".join(map(shlex.quote, findings)) or "FINDING"
+    return _COMMANDS.get(code, "").format(target, overruled).strip()
 
 
 def hints(remedies: Iterable[Remedy]) -> Iterable[str]:

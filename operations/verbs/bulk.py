@@ -12,7 +12,18 @@ from collections.abc import Callable, Iterable, Sequence
 from operations.jobs.allowed_verbs import Moved, allowed_verbs, check_seen
 from operations.run import UNWATCHED, Run, Stopped
 from operations.site import Site
-from operations.verbs.verbs import WAS, VerbResult, act, repair, stop_batch, stop_job
+from operations.verbs.overruling import stopped_by
+from operations.verbs.verbs import (
+    OVERRULE_NEEDS_REASON,
+    PLAIN,
+    WAS,
+    Resumption,
+    VerbResult,
+    act,
+    repair,
+    stop_batch,
+    stop_job,
+)
 from operations.visibility import recorded_batch
 from pipeline import codes
 from pipeline.errors import ArklineError, ServiceUnreachable, UsageRefused
@@ -57,15 +68,15 @@ def act_on_many(  # noqa: PLR0913 - the options of one verb
     names: Iterable[str],
     *,
     reason: str = "",
-    to: JobState | None = None,
+    how: Resumption = PLAIN,
     dry_run: bool = False,
     run: Run = UNWATCHED,
 ) -> Outcome:
-    """Raise `event` on these jobs and batches in turn; `to`: the state in which to resume jobs."""
+    """Raise `event` on these jobs and batches in turn; `how`: of jobs that are resumed."""
 
     def act_on(name: str, part: Run) -> VerbResult:
         return act(
-            site, principal, name, event, reason=reason, to=to, dry_run=dry_run, feeding=False, run=part
+            site, principal, name, event, reason=reason, how=how, dry_run=dry_run, feeding=False, run=part
         )
 
     return _on_each(site, event, list(names), act_on, run, dry_run=dry_run)
@@ -78,16 +89,28 @@ def resume_batch(  # noqa: PLR0913 - the options of one verb
     *,
     reason: str = "",
     version: int | None = None,
-    to: JobState | None = None,
+    how: Resumption = PLAIN,
     dry_run: bool = False,
     run: Run = UNWATCHED,
 ) -> Outcome:
-    """Resume the failed jobs of the batch; Moved if its version is not the one that the caller saw."""
+    """Resume the failed jobs of the batch; Moved if its version is not the one that the caller saw.
+
+    To overrule findings, only the jobs that they stopped; UsageRefused if there is none.
+    """
     batch = recorded_batch(site, principal, bid)
     principal.require(Role.OPERATOR, f"resume {bid}", batch.profile_name)
     check_seen(batch, version)
     names = failed_of(site.session, bid)
-    return act_on_many(site, principal, Event.RESUME, names, reason=reason, to=to, dry_run=dry_run, run=run)
+    if how.findings:
+        names = stopped_by(site.session, names, how.findings)
+        if not names:
+            named = " or ".join(how.findings)
+            raise UsageRefused(
+                f"no failed job of {bid} was stopped by {named:.140}: `why` of a job names its findings"
+            )
+        if not (reason or dry_run):
+            raise UsageRefused(OVERRULE_NEEDS_REASON)
+    return act_on_many(site, principal, Event.RESUME, names, reason=reason, how=how, dry_run=dry_run, run=run)
 
 
 def cancel(  # noqa: PLR0913 - the options of one verb
@@ -216,6 +239,8 @@ class Planned(Record):
     """Seconds since the epoch."""
     to: JobState | None = None
     """The state in which the jobs are to be resumed."""
+    findings: tuple[str, ...] = ()
+    """The findings that no longer stop the jobs."""
     jobs: tuple[tuple[int, int], ...]
     """The number of a job, and the version of its status that the dry run saw."""
 
@@ -225,7 +250,7 @@ def make_plan(
     principal: Principal,
     event: Event,
     names: Sequence[str],
-    to: JobState | None = None,
+    how: Resumption = PLAIN,
     run: Run = UNWATCHED,
 ) -> BulkPlan:
     """Perform the dry run; UsageRefused for more jobs than JOBS_OF_A_PLAN; Stopped."""
@@ -239,7 +264,7 @@ def make_plan(
     for name in names:
         run.check(f"the dry run of {event} was stopped: nothing was changed")
         try:
-            expected.append(act(site, principal, name, event, to=to, dry_run=True))
+            expected.append(act(site, principal, name, event, how=how, dry_run=True))
         except (ServiceUnreachable, Ambiguous):
             raise
         except ArklineError as error:
@@ -248,7 +273,7 @@ def make_plan(
         verb=event,
         owner=principal.identity,
         until=time.time() + PLAN_SECONDS,
-        to=to,
+        **dict(how),
         jobs=tuple((int(one.id.removeprefix("jid")), one.version or 0) for one in expected),
     )
     return BulkPlan(
@@ -296,7 +321,10 @@ def carry_out(
     site: Site, principal: Principal, plan: Planned, *, reason: str = "", run: Run = UNWATCHED
 ) -> Receipt:
     """Do exactly what the plan says; a refusal of one job does not stop the others."""
+    if plan.findings and not reason:
+        raise UsageRefused(OVERRULE_NEEDS_REASON)
     versions = {f"jid{number:010d}": version for number, version in plan.jobs}
+    how = Resumption(to=plan.to, findings=plan.findings)
     moved: list[Refusal] = []
 
     def act_on(jid: str, _: Run) -> VerbResult | None:
@@ -308,7 +336,7 @@ def carry_out(
                 plan.verb,
                 reason=reason,
                 version=versions[jid],
-                to=plan.to,
+                how=how,
                 feeding=False,
             )
         except Moved as error:

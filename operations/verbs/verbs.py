@@ -12,8 +12,8 @@ from operations.jobs.allowed_verbs import allowed_verbs, check_seen, target_of
 from operations.jobs.batch_view import compose
 from operations.run import UNWATCHED, Run
 from operations.site import Site
+from operations.verbs.overruling import overruled
 from operations.visibility import recorded
-from pipeline.checks import FINDING
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.inventory import archive
 from pipeline.notify.batch_report import deleted_with_batch
@@ -45,6 +45,8 @@ WAS = "unreadable"
 NOT_ACCEPTED = "our staff reviewed this object and did not accept it"
 """For the depositor, whose report has it with the reason."""
 
+OVERRULE_NEEDS_REASON = "a finding is overruled for a reason: say why the files are stored all the same"
+
 _FOR_A_BATCH = {Event.FAIL: (Action.CANCEL,), Event.RESUME: (Action.RESUME_BATCH,)}
 """Event -> the actions that apply it to all jobs of a batch."""
 
@@ -62,6 +64,18 @@ class VerbResult(Record):
     """The working directory, if it is not on this machine and so was not removed."""
     complete: bool = True
     """False if the caller stopped the deletion of a batch midway; the same verb does the rest."""
+
+
+class Resumption(Record):
+    """How failed jobs are resumed."""
+
+    to: JobState | None = None
+    """The state to resume in; None: after the last success of each job."""
+    findings: tuple[str, ...] = ()
+    """The findings of checks that no longer stop the job, as digests or as CHECK:CODE."""
+
+
+PLAIN = Resumption()
 
 
 def retry_stale(name: str, act: Callable[[], R]) -> R:
@@ -82,19 +96,17 @@ def act(  # noqa: PLR0913 - the options of one verb
     *,
     reason: str = "",
     version: int | None = None,
-    to: JobState | None = None,
-    overrule: str = "",
+    how: Resumption = PLAIN,
     dry_run: bool = False,
     feeding: bool = True,
     run: Run = UNWATCHED,
 ) -> VerbResult:
     """Raise `event` on the job or batch, and do everything that follows from the move.
 
-    `version`: the status version that the caller decided on; Moved if the status has another one. `to`: the
-    state in which to resume a job; None: after its last successful step. `overrule`: the finding of a check
-    that no longer stops the job. A dry run raises the errors that the verb would raise. Without `feeding` the
-    caller dispatches pending jobs, once for many. Deleting a batch again completes an interrupted deletion;
-    `run` is for such a deletion.
+    `version`: the status version that the caller decided on; Moved if the status has another one. `how`: of a
+    job that is resumed. A dry run raises the errors that the verb would raise, but needs no reason. Without
+    `feeding` the caller dispatches pending jobs, once for many. Deleting a batch again completes an
+    interrupted deletion; `run` is for such a deletion.
     """
     check_kind(name, event)
 
@@ -102,14 +114,15 @@ def act(  # noqa: PLR0913 - the options of one verb
         thing = recorded(site, principal, name)
         principal.require(Role.OPERATOR, f"{event} {name}", thing.profile_name)
         check_seen(thing, version)
-        target = target_of(site.session, thing, event, to)
-        if overrule:
-            _check_overrule(thing, overrule, reason)
+        target = target_of(site.session, thing, event, how.to)
+        digests = overruled(thing, how.findings) if how.findings and isinstance(thing, Job) else None
         if dry_run:
             return VerbResult(id=thing.id, was=thing.status.status, now=target, version=thing.version)
         if event is Event.REJECT and not reason:
             raise UsageRefused(f"to reject {name}, give a reason: the depositor's report has it")
-        named = {"to": to, "overruled": overrule or None}
+        if digests and not reason:
+            raise UsageRefused(OVERRULE_NEEDS_REASON)
+        named = {"to": how.to, "overruled": digests}
         changes = {field: value for field, value in named.items() if value is not None}
         return _carry_out(site, Stamp.of(principal, reason), thing, event, changes, run)
 
@@ -130,16 +143,6 @@ def check_kind(name: str, event: Event) -> None:
         raise UsageRefused(f"{event} is for batches; {name} is a job")
     refusal = UsageRefused(f"{event} is for jobs, and {name} is a batch: name or select its jobs")
     raise refusal.with_remedies(*(Remedy(action, name) for action in _FOR_A_BATCH.get(event, ())))
-
-
-def _check_overrule(thing: Job | Batch, finding: str, reason: str) -> None:
-    """UsageRefused unless the job failed for this finding, and the decision has a reason."""
-    named = FINDING.findall(thing.status.message) if isinstance(thing, Job) else []
-    if finding not in named:
-        known = f"; it names {' and '.join(named)}" if named else ""
-        raise UsageRefused(f"the failure of {thing.id} names no finding {finding:.40}{known}")
-    if not reason:
-        raise UsageRefused("a finding is overruled for a reason: say why the files are stored all the same")
 
 
 def stop_job(site: Site, stamp: Stamp, jid: str, *, dry_run: bool) -> VerbResult:

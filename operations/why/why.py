@@ -14,6 +14,7 @@ from operations.jobs.batch_view import BatchView, archived_since, batch_view_of
 from operations.jobs.job_view import progress_of
 from operations.reasons import Reason
 from operations.site import Site
+from operations.verbs.overruling import findings_of, names_of
 from operations.visibility import kind_of, sees_fleet, visible
 from operations.why import waiting
 from pipeline.errors import Action, Remedy
@@ -112,10 +113,11 @@ def _failed_job(fleet: Fleet, job: Job) -> Cause:
         target = jobs.target_of(status, Event.RESUME)
         changed = _changed_fields(fleet, job)
         obstacles, before = _in_the_way(fleet.session, job, target)
+        findings = findings_of(job)
         remedies = (
             *before,
             *((Remedy(Action.RENEW_PROFILE, job.bid),) if changed else ()),
-            Remedy(Action.RESUME, job.jid),
+            Remedy(Action.OVERRULE, job.jid, findings) if findings else Remedy(Action.RESUME, job.jid),
         )
     if target == JobState.PROVISIONING and (too_large := waiting.exceeds_space(fleet, job)) is not None:
         return too_large.model_copy(
@@ -296,14 +298,14 @@ def _failed_batch(fleet: Fleet, batch: Batch, view: BatchView) -> Cause:
         if outdated:
             reason = Reason.REPORT_MISSING if batch.report is None else Reason.REPORT_OUTDATED
         return cause(reason=reason, jobs=_jobs(view), remedies=(*(outdated or again[1:]), *by_hand))
-    first, resumable = _first_failed(fleet, view)
-    what_helps = (Remedy(Action.RESUME_BATCH, batch.bid),) if resumable else (*outdated, *again)
+    first, resumes = _first_failed(fleet, view)
+    what_helps = resumes or (*outdated, *again)
     return cause(
         reason=Reason.JOBS_FAILED,
         jobs=Counter(str(job.kind or "unknown") for job in view.failed_jobs),
         first=first,
         remedies=(*what_helps, *by_hand),
-        afterwards=(update,) if resumable else (),
+        afterwards=(update,) if resumes else (),
     )
 
 
@@ -316,18 +318,27 @@ def _outdated(session: Session, batch: Batch) -> bool:
     return bool(report.unfinished_jobs) or set(report.failed_jobs) != set(failed)
 
 
-def _first_failed(fleet: Fleet, view: BatchView) -> tuple[Explanation | None, bool]:
-    """The first failed job that can be resumed, or else the first; and whether it can be resumed."""
-    first = None
+def _first_failed(fleet: Fleet, view: BatchView) -> tuple[Explanation | None, tuple[Remedy, ...]]:
+    """The failed job that explains best why the batch failed, and the verb that resumes such jobs.
+
+    The first job that a resume may help, or else the first that findings of checks stopped, or the first.
+    """
+    first = stopped = None
     for row in view.failed_jobs[:EXAMINED]:
         try:
             job = jobs.load(fleet.session, row.jid)
         except (Missing, Corrupt):
             continue
-        if Event.RESUME in allowed_verbs(job):
-            return why_job(fleet, job), True
         first = first or job
-    return (why_job(fleet, first) if first else None), False
+        if Event.RESUME not in allowed_verbs(job):
+            continue
+        if not findings_of(job):
+            return why_job(fleet, job), (Remedy(Action.RESUME_BATCH, view.bid),)
+        stopped = stopped or job
+    if stopped is not None:
+        findings = names_of(stopped) or findings_of(stopped)
+        return why_job(fleet, stopped), (Remedy(Action.OVERRULE, view.bid, findings),)
+    return (why_job(fleet, first) if first else None), ()
 
 
 def why(site: Site, principal: Principal, name: str) -> Explanation:

@@ -17,6 +17,7 @@ from pipeline.checking import journal
 from pipeline.checking.journal import Head, Journal
 from pipeline.checking.process import Checker, Opening
 from pipeline.checks import (
+    RECORDED_CODES,
     VALIDATION,
     Action,
     CheckedFile,
@@ -28,6 +29,7 @@ from pipeline.checks import (
     Obstacle,
     Overrule,
     Stage,
+    Stopping,
 )
 from pipeline.errors import UsageRefused
 from pipeline.humanize import counted
@@ -84,9 +86,9 @@ class Checking:
     def overruled(self) -> Mapping[str, Overrule]:
         """Digest of findings -> the last decision about them."""
         return {
-            entry.overruled: Overrule(by=entry.by, at=entry.at, reason=entry.reason)
+            finding: Overrule(by=entry.by, at=entry.at, reason=entry.reason)
             for entry in self.history
-            if entry.overruled
+            for finding in (entry.overruled or "").split()
         }
 
 
@@ -280,18 +282,25 @@ def judge(checking: Checking, runs: Iterable[CheckRun], files: Sequence[CheckedF
     for run in runs:
         rule = rules[run.check]
         stopping, warning = _that(rule, run, Action.STOP), _that(rule, run, Action.WARN)
+        stop = None
         if stopping and run.overruled is None:
-            stops.append(f"{_sentence(run, stopping)} (finding {_digest(rule, run, digests)})")
+            stop = _stop(stopping, _digest(rule, run, digests))
+            stops.append(f"{_sentence(run, stopping)} (finding {stop.finding})")
         elif stopping:
             remarks.append(f"{_sentence(run, stopping)}; a person of the repository decided to keep it")
         if warning:
             remarks.append(_sentence(run, warning))
-        summaries.append(CheckSummary.of(run, (*stopping, *warning)))
+        summaries.append(CheckSummary.of(run, (*stopping, *warning), stop))
     if stops:
         failure = content(f"{'; '.join(stops)}: replace or remove the files, then submit again")
         failure.checks = tuple(summaries)
         raise failure
     return Judged(tuple(remarks), tuple(summaries))
+
+
+def _stop(findings: Sequence[CheckFinding], digest: str) -> Stopping:
+    codes = tuple(dict.fromkeys(finding.code for finding in findings))
+    return Stopping(finding=digest, codes=codes if len(codes) <= RECORDED_CODES else None)
 
 
 def _sentence(run: CheckRun, findings: Sequence[CheckFinding]) -> str:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from pipeline.checks import FINDING
 from pipeline.outcome import WaitKind
 from pipeline.records import Job, SubmissionType
 from pipeline.settings import Settings
-from pipeline.states import JobState
-from tests.e2e.collection import submit
+from pipeline.states import Event, JobState
+from tests.e2e.collection import File, put_batch, put_object, submit
 from tests.e2e.test_task_events import Watched, enable_events, said_of, watched
 from tests.servers.http_source import HttpSource
 from tests.support import cli as arkline
@@ -93,6 +94,66 @@ def test_a_finding_of_a_sites_program_stops_a_job_until_an_operator_overrules_it
     assert (entry.overruled, "a word list" in entry.message) == (finding, True)
     shown = arkline.run(settings, "object", str(ended.identifiers.primary_id), "--json")
     assert json.loads(shown.out)["versions"][0]["checks"][0]["overruled"]["reason"]
+
+
+def test_one_command_overrules_the_finding_that_stopped_many_jobs_of_a_batch(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, scanner: Path
+) -> None:
+    fleet.worker()
+    fleet.beat()
+    secret = '\nif grep -q SECRET "$1"; then echo \'{"code": "Site.Secret"}\'; exit 1; fi\n'
+    scanner.write_text(SCANNER.replace("    exit 1\n", f"    {secret.strip()}\n    exit 1\n") + secret)
+    bodies = {
+        "good": b"good",
+        "one": b"FORBIDDEN 1",
+        "two": b"FORBIDDEN 2",
+        "secret": b"SECRET",
+        "both": b"FORBIDDEN SECRET",
+    }
+    urls = [put_object(source, name, [File(f"{name}.txt", body)]) for name, body in bodies.items()]
+    urls.append(put_object(source, "lost", [File("lost.txt", b"lost", served=False)]))
+    bid = submit(session, settings, put_batch(source, urls))
+    ended = batch_ended(session, bid)
+    assert ended.report is not None
+    assert len(ended.report.failed_jobs) == 5
+    named = {job.configuration.name.removesuffix(".checkm"): job for job in _jobs(session, bid)}
+    name = "words:Site.Forbidden"
+    why = json.loads(arkline.run(settings, "why", named["one"].jid, "--json").out)
+    (finding,) = FINDING.findall(named["one"].status.message)
+    assert f"arkline resume {named['one'].jid} --overrule {finding} --reason WHY" in json.dumps(why)
+
+    assert arkline.run(settings, "resume", bid, "--overrule", name).code == 2  # without a reason
+    none = arkline.run(settings, "resume", bid, "--overrule", "words:Other", "--reason", "no", "--dry-run")
+    assert (none.code, "no failed job" in " ".join(none.err.split())) == (2, True)
+    resume = ("resume", bid, "--overrule", name, "--reason", "word lists", "--json")
+    judged = arkline.run(settings, *resume, "--dry-run").json()
+    assert all(job == jobs.load(session, job.jid) for job in named.values())
+    done = arkline.run(settings, *resume)
+
+    assert done.code == 1  # one is refused
+    first, second, both = (named[one].jid for one in ("one", "two", "both"))
+    for outcome in (judged, done.json()):
+        assert [one["id"] for one in outcome["done"]] == [first, second]
+        (refused,) = outcome["refused"]
+        assert refused["id"] == both
+        assert FINDING.findall(named["both"].status.message)[0] in refused["message"]
+    for jid in (first, second):
+        ended_job = eventually(partial(_completed, session, jid))
+        (entry,) = (one for one in ended_job.history if one.overruled)
+        failure = next(one for one in ended_job.history if one.event is Event.FAIL)
+        assert FINDING.findall(failure.message) == [entry.overruled]
+        assert entry.reason == "word lists"
+    for left in ("secret", "both", "lost"):
+        assert jobs.load(session, named[left].jid).version == named[left].version
+    rest = ("resume", "--batch", bid, "--state", "failed", "--reason", "kept", "--json")
+    planned = arkline.run(settings, *rest, "--overrule", name, "--overrule", "words:Site.Secret").json()
+    assert [one["id"] for one in planned["done"]] == [named["secret"].jid, both]
+    assert [one["id"] for one in planned["refused"]] == [named["lost"].jid]
+    assert eventually(lambda: _completed(session, both)).status.status is JobState.COMPLETED
+
+
+def _jobs(session: Session, bid: str) -> list[Job]:
+    return [jobs.load(session, jid) for jid in listings.of_batch(session, bid)]
 
 
 def _completed(session: Session, jid: str) -> Job | None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -87,6 +88,7 @@ class Reader:
         """The commands of the action in the output of `asked`."""
         self.shell.run(asked)
         words = re.escape(command(Remedy(action, "TARGET"))).replace("TARGET", r"[^\s:`]+")
+        words = words.replace("FINDING", r"(?:\w+|'[\w: ]+')")
         return re.findall(rf"(?m)(?:^|[\s`])({words})(?=:\s|`|$)", self.shell.said)
 
     def follow(self, line: str, *codes: int) -> str:
@@ -226,6 +228,33 @@ def _failed_job(reader: Reader) -> None:
     reader.run(f"until arkline status {jid} | head -1 | grep -w completed; do sleep {PAUSE}; done")
     reader.follow(afterwards)
     reader.completed(bid)
+
+
+@case(Action.OVERRULE)
+def _job_that_a_finding_stopped(reader: Reader) -> None:
+    profile, usual = _checked(reader)
+    bid = reader.submit("photo.tif")
+    jid = reader.job(bid)
+    reader.run(f"arkline watch {bid}", 1)
+    assert not reader.printed(f"arkline why {jid}", Action.RESUME)
+    reader.follow(reader.advised(f"arkline why {jid}", Action.OVERRULE))
+    reader.run(f"until arkline status {jid} | head -1 | grep -w completed; do :; done")
+    bid = reader.submit("photo.tif")
+    reader.run(f"arkline watch {bid}", 1)
+    reader.follow(reader.advised(f"arkline why {bid}", Action.OVERRULE))
+    reader.run(f"until arkline status {bid} | grep -w completed; do :; done")
+    profile.write_text(usual)
+
+
+def _checked(reader: Reader) -> tuple[Path, str]:
+    """The profile, whose check finds something in every file, and the profile before that."""
+    program = reader.site.folder / "scan"
+    program.write_text('#!/bin/sh\necho \'{"code": "Every File"}\'\nexit 1\n')
+    program.chmod(0o755)
+    profile = reader.site.folder / "profiles" / "demo.yaml"
+    usual = profile.read_text()
+    profile.write_text(f"{usual}checks:\n  - name: every\n    command: [{program}]\n    found: stop\n")
+    return profile, usual
 
 
 @case(Action.RESUME_BATCH)

@@ -10,7 +10,7 @@ from entrypoints.render.explanation import text
 from operations.fleet.fleet import Fleet
 from operations.fleet.working_storage import GivesBack, space_view
 from operations.site import Site
-from operations.verbs.verbs import act
+from operations.verbs.verbs import Resumption, act
 from operations.why.why import why_job
 from pipeline.errors import Action, Remedy
 from pipeline.outcome import Done, Reservation
@@ -196,9 +196,9 @@ def test_an_operator_resumes_a_job_from_an_earlier_step(session: Session, small:
     site = Site(small, session)
 
     with pytest.raises(IllegalTransition, match="possible: pending, estimating, provisioning"):
-        act(site, ANN, failed.jid, Event.RESUME, to=JobState.DOWNLOADING)
-    planned = act(site, ANN, failed.jid, Event.RESUME, to=JobState.ESTIMATING, dry_run=True)
-    done = act(site, ANN, failed.jid, Event.RESUME, to=JobState.ESTIMATING)
+        act(site, ANN, failed.jid, Event.RESUME, how=Resumption(to=JobState.DOWNLOADING))
+    planned = act(site, ANN, failed.jid, Event.RESUME, how=Resumption(to=JobState.ESTIMATING), dry_run=True)
+    done = act(site, ANN, failed.jid, Event.RESUME, how=Resumption(to=JobState.ESTIMATING))
 
     assert (planned.now, done.now) == (JobState.ESTIMATING,) * 2
     resumed = jobs.load(session, failed.jid)

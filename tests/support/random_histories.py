@@ -9,7 +9,7 @@ from typing import Any
 
 from operations.site import Site
 from operations.verbs.bulk import cancel
-from operations.verbs.verbs import act
+from operations.verbs.verbs import Resumption, act
 from pipeline.attempt import UNATTENDED
 from pipeline.machine import IllegalTransition
 from pipeline.notify.callback import HttpCallback
@@ -127,7 +127,15 @@ class Walk:
         record.hand_back(self.session, held, "worker")
 
     def _act(self, job: Job, event: Event, to: JobState | None = None) -> None:
-        act(Site(self.settings, self.session), ANN, job.jid, event, to=to, reason="because", feeding=False)
+        act(
+            Site(self.settings, self.session),
+            ANN,
+            job.jid,
+            event,
+            how=Resumption(to=to),
+            reason="because",
+            feeding=False,
+        )
 
     def _stop(self, job: Job) -> None:
         self._act(job, Event.FAIL)

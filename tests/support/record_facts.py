@@ -100,7 +100,7 @@ def job_facts(jid: str, job: Told, batch: Told) -> dict[str, Any]:
         "tries": status.get("tries", 0),
         "room": status.get("room"),
         "remark": status.get("remark", ""),
-        "checks": [{"overruled": None, **run} for run in status.get("checks", ())] or None,
+        "checks": [{"overruled": None, "stopping": None, **run} for run in status.get("checks", ())] or None,
         "held": status["status"] == "held",
         "waiting": waits.get("kind", ""),
         "payload_url": given["payload_url"],

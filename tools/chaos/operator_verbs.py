@@ -124,9 +124,8 @@ def _resume_from(site: Site, names: list[str], _: Acts) -> object:
     steps = JOB.targets_now(was.status, Event.RESUME, was.last_successful_status, was.kind, was.room)
     if not steps:
         return bulk.act_on_many(site, PERSON, Event.RESUME, names, reason=REASON)
-    return bulk.act_on_many(
-        site, PERSON, Event.RESUME, names, reason=REASON, to=steps[job.version % len(steps)]
-    )
+    how = verbs.Resumption(to=steps[job.version % len(steps)])
+    return bulk.act_on_many(site, PERSON, Event.RESUME, names, reason=REASON, how=how)
 
 
 def _delete(site: Site, names: list[str], acts: Acts) -> object:

@@ -94,7 +94,7 @@ class JobMove(Move):
     """A move of a job; `done` has the values that the state's work changes.
 
     `to`: the state that an operator names for the event; None: the one that the table gives. `overruled`: the
-    finding that an operator overrules with this move.
+    digests of the findings that an operator overrules with this move, separated by spaces.
     """
 
     done: Done = field(default_factory=Done)

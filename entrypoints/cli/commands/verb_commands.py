@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from entrypoints.cli.api import Client
     from operations.verbs.bulk import Outcome
     from operations.verbs.holds import HoldResult
+    from operations.verbs.verbs import Resumption
 
 _SELECT = ("ids", "profile", "batch", "older_than")
 _SELECT_BY_STATE = ("ids", "profile", "batch", "state", "older_than")
@@ -40,28 +41,25 @@ def _act(
     options: SharedOptions,
     event: Event,
     question: Callable[[Outcome], str] | None = None,
-    to: JobState | None = None,
-    overrule: str = "",
+    how: Resumption | None = None,
 ) -> None:
     """Raise the event on the named or selected jobs and batches, once `question` is confirmed.
 
-    `to`: the state in which to resume jobs. `overrule`: the finding to overrule.
+    `how`: jobs are resumed.
     """
     single = selection.are_named(options) and len(options.ids or ()) == 1
     if options.version is not None and not single:
         raise UsageRefused("--if-version is for one job or batch: name it")
-    if overrule and not (single and (options.ids or ("",))[0].startswith("jid")):
-        raise UsageRefused("--overrule is for one job: name it")
     with api.site(options.by) as site:
         names = options.ids or _selected(site, options, event)
         act: _Act
         if single:
-            act = partial(_raise, site, options, event, names[0], to, overrule)
+            act = partial(_raise, site, options, event, names[0], how)
             single = not _is_whole(event, names[0])
         elif any(name.startswith("bid") for name in names):
-            act = partial(_on_each, site, options, event, names, to)
+            act = partial(_on_each, site, options, event, names, how)
         else:
-            act = _planned(site, options, event, names, to)
+            act = _planned(site, options, event, names, how)
         outcome = _decided(options, act, question)
     acting.show(outcome, as_json=options.json, single=single)
 
@@ -77,13 +75,12 @@ def _decided(options: SharedOptions, act: _Act, question: Callable[[Outcome], st
     return act(dry_run=False)
 
 
-def _raise(  # noqa: PLR0913 - the conditions of one verb
+def _raise(
     site: Client,
     options: SharedOptions,
     verb: str,
     name: str,
-    to: JobState | None = None,
-    overrule: str = "",
+    how: Resumption | None = None,
     *,
     dry_run: bool,
 ) -> Outcome:
@@ -91,8 +88,7 @@ def _raise(  # noqa: PLR0913 - the conditions of one verb
     if verb != REPAIR and not _is_whole(verb, name):
         verbs.check_kind(name, Event(verb))
     path = f"{api.path_of(name)}/{verb}"
-    how = {"to": to, "overrule": overrule or None}
-    body = {"reason": options.reason, **{field: value for field, value in how.items() if value is not None}}
+    body = {"reason": options.reason, **_fields(how)}
     condition = api.if_match(options.version)
     if dry_run or _is_whole(verb, name):
         return acting.post(site, f"{path}/dry-run" if dry_run else path, bulk.Outcome, body, **condition)
@@ -110,7 +106,7 @@ def _on_each(
     options: SharedOptions,
     verb: str,
     names: list[str],
-    to: JobState | None = None,
+    how: Resumption | None = None,
     *,
     dry_run: bool,
 ) -> Outcome:
@@ -118,7 +114,7 @@ def _on_each(
     parts: list[Outcome] = []
     for number, name in enumerate(names):
         try:
-            parts.append(_raise(site, options, verb, name, to, dry_run=dry_run))
+            parts.append(_raise(site, options, verb, name, how, dry_run=dry_run))
         except ServiceUnreachable as error:
             parts.append(bulk.Outcome(verb=verb, untried=len(names) - number, stopped=str(error)))
             break
@@ -127,16 +123,21 @@ def _on_each(
     return _together(verb, parts, dry_run=dry_run)
 
 
+def _fields(how: Resumption | None) -> dict[str, object]:
+    """The fields of a request; a site of an earlier release knows no others than those that are given."""
+    return {} if how is None else how.model_dump(mode="json", exclude_defaults=True)
+
+
 def _planned(
-    site: Client, options: SharedOptions, event: Event, names: list[str], to: JobState | None
+    site: Client, options: SharedOptions, event: Event, names: list[str], how: Resumption | None
 ) -> _Act:
     """Dry-run, then do exactly what it showed; a filter without a state covers only jobs that allow the
     event."""
     plans = []
     for start in range(0, len(names), bulk.JOBS_OF_A_PLAN):
-        body = {"select": {"ids": names[start : start + bulk.JOBS_OF_A_PLAN]}, "to": to}
+        body = {"select": {"ids": names[start : start + bulk.JOBS_OF_A_PLAN]}, **_fields(how)}
         plans.append(acting.post(site, f"/v1/bulk/{event}/dry-run", bulk.BulkPlan, body))
-    if not options.ids and options.state is None and not options.cause:
+    if not options.ids and options.state is None and not options.cause and not (how and how.findings):
         plans = [plan.model_copy(update={"refused": ()}) for plan in plans]
 
     def act(*, dry_run: bool) -> Outcome:
@@ -283,19 +284,24 @@ def resume(
         ),
     ] = None,
     overrule: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
+            "--overrule",
             metavar="FINDING",
-            help="Store the files of one job although a check stopped it for this finding; with --reason.",
+            help="Store the files although a check stopped the jobs for this finding: its digest in the "
+            "job's message, or CHECK:CODE. Repeat it for each finding; with --reason.",
         ),
-    ] = "",
+    ] = None,
 ) -> None:
     """Resume failed jobs at the step that failed; of a batch, all of them.
 
     Files that were downloaded completely are not downloaded again. A job that lost its reservation of working
-    storage takes a new one first.
+    storage takes a new one first. With --overrule, only the jobs of a batch that the finding stopped are
+    resumed.
     """
-    _act(options, Event.RESUME, to=step, overrule=overrule)
+    if overrule and not options.reason:
+        raise UsageRefused(f"{verbs.OVERRULE_NEEDS_REASON}: add --reason WHY")
+    _act(options, Event.RESUME, how=verbs.Resumption(to=step, findings=tuple(overrule or ())))
 
 
 @command("arkline approve jid0000000001 --reason 'the rights are cleared'", *_SELECT, "version", *_ACT)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import Form, Request
+from fastapi import Form, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
@@ -19,12 +19,13 @@ from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import Notice, page, redirect
 from entrypoints.web.pages.whole import whole_of
 from entrypoints.web.parameters import REASON_LIMIT
-from entrypoints.web.routes.verbs import WITH_REASON
+from entrypoints.web.routes.verbs import FINDINGS, WITH_REASON, Finding
 from operations.board.board import Board
 from operations.board.values import JobSearch, scope_of
 from operations.objects.objects import check_visible
 from operations.run import Run
 from operations.verbs.bulk import carry_out, make_plan, read_plan
+from operations.verbs.verbs import Resumption
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.principal import Forbidden, Principal
 from pipeline.states import Event
@@ -36,6 +37,7 @@ SHOWN_WITHIN = 1.0
 """Seconds to wait for the board, so that the next page shows the effect of an act."""
 
 Text = Annotated[str, Form()]
+Findings = Annotated[tuple[Finding, ...], Form(max_length=FINDINGS)]
 
 
 @router.post("/act")
@@ -46,13 +48,16 @@ async def act(  # noqa: PLR0913 - the fields of a form
     target: Text = "",
     version: Annotated[int | None, Form()] = None,
     reason: Text = "",
+    finding: Findings = (),
     back: Text = "/",
 ) -> Response:
     """Carry out the act, and show the page again with its result, or with who acted first."""
     web = context_of(request)
     before = web.board.changes_since(None).last
     try:
-        result = await acts.perform(request, caller, act, target, version, reason.strip()[:REASON_LIMIT])
+        result = await acts.perform(
+            request, caller, act, target, version, reason.strip()[:REASON_LIMIT], finding
+        )
     except (Forbidden, Missing):
         raise
     except ArklineError as refused:
@@ -113,18 +118,24 @@ VERBS = {Event.RESUME, Event.DELETE, Event.FAIL, Event.RELEASE}
 @router.get("/bulk")
 @slow("slow_work", LONG)
 def show_preview(
-    request: Request, caller: OperatorCaller, run: Run, cause: str, verb: str = "resume"
+    request: Request,
+    caller: OperatorCaller,
+    run: Run,
+    cause: str,
+    verb: str = "resume",
+    finding: Annotated[tuple[Finding, ...], Query(max_length=FINDINGS)] = (),
 ) -> HTMLResponse:
     web = context_of(request)
     rows = web.board.jobs(scope_of(caller), JobSearch(cause=cause), MOST).rows
     names = [row.jid for row in rows]
-    plan = make_plan(web.site, caller, _event(verb), names, run=run)
+    plan = make_plan(web.site, caller, _event(verb), names, Resumption(findings=finding), run)
     return page(
         request,
         "bulk.html",
         verb=verb,
         cause=cause,
-        needs_reason=_event(verb) in WITH_REASON,
+        findings=finding,
+        needs_reason=bool(finding) or _event(verb) in WITH_REASON,
         token=plan.token,
         done=plan.expected,
         refused=plan.refused,

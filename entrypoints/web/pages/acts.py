@@ -7,7 +7,7 @@ and as requests, words in capitals are placeholders.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
@@ -71,6 +71,8 @@ class Button:
     version: int | None = None
     first: bool = False
     """Whether the act helps most; drawn with emphasis."""
+    findings: tuple[str, ...] = ()
+    """The findings that it overrules."""
 
     @property
     def label(self) -> str:
@@ -79,13 +81,14 @@ class Button:
     @property
     def cli(self) -> str:
         """The act as a shell command."""
-        line = spelled(self.act.code, self.target)
+        line = spelled(self.act.code, self.target, self.findings)
         return f"{line} --reason WHY" if self.act.needs_reason and "--reason" not in line else line
 
     @property
     def curl(self) -> str:
         """The act as a request to the API."""
-        return post(self.act.path_of(self.target), {"reason": "WHY"})
+        overruled = {"findings": self.findings} if self.findings else {}
+        return post(self.act.path_of(self.target), {"reason": "WHY", **overruled})
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,8 @@ def of_remedies(remedies: Iterable[Remedy], version: int | None = None) -> tuple
         act = ACTS.get(remedy.action)
         if act is not None:
             on_itself = remedy.target.startswith(("jid", "bid")) and remedy.action in _WITH_VERSION
-            shown.append(Button(act, remedy.target, version if on_itself else None, first=not shown))
+            own = version if on_itself else None
+            shown.append(Button(act, remedy.target, own, first=not shown, findings=remedy.findings))
         else:
             link = _LINKS.get(remedy.action, "").format(remedy.target)
             shown.append(
@@ -124,8 +128,14 @@ def without(buttons: Iterable[Button], shown: Iterable[Button | Advice]) -> tupl
     return tuple(button for button in buttons if (button.act.code, button.target) not in there)
 
 
-async def perform(
-    request: Request, caller: Principal, code: str, target: str, version: int | None, reason: str
+async def perform(  # noqa: PLR0913 - the fields of a form
+    request: Request,
+    caller: Principal,
+    code: str,
+    target: str,
+    version: int | None,
+    reason: str,
+    findings: Sequence[str] = (),
 ) -> str:
     """Do what the act's route does; returns the result as a sentence. Raises what the route raises."""
     act = ACTS.get(code)
@@ -142,7 +152,8 @@ async def perform(
     takes = signature(endpoint).parameters
     values = {"request": request, "caller": caller, **match.groupdict()}
     if "body" in takes:
-        values["body"] = get_args(takes["body"].annotation)[0](reason=reason)
+        overruled = {"findings": tuple(findings)} if act.code == Action.OVERRULE else {}
+        values["body"] = get_args(takes["body"].annotation)[0](reason=reason, **overruled)
     if "version" in takes:
         values["version"] = version
 
@@ -182,6 +193,7 @@ _ROUTES = tuple(
 _TABLE = (
     Act(Event.RELEASE, "Release", "{1}/{0}/release"),
     Act(Event.RESUME, "Resume", "{1}/{0}/resume"),
+    Act(Action.OVERRULE, "Resume and keep the files", "{1}/{0}/resume", needs_reason=True, danger=True),
     Act(Event.APPROVE, "Approve", "{1}/{0}/approve"),
     Act(Event.REJECT, "Reject", "{1}/{0}/reject", needs_reason=True, danger=True),
     Act(Event.HOLD, "Hold", "{1}/{0}/hold"),
@@ -238,7 +250,7 @@ _TABLE = (
 )
 ACTS = {act.code: act for act in _TABLE}
 
-_WITH_VERSION = frozenset(Event) | {Action.RENEW_PROFILE}
+_WITH_VERSION = frozenset(Event) | {Action.RENEW_PROFILE, Action.OVERRULE}
 """Acts whose version is that of the target's own status."""
 
 _LINKS: dict[Action, str] = {
@@ -281,20 +293,28 @@ def deposit_again(preview: Preview) -> Spelling:
     )
 
 
-def bulk_preview(cause: str, verb: str) -> Spelling:
-    return f"arkline {verb} --cause {cause} --dry-run", (_dry_run(cause, verb),)
+def bulk_preview(cause: str, verb: str, findings: Sequence[str] = ()) -> Spelling:
+    """`findings`: those to overrule."""
+    line = f"arkline {verb} --cause {cause}{_overruling(findings)}{' --reason WHY' if findings else ''}"
+    return f"{line} --dry-run", (_dry_run(cause, verb, findings),)
 
 
-def bulk(cause: str, verb: str) -> Spelling:
+def bulk(cause: str, verb: str, findings: Sequence[str] = ()) -> Spelling:
     """A verb for all jobs of a cause; the second request has the token from the first one's answer."""
-    reason = " --reason WHY" if verb in WITH_REASON else ""
+    reason = " --reason WHY" if verb in WITH_REASON or findings else ""
     done = post(f"bulk/{verb}", {"token": "TOKEN", "reason": "WHY"})
-    return f"arkline {verb} --cause {cause}{reason}", (_dry_run(cause, verb), done)
+    line = f"arkline {verb} --cause {cause}{_overruling(findings)}{reason}"
+    return line, (_dry_run(cause, verb, findings), done)
+
+
+def _overruling(findings: Sequence[str]) -> str:
+    return "".join(f" --overrule {shlex.quote(finding)}" for finding in findings)
 
 
 def proof(ark: str, version: int) -> Spelling:
     return f"arkline object {ark} --version {version}", (post(f"objects/{ark}/proofs", {"version": version}),)
 
 
-def _dry_run(cause: str, verb: str) -> str:
-    return post(f"bulk/{verb}/dry-run", {"select": {"search": {"cause": cause}}})
+def _dry_run(cause: str, verb: str, findings: Sequence[str]) -> str:
+    overruled = {"findings": findings} if findings else {}
+    return post(f"bulk/{verb}/dry-run", {"select": {"search": {"cause": cause}}, **overruled})

@@ -14,6 +14,7 @@ from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page
 from operations.board.values import BatchSearch, FailureGroup, JobSearch, scope_of
 from operations.jobs import job_view
+from operations.verbs.overruling import names_in
 from pipeline.errors import UsageRefused
 from pipeline.notify import report_mail
 from pipeline.outcome import WaitKind
@@ -118,6 +119,7 @@ def failure(request: Request, caller: PageCaller, cause: str, after: str | None 
         request,
         "failure.html",
         group=group,
+        findings=names_in(context.session, group.example),
         page=job_view.rows(context.session, context.board, scope_of(caller), search, ROWS, after),
     )
 

@@ -48,7 +48,7 @@ from operations.verbs.bulk import (
 from operations.verbs.callbacks import CallbackAnswer, OwedPage
 from operations.verbs.collection_profiles import ProfileRenewal
 from operations.verbs.holds import HoldResult
-from operations.verbs.verbs import VerbResult, act
+from operations.verbs.verbs import Resumption, VerbResult, act
 from operations.visibility import visible_job
 from pipeline.attempt import Attempt
 from pipeline.errors import UsageRefused
@@ -71,6 +71,11 @@ BATCH_EVENTS = tuple(
 """Without the failure of a batch, which is part of `cancel`."""
 
 CANCEL = "cancel"
+
+FINDINGS = 100
+FINDING_LIMIT = 200
+"""Findings that a request may overrule, and the characters of one: a check's name and its code."""
+
 Verb = StrEnum("Verb", {event.name: event.value for event in JOB_EVENTS})  # type: ignore[misc]
 BatchVerb = StrEnum(  # type: ignore[misc]
     "BatchVerb",
@@ -83,19 +88,35 @@ KeepHeld = Annotated[bool, Query(description="Only end the hold: held batches an
 WorkerName = Annotated[str, Path(min_length=1, max_length=255, examples=["worker1@host"])]
 
 
+Finding = Annotated[str, Field(min_length=1, max_length=FINDING_LIMIT)]
+Findings = Annotated[
+    tuple[Finding, ...],
+    Field(
+        max_length=FINDINGS,
+        examples=[["clamav:Eicar-Test-Signature"]],
+        description="The findings of checks that no longer stop the jobs, each as its digest in the job's "
+        "message or as CHECK:CODE; with a reason. Of a batch, only the jobs that they stopped are resumed.",
+    ),
+]
+
+
 class Resume(Record):
     """Why the job is resumed, and where."""
 
     reason: str = Field("", max_length=REASON_LIMIT, examples=["the source is back"])
     to: JobState | None = Field(None, description="The state to resume in; null: after its last success.")
     overrule: str = Field(
-        "",
-        max_length=16,
-        description="The finding of a check, from the job's message, that does not stop the job any more.",
+        "", max_length=FINDING_LIMIT, description="One of the findings; those of `findings` count besides."
     )
+    findings: Findings = ()
+
+    @property
+    def how(self) -> Resumption:
+        one = (self.overrule,) if self.overrule else ()
+        return Resumption(to=self.to, findings=(*one, *self.findings))
 
 
-NO_RESUME = Resume(reason="", to=None, overrule="")
+NO_RESUME = Resume(reason="", to=None, overrule="", findings=())
 
 Act = Callable[..., VerbResult]
 
@@ -142,9 +163,7 @@ def resume(
     body: Annotated[Resume, Body()] = NO_RESUME,
 ) -> VerbResult:
     site, reason = site_of(request), body.reason
-    return act(
-        site, caller, jid, Event.RESUME, reason=reason, version=version, to=body.to, overrule=body.overrule
-    )
+    return act(site, caller, jid, Event.RESUME, reason=reason, version=version, how=body.how)
 
 
 for _event in JOB_EVENTS:
@@ -193,7 +212,7 @@ def resume_batch(
     body: Annotated[Resume, Body()] = NO_RESUME,
 ) -> Outcome:
     site, reason = site_of(request), body.reason
-    return bulk.resume_batch(site, caller, bid, reason=reason, version=version, to=body.to, run=run)
+    return bulk.resume_batch(site, caller, bid, reason=reason, version=version, how=body.how, run=run)
 
 
 @router.post("/jobs/{jid}/{verb}/dry-run", summary="What the verb would do to the job")
@@ -214,8 +233,7 @@ def dry_run_of_job(
         event,
         reason=body.reason,
         version=version,
-        to=body.to,
-        overrule=body.overrule,
+        how=body.how,
         dry_run=True,
     )
     return Outcome(verb=event, dry_run=True, done=(result,))
@@ -245,7 +263,7 @@ def dry_run_of_batch(  # noqa: PLR0913 - the conditions of one verb
         return bulk.cancel(site, caller, bid, version=version, dry_run=True, run=run)
     event = Event(verb.value)
     if event is Event.RESUME:
-        return bulk.resume_batch(site, caller, bid, version=version, to=body.to, dry_run=True, run=run)
+        return bulk.resume_batch(site, caller, bid, version=version, how=body.how, dry_run=True, run=run)
     result = act(site, caller, bid, event, version=version, dry_run=True)
     return Outcome(verb=event, dry_run=True, done=(result,))
 
@@ -338,6 +356,7 @@ class PlanRequest(Record):
     to: JobState | None = Field(
         None, description="The state to resume in; null: after the last success of each job."
     )
+    findings: Findings = ()
 
 
 class PlanToken(Record):
@@ -358,7 +377,8 @@ def plan(
     """The token carries it out, within a quarter of an hour."""
     context = context_of(request)
     names = _selected(context, caller, body.select, attempt)
-    return make_plan(context.site, caller, Event(verb.value), names, body.to, run)
+    how = Resumption(to=body.to, findings=body.findings)
+    return make_plan(context.site, caller, Event(verb.value), names, how, run)
 
 
 @router.post("/bulk/{verb}", summary="Do exactly what the dry run showed")
