@@ -18,15 +18,18 @@ from operations.board.tally import ENOUGH
 from operations.board.values import EVERYTHING, JobSearch
 from operations.deposits import resubmission
 from operations.verbs.holds import hold_collection, release_collection
+from pipeline.checks import CheckSummary, Stopping
 from pipeline.inventory.sql import open_inventory
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestProfile
+from pipeline.outcome import Done
 from pipeline.principal import Role
 from pipeline.records import Job
 from pipeline.states import JOB, Event, FailureKind, JobState
 from pipeline.uploads import stored
 from tests.support import planting
 from tests.support.boards import until
+from tests.support.checks import found_in, scanned
 from tests.support.operators import ANN
 from tests.support.recordings import recording
 from tests.support.waits import HOST
@@ -36,6 +39,7 @@ from zkstate.connection.session import Session
 from zkstate.fleet import holds, hosts
 from zkstate.fleet.holds import Hold
 from zkstate.record import batches, jobs, record
+from zkstate.record.jobs import JobMove
 from zkstate.record.journal import Stamp
 
 
@@ -548,6 +552,50 @@ def test_failures_of_one_cause_are_resumed_together_after_a_preview(
     assert "2 done, 0 refused, 1 moved meanwhile" in receipt
     again = operator.send("/bulk", verb="resume", token=token[1]).text
     assert f"0 done, 0 refused, {len(jids)} moved meanwhile" in again
+
+
+def stopped_job(session: Session, digest: str) -> Job:
+    """A job that a finding of a check stopped."""
+    stopping = Stopping(finding=digest, codes=("Eicar",))
+    run = CheckSummary.of(scanned(found_in("a.txt", "Eicar")), stopping=stopping)
+    message = f"the check clamav found something in 1 file: 'a.txt' (Eicar) (finding {digest})"
+    held = planting.acquire(session, planting.job_in(session, JobState.PROCESSING))
+    kind, done = FailureKind.CONTENT, Done(checks=(run,))
+    return jobs.move(session, held, JobMove(Event.FAIL, "worker", message=message, kind=kind, done=done))
+
+
+def test_what_stopped_jobs_is_overruled_on_their_pages_for_one_or_for_all_of_a_cause(
+    operator: Browser, session: Session, web: Web
+) -> None:
+    digests = [f"{number:016x}" for number in (1, 2, 3)]
+    stopped = [stopped_job(session, digest) for digest in digests]
+    for job in stopped:
+        await_board(web, job.jid, JobState.FAILED)
+    groups = web.context.board.failures(EVERYTHING)
+    (group,) = (one for one in groups if "the check clamav found" in one.message)
+    first = stopped[0]
+
+    page = operator.open(f"/jobs/{first.jid}")
+    assert f"arkline resume {first.jid} --overrule {digests[0]} --reason WHY" in page
+    form = {"act": "overrule", "target": first.jid, "version": str(first.version), "finding": digests[0]}
+    operator.send("/act", OWN_FORM, **form)
+    assert jobs.load(session, first.jid).status.status is JobState.FAILED  # it needs a reason
+    operator.send("/act", OWN_FORM, **form, reason="a sample")
+    assert jobs.load(session, first.jid).history[-1].overruled == digests[0]
+    assert "clamav:Eicar" in operator.open(f"/failures/{group.id}")
+    preview = operator.open(f"/bulk?cause={group.id}&verb=resume&finding=clamav:Eicar")
+    assert f"arkline resume --cause {group.id} --overrule clamav:Eicar --reason WHY" in preview
+    token = re.search(r'name="token" value="([^"]+)"', preview)
+    assert token is not None
+    refused = operator.send("/bulk", verb="resume", token=token[1])
+    receipt = operator.send("/bulk", verb="resume", token=token[1], reason="samples").text
+
+    assert refused.status_code == 422
+    assert "a finding is overruled for a reason" in refused.text
+    assert "2 done, 0 refused" in " ".join(receipt.split())
+    for job, digest in zip(stopped[1:], digests[1:], strict=True):
+        entry = jobs.load(session, job.jid).history[-1]
+        assert (entry.overruled, entry.reason) == (digest, "samples")
 
 
 def plant_slow(session: Session) -> str:

@@ -161,6 +161,7 @@ def act_on_all(
         request,
         "bulk.html",
         verb=verb,
+        findings=plan.findings,
         needs_reason=_event(verb) in WITH_REASON,
         token="",
         done=receipt.done,
