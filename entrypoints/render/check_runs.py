@@ -32,7 +32,7 @@ def runs(summaries: Sequence[CheckSummary]) -> None:
     screen.table(
         summaries,
         Column("check", lambda run: run.check),
-        Column("version", lambda run: run.version, wide=True),
+        Column("version", lambda run: run.version, long=True),
         Column("time", lambda run: when(run.at)),
         Column("fine", lambda run: f"{run.fine:,}", right=True),
         Column("found", lambda run: _number(run.found, CheckVerdict.FOUND), right=True),

@@ -153,8 +153,10 @@ def facts_grid(pairs: Iterable[tuple[str, str | rich.text.Text | None]]) -> rich
 
 @dataclass(frozen=True)
 class Column(Generic[T]):
-    """A table column and its cell function; a `wide` one is omitted on a narrow terminal, a `long` one
-    folded."""
+    """A table column and its cell function; a `wide` one is omitted on a narrow terminal.
+
+    With too little room, `wide` and `long` ones are folded: Rich would shrink all alike, to nothing.
+    """
 
     title: str
     cell: Callable[[T], str | rich.text.Text]
@@ -174,8 +176,8 @@ def table_grid(rows: Iterable[T], *columns: Column[T]) -> rich.table.Table:
     for column in shown:
         grid.add_column(
             column.title,
-            no_wrap=not column.long,
-            overflow="fold" if column.long else "ellipsis",
+            no_wrap=not (column.long or column.wide),
+            overflow="fold" if column.long or column.wide else "ellipsis",
             justify="right" if column.right else "left",
         )
     for row in rows:

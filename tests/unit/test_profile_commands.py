@@ -69,6 +69,17 @@ def test_a_profile_is_shown_with_its_defaults_and_without_secrets(folder: Path) 
     assert re.search(r"shoulder +fk4 +default", shown.stdout)
 
 
+def test_checks_are_shown_as_a_profile_would_name_them(folder: Path) -> None:
+    (folder / "demo.yaml").write_text(
+        DEMO + "checks: [{name: sized, command: [/usr/bin/wc, -c], found: note}]\n"
+    )
+
+    shown = run(folder, "show", "demo")
+
+    assert shown.exit_code == 0, shown.stderr
+    assert "{name: sized, command: [/usr/bin/wc, -c], after: downloaded, found: note," in shown.stdout
+
+
 def test_an_unknown_profile_is_an_error_that_names_a_near_one(folder: Path) -> None:
     result = run(folder, "show", "demmo")
 

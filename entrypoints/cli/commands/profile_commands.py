@@ -94,15 +94,24 @@ def profile_show(
         screen.note(f"{view.file}: warning: {warning}")
 
 
+_UNSET: tuple[object, ...] = (None, [], {})
+"""Values of a nested field that its file leaves out."""
+
+
 def _value(value: object) -> str:
     """A value as written in a profile file."""
     if value is None:
         return ""
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {number}" for name, number in value.items() if number is not None)
+        return ", ".join(f"{name}: {_nested(part)}" for name, part in value.items() if part not in _UNSET)
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
+        return ", ".join(map(_nested, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _nested(value: object) -> str:
+    text = _value(value)
+    return f"{{{text}}}" if isinstance(value, dict) else f"[{text}]" if isinstance(value, list) else text
 
 
 @command("arkline profile template > harbour.yaml")
