@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from celery.states import FAILURE, RETRY, STARTED
 
 from pipeline.settings import Settings
 from pipeline.states import JOB, JobState
 from tasks.broker import configured
+from tests.e2e.test_flower_jobs import LOGIN, running_flower, shown, states
 from tests.e2e.test_task_events import (
     AFTER_IT,
     BEFORE_THE_DOWNLOAD,
@@ -22,7 +24,8 @@ from tests.e2e.test_task_events import (
     watched,
 )
 from tests.servers.http_source import HttpSource
-from tests.support.fleet import PROJECT, Fleet, environment, job_reaches
+from tests.support.fleet import LIMIT, PROJECT, Fleet, environment, job_reaches
+from tests.support.polling import eventually
 from zkstate.connection.session import Session
 
 FAILS_ONCE: dict[str, Any] = {"status": 500, "status_times": 5, "head": False}
@@ -62,6 +65,29 @@ def test_celerys_worker_takes_its_processes_its_queues_and_its_events_from_its_o
     assert stats["pool"]["max-concurrency"] == 3
     lines = [json.loads(line) for line in worker.command.log.read_text().splitlines() if line[:1] == "{"]
     assert {line["level"] for line in lines} == {"info"}, "ARKLINE_LOG_LEVEL counts"
+
+
+def test_celerys_flower_shows_workers_and_tasks_and_its_orders_change_nothing(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource
+) -> None:
+    arrives = threading.Event()
+    worker = fleet.worker()
+    with running_flower(fleet, ("-m", "celery", "-A", "arkline", "flower")) as url:
+        enable_events(settings, workers=1)
+        bid, jid = deposited(session, settings, source.put("/slow.bin", b"slow" * 1000, hold=arrives))
+        before = dict.fromkeys(BEFORE_THE_DOWNLOAD, "SUCCESS")
+        eventually(lambda: states(url, jid) == before | {"job.downloading": "STARTED"}, LIMIT)
+        task = shown(url, jid)["job.downloading"]
+        assert task["args"] == f"{jid} {bid} demo downloading"
+        (name,) = requests.get(f"{url}/api/workers", auth=LOGIN, timeout=60).json()
+        assert name == task["worker"]
+
+        for order in (f"task/revoke/{task['uuid']}?terminate=true", f"worker/shutdown/{name}"):
+            assert requests.post(f"{url}/api/{order}", auth=LOGIN, timeout=60).ok
+        arrives.set()
+        done = job_reaches(session, jid, JobState.COMPLETED)
+    assert done.status.redispatches == 0
+    assert worker.running
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,17 @@
 
 import gzip
 import json
+import threading
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from celery.states import RETRY
 
 from pipeline.records import HistoryEntry
 from pipeline.settings import Settings
 from pipeline.states import JOB, JobState
+from tests.e2e.test_celery_commands import FAILS_ONCE
 from tests.e2e.test_task_events import deposited
 from tests.servers.http_source import HttpSource
 from tests.servers.otlp import Collector, ReceivedSpan, collecting
@@ -81,6 +84,45 @@ def test_a_step_that_fails_is_one_error_in_sentry_and_a_failed_span(
     assert [span.name for span in spans] == worked_in(failed.history)
     assert [span.failed for span in spans] == [*(False for _ in spans[1:]), True]
     assert spans[-1].message == failed.status.message
+
+
+@each_way
+def test_a_hand_back_is_no_error_in_sentry_and_a_span_with_its_cause(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource, queues: tuple[str, ...]
+) -> None:
+    with receiving() as sentry, collecting() as collector:
+        start_workers(fleet, queues, sentry, collector)
+        fleet.beat()  # which begins the second try
+        _, jid = deposited(session, settings, source.put("/a.txt", b"a", **FAILS_ONCE))
+        done = job_reaches(session, jid, JobState.COMPLETED)
+        fleet.stop()
+        spans = runs(collector.spans, jid)
+        assert errors(sentry) == []
+
+    handed_back = [span for span in spans if "celery.retry.reason" in span.attributes]
+    assert {span.name for span in handed_back} == {"run/job.downloading"}
+    assert {span.attributes["celery.state"] for span in handed_back} == {RETRY}
+    assert all("500" in str(span.attributes["celery.retry.reason"]) for span in handed_back)
+    assert not any(span.failed for span in spans)
+    others = [span for span in spans if span not in handed_back]
+    assert [span.name for span in others] == list(dict.fromkeys(worked_in(done.history)))
+    assert len({span.trace_id for span in spans}) == 1 + len(handed_back), "the sweep begins another trace"
+
+
+def test_a_state_that_a_stopping_worker_hands_back_is_a_span_with_its_cause(
+    session: Session, settings: Settings, fleet: Fleet, source: HttpSource
+) -> None:
+    with receiving() as sentry, collecting() as collector:
+        start_workers(fleet, CARRIED, sentry, collector)
+        _, jid = deposited(session, settings, source.put("/a.txt", b"slow" * 1000, hold=threading.Event()))
+        job_reaches(session, jid, JobState.DOWNLOADING)
+        fleet.stop()
+        assert errors(sentry) == []
+
+    last = runs(collector.spans, jid)[-1]
+    assert (last.name, last.failed) == ("run/job.downloading", False)
+    assert last.attributes["celery.state"] == RETRY
+    assert last.attributes["celery.retry.reason"] == "the worker is stopping: another worker takes over"
 
 
 @each_way

@@ -28,6 +28,7 @@ NOT_RUN = {
     "celery -A arkline events": "ends at Ctrl-C; tests/e2e/test_task_events.py listens",
     "celery -A arkline worker": "ends at Ctrl-C; tests/e2e/test_celery_commands.py runs it",
     "celery -A arkline beat": "ends at Ctrl-C; tests/e2e/test_celery_commands.py runs it",
+    "celery -A arkline flower": "ends at Ctrl-C; tests/e2e/test_celery_commands.py runs it",
     "arkline watch": "ends at Ctrl-C; tests/integration/test_watch_remote.py runs it",
     "arkline approve ": "needs a job in review; tests/e2e/test_printed_remedies.py has one",
     "arkline reject ": "needs a job in review; tests/e2e/test_printed_remedies.py has one",

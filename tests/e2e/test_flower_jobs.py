@@ -2,7 +2,7 @@
 
 import base64
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -12,8 +12,9 @@ import requests
 from playwright.sync_api import expect
 
 from entrypoints.stack.child import HOST, ask, free_ports
+from pipeline.records import Job
 from pipeline.settings import Settings
-from pipeline.states import JobState
+from pipeline.states import JOB, JobState
 from tasks.broker import last_task
 from tests.e2e.test_task_events import AFTER_IT, BEFORE_THE_DOWNLOAD, deposited, enable_events
 from tests.servers.http_source import HttpSource
@@ -27,12 +28,15 @@ from zkstate.record import jobs
 LOGIN = ("me", "secret")
 
 
+ARKLINE_FLOWER = ("-m", "arkline", "flower")
+
+
 @contextmanager
-def running_flower(fleet: Fleet) -> Iterator[str]:
+def running_flower(fleet: Fleet, program: Sequence[str] = ARKLINE_FLOWER) -> Iterator[str]:
     """The address of Flower, which hears the workers."""
     (port,) = free_ports(1)
     fleet.extra = {"FLOWER_BASIC_AUTH": ":".join(LOGIN)}
-    flower = fleet.start("flower", "-m", "arkline", "flower", "--port", str(port), wait=False)
+    flower = fleet.start("flower", *program, f"--port={port}", wait=False)
     await_ready(flower, partial(ask, port, b"GET /healthcheck HTTP/1.0\r\n\r\n", b" 200 OK", seconds=1))
     url = f"http://{HOST}:{port}"
     eventually(lambda: requests.get(f"{url}/api/workers", auth=LOGIN, timeout=60).json(), LIMIT)
@@ -71,6 +75,8 @@ def test_flower_shows_a_task_for_each_state_of_a_job_while_and_after_it_works(
     with running_flower(fleet) as url:
         enable_events(settings, workers=1)  # Flower does so too, sooner or later
         slow = source.put("/maps.tar", b"slow" * 1000, hold=arrives)
+        _, complete = deposited(session, settings, source.put("/whole.txt", b"whole"))
+        whole = job_reaches(session, complete, JobState.COMPLETED)
         bid, jid = deposited(session, settings, slow)
         _, lost = deposited(session, settings, source.url("/missing.txt"))
 
@@ -79,6 +85,8 @@ def test_flower_shows_a_task_for_each_state_of_a_job_while_and_after_it_works(
         eventually(lambda: states(url, jid) == downloading, LIMIT)
         assert shown(url, jid)["job.downloading"]["args"] == f"{jid} {bid} demo downloading"
         failed = job_reaches(session, lost, JobState.FAILED)
+        seven = dict.fromkeys((*BEFORE_THE_DOWNLOAD, "job.downloading", *AFTER_IT), "SUCCESS")
+        eventually(lambda: states(url, complete) == seven, LIMIT)
         eventually(lambda: "FAILURE" in states(url, lost).values(), LIMIT)
         (fault,) = [task for task in shown(url, lost).values() if task["state"] == "FAILURE"]
         assert (fault["args"].split()[0], fault["exception"]) == (lost, failed.status.message)
@@ -87,13 +95,20 @@ def test_flower_shows_a_task_for_each_state_of_a_job_while_and_after_it_works(
             shown(url, jid)["job.downloading"]["uuid"],
         )
 
-        with browser.window("light", 1280) as page:
+        same_times(url, whole)
+        same_times(url, failed)
+        same_times(url, jobs.load(session, jid))
+
+        with browser.window("light", 1440) as page:
             page.context.set_extra_http_headers(
                 {"Authorization": "Basic " + base64.b64encode(":".join(LOGIN).encode()).decode()}
             )
             page.goto(f"{url}/tasks")
-            row = page.get_by_role("row").filter(has_text=f"{jid} {bid} demo downloading")
-            expect(row).to_contain_text("STARTED")
+            page.get_by_role("searchbox").fill("name:job")
+            rows = page.get_by_role("row")
+            expect(rows.filter(has_text=complete)).to_have_count(len(seven))
+            expect(rows.filter(has_text=f"{jid} {bid} demo downloading")).to_contain_text("STARTED")
+            expect(rows.filter(has_text=f"{lost} ").filter(has_text="FAILURE")).to_have_count(1)
             Visitor(page, url).picture("flower")
 
         names = {name.partition(".")[0] for name, _ in listed(url, "name:job")}
@@ -102,12 +117,21 @@ def test_flower_shows_a_task_for_each_state_of_a_job_while_and_after_it_works(
 
         arrives.set()
         job_reaches(session, jid, JobState.COMPLETED)
-        done = dict.fromkeys((*BEFORE_THE_DOWNLOAD, "job.downloading", *AFTER_IT), "SUCCESS")
-        eventually(lambda: states(url, jid) == done, LIMIT)
-        history = jobs.load(session, jid).history
-        for task, left in zip(sorted(shown(url, jid).values(), key=started), history[1:], strict=True):
-            assert abs(task["succeeded"] - left.at.timestamp()) < 1
+        eventually(lambda: states(url, jid) == seven, LIMIT)
+        same_times(url, jobs.load(session, jid))
 
 
-def started(task: dict[str, Any]) -> float:
-    return float(task["started"])
+def same_times(url: str, job: Job) -> None:
+    """Flower has a task for each state of the history, and their times agree within a second."""
+    own = [task for name, task in shown(url, job.jid).items() if name.startswith("job.")]
+    tasks = sorted(own, key=lambda task: float(task["started"]))
+    entered = [entry.at.timestamp() for entry in job.history]
+    ends = [task["succeeded"] or task["failed"] for task in tasks]
+    begins = [task["started"] for task in tasks]
+
+    assert [task["name"] for task in tasks] == [
+        JOB.task(JobState(entry.state)).name for entry in job.history if entry.state in JOB.working()
+    ]
+    assert all(abs(end - left) < 1 for end, left in zip(filter(None, ends), entered[1:], strict=True))
+    # the first one begins when a worker has taken its message
+    assert all(abs(begun - at) < 1 for begun, at in zip(begins[1:], entered[1:], strict=False))
