@@ -10,7 +10,7 @@ message, instead of a guess from how long they wait.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import redis
@@ -79,7 +79,8 @@ def _send_job(app: Celery, ticket: Ticket, step: int, producer: Producer | None 
     return _send(app, task_of(ticket).name, ticket, step, chain=chain, producer=producer)
 
 
-def _tasks_after(state: str) -> list[dict[str, object]]:
+@cache
+def _tasks_after(state: str) -> tuple[dict[str, object], ...]:
     """Celery's chain: the next task is the last of the list."""
     order = JOB.working()
     following = order[order.index(JobState(state)) + 1 :]
@@ -90,7 +91,7 @@ def _tasks_after(state: str) -> list[dict[str, object]]:
         "subtask_type": None,
         "immutable": False,
     }
-    return [{"task": JOB.task(later).name, **call} for later in reversed(following)]
+    return tuple({"task": JOB.task(later).name, **call} for later in reversed(following))
 
 
 def dispatch_batch(app: Celery, ticket: Ticket, *, in_turn: bool = False) -> bool:
@@ -143,6 +144,8 @@ def last_task(job: Job) -> str:
 
 def _send(app: Celery, task: str, ticket: Ticket, priority: int, **options: Any) -> bool:
     given = {"args": (ticket.model_dump(),), "priority": priority, "task_id": task_id(ticket), **options}
+    # what Celery would do for each message: worker processes declare the queues, and repr makes the same text
+    given |= {"declare": (), "argsrepr": repr(given["args"]), "kwargsrepr": "{}"}
     try:
         app.send_task(task, **given)
     except OperationalError as error:

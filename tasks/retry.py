@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 
 from kombu.exceptions import OperationalError
 
@@ -62,10 +63,14 @@ def hosts_given_up_after(record: Job | Batch, settings: Settings) -> float:
 
     Infinite until the record has been in its state that long: before, faults met by others do not count.
     """
-    tries = range(settings.max_tries - 1)
-    lasting: float = sum(min(settings.backoff * 2**number, BACKOFF_LIMIT) for number in tries)
+    lasting = _duration_of_tries(settings.max_tries, settings.backoff)
     waited = (now() - record.status.since).total_seconds()
     return lasting if waited >= lasting else math.inf
+
+
+@cache  # computed at the start of every state
+def _duration_of_tries(tries: int, backoff: float) -> float:
+    return sum((min(backoff * 2**number, BACKOFF_LIMIT) for number in range(tries - 1)), 0.0)
 
 
 class Meaning(Enum):

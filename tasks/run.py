@@ -14,7 +14,7 @@ space, a retry, a host) is handed back by its step as usual.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Generic
 
@@ -274,10 +274,7 @@ def _carry(attempt: Attempt[R], moved: R, works: Mapping[str, StateWork[R]]) -> 
 
 def _is_next(was: R, target: str) -> bool:
     """Whether Celery's chain leads to `target`: it has the later states in order, and never goes back."""
-    order: list[str] = [*JOB.working()]
-    if not isinstance(was, Job) or target not in order:
-        return False
-    return order.index(target) == order.index(was.status.status) + 1
+    return isinstance(was, Job) and JOB.after(was.status.status)[:1] == (target,)
 
 
 def _facts(attempt: Attempt[R]) -> dict[str, object]:
@@ -323,10 +320,11 @@ def _do_step(attempt: Attempt[Job]) -> Job | None:
             attempt.hand_back(outcome.reason)
             return None
         attempt.guard.check()
-        request = JobMove(outcome.event, context.name, done=outcome, lock=attempt.lock)
-        carried = _carries(attempt, jobs.target_of(job.status, request.event))
+        carried = _carries(attempt, jobs.target_of(job.status, outcome.event))
+        lock = attempt.lock
         if carried:
-            request = replace(request, lock=Lock.TAKE if attempt.lock is Lock.FREE else Lock.CARRY)
+            lock = Lock.TAKE if attempt.lock is Lock.FREE else Lock.CARRY
+        request = JobMove(outcome.event, context.name, done=outcome, lock=lock)
         try:
             moved = jobs.move(session, own.with_changes(job), request)
         except Outdated:
@@ -350,7 +348,7 @@ def _step_context(attempt: Attempt[Job], own: ZooKeeperJobRecord) -> tuple[StepC
     limiter = FleetHostLimiter(session, limit, job.jid, give_up_after=give_up_after)
     reporting = ReportingAttempt(attempt.guard, context.progress(), job.jid)
     place = partial(place_of_check, session, job.jid, attempt.guard)
-    return replace(clients.step_context(own, reporting, limiter, profile), check_place=place), limiter
+    return clients.step_context(own, reporting, limiter, profile, place), limiter
 
 
 def _step(job: Job, step_context: StepContext, limiter: FleetHostLimiter) -> Done | Wait:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import celery.worker.request
 from celery import Task, current_task
+from celery.app.task import Context
 from celery.signals import after_task_publish, before_task_publish
 
 from pipeline.records import Batch, Job, Ticket
@@ -101,7 +102,7 @@ class StateTask(Task[Any, Any]):
         """Make the message of the task that this process runs next, while Celery still runs this one."""
         if self.context.carried is not None:
             self.context.following = _following(record.ticket(self.context.carried.record), self._message)
-            _pass_on(self.context.following)
+            _pass_on(self.context.following, self.request)
 
 
 def _following(ticket: Ticket, current: Message) -> Message:
@@ -121,8 +122,11 @@ def _following(ticket: Ticket, current: Message) -> Message:
     }
 
 
-def _pass_on(message: Message) -> None:
+def _pass_on(message: Message, current: Context) -> None:
     """Send Celery's signals of publishing: their handlers add the headers by which a trace continues."""
+    if not before_task_publish.receivers:
+        # nobody adds headers: Celery need not compare all names with its own once more
+        message.setdefault("headers", current.headers or {})
     where = {"exchange": "", "routing_key": message["delivery_info"]["routing_key"]}
     sent = {"sender": message["task"], "body": (message["args"], {}, {}), "headers": message, **where}
     if before_task_publish.receivers:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from enum import IntEnum
+from functools import cache
 from typing import Any, TypeVar
 
 from celery import Celery, Task
@@ -38,6 +39,9 @@ _QUEUES = tuple(Queue)
 
 HOST_RETRY = 60.0
 """Seconds between two tries of a service that works for other hosts but not for this one."""
+
+
+_host = cache(socket.gethostname)
 
 
 class Stop(IntEnum):
@@ -93,7 +97,7 @@ class WorkerContext:
 
     @property
     def name(self) -> str:
-        return f"worker {socket.gethostname()}:{os.getpid()}"
+        return f"worker {_host()}:{os.getpid()}"
 
     def ask_to_stop(self, stop: Stop = Stop.ALL) -> None:
         """Ask the running attempts of this process and of its children to hand their jobs back."""

@@ -42,10 +42,11 @@ def encode_validated(record: Record) -> bytes:
 
 def encode_history(entries: Sequence[HistoryEntry] | Sequence[BatchHistoryEntry]) -> bytes:
     """Encode a history; only the last entry is read back, as each of the others was when it was the last."""
-    encoded = [entry.model_dump_json(exclude_none=True).encode() for entry in entries]
-    if entries:
-        _read_back(type(entries[-1]), encoded[-1])
-    return b"[" + b",".join(encoded) + b"]"
+    if not entries:
+        return b"[]"
+    kind = type(entries[-1])
+    _read_back(kind, encode_validated(entries[-1]))
+    return _adapter(tuple[kind, ...]).dump_json(tuple(entries), exclude_none=True)  # type: ignore[valid-type]
 
 
 def _read_back(kind: type[Record], data: bytes) -> None:

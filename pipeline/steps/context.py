@@ -1,7 +1,7 @@
 """The context of a step: the clients of external systems, opened once per process, and its attempt."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -50,10 +50,15 @@ class Clients:
         attempt: Attempt,
         limiter: HostLimiter,
         profile_of: Callable[[], Profile],
+        check_place: HoldPlace = unlimited,
     ) -> "StepContext":
         """The context for one attempt's steps, with a fetcher that observes the fleet's limits per host."""
-        own = StepContext(**vars(self), job_record=job_record, attempt=attempt, profile_of=profile_of)
-        return replace(own, fetcher=self.fetcher.limited_by(limiter, lambda: own.profile.allowed_sources))
+        fetcher = self.fetcher.limited_by(limiter, lambda: own.profile.allowed_sources)
+        clients = {**vars(self), "fetcher": fetcher}
+        own = StepContext(
+            **clients, job_record=job_record, attempt=attempt, profile_of=profile_of, check_place=check_place
+        )
+        return own
 
 
 @dataclass(frozen=True)

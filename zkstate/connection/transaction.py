@@ -7,7 +7,7 @@ raises, and the token tells the outcome of a transaction whose answer was lost.
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 from typing import Any
@@ -287,7 +287,7 @@ def fenced(
     """
     if status.version is None:
         raise TypeError("a fenced write needs the version that was read")
-    operations = (replace(status, role=Role.FENCE), *others)
+    operations = (Put(status.path, status.data, status.version, Role.FENCE), *others)
     deadline = time.monotonic() + 2 * session.answer_timeout
     if session.connections > 1 and (present := session.find(status.path)) is not None:
         _refuse_another(status, *present, is_as_read)

@@ -28,7 +28,8 @@ class ZooKeeperJobRecord:
     def with_changes(self, job: Job) -> Job:
         """The job with identifiers and space needed as this attempt has read or written them."""
         known = {"identifiers": self._identifiers, "space_needed": self._space_needed}
-        return job.model_copy(update={name: value for name, value in known.items() if value is not None})
+        changes = {name: value for name, value in known.items() if value is not None}
+        return job.model_copy(update=changes) if changes else job
 
     def identifiers(self, job: Job) -> Identifiers:
         """The identifiers that this attempt wrote, or those it acquired the job with (`record.acquire`)."""
