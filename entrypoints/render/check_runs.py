@@ -78,11 +78,12 @@ def _what(code: str, message: str) -> str:
 
 
 def object_list(page: ObjectList) -> None:
+    checks = (Column("checks", _lines, long=True),) if any(map(_lines, page.objects)) else ()
     screen.table(
         page.objects,
         Column("object", lambda row: row.ark),
         Column("title", lambda row: row.title, wide=True),
-        Column("checks", _lines, long=True),
+        *checks,
     )
     if page.next is not None:
         screen.note(f"{counted(len(page.objects), 'object')} shown; --after {page.next} shows the next page")
@@ -95,6 +96,11 @@ def _lines(row: FoundObject) -> str:
     if row.never_checked:
         versions = ", ".join(map(str, row.never_checked))
         lines.append(f"version {versions}: not checked, the check did not run")
+    lines += [
+        f"version {run.version}: last checked by {run.check} {run.check_version}, {when(run.at)}; "
+        "a newer version exists"
+        for run in row.outdated
+    ]
     return "; ".join(lines)
 
 

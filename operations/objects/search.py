@@ -1,11 +1,14 @@
 """Lists of objects by what checks found in them, for who may see the objects."""
 
+from dataclasses import replace
+
 from operations.site import Site
 from operations.visibility import visible_batch
 from pipeline.inventory.finding_search import Candidate, FindingSearch, FoundObject
 from pipeline.principal import Principal, Role
 from pipeline.records import Record
 from zkstate.errors import Missing
+from zkstate.fleet import notes
 
 READ_FOR_DEPOSITOR = 200
 """Objects that are read for one page of a depositor, who sees only those that it submitted."""
@@ -26,6 +29,9 @@ def find_objects(
     inventory = site.archive()
     if inventory is None:
         return ObjectList()
+    if search.outdated:
+        installed = {one.check: one.version for one in notes.repeated_checks(site.session) if one.version}
+        search = replace(search, installed=installed)
     most = max(limit, READ_FOR_DEPOSITOR) if principal.role is Role.DEPOSITOR else limit
     read = inventory.objects_with(search, principal.collections, most + 1, after)
     own = _Submissions(site, principal)

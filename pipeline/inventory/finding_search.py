@@ -4,14 +4,15 @@ Rule: the last run of each check of each version counts. An object was not check
 of the check, or where its last run left files unchecked: silence is never fine.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, false, not_, or_, select, true
 
 from pipeline.checks import CheckVerdict
+from pipeline.inventory import outdated
 from pipeline.inventory.tables import checks, files, findings, ingests, objects, versions
 
 SHOWN_MATCHES = 10
@@ -25,6 +26,20 @@ class FindingSearch:
     code: str | None = None
     verdict: CheckVerdict | None = None
     check: str | None = None
+    outdated: bool = False
+    """Only last runs of an older version of a check than its newest one."""
+    installed: Mapping[str, str] = field(default_factory=dict)
+    """Check -> its version on the workers, if that is known: the newest one if it is unused as yet."""
+
+
+@dataclass(frozen=True)
+class OutdatedRun:
+    """A last run of an older version of a check than its newest one."""
+
+    version: int
+    check: str
+    check_version: str
+    at: datetime
 
 
 @dataclass(frozen=True)
@@ -53,6 +68,8 @@ class FoundObject:
     """There are further such findings."""
     never_checked: tuple[int, ...]
     """Versions without a run of the check; if no check is named, without a run of any."""
+    outdated: tuple[OutdatedRun, ...] = ()
+    """The first runs of older versions of a check, if the search is for those."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +85,7 @@ def candidates(
     connection: Connection, search: FindingSearch, within: frozenset[str] | None, limit: int, after: int = 0
 ) -> tuple[Candidate, ...]:
     """Objects with a key above `after` all of whose versions are in these collections; None: in any."""
-    query = _object_ids(search, within, after).limit(limit)
+    query = _object_ids(search, _older(connection, search), within, after).limit(limit)
     bids: dict[int, list[str]] = {object_id: [] for object_id in connection.scalars(query)}
     rows = connection.execute(
         select(ingests.c.inv_object_id, ingests.c.batch_id)
@@ -90,9 +107,10 @@ def found_objects(
         )
     )
     known = {row.id: row for row in rows}
+    older = _older(connection, search)
     shown = []
     for key in keys:
-        row, matches = known[key], _matches(connection, search, key)
+        row, matches = known[key], _matches(connection, search, older, key)
         shown.append(
             FoundObject(
                 ark=row.ark,
@@ -101,18 +119,42 @@ def found_objects(
                 matches=matches[:SHOWN_MATCHES],
                 more=len(matches) > SHOWN_MATCHES,
                 never_checked=_never_checked(connection, search, key),
+                outdated=_outdated_runs(connection, search, older, key),
             )
         )
     return tuple(shown)
 
 
-def _object_ids(search: FindingSearch, within: frozenset[str] | None, after: int) -> Select[Any]:
-    if search.verdict is CheckVerdict.UNCHECKED and search.code is None:
+Older = ColumnElement[bool]
+"""The condition on a run that `outdated` sets; true without it."""
+
+
+def _older(connection: Connection, search: FindingSearch) -> Older:
+    if not search.outdated:
+        return true()
+    by_check = outdated.older_than_newest(connection, search.installed, search.check)
+    conditions = (
+        and_(checks.c.check_name == check, checks.c.check_version.in_(older))
+        for check, older in by_check.items()
+        if older
+    )
+    return and_(checks.c.last, or_(false(), *conditions))
+
+
+def _object_ids(
+    search: FindingSearch, older: Older, within: frozenset[str] | None, after: int
+) -> Select[Any]:
+    unchecked = search.verdict is CheckVerdict.UNCHECKED and search.code is None
+    if search.outdated and (unchecked or (search.code, search.verdict) == (None, None)):
+        column = checks.c.inv_object_id
+        query = select(column).where(older, checks.c.unchecked > 0 if unchecked else true())
+    elif unchecked:
         column = versions.c.inv_object_id
         query = select(column).where(_not_checked(search.check))
     elif search.code is not None or search.verdict is not None:
         column = findings.c.inv_object_id
-        query = select(column).join(checks, checks.c.id == findings.c.inv_check_id).where(_meets(search))
+        joined = select(column).join(checks, checks.c.id == findings.c.inv_check_id)
+        query = joined.where(_meets(search), older)
     elif search.check is not None:
         column = checks.c.inv_object_id
         query = select(column).where(checks.c.check_name == search.check)
@@ -153,16 +195,18 @@ def _not_checked(check: str | None) -> ColumnElement[bool]:
     return or_(not_(exists().where(own)), exists().where(own, checks.c.last, checks.c.unchecked > 0))
 
 
-def _matches(connection: Connection, search: FindingSearch, object_id: int) -> tuple[Match, ...]:
+def _matches(
+    connection: Connection, search: FindingSearch, older: Older, object_id: int
+) -> tuple[Match, ...]:
     """One more than are shown, if there are."""
-    if search == FindingSearch():
+    if search.code is None and search.verdict is None and search.check is None:
         return ()
     query: Select[Any] = (
         select(findings, checks, versions.c.number, files.c.pathname.label("stored_as"))
         .join(checks, checks.c.id == findings.c.inv_check_id)
         .join(versions, versions.c.id == checks.c.inv_version_id)
         .join(files, files.c.id == findings.c.inv_file_id, isouter=True)
-        .where(findings.c.inv_object_id == object_id, _meets(search))
+        .where(findings.c.inv_object_id == object_id, _meets(search), older)
         .order_by(findings.c.id)
         .limit(SHOWN_MATCHES + 1)
     )
@@ -182,10 +226,28 @@ def _matches(connection: Connection, search: FindingSearch, object_id: int) -> t
 
 
 def _never_checked(connection: Connection, search: FindingSearch, object_id: int) -> tuple[int, ...]:
-    if search.verdict is not CheckVerdict.UNCHECKED:
+    if search.verdict is not CheckVerdict.UNCHECKED or search.outdated:
         return ()
     run: ColumnElement[bool] = checks.c.inv_version_id == versions.c.id
     if search.check is not None:
         run = and_(run, checks.c.check_name == search.check)
     query = select(versions.c.number).where(versions.c.inv_object_id == object_id, not_(exists().where(run)))
     return tuple(connection.scalars(query.order_by(versions.c.number)))
+
+
+def _outdated_runs(
+    connection: Connection, search: FindingSearch, older: Older, object_id: int
+) -> tuple[OutdatedRun, ...]:
+    if not search.outdated:
+        return ()
+    query = (
+        select(versions.c.number, checks.c.check_name, checks.c.check_version, checks.c.at)
+        .join(versions, versions.c.id == checks.c.inv_version_id)
+        .where(checks.c.inv_object_id == object_id, older)
+        .order_by(versions.c.number, checks.c.id)
+        .limit(SHOWN_MATCHES)
+    )
+    return tuple(
+        OutdatedRun(row.number, row.check_name, row.check_version, row.at)
+        for row in connection.execute(query)
+    )

@@ -19,6 +19,8 @@ from tests.support.repository import Repository, empty_inventory
 from tests.support.schemas import assert_valid
 from tests.support.web import Caller, Web, serving
 from zkstate.connection.session import Session
+from zkstate.fleet import notes
+from zkstate.fleet.notes import RepeatedCheck
 from zkstate.record import batches, jobs
 
 OVERRULE = Overrule(by="Ann", at=FIRST_DAY, reason="a test file")
@@ -212,6 +214,33 @@ def test_the_page_of_objects_lists_what_the_form_asks_for(web: Web, scans: Calle
         "No object."
         in web.caller(Role.VIEWER, ["other"], name="other-page").get("/objects?verdict=found").text
     )
+
+
+def test_what_older_signatures_have_read_is_listed_once_a_worker_has_newer_ones(
+    web: Web, record: Session, scans: Caller, ark: str
+) -> None:
+    assert scans.get("/v1/objects?outdated=true").json()["objects"] == []
+    notes.note_repeated_checks(record, (RepeatedCheck(check="pronom", version="v120"),))
+    site = {"ARKLINE_URL": web.url, "ARKLINE_TOKEN": scans.token}
+
+    (listed,) = scans.get("/v1/objects?outdated=true").json()["objects"]
+    other = scans.get("/v1/objects?outdated=true&check=clamav").json()["objects"]
+    page = scans.get("/objects?outdated=true").text
+    shown = cli.run(web.context.settings, "objects", "--outdated", **site)
+    notes.note_repeated_checks(record, ())
+
+    (run,) = listed["outdated"]
+    assert (listed["ark"], run["version"], run["check"], run["check_version"]) == (ark, 1, "pronom", "v119")
+    assert other == []
+    assert "version 1: last checked by pronom v119" in page
+    assert "version 1: last checked by pronom v119" in " ".join(shown.out.split())
+
+
+def test_a_list_of_objects_without_a_condition_has_no_empty_column(web: Web, scans: Caller, ark: str) -> None:
+    shown = cli.run(web.context.settings, "objects", ARKLINE_URL=web.url, ARKLINE_TOKEN=scans.token)
+
+    assert ark in shown.out
+    assert "checks" not in shown.out
 
 
 def test_objects_are_listed_and_shown_by_the_command_line(web: Web, scans: Caller, ark: str) -> None:

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,6 +108,59 @@ def test_only_the_last_run_counts(inventory: SqlInventory) -> None:
     assert search(inventory, FindingSearch(code="fmt/44")) == ["a"]
     assert search(inventory, FindingSearch(verdict=CheckVerdict.FOUND)) == []
     assert search(inventory, NOT_SCANNED) == ["a"]
+
+
+def outdated(check: str | None = None, **more: Any) -> FindingSearch:
+    return FindingSearch(check=check, outdated=True, **more)
+
+
+def test_objects_are_found_that_an_older_version_of_a_check_read_last(inventory: SqlInventory) -> None:
+    later = FIRST_DAY + timedelta(days=30)
+    old, new = scanned("a.jpg"), scanned("a.jpg", version="1.5", at=later)
+    for name, runs in (("old", (old,)), ("new", (new,)), ("again", (old,)), ("none", ())):
+        formats = (identified({"a.jpg": "fmt/44"}),) if name == "new" else ()
+        inventory.record(of_job(name, files=(PICTURE,), checks=(*runs, *formats)))
+    inventory.add_checks(ark("again"), 1, (new,))
+
+    assert search(inventory, outdated()) == ["old"]
+    assert search(inventory, outdated("clamav")) == ["old"]
+    assert search(inventory, outdated("pronom")) == []
+    assert search(inventory, outdated("clamav"), within=frozenset()) == []
+    (run,) = one_found(inventory, outdated()).outdated
+    assert (run.version, run.check, run.check_version, run.at) == (1, "clamav", old.version, FIRST_DAY)
+    assert one_found(inventory, outdated()).matches == ()
+
+
+def test_a_version_that_workers_have_and_nobody_used_yet_is_the_newest(inventory: SqlInventory) -> None:
+    inventory.record(of_job("a", files=(PICTURE,), checks=(identified({"a.jpg": "fmt/44"}, "v119"),)))
+    inventory.record(of_job("b", files=(PICTURE,), checks=(scanned("a.jpg"),)))
+
+    assert search(inventory, outdated()) == []
+    assert search(inventory, outdated(installed={"pronom": "v120"})) == ["a"]
+    assert search(inventory, outdated(installed={"pronom": "v119"})) == []
+
+
+def test_a_host_with_an_older_version_makes_no_newer_run_outdated(inventory: SqlInventory) -> None:
+    later = FIRST_DAY + timedelta(days=30)
+    inventory.record(of_job("a", files=(PICTURE,), checks=(identified({"a.jpg": "fmt/44"}, "v119"),)))
+    newer = identified({"a.jpg": "fmt/44"}, "v120", at=later)
+    inventory.record(of_job("b", files=(PICTURE,), checks=(newer,)))
+
+    assert search(inventory, outdated(installed={"pronom": "v119"})) == ["a"]
+
+
+def test_other_conditions_hold_of_the_outdated_run(inventory: SqlInventory) -> None:
+    later = FIRST_DAY + timedelta(days=30)
+    virus, large = found_in("a.jpg", "Eicar"), found_in("a.jpg", Obstacle.TOO_LARGE, CheckVerdict.UNCHECKED)
+    for name, finding in (("virus", virus), ("large", large), ("fine", "a.jpg")):
+        inventory.record(of_job(f"old-{name}", files=(PICTURE,), checks=(scanned(finding),)))
+        renewed = scanned(finding, version="1.5", at=later)
+        inventory.record(of_job(f"new-{name}", files=(PICTURE,), checks=(renewed,)))
+
+    assert search(inventory, outdated(verdict=CheckVerdict.FOUND)) == ["old-virus"]
+    assert search(inventory, outdated("clamav", code="Eicar")) == ["old-virus"]
+    assert search(inventory, outdated(verdict=CheckVerdict.UNCHECKED)) == ["old-large"]
+    assert [one.code for one in one_found(inventory, outdated(code="Eicar")).matches] == ["Eicar"]
 
 
 def test_a_page_continues_after_the_one_before(inventory: SqlInventory) -> None:

@@ -76,7 +76,7 @@ def jobs(
 
 
 @command("arkline objects --check clamav --verdict unchecked")
-def objects(
+def objects(  # noqa: PLR0913 - the conditions of a search
     code: Annotated[
         str | None,
         typer.Option(
@@ -90,6 +90,10 @@ def objects(
         typer.Option("--verdict", help="fine, found, or unchecked: also what no check has read."),
     ] = None,
     check: Annotated[str | None, typer.Option("--check", metavar="NAME", help="Only by this check.")] = None,
+    outdated: Annotated[
+        bool,
+        typer.Option("--outdated", help="Only by an older version of a check than its newest one."),
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Objects shown at most.")] = 50,
     after: Annotated[
         str | None,
@@ -108,6 +112,7 @@ def objects(
             code=code,
             verdict=verdict and verdict.value,
             check=check,
+            outdated=outdated or None,
             limit=limit,
             cursor=after,
         )

@@ -327,6 +327,7 @@ def find_object(
         code=query.get("code", "").strip()[:CODE_LIMIT] or None,
         verdict=next((one for one in CheckVerdict if one == query.get("verdict")), None),
         check=query.get("check", "").strip()[:CODE_LIMIT] or None,
+        outdated=query.get("outdated") == "true",
     )
     asked = search != FindingSearch() or after > 0
     return page(

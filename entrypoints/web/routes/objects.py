@@ -57,9 +57,12 @@ def finding_search(
         Query(description="`unchecked` means files that were not checked, for any reason."),
     ] = None,
     check: Annotated[str | None, Query(pattern=CHECK_NAME, description="The name of a check.")] = None,
+    outdated: Annotated[
+        bool, Query(description="Only by an older version of a check than its newest one.")
+    ] = False,
 ) -> FindingSearch:
     """What checks found: every condition that is given has to hold of one finding."""
-    return FindingSearch(code=code, verdict=verdict, check=check)
+    return FindingSearch(code=code, verdict=verdict, check=check, outdated=outdated)
 
 
 @router.get("", summary="Objects, by what checks found in them")
@@ -73,6 +76,7 @@ def list_objects(
     cursor: Cursor = None,
 ) -> ObjectList:
     """The last run of each check counts. With `verdict=unchecked`, versions without a run are meant too.
+    `outdated` alone finds whatever an older version of a check has read, such as older signatures.
 
     For a depositor a page may have fewer objects than there are: continue while there is a `next`.
     """
