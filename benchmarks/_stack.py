@@ -56,4 +56,4 @@ def stack(**settings: object) -> Iterator[Stack]:
         )
         session = opened.enter_context(connect(own))
         source = opened.enter_context(HttpSource())
-        yield Stack(own, session, zk, broker, source, opened.enter_context(fleet(own)))
+        yield Stack(own, session, zk, broker, source, opened.enter_context(fleet(own, forked=False)))

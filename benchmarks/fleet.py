@@ -69,7 +69,7 @@ def main() -> None:
         far = own.settings.model_copy(update={"zk_hosts": proxy.hosts})
         with connect(far) as session:
             trips = {"near_ms": round_trip_ms(own.session), "distant_ms": round_trip_ms(session)}
-        with fleet(far) as away:
+        with fleet(far, forked=False) as away:
             for workers in (own.fleet, away):
                 workers.extra["ARKLINE_BENCH_STEP_MS"] = str(STEP_MS)
             beat = own.fleet.beat(wait=False)

@@ -60,7 +60,7 @@ def main() -> None:
         where = machine(own)
         apart = {"zk_root": "/without", "broker_prefix": "without:", "home": own.settings.home / "without"}
         other = own.settings.model_copy(update=apart)
-        with connect(other) as session, fleet(other) as beside:
+        with connect(other) as session, fleet(other, forked=False) as beside:
             servers = own.counted()
             shipped = own.counted(worker=own.fleet.worker("own", PROCESSES), beat=own.fleet.beat())
             plain = servers | {

@@ -60,7 +60,7 @@ def side(opened: ExitStack, name: str, common: dict[str, object]) -> tuple[Setti
     own = {"zk_root": f"/{name}", "broker_prefix": f"{name}:", "allow_networks": "127.0.0.0/8"}
     settings = Settings.model_validate({"profiles": PROFILES, **own, **common})
     session = opened.enter_context(connect(settings))
-    return settings, session, opened.enter_context(fleet(settings))
+    return settings, session, opened.enter_context(fleet(settings, forked=False))
 
 
 def main() -> None:

@@ -68,6 +68,8 @@ class Fleet:
     """Further variables of the processes that are started from now on."""
     code: Path = PROJECT
     """The folder of the release that runs."""
+    forked: bool = True
+    """Whether processes may be forked from one that has loaded the libraries: not where they are measured."""
 
     def start(self, name: str, *arguments: str, wait: bool = True) -> Process:
         ready = self.folder / f"{name}.ready"
@@ -93,11 +95,13 @@ class Fleet:
         return process
 
     def _process(self, command: Command) -> Process:
-        """Forked from one that has loaded the libraries, where nobody can see the difference."""
         option, module = command.argv[3:5]
-        is_own = option == "-m" and module not in ("arkline", "celery")  # these as their users start them
+        is_own = option == "-m" and module not in (
+            "arkline",
+            "celery",
+        )  # these start as they do for their users
         same_code = self.code == PROJECT and all(name.startswith("ARKLINE_") for name in self.extra)
-        return (Forked if is_own and same_code and CAN_START else Process)(command)
+        return (Forked if self.forked and is_own and same_code and CAN_START else Process)(command)
 
     def wait_ready(self, process: Process) -> None:
         await_ready(process, (self.folder / f"{process.name}.ready").exists)
@@ -129,8 +133,8 @@ class Fleet:
 
 
 @contextmanager
-def fleet(settings: Settings, code: Path = PROJECT) -> Iterator[Fleet]:
-    found = Fleet(settings, settings.home / "fleet", code=code)
+def fleet(settings: Settings, code: Path = PROJECT, *, forked: bool = True) -> Iterator[Fleet]:
+    found = Fleet(settings, settings.home / "fleet", code=code, forked=forked)
     try:
         yield found
     except BaseException:
