@@ -35,16 +35,24 @@ from zkstate.connection.session import Session, connect
 
 
 class Login(Protocol):
-    """A login to the pages other than by token: a plugin adds it to the group `arkline.login`."""
+    """A login to the pages other than by token: a plugin adds it to the group `arkline.login`.
+
+    Thread-safe. While what it needs does not answer, it raises ServiceUnreachable.
+    """
 
     path: str
     """The target of the login page's button; takes the requested page as `next`."""
     router: APIRouter
-    """Its pages, which finish by calling `set_login`."""
+    """Its pages, which finish by calling `set_login` with a session, and lead to no other site.
+
+    A session has a colon, which no token has. The browser never gets it, and it is valid in every process.
+    """
 
     def principal(self, session: str) -> Principal:
-        """The logged-in principal; InvalidToken if the session has ended. A session has a colon, a token
-        none."""
+        """The logged-in principal, with the rights that it has now; InvalidToken if the session has ended.
+
+        Its name has a colon, so that it is not that of a token.
+        """
 
 
 FOR_A_PLACE = 10.0

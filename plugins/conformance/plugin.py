@@ -14,6 +14,7 @@ SUITES = {
     "storage": ("test_storage_versions", "test_storage_reading", "test_storage_faults"),
     "inventory": ("test_inventory",),
     "minter": ("test_minter",),
+    "login": ("test_login",),
     "check": ("test_check",),
 }
 """The kind of a backend, as its option has it -> the modules with its tests."""

@@ -5,14 +5,20 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pipeline.checks import Check, CheckRule, CheckVerdict, configured, installed
 from pipeline.deployment import Expected
 from pipeline.identifiers.minter import Minter
 from pipeline.inventory.service import InventoryService
+from pipeline.principal import Principal
 from pipeline.profiles.profile import Profile
 from pipeline.storage.base import Storage
+
+if TYPE_CHECKING:  # loads the web application, which the other suites do not need
+    import requests
+
+    from entrypoints.web.context import Login
 
 Change: TypeAlias = Callable[[bytes], bytes | None]
 """The new bytes of a stored file; None: the file is gone."""
@@ -102,6 +108,32 @@ class InventoryPlace:
 
 InventorySubject: TypeAlias = Callable[[Path], AbstractContextManager[InventoryPlace]]
 """`--arkline-inventory=MODULE:FUNCTION`: gets a folder, and makes an empty place for every test."""
+
+
+LogIn: TypeAlias = Callable[["requests.Session", str], "requests.Response"]
+"""Log a person in with this browser, from the address of the button on; the last answer."""
+
+
+@dataclass(frozen=True)
+class LoginPlace:
+    """A way to log in, and the people who try."""
+
+    open: Callable[[], "Login"]
+    """The login as another web process would open it."""
+    log_in: LogIn
+    """Somebody with rights."""
+    person: Principal
+    """Who that is, with the rights that the site gives."""
+    stranger: LogIn
+    """Somebody whom the provider knows, and the site gives no rights."""
+    withdrawn: Callable[[], AbstractContextManager[None]]
+    """While the block lasts, the person has no rights."""
+    away: Callable[[], AbstractContextManager[None]]
+    """While the block lasts, arkline gets no usable answer of the provider."""
+
+
+LoginSubject: TypeAlias = Callable[[Path], AbstractContextManager[LoginPlace]]
+"""`--arkline-login=MODULE:FUNCTION`: gets a folder."""
 
 
 @dataclass(frozen=True)

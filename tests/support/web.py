@@ -1,6 +1,5 @@
 """The web application in a test: the real server on a free port, and callers with tokens."""
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,14 +9,12 @@ import requests
 
 from entrypoints.web.app import create_app
 from entrypoints.web.context import WebContext, following
-from entrypoints.web.server import server
 from operations.tokens import create_token
 from pipeline.inventory.sql import open_inventory
 from pipeline.principal import Role
 from pipeline.settings import Settings
+from plugins.conformance.serving import served
 from tests.support.operators import ANN
-
-START_SECONDS = 30.0
 
 FILL_SECONDS = 60.0
 """Seconds in which a board is filled from the record, on a busy machine."""
@@ -85,24 +82,10 @@ def new_token(settings: Settings, name: str, role: Role, collections: Sequence[s
 @contextmanager
 def serving(settings: Settings, flower: str = "", proxies: str = "", hosts: str = "") -> Iterator[Web]:
     """The application, served on a free port of this machine until the block ends."""
-    ready = threading.Event()
-    ports: list[int] = []
-
-    def on_ready(port: int) -> None:
-        ports.append(port)
-        ready.set()
-
     with following(settings) as (site, board):
         context = WebContext(site, board)
-        served = server(create_app(context, flower, hosts), "127.0.0.1", 0, on_ready, proxies)
-        thread = threading.Thread(target=served.run)
-        thread.start()
-        try:
-            assert ready.wait(START_SECONDS), "the server does not start"
-            yield Web(f"http://127.0.0.1:{ports[0]}", context)
-        finally:
-            served.should_exit = True
-            thread.join()
+        with served(create_app(context, flower, hosts), proxies) as url:
+            yield Web(url, context)
 
 
 @contextmanager
