@@ -1,11 +1,12 @@
 """Guests written from docs/developers/guests.md alone, in an environment that has only the wheel.
 
-The files of the guest are those that the page shows: a class, a program and a storage.
+The files of the guest are those that the page shows: a class, a program, a storage and a minter.
 """
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -48,6 +49,10 @@ def test_a_class_and_a_program_pass_the_suite_of_the_wheel(site: Installed, subj
     assert _passed(site, f"--arkline-check=conforming_checks:{subject}") == 10
 
 
+def test_the_minter_passes_the_suite_of_the_wheel(site: Installed) -> None:
+    assert _passed(site, "--arkline-minter=conforming_minters:resolver") == 16
+
+
 def _passed(site: Installed, suite: str) -> int:
     said = site.run("pytest", "-q", "-p", "no:cacheprovider", suite)
     assert "failed" not in said
@@ -60,7 +65,14 @@ def tape(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def user(site: Installed, tape: Path, zookeeper: object, redis_server: object) -> Iterator[Installed]:
+def names(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("resolver") / "names"
+
+
+@pytest.fixture(scope="module")
+def user(
+    site: Installed, tape: Path, names: Path, zookeeper: object, redis_server: object
+) -> Iterator[Installed]:
     """A user of a stack whose profile has the checks of the page, and whose objects are on tape."""
     del zookeeper, redis_server  # skipped where these cannot run
     profiles = site.folder / "profiles"
@@ -69,13 +81,18 @@ def user(site: Installed, tape: Path, zookeeper: object, redis_server: object) -
     assert INSTALLED_AT in checks
     sample = (SAMPLE_PROFILES / "demo.yaml").read_text()
     (profiles / "demo.yaml").write_text(sample + checks.replace(INSTALLED_AT, str(site.folder / PROGRAM)))
-    given = {"ARKLINE_TAPE_ROOT": str(tape), "ARKLINE_PROFILES": str(profiles)}
+    names.mkdir()
+    given = {
+        "ARKLINE_TAPE_ROOT": str(tape),
+        "ARKLINE_RESOLVER_FOLDER": str(names),
+        "ARKLINE_PROFILES": str(profiles),
+    }
     with wheel.standalone(site, **given) as user:
         yield user
 
 
-def test_a_deposit_is_checked_by_a_class_and_a_program_and_kept_by_the_storage(
-    user: Installed, tape: Path
+def test_a_deposit_is_checked_by_a_class_and_a_program_registered_and_kept_by_the_storage(
+    user: Installed, tape: Path, names: Path
 ) -> None:
     named = _deposited(user, "named.txt", "Name: a ferry\n")
     nameless = _deposited(user, "nameless.txt", "a ferry\n")
@@ -87,6 +104,9 @@ def test_a_deposit_is_checked_by_a_class_and_a_program_and_kept_by_the_storage(
     assert not list((user.folder / "home" / "ocfl").rglob("*.txt")), (
         "nothing is where arkline stores by itself"
     )
+    assert {file.name for file in names.iterdir()} == {
+        f"{quote(ark, safe='')}.json" for ark in (named, nameless)
+    }
     assert _objects(user, "private-keys", "fine") == {named, nameless}
     assert _objects(user, "has-a-name", "fine") == {named}
     assert _objects(user, "has-a-name", "found") == {nameless}
