@@ -120,6 +120,11 @@ def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
     return "".join(c if c.isprintable() or c == "\n" else instead for c in text)
 
 
+def one_line(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
+    """Replace control characters and line ends."""
+    return "".join(c if c.isprintable() else instead for c in text)
+
+
 @lru_cache(maxsize=256)  # for our own files, in every object, and for repeated checks of a file
 def safe_name(name: str, within: str = "", *, stored: bool = False) -> str:
     """The name, unchanged, if it is a relative path that is safe to write below a folder.

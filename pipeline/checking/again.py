@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from hashlib import sha512
 from pathlib import Path
 
 from pipeline import checks
@@ -20,6 +19,7 @@ from pipeline.attempt import Attempt
 from pipeline.checking import journal, running
 from pipeline.checking.process import Checker
 from pipeline.checking.running import Checking, HoldPlace
+from pipeline.checking.stored import StoredFiles
 from pipeline.checks import Action, Again, CheckedFile, CheckRule, CheckRun, CheckVerdict
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.fixity import OnRead
@@ -27,10 +27,10 @@ from pipeline.inventory.base import InventoryVersion
 from pipeline.inventory.outdated import Outdated, OutdatedVersion
 from pipeline.inventory.sql import SqlInventory
 from pipeline.names import PRODUCER
-from pipeline.outcome import AttemptOver, Service, ServiceDown, damaged
+from pipeline.outcome import AttemptOver, Service, ServiceDown
 from pipeline.profiles.profile import ProfileError, Profiles
 from pipeline.records import now
-from pipeline.storage.base import OutgoingFile, Storage
+from pipeline.storage.base import Storage
 from pipeline.working_storage.capacity import no_room
 from pipeline.working_storage.workspace import Workspace
 
@@ -124,21 +124,16 @@ class Rechecking:
         files = tuple(_files(version, workspace.attempt / "stored"))
         shutil.rmtree(workspace.attempt.parent, ignore_errors=True)  # of a process that died
         journal.tidy(checking.folder, rule.name, journal.content_of(files))
-        outgoing = self.storage.read_out(ark, version.storage_url, version.number)
+        stored = StoredFiles.of(self.storage, ark, version.storage_url, version.number)
 
         @contextmanager
         def at_hand(file: CheckedFile) -> Iterator[CheckedFile]:
             if self.over():
                 raise _Over
-            stored = next((one for one in outgoing if one.path == f"{PRODUCER}{file.path}"), None)
-            if stored is None:
-                raise damaged(f"{file.path} of version {version.number} of {ark} is not in storage")
+            if (why := self.refusal(file.size)) is not None:
+                raise no_room(why)
             try:
-                if not self._copied(stored, file, workspace):
-                    raise damaged(
-                        f"{file.path} of version {version.number} of {ark} is not as it was stored: "
-                        "check the fixity of the object"
-                    )
+                stored.copy(file, workspace, self.attempt, self.on_read)
                 yield file
             finally:
                 file.source.unlink(missing_ok=True)
@@ -149,23 +144,6 @@ class Rechecking:
             return None
         shutil.rmtree(workspace.folder, ignore_errors=True)
         return run
-
-    def _copied(self, stored: OutgoingFile, file: CheckedFile, workspace: Workspace) -> bool:
-        """Whether the file was copied and is as it was stored."""
-        if (why := self.refusal(file.size)) is not None:
-            raise no_room(why)
-        workspace.make_folder(file.source.parent)
-        digest, size = sha512(), 0
-        with file.source.open("wb") as copy:
-            for piece in stored.pieces:
-                self.attempt.check()
-                size += len(piece)
-                if size > file.size:
-                    return False
-                digest.update(piece)
-                copy.write(piece)
-                self.on_read(len(piece))
-        return (size, digest.hexdigest()) == (file.size, file.sha512)
 
 
 def _found_now(version: InventoryVersion, run: CheckRun) -> bool:

@@ -26,6 +26,7 @@ from pipeline.attempt import Attempt
 from pipeline.checking import server
 from pipeline.checking.server import HEADER
 from pipeline.checks import (
+    BYTES_PER_SECOND,
     CODE_LIMIT,
     FINDINGS_OF_A_FILE,
     MESSAGE_LIMIT,
@@ -40,13 +41,11 @@ from pipeline.checks import (
 from pipeline.decoding import child
 from pipeline.decoding.child import Channel
 from pipeline.errors import ArklineError
+from pipeline.names import one_line
 from pipeline.outcome import Service, ServiceDown
 
 DEATHS = 5
 """Processes of a check that may die in one run; files after that are not checked."""
-
-BYTES_PER_SECOND = 1_000_000
-"""A check has a second more for so many bytes of a file."""
 
 ENDING = 1.0
 """Seconds between the end of a process's output and its own end."""
@@ -215,8 +214,8 @@ class _Progress:
             finding = CheckFinding(
                 path=file.path,
                 verdict=CheckVerdict(verdict),
-                code=_printable(code)[:CODE_LIMIT],
-                message=_printable(message)[:MESSAGE_LIMIT],
+                code=one_line(code)[:CODE_LIMIT],
+                message=one_line(message)[:MESSAGE_LIMIT],
             )
         except (ValueError, ValidationError) as error:
             raise _Died(Obstacle.INVALID_ANSWER, f"no finding: {verdict!r:.100}") from error
@@ -249,10 +248,6 @@ class _Progress:
     def _complete(self) -> None:
         if self._current >= 0 and not self._found:
             self.find(CheckVerdict.UNCHECKED, Obstacle.NO_ANSWER, "the check said nothing about this file")
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in str(text))
 
 
 class _Process:
@@ -311,7 +306,7 @@ class _Process:
                 case [server.DIED]:
                     progress.service_died()
                 case [server.VERSION, version]:
-                    progress.version = _printable(version)[:MESSAGE_LIMIT]
+                    progress.version = one_line(str(version))[:MESSAGE_LIMIT]
                 case [server.DONE]:
                     progress.end()
                     return
@@ -343,7 +338,7 @@ class _Process:
                         raise no_start(self._opening.name, reason)
                     case [server.AWAY, str(reason)]:
                         name = self._opening.name
-                        message = f"the service of the check {name} does not answer: {_printable(reason)}"
+                        message = f"the service of the check {name} does not answer: {one_line(reason)}"
                         raise ServiceDown(Service.CHECK, message, instance=name)
                     case [server.ALIVE]:
                         pass
@@ -360,7 +355,7 @@ def _nonsense() -> _Died:
 def no_start(name: str, reason: str) -> ServiceDown:
     """An outage of this host alone: another host may have the check."""
     _log.error("check %s does not start: %s", name, reason)
-    last = _printable(reason.strip().rpartition("\n")[2])
+    last = one_line(reason.strip().rpartition("\n")[2])
     message = (
         f"the check {name} does not start on this host: {last}; repair it (the worker's log has the "
         "details), or let another host do it"

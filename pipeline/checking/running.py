@@ -18,8 +18,8 @@ from pipeline.checking.journal import Head, Journal
 from pipeline.checking.process import Checker, Opening
 from pipeline.checks import (
     RECORDED_CODES,
-    VALIDATION,
     Action,
+    Check,
     CheckedFile,
     CheckFinding,
     CheckRule,
@@ -148,7 +148,7 @@ def _run(
     opening = _opening(rule)
     head = Head(
         check=rule.name,
-        event=getattr(opening.kind, "event", VALIDATION),
+        event=getattr(opening.kind, "event", Check.event),
         stage=stage,
         settings=sha256(opening.settings.encode()).hexdigest(),
         version=checking.checker.version(opening, checking.attempt),

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.attempt import Progress
-from pipeline.checks import Access
+from pipeline.checks import BYTES_PER_SECOND, Access
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION = 1
@@ -288,12 +288,8 @@ _HEAD = _packed(_refused(platform.machine())) if platform.machine() in _REFUSED 
 """Made once, before the server forks: the same for every process."""
 
 
-BYTES_PER_SECOND = 1_000_000
-"""Bytes that a decoder reads or writes for each further second of processor time.
-bzip2, the slowest format, is about ten times as fast."""
-
 FILES_PER_SECOND = 1000
-"""Files for each further second, likewise; the disks of this project's tests create about 5,000 a second."""
+"""Files for each further second of processor time; the disks of this project's tests create about 5,000."""
 
 OPEN_FILES = 32
 """Enough for a container, one file that is written, and the interpreter's own."""

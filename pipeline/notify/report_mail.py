@@ -20,7 +20,7 @@ from html import escape
 from io import BytesIO
 
 from pipeline import names
-from pipeline.names import printable
+from pipeline.names import one_line
 from pipeline.notify.batch_report import SECTION_ADVICE, BatchReport, ReportedJob, compose_update
 from pipeline.outcome import system
 from pipeline.profiles.profile import Profile
@@ -125,7 +125,7 @@ def _wrapped(text: str, *, indent: str = "", hanging: str | None = None) -> list
 
 def on_one_line(text: str) -> str:
     """Replace control characters: a file name must not move the cursor, end a line or change a page."""
-    return printable(text, " ").replace("\n", " ")
+    return one_line(text, " ")
 
 
 def _time(moment: datetime) -> str:
@@ -163,7 +163,7 @@ def _csv_row(job: ReportedJob) -> tuple[str, ...]:
 
 def _cell(value: str) -> str:
     """The value on one line, with an apostrophe before anything that a spreadsheet would compute."""
-    return _FORMULA.sub("'", printable(value, " ").replace("\n", " "))
+    return _FORMULA.sub("'", one_line(value, " "))
 
 
 _HEAD = (

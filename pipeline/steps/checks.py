@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pipeline.checking import running
 from pipeline.checking.running import NOTHING_FOUND, Checking, Judged
+from pipeline.checking.stored import StoredFiles
 from pipeline.checks import CheckedFile, CheckRun, Stage
 from pipeline.fixity import StoredVersion
 from pipeline.names import PRODUCER
@@ -14,7 +14,7 @@ from pipeline.records import Job
 from pipeline.steps.context import StepContext
 from pipeline.steps.expected_files import deposited
 from pipeline.working_storage.mount import ContentGone
-from pipeline.working_storage.workspace import DownloadedFile, Workspace
+from pipeline.working_storage.workspace import DownloadedFile
 
 _log = logging.getLogger(__name__)
 
@@ -52,8 +52,8 @@ def after_storing(job: Job, context: StepContext, version: StoredVersion, stage:
     digests = {path: sha512 for path, _, sha512 in _added(version)}
     judged = NOTHING_FOUND
     if checking.at(stage):
-        with _files(checking, context, version) as files:
-            judged = running.judge(checking, running.run(checking, stage, files), files)
+        files = _files(checking, context, version)
+        judged = running.judge(checking, running.run(checking, stage, files), files)
         for remark in judged.remarks:
             _log.warning("a check of a stored version: %s", remark)
     return Checked(running.noted(checking, digests), judged)
@@ -66,10 +66,7 @@ def _added(version: StoredVersion) -> Iterator[tuple[str, int, str]]:
             yield file.path.removeprefix(PRODUCER), file.size, file.sha512
 
 
-@contextmanager
-def _files(
-    checking: Checking, context: StepContext, version: StoredVersion
-) -> Iterator[tuple[CheckedFile, ...]]:
+def _files(checking: Checking, context: StepContext, version: StoredVersion) -> tuple[CheckedFile, ...]:
     """The files as they were downloaded; if working storage does not have them any more, from storage."""
     workspace = checking.workspace
     try:
@@ -77,22 +74,11 @@ def _files(
     except ContentGone:
         sizes = {}
     added = tuple(_added(version))
-    folder = workspace.producer
-    if any(sizes.get(path) != size for path, size, _ in added):
-        folder = workspace.attempt / "stored"
-        _copy(context, workspace, version, {path for path, _, _ in added})
-    yield tuple(CheckedFile(path, folder / path, size, sha512) for path, size, sha512 in added)
-
-
-def _copy(context: StepContext, workspace: Workspace, version: StoredVersion, paths: set[str]) -> None:
-    """Copy the files from storage into the folder of this attempt, which goes with the working directory."""
-    for file in context.storage.read_out(version.ark, version.url, version.number):
-        path = file.path.removeprefix(PRODUCER)
-        if not file.path.startswith(PRODUCER) or path not in paths:
-            continue
-        target = workspace.attempt / "stored" / path
-        workspace.make_folder(target.parent)
-        with target.open("wb") as copy:
-            for piece in file.pieces:
-                context.attempt.check()
-                copy.write(piece)
+    are_there = all(sizes.get(path) == size for path, size, _ in added)
+    folder = workspace.producer if are_there else workspace.attempt / "stored"
+    files = tuple(CheckedFile(path, folder / path, size, sha512) for path, size, sha512 in added)
+    if not are_there:
+        stored = StoredFiles.of(context.storage, version.ark, version.url, version.number)
+        for file in sorted(files, key=lambda file: file.path):
+            stored.copy(file, workspace, context.attempt)
+    return files

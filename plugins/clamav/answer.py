@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from pipeline.checks import CODE_LIMIT, MESSAGE_LIMIT, CheckFinding, CheckVerdict, Obstacle, ServiceAway
+from pipeline.names import one_line
 
 SCANNER_ERROR = "scanner-error"
 """Code of a file that clamd gave up for a reason of its own."""
@@ -62,9 +63,5 @@ def _error(path: str, reason: str) -> CheckFinding:
 
 
 def _made(path: str, verdict: CheckVerdict, code: str, message: str) -> CheckFinding:
-    code, message = _printable(code)[:CODE_LIMIT], _printable(message)[:MESSAGE_LIMIT]
+    code, message = one_line(code)[:CODE_LIMIT], one_line(message)[:MESSAGE_LIMIT]
     return CheckFinding(path=path, verdict=verdict, code=code, message=message)
-
-
-def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else "?" for character in text)

@@ -9,6 +9,7 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from pipeline.checks import (
+    BYTES_PER_SECOND,
     VIRUS_CHECK,
     Access,
     CheckContext,
@@ -31,8 +32,6 @@ SAMPLE_SECONDS = 50.0
 
 FILE_SECONDS = 150.0
 """For one file, and a second more for each megabyte; clamd's own limit (MaxScanTime) is 120 by default."""
-
-BYTES_PER_SECOND = 1_000_000
 
 RETURN_SECONDS = 60.0
 """In which a clamd that was lost in the middle of a file may come back: it loads its signatures first."""

@@ -23,6 +23,7 @@ from pipeline.checks import (
     CheckFinding,
     CheckVerdict,
 )
+from pipeline.names import one_line
 
 if TYPE_CHECKING:
     from pygfried import DetailedIdentifyResult, File, Match
@@ -106,13 +107,9 @@ def _finding(path: str, match: "Match") -> CheckFinding:
 
 def _unchecked(path: str, code: str, message: str) -> CheckFinding:
     return CheckFinding(
-        path=path, verdict=CheckVerdict.UNCHECKED, code=code, message=_printable(message)[:MESSAGE_LIMIT]
+        path=path, verdict=CheckVerdict.UNCHECKED, code=code, message=one_line(message)[:MESSAGE_LIMIT]
     )
 
 
 def _sentence(*parts: str) -> str:
-    return _printable("; ".join(part for part in parts if part))
-
-
-def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else "?" for character in text)
+    return one_line("; ".join(part for part in parts if part))

@@ -335,6 +335,26 @@ def test_files_are_read_from_storage_when_working_storage_has_lost_them(
     assert "found something in 1 file: 'sub/a.txt'" in (done.remark or "")
 
 
+@pytest.mark.parametrize("content", ["a varus", "a virus, and more"])
+def test_a_stored_file_that_was_damaged_meanwhile_is_not_checked_as_the_deposited_one(
+    repository: Repository, context: StepContext, content: str
+) -> None:
+    asks(repository, {"name": "word", "after": "recorded"})
+    job = repository.job(1, {"a.txt": "a virus"})
+    process.work(job, context)
+    identified = job.model_copy(update={"identifiers": repository.identifiers(job)})
+    record.work(identified, context)
+    (Workspace.of(job, repository.settings.working).producer / "a.txt").unlink()
+    (stored,) = repository.settings.storage.rglob("producer/a.txt")
+    stored.chmod(0o644)
+    stored.write_text(content)
+
+    with pytest.raises(StepFailed, match=r"a\.txt of version 1 of .* is not as it was stored") as failed:
+        notify.work(identified, context)
+
+    assert failed.value.kind is FailureKind.SYSTEM
+
+
 class CountingChecker(Checker):
     """Notes which files are asked for."""
 
