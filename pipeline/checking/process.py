@@ -367,7 +367,7 @@ def no_start(name: str, reason: str) -> ServiceDown:
 def _warn_of(name: str, *missing: str) -> None:
     """Once in each worker process."""
     _log.warning(
-        "check %s runs without %s: this kernel gives none; docs/security.md says what it may do then",
+        "check %s runs without %s: this host gives none; docs/security.md says what it may do then",
         name,
         " and without ".join(missing),
     )

@@ -156,11 +156,12 @@ _EVERYWHERE = (
     *(452, 463, 466, 467, 469),  # fchmodat2, setxattrat, removexattrat, open_tree_attr, file_setattr
 )
 
-# one line per kind: modes, owners, times, extended attributes; signals; sockets that accept;
+# one line per kind: modes, owners, times, extended attributes, sizes by name, which Landlock refuses since
+# version 3 only; signals; sockets that accept;
 # other processes; mounts and the kernel; memory that no limit counts; files by number, watches, devices
 _REFUSED = {
     "x86_64": (
-        *(90, 91, 268, 92, 93, 94, 260, 132, 235, 261, 280, 188, 189, 190, 197, 198, 199),
+        *(90, 91, 268, 92, 93, 94, 260, 132, 235, 261, 280, 188, 189, 190, 197, 198, 199, 76),
         *(129, 200, 297),
         *(43, 49, 50, 288),
         *(101, 141, 142, 144, 203, 251, 256, 272, 279, 308, 310, 311, 312, 314),
@@ -170,7 +171,7 @@ _REFUSED = {
         *(133, 259, 300, 304),
     ),
     "aarch64": (
-        *(52, 53, 54, 55, 88, 5, 6, 7, 14, 15, 16),
+        *(52, 53, 54, 55, 88, 5, 6, 7, 14, 15, 16, 45),
         *(130, 138, 240),
         *(200, 201, 202, 242),
         *(117, 118, 119, 122, 30, 140, 238, 97, 239, 268, 270, 271, 272, 274),

@@ -108,7 +108,7 @@ def _kill(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
     raise ServiceDied("the service ended in the middle of the file")
 
 
-def _tried(file: CheckedFile, attempts: dict[str, Any]) -> Iterator[Any]:
+def tried(file: CheckedFile, attempts: dict[str, Any]) -> Iterator[Any]:
     """What a hostile check gets for each of its attempts."""
     for name, attempt in attempts.items():
         try:
@@ -123,9 +123,10 @@ def _tried(file: CheckedFile, attempts: dict[str, Any]) -> Iterator[Any]:
 
 def _attack(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
     source = file.source
-    yield from _tried(
+    yield from tried(
         file,
         {
+            "truncate": lambda: os.truncate(source, 0),
             "change-file": lambda: source.write_text("changed"),
             "remove-file": source.unlink,
             "make-file": lambda: (source.parent / "new").write_text("new"),
@@ -135,6 +136,7 @@ def _attack(file: CheckedFile, context: CheckContext) -> Iterator[Any]:
             "fork": lambda: os._exit(0) if os.fork() == 0 else None,
             "signal": lambda: os.kill(os.getppid(), 0),
             "trace": lambda: _system_call(101),
+            "attribute": lambda: source.chmod(0o777),
         },
     )
 
@@ -188,6 +190,21 @@ class NoStart(WordCheck):
 
     def __init__(self, settings: WordSettings) -> None:
         raise ImportError("libscanner.so: cannot open shared object file")
+
+
+class Patient(WordCheck):
+    """With the usual time for a file."""
+
+    access: ClassVar[Access] = Access(memory=1 << 29)
+
+
+class Dialling(WordCheck):
+    """May use sockets of its host and no network; tries to reach the port of the host that a file names."""
+
+    access: ClassVar[Access] = Access(sockets=True)
+
+    def _findings(self, file: CheckedFile, text: str, context: CheckContext) -> Iterator[Any]:
+        yield from tried(file, {"network": lambda: socket.create_connection(("127.0.0.1", int(text)), 5)})
 
 
 class NeverBegins(WordCheck):
