@@ -6,7 +6,8 @@ shows how to write one.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -18,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from pipeline import plugins
 from pipeline.errors import UsageRefused
+from pipeline.names import quote_name
 
 CHECK_NAME = r"^[a-z][a-z0-9-]{0,31}$"
 
@@ -40,6 +42,13 @@ FINDINGS_OF_A_FILE = 20
 BYTES_PER_SECOND = 1_000_000
 """Bytes for which whatever reads deposited files has a further second, a decoder one of processor time.
 bzip2, the slowest format, is about ten times as fast."""
+
+NAMED_FINDINGS = 5
+"""Findings that a sentence for people names."""
+
+NAMED_CHARACTERS = 120
+"""Characters of a finding in such a sentence."""
+
 
 FINDING = re.compile(r"\(finding ([0-9a-f]{16})\)")
 """How the message of a failed job names the findings that an operator may overrule."""
@@ -283,6 +292,33 @@ class CheckSummary(BaseModel):
         return CheckVerdict.UNCHECKED if self.unchecked else CheckVerdict.FINE
 
 
+class CheckedFiles(BaseModel):
+    """Files of many deposits, by the worst verdict of one check."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    check: str
+    fine: int = Field(0, ge=0, le=2**53)
+    found: int = Field(0, ge=0, le=2**53)
+    unchecked: int = Field(0, ge=0, le=2**53)
+
+    @classmethod
+    def sums(cls, counted: Mapping[tuple[str, CheckVerdict], int]) -> "tuple[CheckedFiles, ...]":
+        """By check and verdict, as values that the record keeps."""
+        return tuple(
+            cls(check=name, **{verdict.value: counted.get((name, verdict), 0) for verdict in CheckVerdict})
+            for name in sorted({check for check, _ in counted})
+        )
+
+
+def by_verdict(of: Iterable[CheckSummary | CheckedFiles]) -> Counter[tuple[str, CheckVerdict]]:
+    """Check and verdict -> files."""
+    counted = Counter[tuple[str, CheckVerdict]]()
+    for one in of:
+        for verdict in CheckVerdict:
+            counted[one.check, verdict] += getattr(one, verdict.value)
+    return counted
+
+
 def latest(*summaries: CheckSummary) -> tuple[CheckSummary, ...]:
     """The last summary of each check, with as many findings as the record has of a job."""
     room, number = RECORDED_CHARACTERS, RECORDED_FINDINGS
@@ -297,6 +333,14 @@ def latest(*summaries: CheckSummary) -> tuple[CheckSummary, ...]:
             first.append(finding)
         shortened.append(summary.model_copy(update={"findings": tuple(first)}))
     return tuple(shortened)
+
+
+def first_named(findings: Sequence[CheckFinding]) -> str:
+    """The first files, with what was found or why they were not checked."""
+    return ", ".join(
+        f"{quote_name(finding.path)} ({(finding.message or finding.code):.{NAMED_CHARACTERS}})"
+        for finding in findings[:NAMED_FINDINGS]
+    )
 
 
 _ORDER = (CheckVerdict.FINE, CheckVerdict.UNCHECKED, CheckVerdict.FOUND)

@@ -15,7 +15,7 @@ from typing import Annotated, Generic, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from pipeline.checks import CheckSummary
+from pipeline.checks import CheckedFiles, CheckSummary
 from pipeline.fixity import Digest
 from pipeline.names import name_in
 from pipeline.outcome import Deposited, ObjectDescription, StepFailed, WaitsFor, read_earlier_release, system
@@ -209,6 +209,8 @@ class BatchStatus(FencedStatus):
     created: Count = 0
     plan_sha256: str | None = None
     reports: Count = 0
+    checked: tuple[CheckedFiles, ...] | None = None
+    """What checks found in the files of its jobs, as of the last report. Absent before that, and in 0.3.0."""
 
     @property
     def since(self) -> datetime:

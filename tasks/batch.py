@@ -1,9 +1,12 @@
 """The work on a batch: split its payload into jobs; when the last job has ended, report to the depositor."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import partial
 
+from pipeline.checks import CheckedFiles, CheckVerdict, by_verdict
 from pipeline.decoding.calls import manifest_reader
 from pipeline.inventory.archive import SentReport, keep_report, kept_report
 from pipeline.manifests.split import plan
@@ -170,12 +173,12 @@ def _report(attempt: Attempt[Batch]) -> Batch:
     """Mail the outcome of every job; on an update, only what changed since the last report."""
     context, batch, profile = attempt.context, attempt.record, _profile(attempt)
     inventory = context.clients().inventory
-    report, deposited = _compose(attempt)
+    composed = _compose(attempt)
     updates = batch.status.status is BatchState.UPDATE_REPORTING
     mailed = batch.report is not None and batch.report.mailed
     since = batches.whole_report(attempt.session, batch) if updates and mailed else None
-    if (due := next_report(report, batch, since)) is None:
-        return _end(attempt, report, report.message, status_report_of(report), deposited)
+    if (due := next_report(composed.report, batch, since)) is None:
+        return _end(attempt, composed, status_report_of(composed.report))
     if earlier := kept_report(inventory, batch.bid, due.number, due.reported_at):
         due = BatchReport.model_validate(earlier.report)
     mail = report_mail(due, profile, batch.submission, context.settings.mail_from)
@@ -185,14 +188,14 @@ def _report(attempt: Attempt[Batch]) -> Batch:
     attempt.guard.check()
     if profile.sends_report:
         context.clients().mailer.send(mail)
-    return _end(attempt, due, due.message, known_after(due, since), deposited)
+    return _end(attempt, replace(composed, report=due), known_after(due, since))
 
 
 def _fail_report(attempt: Attempt[Batch], failure: StepFailed) -> Batch:
     """End the batch without a mail; update-report sends a complete report later."""
     log().error("report not sent", message=failure.message)
     try:
-        report, deposited = _compose(attempt)
+        composed = _compose(attempt)
     except Exception as error:
         if not is_mistake(error):
             raise
@@ -201,32 +204,45 @@ def _fail_report(attempt: Attempt[Batch], failure: StepFailed) -> Batch:
         return batches.move(
             attempt.session, attempt.record, BatchMove(Event.FAIL, attempt.context.name, message)
         )
-    unsent = status_report_of(report).model_copy(update={"mailed": False})
-    return _end(attempt, report, f"the report could not be sent: {failure.message}", unsent, deposited)
+    unsent = status_report_of(composed.report).model_copy(update={"mailed": False})
+    return _end(attempt, composed, unsent, f"the report could not be sent: {failure.message}")
 
 
-def _compose(attempt: Attempt[Batch]) -> tuple[BatchReport, Deposited]:
-    """The report, and what the completed jobs have added to storage."""
+@dataclass(frozen=True)
+class _Composed:
+    report: BatchReport
+    deposited: Deposited
+    """What the completed jobs have added to storage."""
+    checked: tuple[CheckedFiles, ...]
+    """What checks found in the files of all jobs."""
+
+
+def _compose(attempt: Attempt[Batch]) -> _Composed:
     session, batch = attempt.session, attempt.record
-    deposited = Deposited()
+    deposited, checked = Deposited(), Counter[tuple[str, CheckVerdict]]()
 
     def members() -> Iterator[JobOutcome]:
         nonlocal deposited
         for job in listings.outcomes_of_batch(session, batch.bid):
+            checked.update(by_verdict(job.status.checks or ()))
             if job.status.status is JobState.COMPLETED and job.status.deposited is not None:
                 deposited += job.status.deposited
             yield job
 
     report = compose(session, batch, members(), attempt.context.clients().inventory)
-    return report, deposited
+    return _Composed(report, deposited, CheckedFiles.sums(checked))
 
 
-def _end(
-    attempt: Attempt[Batch], report: BatchReport, message: str, known: StatusReport, deposited: Deposited
-) -> Batch:
+def _end(attempt: Attempt[Batch], composed: _Composed, known: StatusReport, message: str = "") -> Batch:
     """`known`: the states of the jobs that the depositor now knows."""
-    event = Event.SUCCEED if report.status is BatchState.COMPLETED else Event.FAIL
-    request = BatchMove(event, attempt.context.name, message=message, report=known, deposited=deposited)
+    request = BatchMove(
+        Event.SUCCEED if composed.report.status is BatchState.COMPLETED else Event.FAIL,
+        attempt.context.name,
+        message=message or composed.report.message,
+        report=known,
+        deposited=composed.deposited,
+        checked=composed.checked,
+    )
     return batches.move(attempt.session, attempt.record, request)
 
 

@@ -106,6 +106,7 @@ class _Turns:
         self._before = before
         self._failures = 0
         self._problem = ""
+        self._files = {verdict.value: getattr(before, verdict.value, 0) for verdict in CheckVerdict}
         self._round: Round | None = None
         try:
             self._round = Round(rechecking, check, rules, before.position if before else 0)
@@ -133,6 +134,8 @@ class _Turns:
         log_outcome(outcome)
         if isinstance(outcome, Rechecked):
             self._failures = 0
+            for verdict, number in outcome.run.counts().items():
+                self._files[verdict.value] += number
             return True
         self._failures += 1
         self._problem = f"{outcome.ark}: {outcome.problem}"
@@ -149,6 +152,7 @@ class _Turns:
             outstanding=self._round.outstanding(),
             position=self._round.position,
             problem=problem,
+            **self._files,
         )
 
 

@@ -29,6 +29,7 @@ from operations.board.values import EVERYTHING
 from operations.fleet import measures
 from operations.fleet.measures import BrokerMeasures, Measures, RecordMeasures
 from operations.site import Site
+from pipeline.checks import CheckVerdict
 from pipeline.records import age
 from pipeline.states import JOB, BatchState, JobState
 
@@ -208,6 +209,8 @@ def _of_moves(tallied: Tallied) -> Iterator[Metric]:
         ("deposited_bytes", "Bytes", {of: added.bytes for of, added in deposited.items()}),
     ):
         yield _counters(name, f"{text} that reported batches have added to storage.", numbers, "collection")
+    text = "Files of reported batches by what a check found."
+    yield _by_verdict("checked_files", text, tallied.checked)
 
 
 def _event(source: JobState, target: JobState) -> str:
@@ -252,9 +255,13 @@ def _of_record(record: RecordMeasures) -> Iterator[Metric]:
     yield _value("fixity_overdue_objects", "Objects not read within their period.", record.fixity.overdue)
     read = {"intact": record.fixity.files_intact, "damaged": record.fixity.files_damaged}
     yield _counters("custody_files", "Files that fixity checks have read.", read, "outcome")
-    outdated = {(check,): float(number) for check, number in record.outdated_versions.items()}
+    repeated = record.repeated_checks
     text = "Stored versions that are to be checked again."
-    yield _gauge("outdated_checks", text, outdated.items(), "check")
+    yield _gauge("outdated_checks", text, [((one.check,), one.outstanding) for one in repeated], "check")
+    again = {
+        (one.check, verdict): getattr(one, verdict.value) for one in repeated for verdict in CheckVerdict
+    }
+    yield _by_verdict("rechecked_files", "Files that the schedule has checked again.", again)
     if (audit := record.last_audit) is not None:
         yield _value("audit_findings", "Findings of the last complete audit.", audit.findings)
         yield _value("audit_last_run_timestamp_seconds", "When it ended.", audit.at.timestamp())
@@ -283,6 +290,13 @@ def _counters(name: str, text: str, numbers: Mapping[L, int], label: str) -> Met
     family = CounterMetricFamily(f"arkline_{name}", text, labels=(label,))
     for value, number in sorted(numbers.items()):
         family.add_metric((value,), number)
+    return family
+
+
+def _by_verdict(name: str, text: str, numbers: Mapping[tuple[str, CheckVerdict], int]) -> Metric:
+    family = CounterMetricFamily(f"arkline_{name}", text, labels=("check", "verdict"))
+    for (check, verdict), number in sorted(numbers.items()):
+        family.add_metric((check, verdict.value), number)
     return family
 
 

@@ -9,9 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from pydantic import TypeAdapter
+
 from operations.board.values import Change, cause_of
+from pipeline.checks import CheckedFiles
 from pipeline.states import JOB, Bucket, FailureKind, JobState
 from zkstate.feed import BatchRead, BucketChange, JobDetail, QueueChange
+
+CHECKED = TypeAdapter(tuple[CheckedFiles, ...])
 
 _STATE_OF_BUCKET = {JOB.facts[state].bucket: state for state in JOB.where(lambda facts: facts.ended)}
 """Bucket -> state of a job that has left the queue: a completed job leaves it at clean-up."""
@@ -34,7 +39,8 @@ CREATE TABLE listed (
 CREATE TABLE batch (
     bid TEXT PRIMARY KEY, collection TEXT, owner TEXT NOT NULL, name TEXT NOT NULL, submitter TEXT NOT NULL,
     status TEXT, since REAL NOT NULL, submitted REAL NOT NULL, total INTEGER, kind TEXT, cause TEXT,
-    template TEXT, host TEXT, message TEXT NOT NULL, files INTEGER NOT NULL, bytes INTEGER NOT NULL
+    template TEXT, host TEXT, message TEXT NOT NULL, files INTEGER NOT NULL, bytes INTEGER NOT NULL,
+    checked TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE hold (collection TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
 """
@@ -142,6 +148,8 @@ class BatchFacts:
     message: str
     files: int
     bytes: int
+    checked: str
+    """A list of CheckedFiles, as JSON."""
 
 
 class Table:
@@ -311,7 +319,8 @@ class Table:
         values = [_of_batch(batch) for batch in batches]
         self._sql.executemany(
             "INSERT OR REPLACE INTO batch VALUES (:bid, :collection, :owner, :name, :submitter, :status, "
-            ":since, :submitted, :total, :kind, :cause, :template, :host, :message, :files, :bytes)",
+            ":since, :submitted, :total, :kind, :cause, :template, :host, :message, :files, :bytes, "
+            ":checked)",
             values,
         )
         self._sql.executemany(
@@ -325,7 +334,7 @@ class Table:
     def batch_facts(self, bids: Iterable[str]) -> dict[str, BatchFacts]:
         columns = (
             "bid, COALESCE(collection, '') AS collection, owner, COALESCE(status, '') AS status, since, "
-            "total, message, files, bytes"
+            "total, message, files, bytes, checked"
         )
         return {row["bid"]: BatchFacts(**row) for row in self._of(bids, columns, "batch", "bid")}
 
@@ -368,6 +377,7 @@ def _of_batch(batch: BatchRead) -> dict[str, object]:
         "message": status.message if status else "",
         "files": deposited.files if deposited else 0,
         "bytes": deposited.bytes if deposited else 0,
+        "checked": CHECKED.dump_json((status and status.checked) or ()).decode(),
         **_failure(status.kind if status else None, status.message if status else ""),
     }
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from pipeline.checks import CheckVerdict
 from pipeline.outcome import Deposited
 from pipeline.states import JOB, BatchState, FailureKind, JobState
 
@@ -67,6 +68,8 @@ class Tallied:
     """Ended batches whose report was sent, by their state."""
     deposited: defaultdict[str, Deposited] = field(default_factory=lambda: defaultdict(Deposited))
     """Collection -> what its reported batches have added to storage."""
+    checked: Counter[tuple[str, CheckVerdict]] = field(default_factory=Counter)
+    """(check, verdict) -> files of reported batches."""
     events: int = 0
     lag: float = 0.0
     """Seconds from the first change of the last flush to that flush."""

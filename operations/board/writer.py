@@ -1,14 +1,15 @@
 """Writes the board: pushed changes, comparisons with the record, and job and batch details."""
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from operations.board.ring import Ring
-from operations.board.table import BatchFacts, Place, Table
+from operations.board.table import CHECKED, BatchFacts, Place, Table
 from operations.board.tally import Tally
 from operations.board.values import Change
+from pipeline.checks import CheckVerdict, by_verdict
 from pipeline.outcome import Deposited, WaitKind
 from pipeline.states import BATCH, QUEUED, BatchState, Bucket, JobState
 from zkstate import feed
@@ -233,6 +234,10 @@ class Writer:
                 tallied.deposited[current.collection] += Deposited(
                     files=max(0, current.files - before.files), bytes=max(0, current.bytes - before.bytes)
                 )
+                earlier = _checked(before)
+                for key, number in _checked(current).items():
+                    # fewer than before: the files of a job were replaced, and both were checked
+                    tallied.checked[key] += max(0, number - earlier[key])
 
     def _compare_batches(self, bids: set[str], known: dict[str, str], *, all_batches: bool) -> list[Change]:
         if all_batches:
@@ -250,6 +255,10 @@ class Writer:
         with self._table.writing():
             changed = self._table.write_holds(contents)
         return [Change(id="", kind="stops")] if changed else []
+
+
+def _checked(batch: BatchFacts) -> Counter[tuple[str, CheckVerdict]]:
+    return by_verdict(CHECKED.validate_json(batch.checked))
 
 
 def _batch_change(before: BatchFacts | None, current: BatchFacts | None) -> Change:

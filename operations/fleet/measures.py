@@ -5,7 +5,6 @@ If a server does not answer, only its numbers are absent.
 
 import shutil
 from collections import Counter
-from collections.abc import Mapping
 from datetime import datetime
 
 import redis
@@ -23,7 +22,7 @@ from tasks import redis_keys
 from tasks.broker import waiting_messages
 from zkstate.connection.session import Session
 from zkstate.fleet import notes, outages, scheduled
-from zkstate.fleet.notes import FixityStatus, LastAudit
+from zkstate.fleet.notes import FixityStatus, LastAudit, RepeatedCheck
 from zkstate.queue import queue
 from zkstate.record import callbacks, space
 
@@ -48,8 +47,8 @@ class RecordMeasures(Record):
     """Outages by service."""
     oldest_outage: datetime | None = None
     fixity: FixityStatus
-    outdated_versions: Mapping[str, int]
-    """Stored versions whose last run of a check is outdated, by check."""
+    repeated_checks: tuple[RepeatedCheck, ...] = ()
+    """The checks of stored versions that are repeated."""
     last_audit: LastAudit | None = None
     """None before the first audit."""
 
@@ -103,7 +102,7 @@ def _record(session: Session, settings: Settings) -> RecordMeasures:
         outages=Counter(outage.service for outage in current),
         oldest_outage=min((outage.since for outage in current), default=None),
         fixity=notes.fixity(session),
-        outdated_versions={one.check: one.outstanding for one in notes.repeated_checks(session)},
+        repeated_checks=notes.repeated_checks(session),
         last_audit=notes.AUDIT.readable(session),
     )
 

@@ -17,6 +17,7 @@ from pipeline.checking import journal
 from pipeline.checking.journal import Head, Journal
 from pipeline.checking.process import Checker, Opening
 from pipeline.checks import (
+    NAMED_FINDINGS,
     RECORDED_CODES,
     Action,
     Check,
@@ -30,10 +31,10 @@ from pipeline.checks import (
     Overrule,
     Stage,
     Stopping,
+    first_named,
 )
 from pipeline.errors import UsageRefused
 from pipeline.humanize import counted
-from pipeline.names import quote_name
 from pipeline.outcome import Service, ServiceDown, content
 from pipeline.records import HistoryEntry, now
 from pipeline.working_storage.capacity import full_waits
@@ -41,11 +42,6 @@ from pipeline.working_storage.mount import ContentGone
 from pipeline.working_storage.workspace import Workspace
 
 DIGEST_LENGTH = 16
-
-NAMED = 5
-"""Findings that a message names."""
-SAID = 120
-"""Characters of a finding in a message."""
 
 SERVICE_DEATHS = 3
 """Attempts in which the check's service died at a file, after which the file is not given to it again."""
@@ -316,6 +312,5 @@ def _sentence(run: CheckRun, findings: Sequence[CheckFinding]) -> str:
 
 def _named(findings: Sequence[CheckFinding]) -> str:
     files = counted(len({finding.path for finding in findings}), "file")
-    first = ", ".join(f"{quote_name(f.path)} ({(f.message or f.code):.{SAID}})" for f in findings[:NAMED])
-    more = len(findings) - NAMED
-    return f"{files}: {first}" + (f" and {more:,} more" if more > 0 else "")
+    more = len(findings) - NAMED_FINDINGS
+    return f"{files}: {first_named(findings)}" + (f" and {more:,} more" if more > 0 else "")

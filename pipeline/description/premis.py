@@ -28,12 +28,16 @@ from pipeline.description.xml import clean
 from pipeline.fixity import OF_RECORD, ContentFile, Digest
 from pipeline.names import PRODUCER
 from pipeline.records import HistoryEntry, Job, PayloadType
-from pipeline.states import FAILING, STEP_DONE, JobState
+from pipeline.states import FAILING, STEP_DONE, Event, JobState
 
 NAMESPACE = "http://www.loc.gov/premis/v3"
 _VOCABULARY = "http://id.loc.gov/vocabulary/preservation/eventType"
+APPRAISAL = "appraisal"
+"""A person decided whether deposited files are stored."""
+
 _CODES = {
     "accession": "acc",
+    APPRAISAL: "app",
     "digital signature validation": "dig",
     "dissemination": "dis",
     "fixity check": "fix",
@@ -61,6 +65,9 @@ PROGRAM = "arkline"
 CHECK = "check"
 """The type of a check's identifier, as an agent; another version of a check is another agent."""
 
+OPERATOR = "operator"
+"""The type of the identifier of a person who decided."""
+
 
 @dataclass(frozen=True)
 class ObjectEvent:
@@ -69,7 +76,7 @@ class ObjectEvent:
     type: str
     at: datetime
     outcome: str
-    """`pass` or `fail`; of a check, the worst verdict."""
+    """`pass` or `fail`; of a check, the worst verdict; of a person's decision, what it was."""
     version: int | None
     """The version that the event concerns; None: all versions."""
     detail: str
@@ -77,13 +84,15 @@ class ObjectEvent:
     agent: str = PROGRAM
     agent_version: str = ""
     """Of a check, which is the agent then; else empty."""
+    by_person: bool = False
+    """The agent is an operator, who decided."""
 
     @property
     def agent_name(self) -> tuple[str, str]:
         """The type and the value of the agent's identifier."""
         if self.agent_version:
             return CHECK, f"{self.agent} {self.agent_version}"
-        return PROGRAM, self.agent
+        return OPERATOR if self.by_person else PROGRAM, self.agent
 
 
 @dataclass(frozen=True)
@@ -226,7 +235,7 @@ def event_element(ark: str, of: ObjectEvent) -> bytes:
     <premis:linkingAgentIdentifier>
       <premis:linkingAgentIdentifierType>{agent_type}</premis:linkingAgentIdentifierType>
       {_line("linkingAgentIdentifierValue", agent)}
-      <premis:linkingAgentRole>executing program</premis:linkingAgentRole>
+      {_line("linkingAgentRole", "authorizer" if of.by_person else "executing program")}
     </premis:linkingAgentIdentifier>
 {_identified("linkingObjectIdentifier", "ARK", ark)}\
   </premis:event>
@@ -238,10 +247,10 @@ def program_element() -> bytes:
 
 
 def agent_element(of: ObjectEvent) -> bytes:
-    """The agent of an event: arkline, one of its processes or users by name, or a check."""
+    """The agent of an event: arkline, one of its processes or users by name, a check, or a person."""
     if of.agent_name == (PROGRAM, PROGRAM):
         return program_element()
-    return _agent(of.agent_name, of.agent, "software", of.agent_version)
+    return _agent(of.agent_name, of.agent, "person" if of.by_person else "software", of.agent_version)
 
 
 def person_element(name: str) -> bytes:
@@ -301,13 +310,14 @@ def pieces(  # noqa: PLR0913 - the facts of one object
     for file in files:
         yield file_element(ark, _file(file, declared.get(file.path), identified.get(file.path, ())))
     agents = {}
-    for number, event in enumerate(_events(job, ark, checks, names), 1):
-        yield event_element(ark, replace(event, identifier=f"{job.jid}-{number:02d}"))
-    for run in runs:
-        event = check_event(job.jid, None, CheckSummary.of(run))
+    of_job = (
+        replace(event, identifier=f"{job.jid}-{number:02d}")
+        for number, event in enumerate(_events(job, ark, checks, names), 1)
+    )
+    of_runs = (event for run in runs for event in check_events(job.jid, None, CheckSummary.of(run)))
+    for event in (*of_job, *of_runs):
         agents[event.agent_name] = agent_element(event)
         yield event_element(ark, event)
-    yield program_element()
     yield from agents.values()
     if given.submitter:
         yield person_element(given.submitter)
@@ -333,8 +343,27 @@ _WHEN = {
 }
 
 
-def check_event(jid: str, version: int | None, of: CheckSummary) -> ObjectEvent:
-    """A run of a check over the files that the job deposited; the same in every document that has it."""
+def check_events(jid: str, version: int | None, of: CheckSummary) -> Iterator[ObjectEvent]:
+    """A run of a check over the files that the job deposited, and the decision to keep what it found.
+
+    The same in every document that has them.
+    """
+    yield _check_event(jid, version, of)
+    if (decision := of.overruled) is not None:
+        yield ObjectEvent(
+            identifier=f"{jid}-{of.check}-overruled-{decision.at.astimezone(UTC).isoformat()}",
+            type=APPRAISAL,
+            at=decision.at,
+            outcome="overruled",
+            version=version,
+            detail=f"what {of.check} {of.version} found in the deposited files, to be stored all the same",
+            note=decision.reason,
+            agent=decision.by,
+            by_person=True,
+        )
+
+
+def _check_event(jid: str, version: int | None, of: CheckSummary) -> ObjectEvent:
     not_fine = of.found + of.unchecked
     lines = [f"{of.fine:,} fine, {of.found:,} found, {of.unchecked:,} not checked"]
     if of.overruled is not None:
@@ -374,7 +403,9 @@ def _events(job: Job, ark: str, checks: Iterable[str], names: str) -> Iterator[O
     """The events in order, including resolved failures; without identifiers."""
     previous = JobState.PENDING
     for entry in job.history:
-        if entry.event in FAILING:
+        if entry.event in _REVIEWED:
+            yield _review(entry)
+        elif entry.event in FAILING:
             yield _happened("ingestion", entry.at, f"the work of state {previous}", "failure", entry.message)
         if entry.event in STEP_DONE and previous is JobState.DOWNLOADING:
             yield from _download_events(job, entry, names)
@@ -391,6 +422,21 @@ def _events(job: Job, ark: str, checks: Iterable[str], names: str) -> Iterator[O
         at,
         f"{given.submission_mode} by job {job.jid} of batch {job.bid}, profile {given.profile_name}",
     )
+
+
+_REVIEWED: Mapping[Event | None, str] = {Event.APPROVE: "approved", Event.REJECT: "rejected"}
+
+
+def _review(entry: HistoryEntry) -> ObjectEvent:
+    """The decision about a job in review; the message of a rejection is its reason."""
+    decision = _happened(
+        APPRAISAL,
+        entry.at,
+        "the deposited files, reviewed before they were stored",
+        _REVIEWED[entry.event],
+        entry.message if entry.event is Event.REJECT else entry.reason,
+    )
+    return replace(decision, agent=entry.by, by_person=True) if entry.by else decision
 
 
 def _happened(kind: str, at: datetime, detail: str, outcome: str = "success", note: str = "") -> ObjectEvent:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from pipeline.checks import FINDING, CheckFinding, CheckSummary, CheckVerdict, first_named
 from pipeline.description import metadata
+from pipeline.humanize import counted
 from pipeline.names import is_upload
 from pipeline.packed import Packed, packed_groups
 from pipeline.records import (
@@ -44,6 +46,54 @@ class JobOutcome:
     """The history of a failed job; a report does not use the history of other jobs."""
 
 
+NAMED_FINDINGS = 1_000
+"""Findings that a report names; those of further objects are only counted."""
+
+
+class ReportedCheck(Record):
+    """What a check of the deposited files found, without the name of whoever decided about it."""
+
+    check: str
+    version: str
+    """Of the check."""
+    at: datetime
+    """The end of the run."""
+    fine: int
+    """Files by their worst verdict, as are `found` and `unchecked`."""
+    found: int
+    unchecked: int
+    """Files that were not checked, or not completely."""
+    findings: tuple[CheckFinding, ...] = ()
+    """The first that stop the job or are remarked."""
+    overruled: bool = False
+    """Our staff decided to keep the files as they are."""
+
+    @classmethod
+    def of(cls, run: CheckSummary) -> Self:
+        facts = {name: getattr(run, name) for name in cls.model_fields}
+        return cls(**facts | {"overruled": run.overruled is not None})
+
+    @property
+    def not_fine(self) -> int:
+        """Files of which the check does not say that nothing is wrong."""
+        return self.found + self.unchecked
+
+    def text(self, *, names_files: bool) -> str:
+        """`clamav: something found in 1 file: 'a.exe' (Eicar); 2 files not checked; 7 files fine`."""
+        numbers = (
+            (self.found, f"something found in {counted(self.found, 'file')}", CheckVerdict.FOUND),
+            (self.unchecked, f"{counted(self.unchecked, 'file')} not checked", CheckVerdict.UNCHECKED),
+            (self.fine, f"{counted(self.fine, 'file')} fine", CheckVerdict.FINE),
+        )
+        said = []
+        for number, text, verdict in numbers:
+            named = tuple(finding for finding in self.findings if finding.verdict is verdict)
+            if number:
+                said.append(f"{text}: {first_named(named)}" if named and names_files else text)
+        decided = ["our staff decided to keep what was found"] if self.overruled else []
+        return f"{self.check}: {'; '.join((*said, *decided)) or 'no files'}"
+
+
 class ReportedJob(Record):
     jid: str
     name: str
@@ -56,6 +106,8 @@ class ReportedJob(Record):
     advice: str = ""
     remark: str = ""
     """What the depositor should check, although nothing failed."""
+    checks: tuple[ReportedCheck, ...] | None = None
+    """The last run of each check; null if none has run, so that nothing is known of the files."""
 
 
 class ReportedJobs(Packed[ReportedJob]):
@@ -114,6 +166,12 @@ _ADVICE = {
         "staff will resume the job when the fault is over. Please do not submit the object again."
     ),
 }
+_FOUND = (
+    f"Replace or remove the files that the message names, and {_AGAIN}. If a file must be kept as it is, "
+    "tell our staff why: they can decide to keep it."
+)
+"""For an object that a finding of a check stopped."""
+
 _CANNOT_RESUME = f"Correct the problem described in the message and {_AGAIN}; this job cannot be resumed."
 _NO_SOURCE = f"Correct the problem described in the message and {_AGAIN}."
 """For an uploaded file, which cannot be corrected at a source."""
@@ -222,7 +280,7 @@ def compose_reported(
     at: datetime | None = None,
 ) -> BatchReport:
     """Like `compose_report`, from the report's lines: a caller need not have all jobs in memory."""
-    groups = by_state(lines, lambda job: job.state if job.state in _ENDED else None)
+    groups = by_state(_with_first_findings(lines), lambda job: job.state if job.state in _ENDED else None)
     completed, failed = (groups.get(state, NO_JOBS) for state in (JobState.COMPLETED, JobState.FAILED))
     removed = {job.jid: job for job in groups.get(JobState.DELETED, NO_JOBS)}
     for jid, tombstone in deleted.items():
@@ -261,6 +319,18 @@ def compose_reported(
         unfinished=unfinished,
         deleted=ReportedJobs.of(removed[jid] for jid in sorted(removed)),
     )
+
+
+def _with_first_findings(lines: Iterable[ReportedJob]) -> Iterable[ReportedJob]:
+    """The lines, of which the first name what checks found: a mail must not grow with every file."""
+    room = NAMED_FINDINGS
+    for line in lines:
+        room -= sum(len(run.findings) for run in line.checks or ())
+        if room >= 0 or line.checks is None:
+            yield line
+        else:
+            counts = tuple(run.model_copy(update={"findings": ()}) for run in line.checks)
+            yield line.model_copy(update={"checks": counts})
 
 
 def status_report_of(report: BatchReport) -> StatusReport:
@@ -326,6 +396,7 @@ def reported_job(job: Job | JobOutcome) -> ReportedJob:
         message=(stopped or status.message) if failed else "",
         advice=(_STOPPED if stopped else _advice(job)) if failed else "",
         remark=status.remark,
+        checks=None if status.checks is None else tuple(map(ReportedCheck.of, status.checks)),
     )
 
 
@@ -366,6 +437,8 @@ def _advice(job: Job | JobOutcome) -> str:
     kind = job.status.kind
     if kind is FailureKind.CONTENT and job.status.last_successful_status is None:
         return _CANNOT_RESUME
+    if kind is FailureKind.CONTENT and FINDING.search(job.status.message):
+        return _FOUND
     configuration = job.configuration
     if (
         kind is FailureKind.CONTENT

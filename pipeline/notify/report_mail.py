@@ -99,11 +99,25 @@ def _described(job: ReportedJob) -> Iterator[str]:
         yield from _wrapped(f"{names}: {job.message}" if job.message else names, indent="  ")
         if job.remark:
             yield from _labelled("please check", job.remark, indent="      ")
+        yield from _checks_line(job)
         return
     yield ""
     yield from _wrapped(names, indent="  ")
     yield from _labelled("what happened", job.message or "no message was recorded", indent="      ")
+    yield from _checks_line(job)
     yield from _labelled("what to do", job.advice, indent="      ")
+
+
+def _checks_line(job: ReportedJob) -> Iterator[str]:
+    """A text has no line for an object in which every check found every file fine."""
+    if any(run.not_fine for run in job.checks or ()):
+        yield from _labelled("checks", _checks(job), indent="      ")
+
+
+def _checks(job: ReportedJob) -> str:
+    """What every check found; of a failed object with the first files, since its remark is not shown."""
+    failed = job.state is JobState.FAILED
+    return ". ".join(run.text(names_files=failed) for run in job.checks or ())
 
 
 def _labelled(name: str, value: str, *, indent: str = "", width: int = 15) -> Iterator[str]:
@@ -132,7 +146,7 @@ def _time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
-COLUMNS = ("object", "local id", "ARK", "title", "state", "job", "what happened", "what to do")
+COLUMNS = ("object", "local id", "ARK", "title", "state", "job", "what happened", "what to do", "checks")
 
 BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 """Without this mark Excel reads UTF-8 as the code page of its country."""
@@ -158,7 +172,7 @@ def written(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _csv_row(job: ReportedJob) -> tuple[str, ...]:
     named = (job.name, "; ".join(job.local_id), job.ark or "", job.title, job.state, job.jid)
-    return (*named, job.message or job.remark, job.advice)
+    return (*named, job.message or job.remark, job.advice, _checks(job))
 
 
 def _cell(value: str) -> str:
@@ -171,10 +185,11 @@ _HEAD = (
     '<body style="font-family: sans-serif; line-height: 1.4; max-width: 60em">'
 )
 _CELL = '<td style="padding: 0.2em 1em 0.2em 0; vertical-align: top">{}</td>'
+_CHECKS = "checks"
 _COLUMNS = {
-    "Failed": ("job", "file", "title", "local ids", "what happened", "what to do"),
-    "In progress": ("job", "file", "title", "local ids"),
-    "Completed": ("job", "file", "title", "local ids", "object", "please check"),
+    "Failed": ("job", "file", "title", "local ids", "what happened", _CHECKS, "what to do"),
+    "In progress": ("job", "file", "title", "local ids", _CHECKS),
+    "Completed": ("job", "file", "title", "local ids", "object", "please check", _CHECKS),
     "Deleted by our staff": ("job", "file", "title", "local ids", "reason"),
 }
 
@@ -222,8 +237,9 @@ def sections(report: BatchReport) -> Iterator[Section]:
     """The non-empty tables of a report."""
     for title, jobs in report.sections:
         if jobs:
-            columns = _COLUMNS[title]
-            cells = map(_cells, jobs[:LISTED])
+            cells = tuple(map(_cells, jobs[:LISTED]))
+            checked = any(cell[_CHECKS] for cell in cells)
+            columns = tuple(name for name in _COLUMNS[title] if checked or name != _CHECKS)
             rows = tuple(tuple(on_one_line(cell[column]) for column in columns) for cell in cells)
             yield Section(title, SECTION_ADVICE.get(title, ""), columns, rows, len(jobs))
 
@@ -238,6 +254,7 @@ def _cells(job: ReportedJob) -> dict[str, str]:
         "what happened": job.message or "no message was recorded",
         "reason": job.message,
         "please check": job.remark,
+        _CHECKS: _checks(job),
         "what to do": job.advice,
     }
 

@@ -48,9 +48,10 @@ def events_of(known: InventoryObject, entered: Iterable[PreservationEvent]) -> t
     entered = tuple(entered)
     of_versions = (event for version in known.versions for event in _of_version(version))
     runs = (
-        premis.check_event(version.jid, version.number, run)
+        event
         for version in known.versions
         for run in version.checks
+        for event in premis.check_events(version.jid, version.number, run)
     )
     last = _last_proof(known.ark, known.fixity, entered) if known.fixity else ()
     all_events = (*runs, *of_versions, *map(_as_entered, entered), *last)

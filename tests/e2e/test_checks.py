@@ -11,6 +11,7 @@ import pytest
 from celery.states import RETRY
 
 from pipeline.checks import FINDING
+from pipeline.notify.report_mail import report_text
 from pipeline.outcome import WaitKind
 from pipeline.records import Job, SubmissionType
 from pipeline.settings import Settings
@@ -21,6 +22,7 @@ from tests.servers.http_source import HttpSource
 from tests.support import cli as arkline
 from tests.support import guests
 from tests.support.fleet import LIMIT, PROJECT, Fleet, batch_ended
+from tests.support.outbox import letters
 from tests.support.polling import eventually
 from zkstate import paths
 from zkstate.connection.session import Session
@@ -79,6 +81,12 @@ def test_a_finding_of_a_sites_program_stops_a_job_until_an_operator_overrules_it
         in failed.status.message
     )
     (finding,) = FINDING.findall(failed.status.message)
+    said = "words: something found in 1 file: 'bad.txt' (it has a forbidden word)"
+    for text in (arkline.run(settings, "report", stopped.bid).out, mailed(settings, stopped.bid)):
+        assert f"checks: {said}" in " ".join(text.split())
+    told = arkline.run(settings, "report", stopped.bid, "--json").json()["failed"][0]["checks"][0]
+    assert (told["found"], told["findings"][0]["path"]) == (1, "bad.txt")
+    assert "checks" not in mailed(settings, stored.bid)
 
     refused = arkline.run(settings, "resume", jid, "--overrule", "0" * 16, "--reason", "no")
     assert refused.code != 0
@@ -154,6 +162,12 @@ def test_one_command_overrules_the_finding_that_stopped_many_jobs_of_a_batch(
 
 def _jobs(session: Session, bid: str) -> list[Job]:
     return [jobs.load(session, jid) for jid in listings.of_batch(session, bid)]
+
+
+def mailed(settings: Settings, bid: str) -> str:
+    """The text of the first report of a batch, in the outbox."""
+    (mail,) = (mail for mail in letters(settings) if mail["Message-ID"] == f"<{bid}.report-1@arkline>")
+    return report_text(mail)
 
 
 def _completed(session: Session, jid: str) -> Job | None:

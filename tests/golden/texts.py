@@ -93,9 +93,23 @@ def _mails() -> Iterator[EmailMessage]:
         last_successful_status=JobState.PROVISIONING,
     )
     stuck = a_job(3, JobState.FAILED, kind=FailureKind.SYSTEM, message="storage is read-only")
+    stopped = a_job(
+        6,
+        JobState.FAILED,
+        kind=FailureKind.CONTENT,
+        message="the check clamav found something in 1 file: 'a.exe' (Eicar) (finding 3f9a2c41d0b7e655)",
+        last_successful_status=JobState.DOWNLOADING,
+        checks=(CheckSummary.of(scanned(found_in("a.exe", "Eicar"), "b.txt", at=AT)),),
+    )
     first = compose_report(
         batch,
-        [a_job(1, remark="File names were read as CP437."), failed, stuck, a_job(4, JobState.PROCESSING)],
+        [
+            a_job(1, remark="File names were read as CP437."),
+            failed,
+            stuck,
+            a_job(4, JobState.PROCESSING),
+            stopped,
+        ],
         {jid(5): a_tombstone(5, "deposited twice")},
         at=AT,
     )

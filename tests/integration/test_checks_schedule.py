@@ -99,7 +99,7 @@ def test_beat_checks_what_is_outdated_and_the_status_says_how_much_is_left(
     assert [run.version for run in runs(store, good)] == ["v1", "v2"]
     store.change(bad, "v1/content/producer/a.txt", flip)
     beat(context, store, bad)
-    assert notes.repeated_checks(session) == (RepeatedCheck(check="renewed", version="v2"),)
+    assert notes.repeated_checks(session) == (RepeatedCheck(check="renewed", version="v2", fine=2),)
     assert mails(store) == []
 
 

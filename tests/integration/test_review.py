@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Gate
+from xml.etree import ElementTree
 
 import pytest
 
@@ -41,6 +42,7 @@ pytestmark = pytest.mark.timeout(300)  # workers, some of which are killed
 
 PROFILE = "owner: ark:/99999/fk4o\ncollections: ark:/99999/fk4c\nnaan: '99999'\nshoulder: fk4\n"
 BODY = b"a letter of 1871"
+PREMIS = "{http://www.loc.gov/premis/v3}"
 
 
 @dataclass
@@ -128,7 +130,20 @@ def test_an_approved_job_is_stored_and_its_history_says_who_decided_why_and_how(
     assert decision.message == "approve by ann@desk: the rights are cleared"
     assert decision.at > last(ended, Event.REVIEW).at
     assert world.stored() == 1
+    assert decisions(world) == [("appraisal", "approved", "ann@desk", "the rights are cleared")]
     assert audit(world.session) == ()
+
+
+def decisions(world: Reviewing) -> list[tuple[str, ...]]:
+    """The events of persons in the PREMIS document that was stored with the object."""
+    (premis,) = world.settings.storage.rglob("mrt-premis.xml")
+    events = ElementTree.parse(premis).iter(f"{PREMIS}event")
+    names = ("eventType", "eventOutcome", "linkingAgentIdentifierValue", "eventOutcomeDetailNote")
+    return [
+        tuple(event.findtext(f".//{PREMIS}{name}", "") for name in names)
+        for event in events
+        if event.findtext(f".//{PREMIS}linkingAgentRole") == "authorizer"
+    ]
 
 
 def test_the_tasks_of_a_job_in_review_are_those_of_its_history(world: Reviewing) -> None:
@@ -322,7 +337,14 @@ def test_a_finding_that_stops_a_job_stops_it_before_its_review_and_is_overruled_
     assert run.overruled.reason == "a list of words"
     world.arkline("approve", jid)
 
-    job_reaches(world.session, jid, JobState.COMPLETED)
+    ended = job_reaches(world.session, jid, JobState.COMPLETED)
+    assert [(outcome, why) for _, outcome, _, why in decisions(world)] == [
+        ("approved", ""),
+        ("overruled", "a list of words"),
+    ]
+    shown = json.loads(world.arkline("object", str(ended.identifiers.primary_id), "--no-verify", "--json"))
+    (decision,) = (event for event in shown["timeline"] if event["by_person"])
+    assert (decision["outcome"], decision["note"]) == ("overruled", "a list of words")
     assert world.source.count("/letter.txt") == fetched
     assert audit(world.session) == ()
 

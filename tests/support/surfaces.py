@@ -216,7 +216,7 @@ class Surfaces:
             self._document(first + surface, documents.report_page(self.api.get(path).text), bid)
 
     def _csv(self, surface: str, text: str) -> None:
-        names = ("name", "local_id", "ark", "title", "state", "jid", "message", "advice")
+        names = ("name", "local_id", "ark", "title", "state", "jid", "message", "advice", "checks")
         for cells in list(csv.reader(io.StringIO(text)))[1:]:
             row: dict[str, Any] = dict(zip(names, cells, strict=True))
             so = self._line(row["jid"])

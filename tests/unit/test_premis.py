@@ -32,9 +32,9 @@ def write(*args: Any, **facts: Any) -> bytes:
     return b"".join(premis.pieces(*args, **facts))
 
 
-def a_history(*moves: tuple[JobState, Event | None, str]) -> tuple[HistoryEntry, ...]:
+def a_history(*moves: tuple[JobState, Event | None, str], by: str = "") -> tuple[HistoryEntry, ...]:
     return tuple(
-        HistoryEntry(state=state, event=event, at=START + timedelta(minutes=minute), message=message)
+        HistoryEntry(state=state, event=event, at=START + timedelta(minutes=minute), message=message, by=by)
         for minute, (state, event, message) in enumerate(moves)
     )
 
@@ -50,6 +50,25 @@ def events(document: bytes) -> list[tuple[str, str, str]]:
     found = ElementTree.fromstring(document).findall("p:event", NAMES)
     wanted = ("p:eventType", "p:eventDateTime", "p:eventOutcomeInformation/p:eventOutcome")
     return [tuple(event.findtext(path, "", NAMES) for path in wanted) for event in found]  # type: ignore[misc]
+
+
+def decisions(document: bytes) -> list[tuple[str, ...]]:
+    """Of each decision of a person: what it was, why, whose, and in which role."""
+    agent = (f".//p:linkingAgent{part}" for part in ("IdentifierType", "IdentifierValue", "Role"))
+    wanted = (".//p:eventOutcome", ".//p:eventOutcomeDetailNote", *agent)
+    return [
+        tuple(event.findtext(path, "", NAMES) for path in wanted)
+        for event in ElementTree.fromstring(document).findall("p:event", NAMES)
+        if event.findtext("p:eventType", "", NAMES) == "appraisal"
+    ]
+
+
+def agents(document: bytes) -> dict[str, str]:
+    """Name -> type."""
+    found = ElementTree.fromstring(document).findall("p:agent", NAMES)
+    return {
+        agent.findtext("p:agentName", "", NAMES): agent.findtext("p:agentType", "", NAMES) for agent in found
+    }
 
 
 def details(document: bytes) -> str:
@@ -115,7 +134,8 @@ def test_a_download_that_was_rejected_and_then_approved_is_told() -> None:
                 (JobState.FAILED, Event.REJECT, "page 3 is missing"),
                 (JobState.DOWNLOADING, Event.RESUME, "it is there now"),
                 (JobState.REVIEW, Event.REVIEW, "1 file, 4 bytes"),
-                (JobState.PROCESSING, Event.APPROVE, "approve by ann"),
+                (JobState.PROCESSING, Event.APPROVE, "approve by ann: page 3 is there"),
+                by="ann",
             )
         }
     )
@@ -123,8 +143,12 @@ def test_a_download_that_was_rejected_and_then_approved_is_told() -> None:
     document = write(job, ARK, (FILE,), ())
 
     assert [kind for kind, _, _ in events(document)].count("transfer") == 2
-    assert "the work of state review" in details(document)
-    assert b"page 3 is missing" in document
+    assert decisions(document) == [
+        ("rejected", "page 3 is missing", "operator", "ann", "authorizer"),
+        ("approved", "page 3 is there", "operator", "ann", "authorizer"),
+    ]
+    assert "the work of state review" not in details(document)  # nothing failed
+    assert agents(document)["ann"] == "person"
     assert_valid(document)
 
 
@@ -263,7 +287,7 @@ def test_a_check_is_an_event_with_the_check_as_its_agent() -> None:
     ]
 
 
-def test_an_overrule_is_in_the_event_with_its_reason() -> None:
+def test_an_overrule_is_in_the_event_of_the_check_and_an_event_of_the_person_who_decided() -> None:
     overruled = VIRUS.model_copy(
         update={"overruled": Overrule(by="Ann", at=START, reason="it is a test file")}
     )
@@ -272,6 +296,8 @@ def test_an_overrule_is_in_the_event_with_its_reason() -> None:
 
     assert_valid(document)
     assert b"overruled by Ann at 2026-09-01T12:00:00+00:00: it is a test file" in document
+    assert decisions(document) == [("overruled", "it is a test file", "operator", "Ann", "authorizer")]
+    assert agents(document)["Ann"] == "person"
 
 
 def test_files_that_were_not_checked_are_not_fine() -> None:

@@ -42,6 +42,10 @@ class RepeatedCheck(Record):
     """The key, in the inventory, of the last outdated run that was tried; the schedule continues after it."""
     problem: str = ""
     """Why the last run of the schedule could not check a version; empty if it could."""
+    fine: Count = 0
+    """Files that the schedule has checked again, by their worst verdict, as `found` and `unchecked`."""
+    found: Count = 0
+    unchecked: Count = 0
 
 
 class RepeatedChecks(Record):

@@ -13,6 +13,7 @@ from itertools import chain
 from kazoo.exceptions import NoNodeError
 
 from pipeline import codes
+from pipeline.checks import CheckedFiles
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.outcome import Deposited
 from pipeline.principal import LOCAL
@@ -139,12 +140,14 @@ def renew_profile(session: Session, batch: Batch, profile: ProfileSnapshot) -> N
 class BatchMove(Move):
     """A move of a batch; `profile` is for all its jobs, `report` is what the depositor received.
 
-    `deposited`: what all completed jobs of the batch have added to storage.
+    `deposited`: what all completed jobs of the batch have added to storage; `checked`: what checks found in
+    the files of all its jobs.
     """
 
     profile: ProfileSnapshot | None = None
     report: StatusReport | None = None
     deposited: Deposited | None = None
+    checked: tuple[CheckedFiles, ...] | None = None
 
 
 SUBMISSION_LIMIT = 128 * 1024
@@ -319,6 +322,7 @@ def move(session: Session, batch: Batch, request: BatchMove) -> Batch:
             "reports": batch.status.reports + BATCH.facts[batch.status.status].reports,
             "dispatched_at": moment,
             "deposited": request.deposited or batch.status.deposited,
+            "checked": batch.status.checked if request.checked is None else request.checked,
         },
     )
     report = request.report and write_report(session, batch, request.report)
