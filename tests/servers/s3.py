@@ -5,12 +5,13 @@ import itertools
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from sys import executable
 from typing import Any
 
 import pytest
+from botocore.loaders import JSONFileLoader
 
 from entrypoints.stack.child import HOST, Command, Process, ask, free_ports
 from pipeline.settings import Settings
@@ -39,6 +40,18 @@ CREDENTIALS = {
     "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
     "AWS_EC2_METADATA_DISABLED": "true",
 }
+
+
+_load_file = JSONFileLoader.load_file
+
+
+@cache
+def _loaded(path: str) -> Any:
+    return _load_file(JSONFileLoader(), path)
+
+
+# boto3 reads and decodes megabytes of descriptions for each session, and a test opens many buckets
+JSONFileLoader.load_file = lambda _, file_path: _loaded(file_path)
 
 
 class Server:
