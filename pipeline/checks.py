@@ -179,7 +179,10 @@ class Check(Protocol):
 
     @property
     def version(self) -> str:
-        """Of the program and of its data, such as signatures; another version means a new result."""
+        """Of the program and of its data, such as signatures; another version means a new result.
+
+        The version of a run is what this returns when `run` takes its first file.
+        """
 
     def run(self, files: Iterable[CheckedFile], context: CheckContext) -> Iterator[CheckFinding]:
         """Findings, those of one file before the next file is taken from `files`."""

@@ -111,9 +111,17 @@ class Writer:
     """Writes the journal of one attempt; the file appears after a second, at a death or at the end."""
 
     path: Path
-    pending: list[Record]
-    """The head, and what was found before."""
+    head: Head
+    pending: list[Line]
+    """What was found before."""
+    begun: bool = False
     written: float = field(default_factory=time.monotonic)
+
+    def learn(self, version: str) -> None:
+        """Note the version of the check, whose process has started; findings before keep theirs."""
+        if not (self.begun or self.pending):
+            self.head = self.head.model_copy(update={"version": version})
+            self.written = time.monotonic()
 
     def add(self, file: CheckedFile, finding: CheckFinding) -> Line:
         line = Line(finding=finding, sha512=file.sha512)
@@ -135,13 +143,15 @@ class Writer:
 
     def _flush(self) -> None:
         """ContentGone if the working directory has vanished."""
-        lines = (value.model_dump_json(exclude_none=True).encode() + b"\n" for value in self.pending)
+        values: list[Record] = [*([] if self.begun else [self.head]), *self.pending]
+        lines = (value.model_dump_json(exclude_none=True).encode() + b"\n" for value in values)
         try:
             self.path.parent.mkdir(exist_ok=True)
             with self.path.open("ab") as journal:
                 journal.writelines(lines)
         except FileNotFoundError as error:
             raise ContentGone(f"{error.filename} is missing") from error
+        self.begun = True
         self.pending.clear()
         self.written = time.monotonic()
 

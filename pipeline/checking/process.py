@@ -120,7 +120,7 @@ class Checker:
                 self._running(opening, attempt).check((), attempt, progress)
             except _Died as death:
                 raise no_start(opening.name, str(death)) from death
-        return progress.version
+        return progress.version or ""
 
     def run(
         self,
@@ -129,20 +129,25 @@ class Checker:
         attempt: Attempt,
         on_finding: Callable[[CheckedFile, CheckFinding], None],
         on_death: Callable[[CheckedFile], None] = lambda _file: None,
+        on_version: Callable[[str], None] = lambda _version: None,
     ) -> None:
         """Check the files in their order; every file has a finding in the end.
 
         ServiceDown if the check's service is away, or if the check does not start on this host. `on_death` is
-        called first if the service has ended at a file.
+        called first if the service has ended at a file; `on_version` before the first finding, and again if
+        the check learns of another version.
         """
-        rest, last = files, ""
+        rest, last, version = files, "", None
         with child.turn(self._mutex, attempt):
             for _ in range(DEATHS):
-                progress = _Progress(rest, on_finding, on_death)
+                progress = _Progress(rest, on_finding, on_death, on_version)
                 try:
                     with self._kept(opening):
                         self._running(opening, attempt).check(rest, attempt, progress)
                 except _Died as death:
+                    version = progress.version if version is None else version
+                    if version is None:
+                        raise no_start(opening.name, str(death)) from death
                     rest, last = progress.after_death(death), str(death)
                 else:
                     rest = ()
@@ -185,21 +190,31 @@ class _Progress:
         files: Sequence[CheckedFile],
         on_finding: Callable[[CheckedFile, CheckFinding], None],
         on_death: Callable[[CheckedFile], None] = lambda _file: None,
+        on_version: Callable[[str], None] = lambda _version: None,
     ) -> None:
         self._files = files
         self._on_finding = on_finding
         self._on_death = on_death
+        self._on_version = on_version
         self._current = -1
         self._found = 0
-        self.version = ""
+        self.version: str | None = None
 
     def take(self, number: int) -> CheckedFile:
         """The process has taken this file, so it is done with the one before."""
+        if self.version is None:
+            raise _nonsense()
         self._complete()
         if number != self._current + 1 or number >= len(self._files):
             raise _Died(Obstacle.INVALID_ANSWER, f"the check took file {number} after file {self._current}")
         self._current, self._found = number, 0
         return self._files[number]
+
+    def learn(self, version: str) -> None:
+        if self._current >= 0:
+            raise _Died(Obstacle.INVALID_ANSWER, "the check changed its version after it took a file")
+        self.version = one_line(str(version))[:MESSAGE_LIMIT]
+        self._on_version(self.version)
 
     def find(self, verdict: str, code: str, message: str) -> None:
         if self._current < 0:
@@ -235,11 +250,13 @@ class _Progress:
     def give_up(self, message: str) -> None:
         """No file is checked any more."""
         for number in range(len(self._files)):
-            self.take(number)
+            self._current, self._found = number, 0
             self.find(CheckVerdict.UNCHECKED, Obstacle.CRASHED, message)
 
     def end(self) -> None:
         """The check is done; files that it did not take have no answer."""
+        if self.version is None:
+            raise _nonsense()
         self._complete()
         while self._current + 1 < len(self._files):
             self._current, self._found = self._current + 1, 0
@@ -285,7 +302,7 @@ class _Process:
         raise no_start(self._opening.name, f"its process ended with {self._end()}")
 
     def check(self, files: Sequence[CheckedFile], attempt: Attempt, progress: _Progress) -> None:
-        """Check the files; without files, ask for the version. _Died if the process has to be replaced."""
+        """Learn the version, and check the files, if any. _Died if the process has to be replaced."""
         access = self._opening.kind.access
         deadline = time.monotonic() + access.start_seconds
 
@@ -296,6 +313,8 @@ class _Process:
         body = json.dumps([(file.path, str(file.source), file.size, file.sha512) for file in files]).encode()
         for answer in self._answers({}, body, attempt, watch):
             match answer:
+                case [server.VERSION, version]:
+                    progress.learn(version)
                 case [server.FILE, int(number)]:
                     file = progress.take(number)
                     deadline = time.monotonic() + access.seconds + file.size / BYTES_PER_SECOND
@@ -305,8 +324,6 @@ class _Process:
                     progress.find(CheckVerdict.UNCHECKED, code, message)
                 case [server.DIED]:
                     progress.service_died()
-                case [server.VERSION, version]:
-                    progress.version = one_line(str(version))[:MESSAGE_LIMIT]
                 case [server.DONE]:
                     progress.end()
                     return

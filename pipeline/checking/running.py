@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
@@ -142,16 +142,19 @@ def _run(
     at_hand: AtHand | None = None,
 ) -> CheckRun:
     opening = _opening(rule)
+    known = journal.read_all_of(checking.folder, rule.name)
+    # which of them counts depends on the version; without any, the run says it
+    version = checking.checker.version(opening, checking.attempt) if known or not files else ""
     head = Head(
         check=rule.name,
         event=getattr(opening.kind, "event", Check.event),
         stage=stage,
         settings=sha256(opening.settings.encode()).hexdigest(),
-        version=checking.checker.version(opening, checking.attempt),
+        version=version,
         content=journal.content_of(files),
     )
     digests = {file.path: file.sha512 for file in files}
-    same = [one for one in journal.read_all_of(checking.folder, rule.name) if one.head == head]
+    same = [one for one in known if one.head == head]
     earlier = same[0] if same else Journal(head, (), None)
     if earlier.ended is None:
         deaths = Counter(sha512 for one in same for sha512 in set(one.deaths))
@@ -177,13 +180,21 @@ def _continue(
     first = {file.path for file in files[:done]}
     lines = [line for line in earlier.lines if line.finding is not None and line.finding.path in first]
     name = f"{opening.name}.{checking.workspace.attempt.name}.jsonl"
-    writer = journal.Writer(checking.folder / name, [earlier.head, *lines])
+    writer = journal.Writer(checking.folder / name, earlier.head, [*lines])
 
     def on_finding(file: CheckedFile, finding: CheckFinding) -> None:
         if finding.verdict is CheckVerdict.UNCHECKED and not file.source.exists():
             raise ContentGone(f"{file.source} is missing")
         lines.append(writer.add(file, finding))
 
+    check = partial(
+        checking.checker.run,
+        opening,
+        attempt=checking.attempt,
+        on_finding=on_finding,
+        on_death=writer.note_death,
+        on_version=writer.learn,
+    )
     with full_waits("noting the findings of a check"):
         for is_fatal, group in groupby(files[done:], lambda file: file.sha512 in fatal):
             if is_fatal:
@@ -191,13 +202,13 @@ def _continue(
                     on_finding(file, _not_given(file))
                 continue
             if at_hand is None:
-                checking.checker.run(opening, tuple(group), checking.attempt, on_finding, writer.note_death)
+                check(tuple(group))
                 continue
             for file in group:
                 with at_hand(file) as given:
-                    checking.checker.run(opening, (given,), checking.attempt, on_finding, writer.note_death)
+                    check((given,))
         checking.attempt.check()
-        return Journal(earlier.head, tuple(lines), writer.end())
+        return Journal(writer.head, tuple(lines), writer.end())
 
 
 def _not_given(file: CheckedFile) -> CheckFinding:

@@ -1,8 +1,8 @@
 """The process of one check: it gives up its rights, opens the check, and answers one request after another.
 
 A request is two lengths, JSON, and a body: the files; without files it asks for the version. The answer is a
-line of JSON for each file that the check takes, for each finding, and for the end. The process ends when its
-worker has ended.
+line of JSON for the version, for each file that the check takes, for each finding, and for the end. The
+process ends when its worker has ended.
 """
 
 import importlib
@@ -66,10 +66,7 @@ def main() -> None:
             files = [
                 CheckedFile(path, Path(source), size, sha) for path, source, size, sha in json.loads(body)
             ]
-            if files:
-                _Run(check, files, output).all_files()
-            else:
-                output.line(VERSION, check.version)
+            _Run(check, files, output).all_files()
             output.line(DONE)
     except ServiceAway as away:
         if isinstance(away, ServiceDied):
@@ -144,7 +141,9 @@ class _Run:
         self._output = output
         self._taken = 0
         """Files that the check has taken."""
-        self._spoken = 0.0
+        self._version: str | None = None
+        """As the worker knows it."""
+        self._spoken = time.monotonic()
 
     def alive(self) -> None:
         if time.monotonic() - self._spoken >= ALIVE_INTERVAL:
@@ -155,6 +154,7 @@ class _Run:
         """A check that raises an error continues with the file after the one at hand, or, if it failed before
         it took a file, after the one that comes next.
         """
+        self._say_version()
         while self._taken < len(self._files):
             before = self._taken
             try:
@@ -171,6 +171,8 @@ class _Run:
 
     def _next_files(self) -> Iterator[CheckedFile]:
         while self._taken < len(self._files):
+            if not self._taken:
+                self._say_version()  # a check may learn it where its run begins
             self._take()
             yield self._files[self._taken - 1]
 
@@ -182,6 +184,11 @@ class _Run:
         if self._taken == before:
             self._take()
         self._output.line(OBSTACLE, obstacle, message)
+
+    def _say_version(self) -> None:
+        if (version := self._check.version) != self._version:
+            self._version = version
+            self._output.line(VERSION, version)
 
     def _pass_on(self, finding: object) -> None:
         at_hand = self._files[self._taken - 1].path if self._taken else None

@@ -80,8 +80,10 @@ class Channel:
 
     def __enter__(self) -> "Channel":
         os.set_blocking(self._input.fileno(), False)
-        self._selector.register(self._input, selectors.EVENT_WRITE)
         self._selector.register(self._output, selectors.EVENT_READ)
+        self._send()
+        if self._unsent:
+            self._selector.register(self._input, selectors.EVENT_WRITE)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -100,6 +102,8 @@ class Channel:
             for key, _ in self._selector.select(POLL_INTERVAL):
                 if key.fileobj is self._input:
                     self._send()
+                    if not self._unsent:
+                        self._selector.unregister(self._input)
                     continue
                 data = os.read(key.fd, READ_SIZE)
                 if not data:
@@ -118,14 +122,13 @@ class Channel:
 
     def _send(self) -> None:
         try:
-            sent = os.write(self._input.fileno(), self._unsent[0])
+            sent = os.writev(self._input.fileno(), self._unsent)
         except BlockingIOError:
             return
         except BrokenPipeError:  # the server has ended, as its output will say
             self._unsent.clear()
         else:
-            self._unsent[0] = self._unsent[0][sent:]
-            if not self._unsent[0]:
-                del self._unsent[0]
-        if not self._unsent:
-            self._selector.unregister(self._input)
+            while self._unsent and sent >= len(self._unsent[0]):
+                sent -= len(self._unsent.pop(0))
+            if sent:
+                self._unsent[0] = self._unsent[0][sent:]

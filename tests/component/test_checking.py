@@ -68,6 +68,20 @@ def test_every_file_gets_its_finding(checker: Checker, tmp_path: Path) -> None:
     assert checker.version(WORD, UNATTENDED) == "1.0"
 
 
+def test_a_run_says_its_version_before_it_finds_anything(checker: Checker, tmp_path: Path) -> None:
+    said: list[str] = []
+
+    checker.run(
+        Opening("word", guests.Learns),
+        deposited(tmp_path, {"a.txt": "good", "b.txt": "good"}),
+        UNATTENDED,
+        lambda _, finding: said.append(finding.path),
+        on_version=said.append,
+    )
+
+    assert said == ["not known", "signatures 2", "a.txt", "b.txt"]
+
+
 def test_one_process_serves_many_requests(checker: Checker, tmp_path: Path) -> None:
     checked(checker, tmp_path, {"a.txt": "good"})
     first = checks_of_this_process()

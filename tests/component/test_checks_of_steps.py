@@ -32,7 +32,8 @@ from tests.support.step_context import collection
 
 @pytest.fixture(autouse=True)
 def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with installed(tmp_path / "site", monkeypatch, word=guests.WordCheck, away=guests.Away):
+    site = {"word": guests.WordCheck, "away": guests.Away, "learns": guests.Learns}
+    with installed(tmp_path / "site", monkeypatch, **site):
         yield
 
 
@@ -99,6 +100,18 @@ def test_findings_are_in_the_inventory_and_in_the_stored_premis(
     assert done.remark is None
     (premis,) = repository.settings.storage.rglob("mrt-premis.xml")
     assert "virus check" in premis.read_text()
+
+
+def test_the_version_that_is_recorded_is_the_one_that_checked_the_files(
+    repository: Repository, context: StepContext
+) -> None:
+    asks(repository, "learns")
+    job = repository.job(1, {"a.txt": "good"})
+
+    carried(job, repository, context)
+
+    (run,) = repository.described(repository.identifiers(job).primary_id or "").versions[0].checks
+    assert (run.version, run.fine) == ("signatures 2", 1)
 
 
 def test_an_operator_overrules_one_finding_and_no_other(repository: Repository, context: StepContext) -> None:
@@ -201,8 +214,8 @@ class Removing(Checker):
 
     gone: Path
 
-    def run(self, *arguments: Any) -> None:
-        super().run(*arguments)
+    def run(self, *arguments: Any, **options: Any) -> None:
+        super().run(*arguments, **options)
         shutil.rmtree(self.gone, ignore_errors=True)
 
 
@@ -360,9 +373,9 @@ class CountingChecker(Checker):
 
     asked: list[str]
 
-    def run(self, opening: Any, files: Sequence[CheckedFile], *others: Any) -> None:
+    def run(self, opening: Any, files: Sequence[CheckedFile], *others: Any, **options: Any) -> None:
         self.asked = [file.path for file in files]
-        super().run(opening, files, *others)
+        super().run(opening, files, *others, **options)
 
 
 def test_a_worker_that_takes_over_checks_no_file_twice(

@@ -175,6 +175,20 @@ MISDEEDS = {
 }
 
 
+class Learns(WordCheck):
+    """A check that learns the version of its service where a run begins."""
+
+    _version = "not known"
+
+    @property
+    def version(self) -> str:
+        return self._version
+
+    def run(self, files: Iterable[CheckedFile], context: CheckContext) -> Iterator[Any]:
+        self._version = "signatures 2"
+        yield from super().run(files, context)
+
+
 class Renewed(WordCheck):
     """A check whose new versions say more about the same files."""
 
