@@ -82,6 +82,8 @@ TOO_MANY_AT_ONCE = Code("too-many-at-once", 503, UNREACHABLE,
     "The server has as many requests in progress as it may have; a later one may succeed.")
 TOO_MANY_PROOFS = Code("too-many-proofs", 503, UNREACHABLE,
     "The limit of waiting proofs, of the site or of the caller, is reached; a retry may succeed later.")
+TOO_MANY_RECHECKS = Code("too-many-rechecks", 503, UNREACHABLE,
+    "As many objects wait to be checked again as may; a retry may succeed later.")
 TOO_MANY_REQUESTS = Code("too-many-requests", 429, REFUSED,
     "The token has sent more requests than the limit; `Retry-After` says when to continue.")
 TOO_MANY_STREAMS = Code("too-many-streams", 503, UNREACHABLE,

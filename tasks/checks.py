@@ -1,21 +1,26 @@
 """Checks of stored versions that are repeated, and the notices of findings: a run of the schedule.
 
 One process of the fleet checks at a time, at the rate of fixity checks, for at most fixity.RUN_SECONDS and no
-longer than fixity.SHARE_SECONDS if jobs wait for a process of its queue. The checks take turns, a version
-each. While a check does not work on this host, its versions are left to another run, perhaps of another host.
+longer than fixity.SHARE_SECONDS if jobs wait for a process of its queue. Requests come first; then the checks
+take turns, a version each. While a check does not work on this host, its versions are left to another run,
+perhaps of another host.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 
 from pipeline.attempt import Attempt
 from pipeline.checking import again
 from pipeline.checking.again import NotRechecked, Rechecked, Rechecking, Round
 from pipeline.checks import CheckRule, CheckVerdict
+from pipeline.errors import UsageRefused
 from pipeline.fixity import OnRead
 from pipeline.notify.mail import check_notice
 from pipeline.outcome import AttemptOver, Service, ServiceDown, StepFailed
 from pipeline.preservation.fixity import Pace
+from pipeline.profiles.profile import ProfileError
 from pipeline.records import now
 from pipeline.steps.context import Clients
 from pipeline.working_storage import capacity, mount
@@ -25,14 +30,18 @@ from tasks.worker_context import WorkerContext
 from zkstate.connection.clock import ServerClock
 from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.session import Session
-from zkstate.fleet import notes
+from zkstate.fleet import notes, rechecks
 from zkstate.fleet.notes import RepeatedCheck
 from zkstate.fleet.places import place_of_check
+from zkstate.fleet.rechecks import AskedRecheck, RecheckProblem
 from zkstate.record import space
 from zkstate.record.space import WorkingStorage
 
 WORK = "checks"
 """The name of the work, which one process of the fleet does at a time."""
+
+EXPIRES = timedelta(days=7)
+"""The time within which a request to check an object again is tried."""
 
 MAX_FAILURES = 3
 """Versions in succession that could not be checked, after which a check's turn ends."""
@@ -48,16 +57,64 @@ def run(context: WorkerContext, session: Session, _: ServerClock) -> None:
         log().info("checks of stored versions end", reason=str(over))
 
 
+def _check_asked(session: Session, clients: Clients, checking: Rechecking) -> None:
+    """Fulfil requests, the oldest first; one whose check does not work here waits for another host."""
+    for asked in rechecks.waiting(session):
+        if checking.over():
+            return
+        if asked.at < now() - EXPIRES:
+            message = f"no worker checked it within {EXPIRES.days} days: {asked.message or 'none had time'}"
+            rechecks.update(session, asked, ended=now(), message=message)
+            continue
+        try:
+            _fulfil(session, clients, checking, asked)
+        except ServiceDown as down:
+            if down.service is not Service.CHECK:
+                raise
+            log().warning("check of a stored object waits", ark=asked.ark, problem=down.message)
+            rechecks.update(session, asked, message=down.message[:MESSAGE_LIMIT])
+
+
+def _fulfil(session: Session, clients: Clients, checking: Rechecking, asked: AskedRecheck) -> None:
+    """Check what was not checked since the request began; if the time is over, the next run continues."""
+    known = clients.inventory.describe_object(asked.ark)
+    if known is None:
+        rechecks.update(session, asked, ended=now(), message=f"the inventory has no object {asked.ark}")
+        return
+    if asked.began is None:
+        asked = asked.model_copy(update={"began": now()})
+        rechecks.update(session, asked, began=asked.began)
+    try:
+        rules = again.rules_of(clients.profiles, known, asked.check)
+    except (UsageRefused, ProfileError) as refusal:
+        rechecks.update(session, asked, ended=now(), message=str(refusal)[:MESSAGE_LIMIT])
+        return
+    problems = []
+    for version in known.versions:
+        done = {run.check for run in version.checks if asked.is_met_by(run)}
+        for rule in (rule for rule in rules if rule.name not in done):
+            outcome = checking.check(asked.ark, version.number, rule)
+            if outcome is None:
+                return
+            log_outcome(outcome)
+            if isinstance(outcome, NotRechecked):
+                problem = outcome.problem[: rechecks.MESSAGE_LIMIT]
+                problems.append(RecheckProblem(version=version.number, check=rule.name, problem=problem))
+    first = tuple(problems[: rechecks.PROBLEMS])
+    rechecks.update(session, asked, ended=now(), message="", problems=first)
+
+
 def _check_outdated(context: WorkerContext, session: Session) -> None:
     clients = context.clients()
     before = {one.check: one for one in notes.repeated_checks(session)}
     rules = again.repeated(clients.profiles)
-    if not rules and not before:
+    if not rules and not before and not rechecks.waiting(session):
         return
     guard = AttemptGuard(session, context.stopping)
     turn = Turn(context.settings, guard)
     on_read = Pace(context.settings.fixity_rate, stopped=turn.stopped).read
     checking = rechecking(session, clients, guard, on_read, turn.over, folder="scheduled")
+    _check_asked(session, clients, replace(checking, folder="asked"))
     turns = [_Turns(checking, name, own, before.get(name)) for name, own in rules.items()]
     waiting = turns
     while waiting and not turn.over():

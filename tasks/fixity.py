@@ -194,12 +194,12 @@ EXPIRY = 60
 _CUSTODY = TypeAdapter(Custody)
 
 
-def request_proofs(settings: Settings) -> None:
-    """Have a worker start a run now instead of within a minute; without Redis, beat starts it."""
+def request_run(settings: Settings, work: str) -> None:
+    """Have a worker start a run of the work now instead of within a minute; without Redis, beat starts it."""
     try:
-        publisher(settings).send_task(f"beat.{WORK}", expires=EXPIRY)
+        publisher(settings).send_task(f"beat.{work}", expires=EXPIRY)
     except OperationalError as error:
-        log().warning("no run of proofs requested; beat begins one", error=str(error))
+        log().warning("no run requested; beat begins one", work=work, error=str(error))
 
 
 def run_proofs(context: WorkerContext, session: Session, _: ServerClock) -> None:

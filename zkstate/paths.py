@@ -68,6 +68,7 @@ RESTORE = "/restore"
 SWEEP = "/sweep"
 FIXITY = "/fixity"
 CHECKS = "/checks"
+RECHECKS = "/rechecks"
 AUDIT = "/audit"
 BOARD = "/board"
 
@@ -83,6 +84,7 @@ TOP = (
     "/actions",
     FIXITY,
     CHECKS,
+    RECHECKS,
     AUDIT,
     BOARD,
     "/ids",

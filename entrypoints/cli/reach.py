@@ -19,7 +19,6 @@ HOST_ONLY = frozenset(
     {
         "export",
         "fixity check",
-        "recheck",
         "init",
         "backup",
         "restore",

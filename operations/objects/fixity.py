@@ -29,7 +29,7 @@ from pipeline.profiles.profile import Profiles
 from pipeline.records import Record, now
 from pipeline.settings import Settings
 from pipeline.steps.context import open_clients
-from tasks.fixity import LOCK, conclude, request_proofs, schedule_of
+from tasks.fixity import LOCK, WORK, conclude, request_run, schedule_of
 from tasks.stores import expected_of
 from zkstate.connection.locks import exclusive
 from zkstate.errors import Missing
@@ -154,7 +154,7 @@ def start_proof(site: Site, known: InventoryObject, version: int | None, asked_b
     every = {version.number for version in known.versions}  # like every fixity check
     facts = {"id": secrets.token_hex(8), "asked": now(), "bytes_total": size_of(known, every), "message": ""}
     proof = fixity.ask_proof(site.inventory(), known.ark, number, asked_by, facts)
-    request_proofs(site.settings)
+    request_run(site.settings, WORK)
     return _shown(proof)
 
 

@@ -1,24 +1,37 @@
-"""Runs the checks of the current profile again on stored objects, for a person who asks for it."""
+"""Runs the checks of the current profile again on stored objects, for a person who asks for it.
 
+Beside the stack the command checks them itself, on this host; over the API it is a request that a worker
+fulfils.
+"""
+
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
+from pydantic import Field
+
+from operations.objects.fixity import ProofState
 from operations.objects.objects import known_object
 from operations.run import UNWATCHED, Run
 from operations.site import Site
 from pipeline.attempt import CheckedAttempt
+from pipeline.checking import again
 from pipeline.checking.again import NotRechecked, Rechecked, Rechecking
 from pipeline.checks import CheckRule, CheckSummary
-from pipeline.errors import UsageRefused
 from pipeline.inventory.base import InventoryObject
 from pipeline.outcome import AttemptOver
 from pipeline.preservation.fixity import Pace
 from pipeline.principal import Principal, Role
-from pipeline.profiles.profile import Profiles
+from pipeline.records import Record, now
 from pipeline.steps.context import open_clients
 from tasks.checks import WORK, rechecking, send_notices
+from tasks.fixity import request_run
 from tasks.stores import expected_of
 from zkstate.connection.locks import exclusive
+from zkstate.errors import Missing
+from zkstate.fleet import rechecks
+from zkstate.fleet.rechecks import AskedRecheck
 
 LOCK_WAIT = 180.0
 """Seconds to wait for scheduled checks, which take at most a minute and the file at hand."""
@@ -61,7 +74,7 @@ def recheck(
     principal.require(Role.OPERATOR, "check stored objects again")
     clients = open_clients(site.settings, expected_of(site.session))
     objects = [known_object(clients.inventory, name) for name in dict.fromkeys(names)]
-    planned = [(known, rules_for(clients.profiles, known, check)) for known in objects]
+    planned = [(known, again.rules_of(clients.profiles, known, check)) for known in objects]
 
     def check_if_asked() -> None:
         if run.should_stop():
@@ -94,18 +107,69 @@ def recheck(
     return RecheckRun(checked, not_checked, complete)
 
 
-def rules_for(profiles: Profiles, known: InventoryObject, check: str | None) -> tuple[CheckRule, ...]:
-    """The checks of the collection of the latest version; UsageRefused if there are none."""
+class Recheck(Record):
+    """A request to check an object again: it waits, a worker checks the object, or it has ended."""
+
+    id: str
+    ark: str
+    check: str | None = Field(None, description="null: all checks of the profile.")
+    state: ProofState = ProofState.WAITING
+    asked: datetime
+    began: datetime | None = None
+    ended: datetime | None = None
+    message: str = Field("", description="Why nothing was checked, or what it waits for.")
+    checked: tuple[CheckedVersion, ...] = Field((), description="The runs since it began.")
+    not_checked: tuple[NotRechecked, ...] = Field((), description="Versions that could not be checked.")
+
+
+def start_recheck(site: Site, principal: Principal, known: InventoryObject, check: str | None) -> Recheck:
+    """Request that a worker checks the object again, or return the pending request for the same.
+
+    UsageRefused if the profile has no such check; `too-many-rechecks`.
+    """
     collection = known.versions[-1].profile
-    rules = profiles.get(collection).checks
-    chosen = tuple(rule for rule in rules if check in (None, rule.name))
-    if not chosen:
-        names = ", ".join(rule.name for rule in rules) or "none"
-        what = "checks" if check is None else f"check {check}"
-        raise UsageRefused(
-            f"the profile {collection}, of {known.ark}, has no {what} (it has: {names}): add it to `checks`"
-        )
-    return chosen
+    principal.require(Role.OPERATOR, f"check {known.ark} again", collection)
+    again.rules_of(site.profiles, known, check)
+    new = AskedRecheck(id=secrets.token_hex(8), ark=known.ark, check=check, by=principal.identity, at=now())
+    asked = rechecks.ask(site.session, new)
+    request_run(site.settings, WORK)
+    return _shown(asked, known)
+
+
+def recheck_of(site: Site, recheck_id: str, known: InventoryObject) -> Recheck:
+    """The request; Missing if this object has no such request, or no longer has it."""
+    asked = rechecks.find(site.session, recheck_id)
+    if asked is None or asked.ark != known.ark:
+        raise Missing(f"there is no request {recheck_id} to check {known.ark} again: make a new one")
+    return _shown(asked, known)
+
+
+def _shown(asked: AskedRecheck, known: InventoryObject) -> Recheck:
+    runs = (
+        CheckedVersion(known.ark, version.number, run)
+        for version in known.versions
+        for run in version.checks
+        if asked.is_met_by(run)
+    )
+    problems = tuple(NotRechecked(known.ark, one.version, one.check, one.problem) for one in asked.problems)
+    return Recheck(
+        id=asked.id,
+        ark=asked.ark,
+        check=asked.check,
+        state=_state(asked),
+        asked=asked.at,
+        began=asked.began,
+        ended=asked.ended,
+        message=asked.message,
+        checked=tuple(runs),
+        not_checked=problems,
+    )
+
+
+def _state(asked: AskedRecheck) -> ProofState:
+    if asked.ended is not None:
+        return ProofState.FAILED if asked.message else ProofState.DONE
+    return ProofState.WAITING if asked.began is None else ProofState.RUNNING
 
 
 def _outcomes(checking: Rechecking, known: InventoryObject, rules: Sequence[CheckRule]) -> Iterator[Outcome]:

@@ -23,7 +23,7 @@ from pipeline.checking.stored import StoredFiles
 from pipeline.checks import Action, Again, CheckedFile, CheckRule, CheckRun, CheckVerdict
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.fixity import OnRead
-from pipeline.inventory.base import InventoryVersion
+from pipeline.inventory.base import InventoryObject, InventoryVersion
 from pipeline.inventory.outdated import Outdated, OutdatedVersion
 from pipeline.inventory.sql import SqlInventory
 from pipeline.names import PRODUCER
@@ -144,6 +144,23 @@ class Rechecking:
             return None
         shutil.rmtree(workspace.folder, ignore_errors=True)
         return run
+
+
+def rules_of(profiles: Profiles, known: InventoryObject, check: str | None) -> tuple[CheckRule, ...]:
+    """The checks of the collection of the latest version; UsageRefused if there are none.
+
+    They need not be installed on this host.
+    """
+    collection = known.versions[-1].profile
+    rules = profiles.get(collection, elsewhere=True).checks
+    chosen = tuple(rule for rule in rules if check in (None, rule.name))
+    if not chosen:
+        names = ", ".join(rule.name for rule in rules) or "none"
+        what = "checks" if check is None else f"check {check}"
+        raise UsageRefused(
+            f"the profile {collection}, of {known.ark}, has no {what} (it has: {names}): add it to `checks`"
+        )
+    return chosen
 
 
 def _found_now(version: InventoryVersion, run: CheckRun) -> bool:

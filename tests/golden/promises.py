@@ -27,7 +27,7 @@ from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
 from zkstate import paths
 from zkstate.connection import clock
-from zkstate.fleet import holds, hosts, notes, outages
+from zkstate.fleet import holds, hosts, notes, outages, rechecks
 from zkstate.record import callbacks, journal
 
 PACKAGES = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins")
@@ -49,6 +49,7 @@ STORED: Mapping[str, Any] = {
     "/locks/hosts/HOST": hosts.BackOff,
     "/fixity": notes.FixityStatus,
     "/checks": notes.RepeatedChecks,
+    "/rechecks": rechecks.AskedRechecks,
     "/audit": notes.LastAudit,
     "/outages/NAME": outages.Outage,
     "/board": notes.Correction,

@@ -11,12 +11,13 @@ import pytest
 from operations.fleet.health import overview
 from operations.site import Site
 from pipeline.checks import CheckFinding, CheckRun, CheckSummary, CheckVerdict, Stage
+from pipeline.principal import Role
 from pipeline.records import now
 from pipeline.settings import Settings
 from tasks import checks
 from tasks.app import make_context
 from tasks.worker_context import WorkerContext
-from tests.support import guests
+from tests.support import cli, guests
 from tests.support.checks import identified, installed
 from tests.support.cli import arkline
 from tests.support.fleet import set_variables
@@ -25,10 +26,12 @@ from tests.support.outbox import letters
 from tests.support.repository import Repository
 from tests.support.step_context import collection
 from tests.support.stores import Store, flip, with_record
+from tests.support.web import Web, serving
 from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session
-from zkstate.fleet import notes
+from zkstate.fleet import notes, rechecks
 from zkstate.fleet.notes import RepeatedCheck
+from zkstate.fleet.rechecks import AskedRecheck
 
 
 @pytest.fixture(autouse=True)
@@ -197,6 +200,94 @@ def test_an_operator_checks_an_object_again_and_the_findings_are_recorded(store:
     assert (quiet["complete"], quiet["not_checked"]) == (True, [])
     assert [run.version for run in runs(store, ark)] == ["v1", "v2"]
     assert [mail["Subject"] for mail in mails(store)] == [f"arkline: renewed found: {ark}"]
+
+
+@pytest.fixture
+def web(store: Store) -> Iterator[Web]:
+    with serving(store.repository.settings) as running:
+        yield running
+
+
+def test_an_operator_has_workers_check_an_object_again_over_the_api(
+    store: Store, context: WorkerContext, web: Web
+) -> None:
+    ark = stored(store, 1, "a virus")
+    asks(store, {"name": "renewed", "again": "never"})
+    operator = web.caller(Role.OPERATOR, name="recheck-1")
+    path = f"/v1/objects/{ark}/rechecks"
+    known = runs(store, ark)
+
+    started = operator.post(path, {"check": "renewed"})
+    asked = started.json()
+    again = operator.post(path, {"check": "renewed"}).json()
+    assert (started.status_code, asked["state"], again["id"]) == (202, "waiting", asked["id"])
+    assert runs(store, ark) == known  # no thread of the web process checks
+    beat(context, store, ark)
+
+    done = operator.get(started.headers["Location"]).json()
+    (version,) = done["checked"]
+    assert (done["state"], done["not_checked"], done["message"]) == ("done", [], "")
+    assert (version["version"], version["summary"]["version"], version["summary"]["found"]) == (1, "v2", 1)
+    assert [mail["Subject"] for mail in mails(store)] == [f"arkline: renewed found: {ark}"]
+    assert operator.post(path, {"check": "clamav"}).status_code == 422
+    assert operator.get(f"{path}/{'0' * 16}").status_code == 404
+    assert web.caller(Role.VIEWER, name="recheck-2").post(path, {}).status_code == 403
+    assert web.caller(Role.OPERATOR, ["other"], name="recheck-3").post(path, {}).status_code == 404
+
+
+def test_the_command_waits_for_a_worker_if_it_is_not_beside_the_stack(
+    store: Store, context: WorkerContext, web: Web
+) -> None:
+    good, damaged = stored(store, 1, "good"), stored(store, 2, "good as well")
+    asks(store, "renewed")
+    store.change(damaged, "v1/content/producer/a.txt", flip)
+    site = {"ARKLINE_URL": web.url, "ARKLINE_TOKEN": web.caller(Role.OPERATOR, name="recheck-4").token}
+
+    with cli.start(store.repository.settings, "recheck", good, damaged, **site) as command:
+        while command.poll() is None:
+            context.app.tasks["beat.checks"]()
+        out, err = command.communicate()
+
+    assert command.returncode == 3, err
+    assert f"{good} version 1, renewed v2: 1 fine, 0 found, 0 not checked" in " ".join(out.split())
+    assert f"{damaged} version 1 was not checked by renewed" in " ".join(out.split())
+
+
+def test_a_request_whose_check_is_away_waits_says_why_and_delays_no_other(
+    store: Store, context: WorkerContext, web: Web, tmp_path: Path
+) -> None:
+    waiting, other = stored(store, 1, "good"), stored(store, 2, "good")
+    asks(
+        store,
+        {"name": "away", "settings": {"away": str(tmp_path / "up")}},
+        {"name": "renewed", "again": "never"},
+    )
+    operator = web.caller(Role.OPERATOR, name="recheck-5")
+    first = operator.post(f"/v1/objects/{waiting}/rechecks", {"check": "away"}).headers["Location"]
+    operator.post(f"/v1/objects/{other}/rechecks", {"check": "renewed"})
+
+    beat(context, store, other)
+
+    waits = operator.get(first).json()
+    assert (waits["ended"], "nobody listens" in waits["message"]) == (None, True)
+    (tmp_path / "up").touch()
+    beat(context, store, waiting)
+    assert operator.get(first).json()["state"] == "done"
+
+
+def test_a_request_that_no_worker_could_fulfil_for_a_week_ends(
+    session: Session, store: Store, context: WorkerContext
+) -> None:
+    ark = stored(store, 1, "good")
+    asks(store, {"name": "renewed", "again": "never"})
+    rechecks.ask(session, AskedRecheck(id="0" * 16, ark=ark, by="ann", at=now() - checks.EXPIRES))
+
+    context.app.tasks["beat.checks"]()
+
+    ended = rechecks.find(session, "0" * 16)
+    assert ended is not None
+    assert "within 7 days" in ended.message
+    assert len(runs(store, ark)) == 1
 
 
 def test_a_version_that_cannot_be_read_is_named_and_a_check_that_the_profile_lacks_is_refused(

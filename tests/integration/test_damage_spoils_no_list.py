@@ -50,6 +50,7 @@ OF_BATCH = (paths.submission, paths.profile_snapshot, paths.batch_status, paths.
 OF_FLEET = (
     paths.FIXITY,
     paths.CHECKS,
+    paths.RECHECKS,
     paths.AUDIT,
     paths.BOARD,
     paths.SWEEP,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,17 +15,17 @@ import typer
 import operations.objects.fixity
 import operations.objects.recheck
 import operations.site
-from entrypoints.cli import acting, api, context, exit_codes
+from entrypoints.cli import acting, api, context, exit_codes, reach
 from entrypoints.cli.options import Json, SharedOptions, command
 from entrypoints.render import check_runs, custody, screen
 from operations.objects import objects
 from pipeline import humanize
-from pipeline.errors import UsageRefused
+from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.preservation.custody import size_of
 from pipeline.working_storage import capacity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from entrypoints.cli.api import Client
     from operations.objects.objects import ObjectView
@@ -181,6 +182,10 @@ def fixity_check(
     raise typer.Exit(exit_codes.of_fixity(checked))
 
 
+RECHECK_INTERVAL = 1.0
+"""Seconds between two questions how far the workers are."""
+
+
 @command("arkline recheck ark:/99999/fk4abc --check pronom", "by", "json")
 def recheck(
     options: SharedOptions,
@@ -192,9 +197,10 @@ def recheck(
 ) -> None:
     """Check stored objects again by the checks of their profile.
 
-    All versions are checked now, as the collection's current profile says. The findings are recorded beside
-    the earlier ones. Exit 1 if a check found something, 3 if a version could not be read or checked. Ctrl-C
-    stops the work; the same command continues it.
+    All versions are checked now, as the collection's current profile says: beside the stack on this host,
+    over the API by a worker. The findings are recorded beside the earlier ones. Exit 1 if a check found
+    something, 3 if a version could not be read or checked. Ctrl-C stops the work, or the wait for the worker;
+    the same command continues it.
     """
 
     def show(outcome: operations.objects.recheck.Outcome) -> None:
@@ -205,18 +211,55 @@ def recheck(
         else:
             check_runs.not_checked(outcome)
 
-    with context.site() as site, acting.shown(acting.bytes_read) as run:
-        context.existing_inventory(site.settings)
-        done = operations.objects.recheck.recheck(
-            site,
-            context.principal(options.by),
-            arks,
-            check,
-            on_outcome=show,
-            run=run,
-        )
+    if api.client() is not None and not reach.is_own_stack():
+        with api.site(options.by, record=False) as client:
+            done = _by_workers(client, arks, check, show)
+    else:
+        with context.site() as site, acting.shown(acting.bytes_read) as run:
+            context.existing_inventory(site.settings)
+            done = operations.objects.recheck.recheck(
+                site,
+                context.principal(options.by),
+                arks,
+                check,
+                on_outcome=show,
+                run=run,
+            )
     if options.json:
         screen.emit(done)
     elif not done.complete:
         screen.note("interrupted: the same command continues")
     raise typer.Exit(exit_codes.of_recheck(done))
+
+
+def _by_workers(
+    site: Client,
+    arks: list[str],
+    check: str | None,
+    show: Callable[[operations.objects.recheck.Outcome], None],
+) -> operations.objects.recheck.RecheckRun:
+    """Ask for all objects, then wait for each, and show its outcomes; Ctrl-C ends the wait."""
+    kind = operations.objects.recheck.Recheck
+    paths = [f"/v1/objects/{quote(ark, safe=':')}/rechecks" for ark in dict.fromkeys(arks)]
+    asked = [site.post(path, kind, {"check": check}) for path in paths]
+    ended = []
+    with screen.interruptible() as interrupted:
+        for path, last in zip(paths, asked, strict=True):
+            one = last
+            while one.ended is None and not interrupted():
+                time.sleep(RECHECK_INTERVAL)
+                one = site.get(f"{path}/{one.id}", kind)
+            if one.ended is None:
+                break
+            if one.message:
+                raise ServiceUnreachable(f"{one.ark} was not checked: {one.message}")
+            for checked in one.checked:
+                show(checked)
+            for problem in one.not_checked:
+                show(problem)
+            ended.append(one)
+    return operations.objects.recheck.RecheckRun(
+        checked=tuple(version for one in ended for version in one.checked),
+        not_checked=tuple(version for one in ended for version in one.not_checked),
+        complete=len(ended) == len(asked),
+    )

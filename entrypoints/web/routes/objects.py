@@ -7,13 +7,14 @@ from urllib.parse import quote
 from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 from pydantic import Field
 
-from entrypoints.web.authentication import Caller
+from entrypoints.web.authentication import Caller, OperatorCaller
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import LONG, slow
 from entrypoints.web.parameters import LIMIT, Cursor, Limit, decode_number, linked
 from entrypoints.web.routes.jobs import Xml, premis_answer
-from operations.objects import fixity, objects
+from operations.objects import fixity, objects, recheck
 from operations.objects.fixity import CustodyProof
+from operations.objects.recheck import Recheck
 from operations.objects.search import ObjectList, find_objects
 from pipeline.attempt import Attempt
 from pipeline.checks import CHECK_NAME, CODE_LIMIT, CheckVerdict
@@ -35,6 +36,10 @@ Every = Annotated[bool, Query(description="Every version.")]
 
 class ProofRequest(Record):
     version: int | None = Field(None, ge=1, le=1_000_000, description="null: the current one.")
+
+
+class RecheckRequest(Record):
+    check: str | None = Field(None, pattern=CHECK_NAME, description="null: all checks of the profile.")
 
 
 class ObjectRecord(Record):
@@ -114,6 +119,37 @@ def show_proof(request: Request, caller: Caller, ark: Ark, proof: ProofId) -> Cu
     """`custody.agrees` of a proof that is done says whether every file is as it was deposited."""
     known = objects.visible_object(site_of(request), caller, ark)
     return fixity.proof_of(site_of(request).inventory(), proof, known)
+
+
+@router.post(
+    "/{ark:path}/rechecks", status_code=202, summary="Check the object again by the checks of its profile"
+)
+@slow("record_work")
+def start_recheck(
+    request: Request,
+    response: Response,
+    caller: OperatorCaller,
+    ark: Ark,
+    body: Annotated[RecheckRequest, Body()] = RecheckRequest(check=None),  # noqa: B008 - frozen
+) -> Recheck:
+    """A worker checks all versions now; the progress and the result are at the address in `Location`.
+
+    While a request for the same check has not ended, the answer is that request. The last one is kept.
+    """
+    known = objects.visible_object(site_of(request), caller, ark)
+    asked = recheck.start_recheck(site_of(request), caller, known, body.check)
+    response.headers["Location"] = f"{router.prefix}/{quote(known.ark, safe='/:')}/rechecks/{asked.id}"
+    return asked
+
+
+@router.get(
+    "/{ark:path}/rechecks/{recheck_id}", summary="The progress of a request to check the object again"
+)
+@slow("record_work")
+def show_recheck(request: Request, caller: Caller, ark: Ark, recheck_id: ProofId) -> Recheck:
+    """`checked` has the runs so far, `not_checked` what could not be checked once the request has ended."""
+    known = objects.visible_object(site_of(request), caller, ark)
+    return recheck.recheck_of(site_of(request), recheck_id, known)
 
 
 @router.get("/{ark:path}/custody", summary="One object, with its custody as storage has it now")
