@@ -147,6 +147,7 @@ VALUES = {
     "jid": "jid0000000001",
     "ark:path": "ark:/99999/fk4abc",
     "proof": "0" * 16,
+    "recheck_id": "0" * 16,
     "name": "demo",
     "name:path": "a",
     "upload": "0" * 32,
