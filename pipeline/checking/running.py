@@ -182,10 +182,13 @@ def _continue(
     name = f"{opening.name}.{checking.workspace.attempt.name}.jsonl"
     writer = journal.Writer(checking.folder / name, earlier.head, [*lines])
 
+    def note(file: CheckedFile, finding: CheckFinding) -> None:
+        lines.append(writer.add(file, finding))
+
     def on_finding(file: CheckedFile, finding: CheckFinding) -> None:
         if finding.verdict is CheckVerdict.UNCHECKED and not file.source.exists():
             raise ContentGone(f"{file.source} is missing")
-        lines.append(writer.add(file, finding))
+        note(file, finding)
 
     check = partial(
         checking.checker.run,
@@ -199,7 +202,7 @@ def _continue(
         for is_fatal, group in groupby(files[done:], lambda file: file.sha512 in fatal):
             if is_fatal:
                 for file in group:
-                    on_finding(file, _not_given(file))
+                    note(file, _not_given(file))
                 continue
             if at_hand is None:
                 check(tuple(group))

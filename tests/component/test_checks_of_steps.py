@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -431,6 +431,31 @@ def test_a_file_at_which_the_service_died_three_times_is_unchecked_alone(
         ("3.txt", "Test.Word"),
         ("4.txt", ""),
     ]
+
+
+def test_a_file_of_a_recorded_version_at_which_the_service_died_is_unchecked_and_not_read_again(
+    repository: Repository, context: StepContext
+) -> None:
+    asks(repository, "word")
+    job = repository.job(1, {"1.txt": "kill: now"})
+    files = deposited(job, context, {"1.txt": "kill: now"})
+
+    @contextmanager
+    def at_hand(file: CheckedFile) -> Iterator[CheckedFile]:
+        file.source.write_text("kill: now")
+        yield file
+        file.source.unlink()
+
+    for attempt in range(running.SERVICE_DEATHS):
+        with pytest.raises(ServiceDown, match="the service ended in the middle"):
+            running.run_again(
+                context.checking(attempted(job, attempt)), context.profile.checks[0], files, at_hand
+            )
+    files[0].source.unlink(missing_ok=True)
+    last = context.checking(attempted(job, running.SERVICE_DEATHS))
+    run = running.run_again(last, context.profile.checks[0], files, at_hand)
+
+    assert [finding.code for finding in run.findings] == ["service-died"]
 
 
 def test_a_service_that_is_away_before_a_file_has_not_died_at_it(
