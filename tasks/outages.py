@@ -138,7 +138,7 @@ def needs_of(context: WorkerContext, loaded: Job | Batch) -> Collection[str]:
         needs |= {
             outage_name(Service.CHECK, rule.name) for rule in profile.checks if rule.after is CHECKING[state]
         }
-    if state is JobState.PROCESSING and context.clients().minter.uses_service(profile):
+    if state is JobState.PROCESSING and context.clients().minter_of(profile).uses_service(profile):
         needs.add(Service.IDENTIFIERS)
     if state is JobState.NOTIFY and profile.callback_url is not None:
         needs.add(outage_name(Service.CALLBACK, profile.callback_url.host or ""))

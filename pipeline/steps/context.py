@@ -11,8 +11,7 @@ from pipeline.checking.process import Checker
 from pipeline.checking.running import Checking, HoldPlace, unlimited
 from pipeline.decoding.decoder import Decoder
 from pipeline.deployment import Expected, ExpectedOf
-from pipeline.identifiers.factory import open_minter
-from pipeline.identifiers.minter import Minter
+from pipeline.identifiers.factory import MinterOf, open_minters
 from pipeline.inventory.database import Database
 from pipeline.inventory.service import InventoryService, InventoryWithService
 from pipeline.inventory.sql import SqlInventory, open_inventory
@@ -36,7 +35,7 @@ class Clients:
     settings: Settings
     profiles: Profiles
     fetcher: HttpFetcher
-    minter: Minter
+    minter_of: MinterOf
     storage: Storage
     inventory: SqlInventory
     callback: HttpCallback
@@ -108,7 +107,7 @@ def open_clients(settings: Settings, expected: ExpectedOf | None = None) -> Clie
         settings=settings,
         profiles=Profiles(settings.profiles),
         fetcher=HttpFetcher(settings),
-        minter=open_minter(settings),
+        minter_of=open_minters(settings),
         storage=open_storage(settings, expected and partial(expected, Service.STORAGE)),
         inventory=_open_inventory(settings, expected and partial(expected, Service.INVENTORY)),
         callback=HttpCallback(settings),

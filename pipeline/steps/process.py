@@ -164,7 +164,7 @@ def _mint_ark(
     while True:
         context.attempt.check()
         try:
-            ark = context.minter.mint(job, profile, context.job_record, claim, names, assigned)
+            ark = context.minter_of(profile).mint(job, profile, context.job_record, claim, names, assigned)
         except _NameTaken:
             names = context.inventory.known_arks
             taken = context.job_record.identifiers(job)
@@ -287,7 +287,7 @@ def _store(
     earlier_version.note_node(job, context)
     fence = partial(_fence, job, context)
     assignment = _assignment(job, profile, context, identity)
-    context.minter.announce(identity.ark, profile, erc, assignment, fence)
+    context.minter_of(profile).announce(identity.ark, profile, erc, assignment, fence)
     stored = context.storage.store(request, fence)
     return stored, next(file.data or b"" for file in request.files if file.path == ERC_PATH)
 

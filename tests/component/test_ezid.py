@@ -274,8 +274,9 @@ def test_a_name_that_somebody_else_registered_is_not_taken(
 
 def test_ezid_is_used_if_the_settings_name_it(service: Ezid, tmp_path: Path) -> None:
     clients = open_clients(with_ezid(service, tmp_path))
+    minter = clients.minter_of(PROFILE)
 
-    clients.minter.announce(clients.minter.mint(a_new_job(1), PROFILE, MemoryJobRecord()), PROFILE, ())
+    minter.announce(minter.mint(a_new_job(1), PROFILE, MemoryJobRecord()), PROFILE, ())
 
     assert len(service.identifiers) == 1
     clients.inventory.database.close()

@@ -41,10 +41,13 @@ def test_a_job_interrupted_anywhere_has_one_ark_at_ezid_and_it_is_public(
 
         interrupted = False
         try:
-            process.work(job, dataclasses.replace(repository.services(CheckedAttempt(check)), minter=minter))
+            process.work(
+                job,
+                dataclasses.replace(repository.services(CheckedAttempt(check)), minter_of=lambda _: minter),
+            )
         except AttemptOver:
             interrupted = True
-        process.work(job, dataclasses.replace(repository.services(), minter=minter))
+        process.work(job, dataclasses.replace(repository.services(), minter_of=lambda _: minter))
 
         ark = repository.identifiers(job).primary_id
         assert ark is not None
@@ -64,9 +67,9 @@ def test_a_job_whose_answer_was_lost_at_every_request_ends_with_one_ark(
     while not repository.job_record.identifiers(job).primary_id or service.faults:
         tries += 1
         with pytest.raises(StepFailed, match="the connection broke"):
-            process.work(job, dataclasses.replace(repository.services(), minter=minter))
+            process.work(job, dataclasses.replace(repository.services(), minter_of=lambda _: minter))
 
-    process.work(job, dataclasses.replace(repository.services(), minter=minter))
+    process.work(job, dataclasses.replace(repository.services(), minter_of=lambda _: minter))
 
     assert tries == 3
     assert list(service.identifiers) == [repository.identifiers(job).primary_id]
@@ -77,7 +80,7 @@ def test_jobs_with_one_local_id_have_one_ark_also_if_ezid_was_away_when_it_was_m
     repository: Repository, minter: EzidMinter, service: Ezid, lost: int
 ) -> None:
     first, second = (repository.job(number, local_id=("loc-1",)) for number in (1, 2))
-    services = dataclasses.replace(repository.services(), minter=minter)
+    services = dataclasses.replace(repository.services(), minter_of=lambda _: minter)
     service.faults = [Fault(503, b"")] * 3
     with pytest.raises(StepFailed, match="answered 503"):
         process.work(first, services)
@@ -98,7 +101,7 @@ def test_a_name_that_somebody_else_registered_while_ezid_was_away_is_not_overwri
     repository: Repository, minter: EzidMinter, service: Ezid
 ) -> None:
     first, second = (repository.job(number, local_id=("loc-1",)) for number in (1, 2))
-    services = dataclasses.replace(repository.services(), minter=minter)
+    services = dataclasses.replace(repository.services(), minter_of=lambda _: minter)
     service.faults = [Fault(503, b"")] * 3
     with pytest.raises(StepFailed, match="answered 503"):
         process.work(first, services)
@@ -117,7 +120,7 @@ def test_a_job_that_was_stored_announces_its_older_description_no_more(
     repository: Repository, minter: EzidMinter, service: Ezid
 ) -> None:
     first = repository.job(1, local_id=("loc-1",), erc_what="old")
-    services = dataclasses.replace(repository.services(), minter=minter)
+    services = dataclasses.replace(repository.services(), minter_of=lambda _: minter)
     process.work(first, services)
     process.work(repository.job(2, local_id=("loc-1",), erc_what="new"), services)
 
@@ -132,7 +135,7 @@ def test_a_job_that_was_stored_announces_its_older_description_no_more(
 def test_an_object_that_a_depositor_named_at_ezid_is_described_by_jobs_that_know_its_local_id(
     repository: Repository, minter: EzidMinter, service: Ezid
 ) -> None:
-    services = dataclasses.replace(repository.services(), minter=minter)
+    services = dataclasses.replace(repository.services(), minter_of=lambda _: minter)
     ark = "ark:/99999/fk4given"
     service.identifiers[ark] = {"_status": "public", "erc": "what: old"}
     process.work(repository.job(1, primary_id=ark, local_id=("loc-1",)), services)

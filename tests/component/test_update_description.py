@@ -255,4 +255,5 @@ def test_ezid_is_told_nothing_of_an_update_that_storage_refuses(
 
 def ezid_services(repository: Repository, service: Ezid, folder: Path) -> StepContext:
     settings = local_settings(folder, ezid_url=service.url, ezid_user=USER, ezid_password=PASSWORD)
-    return dataclasses.replace(repository.services(), minter=EzidMinter(settings, pause=0.01))
+    minter = EzidMinter(settings, pause=0.01)
+    return dataclasses.replace(repository.services(), minter_of=lambda _: minter)

@@ -55,7 +55,7 @@ class Repository:
         return dataclasses.replace(
             services(self.settings, self.job_record, attempt=attempt),
             profile_of=lambda: Profiles(self.settings.profiles).get(profile),
-            minter=Minter(),
+            minter_of=lambda _: Minter(),
             storage=self.storage,
             inventory=self.inventory,
         )

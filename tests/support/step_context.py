@@ -77,7 +77,7 @@ def services(
         profile_of=lambda: Profiles(settings.profiles).get("demo"),
         job_record=job_record or MemoryJobRecord(),
         fetcher=fetcher or HttpFetcher(settings, SourceTimeouts(first_pause=0.01)),
-        minter=UNUSED,
+        minter_of=UNUSED,
         storage=ANY_NAMES,
         inventory=UNUSED,
         callback=UNUSED,

@@ -27,15 +27,16 @@ def open_minter(settings):
 """
 
 PROGRAM = """
-from pipeline.identifiers.factory import open_minter
+from pipeline.identifiers.factory import open_minters
 from pipeline.profiles.profile import Profile
 from pipeline.settings import Settings
 from pipeline.identifiers.memory_record import MemoryJobRecord
 from plugins.conformance.minting import a_job
 
-minter = open_minter(Settings())
+minter_of = open_minters(Settings())
 for number, name in enumerate((None, "local")):
     profile = Profile(name="demo", owner="ark:/99999/o", collections=("ark:/99999/c",), minter=name)
+    minter = minter_of(profile)
     ark = minter.mint(a_job(number), profile, MemoryJobRecord())
     minter.announce(ark, profile, ())
     print(name, ark, minter.uses_service(profile))
