@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Iterator
+from threading import Event as Gate
 
 import pytest
+from kazoo.protocol.states import Callback
 
 from operations.fleet.health import HealthProblem, overview
 from operations.reasons import Reason
@@ -97,6 +99,17 @@ def packets(session: Session) -> int:
     """Requests that the server has received so far."""
     lines = session.zk.command(b"mntr").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("zk_packets_received"))
+
+
+def test_whoever_enters_an_outage_knows_it_before_its_watches_fire(session: Session) -> None:
+    gate = Gate()
+    session.zk.handler.dispatch_callback(Callback("watch", gate.wait, ()))  # their thread is busy
+    try:
+        assert outages.report(session, DOWN, this_host())
+
+        assert INVENTORY in outages.known(session)
+    finally:
+        gate.set()
 
 
 def test_a_fault_of_a_shared_service_begins_one_outage_and_counts_no_try(

@@ -186,7 +186,8 @@ def _begin(session: Session, fault: ServiceDown, host: str) -> None:
     create = Create(path, codec.encode(outage), role=Role.SHARED)
     stamp = Stamp(by=host, reason=outage.message)
     journal.commit(session, paths.actions(None), JournalAction.OUTAGE, stamp, create, target=outage.name)
-    remembered.forget(session, paths.OUTAGES)
+    for written in (paths.OUTAGES, path):  # that the node did not exist is remembered too
+        remembered.forget(session, written)
 
 
 def _met_again(outage: Outage, fault: ServiceDown, host: str) -> Outage:
