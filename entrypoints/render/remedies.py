@@ -18,7 +18,7 @@ _COMMANDS: dict[str, str] = {
     Action.RELEASE_COLLECTION: "arkline release --collection {}",
     Action.HOLD_COLLECTION: "arkline hold --collection {}",
     Action.RESUME: "arkline resume {}",
-    Action.OVERRULE: "arkline resume {0} --overrule {1} --reason WHY",
+    Action.OVERRULE: "arkline resume {} --overrule {} --reason WHY",
     Action.RESUME_BATCH: "arkline resume --batch {} --state failed",
     Action.APPROVE: "arkline approve {}",
     Action.REJECT: "arkline reject {} --reason WHY",

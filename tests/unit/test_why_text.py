@@ -32,4 +32,4 @@ def test_the_document_has_the_facts_and_the_commands() -> None:
     shown = document(found)
 
     assert (shown["reason"], shown["commands"]) == ("queue-paused", ["arkline unpause"])
-    assert shown["remedies"] == [{"action": "unpause", "target": ""}]
+    assert shown["remedies"] == [{"action": "unpause", "target": "", "findings": []}]
