@@ -32,6 +32,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "objects": ("--code", "fmt/40"),
     "timeline": (JID,),
     "why": (JID,),
+    "recheck": ("ark:/99999/fk4abc",),
     "object": ("ark:/99999/fk4abc",),
     "space": (),
     "check": ("--jobs",),
