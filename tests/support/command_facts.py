@@ -47,7 +47,8 @@ class Asked:
 
     def _of_job(self, jid: str) -> dict[str, Any]:
         facts, entries = self.so.job(jid), self.so.histories[jid]
-        failed = max((n for n, entry in enumerate(entries) if entry.get("event") == "fail"), default=0)
+        ends = ("fail", "reject")
+        failed = max((n for n, entry in enumerate(entries) if entry.get("event") in ends), default=0)
         space = {name: facts[name] and in_units(facts[name]) for name in ("space_needed", "space_promised")}
         times = facts["retry_count"]
         return {

@@ -105,11 +105,11 @@ class Walk:
         pending = job.status.status is JobState.PENDING
         planting.apply_event(self.session, job, Event.ACQUIRE if pending else Event.SUCCEED)
 
-    def _download(self, job: Job) -> None:
+    def _download(self, job: Job, event: Event = Event.SUCCEED) -> None:
         """The job downloads its files, of which there is something to remark."""
         done = Done(remark=job.status.with_remarks(f"look at {job.configuration.payload_name}"))
         held = planting.acquire(self.session, job)
-        jobs.move(self.session, held, JobMove(Event.SUCCEED, "worker", done=done, message="said so"))
+        jobs.move(self.session, held, JobMove(event, "worker", done=done, message="said so"))
 
     def _fail(self, job: Job) -> None:
         if Event.FAIL in JOB.events(job.status.status):
@@ -195,6 +195,20 @@ class Walk:
             else:
                 self._act(job, Event.RESUME)
 
+    def review(self) -> None:
+        """Of four objects one waits for its review, one is approved, one is rejected, and one waits to be
+        downloaded again."""
+        self.submit(jobs=4)
+        waiting, approved, rejected, again = batches.all_jobs(self.session, self.bids[-1])
+        for jid in (waiting, approved, rejected, again):
+            while (job := jobs.load(self.session, jid)).status.status is not JobState.DOWNLOADING:
+                self._succeed(job)
+        for jid in (waiting, approved, rejected):
+            self._download(jobs.load(self.session, jid), Event.REVIEW)
+        self.finish(approved)
+        self._reject(jobs.load(self.session, rejected))
+        self._retry(jobs.load(self.session, again))
+
     def report_what_ended(self) -> None:
         for bid in self.bids:
             reporting = batches.finish_if_ended(self.session, bid, "test")
@@ -274,6 +288,7 @@ def walked(session: Session, context: WorkerContext, receiver: Receiver, seed: i
         cancel(Site(context.settings, session), ANN, cancelled, reason="because")
     walk.report_what_ended()
     walk.update()
+    walk.review()
     walk.receive()
     walk.break_down()
     return walk
