@@ -109,7 +109,7 @@ def _opened(family: int, address: object, clock: _Clock) -> socket.socket:
             clock.tick()  # a Unix socket whose queue of connections is full
             select.select([], [], [], POLL)
         if problem == errno.EINPROGRESS:
-            while not select.select([], [connection], [], POLL)[1]:
+            while not _ready(connection, select.POLLOUT):
                 clock.tick()
             problem = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     except BaseException:
@@ -126,14 +126,14 @@ def _exchanged(connection: socket.socket, pieces: Iterator[bytes], clock: _Clock
     answer, unsent, sending = bytearray(), memoryview(b""), True
     while len(answer) <= ANSWER_LIMIT:
         clock.tick()
-        readable, writable, _ = select.select([connection], [connection] if sending else [], [], POLL)
+        ready = _ready(connection, select.POLLIN | (select.POLLOUT if sending else 0))
         try:
-            if readable:
+            if ready & ~select.POLLOUT:  # an answer, or the end of the connection
                 got = connection.recv(ANSWER_LIMIT)
                 if not got:
                     break
                 answer += got
-            elif writable:
+            elif ready:
                 unsent = unsent or memoryview(next(pieces, b""))
                 sending = bool(unsent)
                 unsent = unsent[connection.send(unsent) :] if sending else unsent
@@ -142,6 +142,13 @@ def _exchanged(connection: socket.socket, pieces: Iterator[bytes], clock: _Clock
                 break
             sending = False  # what clamd answered before it closed can still be read
     return bytes(answer)
+
+
+def _ready(connection: socket.socket, events: int) -> int:
+    """The events that are there within POLL; not by `select`, which takes no descriptor above 1,023."""
+    waiting = select.poll()
+    waiting.register(connection, events)
+    return next((ready for _, ready in waiting.poll(POLL * 1000)), 0)
 
 
 def _instream(stream: BinaryIO) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import os
+import resource
 import subprocess
 import tarfile
 import zipfile
@@ -66,6 +67,22 @@ def test_a_file_without_a_virus_is_fine(server: clamd.Server, tmp_path: Path, co
     [finding] = scanned(server.unix, file(tmp_path, content))
 
     assert (finding.verdict, finding.code, finding.message) == (CheckVerdict.FINE, "", "")
+
+
+def test_a_process_with_more_than_1024_open_files_has_them_scanned(
+    server: clamd.Server, tmp_path: Path
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4096)), hard))
+    null = os.open(os.devnull, os.O_RDONLY)
+    opened = [null, *(os.dup(null) for _ in range(1100))]
+    try:
+        [finding] = scanned(server.unix, file(tmp_path, eicar()))
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+    assert finding.verdict is CheckVerdict.FOUND
 
 
 def test_each_file_has_its_finding_in_the_order_of_the_files(server: clamd.Server, tmp_path: Path) -> None:
