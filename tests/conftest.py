@@ -1,5 +1,6 @@
 """The real servers, started once for a test run, and settings that point to them."""
 
+import gc
 import os
 import signal
 import tempfile
@@ -104,6 +105,18 @@ def _every_connection_is_closed() -> Iterator[None]:
     while (left := _connections() - before) and time.monotonic() < deadline:
         left.pop().join(0.1)
     assert not left, "the test leaves a connection to ZooKeeper open: drop its session"
+
+
+DESCRIPTORS = 400
+"""Open files of the test process above which a test is followed by a search for garbage: in a process
+of so many objects Python does that rarely, and the common limit is 1,024."""
+
+
+@pytest.fixture(autouse=True)
+def _no_open_files_pile_up() -> Iterator[None]:
+    yield
+    if len(list(Path("/dev/fd").iterdir())) > DESCRIPTORS:
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
