@@ -117,11 +117,15 @@ def name_in(url: str) -> str:
 
 def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
     """Replace control characters, which could alter a terminal's display; line ends are kept."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() or c == "\n" else instead for c in text)
 
 
 def one_line(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
     """Replace control characters and line ends."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else instead for c in text)
 
 
