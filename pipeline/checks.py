@@ -44,11 +44,10 @@ BYTES_PER_SECOND = 1_000_000
 bzip2, the slowest format, is about ten times as fast."""
 
 NAMED_FINDINGS = 5
-"""Findings that a sentence for people names."""
+"""A sentence for people names so many findings, and counts the rest."""
 
 NAMED_CHARACTERS = 120
 """Characters of a finding in such a sentence."""
-
 
 FINDING = re.compile(r"\(finding ([0-9a-f]{16})\)")
 """How the message of a failed job names the findings that an operator may overrule."""

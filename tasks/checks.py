@@ -6,7 +6,7 @@ take turns, a version each. While a check does not work on this host, its versio
 perhaps of another host.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -41,7 +41,7 @@ WORK = "checks"
 """The name of the work, which one process of the fleet does at a time."""
 
 EXPIRES = timedelta(days=7)
-"""The time within which a request to check an object again is tried."""
+"""Workers try to fulfil a request to check an object again for so long."""
 
 MAX_FAILURES = 3
 """Versions in succession that could not be checked, after which a check's turn ends."""
@@ -57,9 +57,11 @@ def run(context: WorkerContext, session: Session, _: ServerClock) -> None:
         log().info("checks of stored versions end", reason=str(over))
 
 
-def _check_asked(session: Session, clients: Clients, checking: Rechecking) -> None:
+def _check_asked(
+    session: Session, clients: Clients, checking: Rechecking, waiting: Iterable[AskedRecheck]
+) -> None:
     """Fulfil requests, the oldest first; one whose check does not work here waits for another host."""
-    for asked in rechecks.waiting(session):
+    for asked in waiting:
         if checking.over():
             return
         if asked.at < now() - EXPIRES:
@@ -107,14 +109,14 @@ def _fulfil(session: Session, clients: Clients, checking: Rechecking, asked: Ask
 def _check_outdated(context: WorkerContext, session: Session) -> None:
     clients = context.clients()
     before = {one.check: one for one in notes.repeated_checks(session)}
-    rules = again.repeated(clients.profiles)
-    if not rules and not before and not rechecks.waiting(session):
+    rules, asked = again.repeated(clients.profiles), rechecks.waiting(session)
+    if not rules and not before and not asked:
         return
     guard = AttemptGuard(session, context.stopping)
     turn = Turn(context.settings, guard)
     on_read = Pace(context.settings.fixity_rate, stopped=turn.stopped).read
     checking = rechecking(session, clients, guard, on_read, turn.over, folder="scheduled")
-    _check_asked(session, clients, replace(checking, folder="asked"))
+    _check_asked(session, clients, replace(checking, folder="asked"), asked)
     turns = [_Turns(checking, name, own, before.get(name)) for name, own in rules.items()]
     waiting = turns
     while waiting and not turn.over():
@@ -131,7 +133,7 @@ def rechecking(
     *,
     folder: str,
 ) -> Rechecking:
-    """Checks of stored versions with the clients of this process; StepFailed if working storage is away."""
+    """Checks stored versions with this process's clients; StepFailed if working storage is unavailable."""
     mount.require(clients.settings, WorkingStorage(session))
     return Rechecking(
         inventory=clients.inventory,

@@ -108,7 +108,7 @@ def recheck(
 
 
 class Recheck(Record):
-    """A request to check an object again: it waits, a worker checks the object, or it has ended."""
+    """A request to check an object again, and how far a worker is with the work."""
 
     id: str
     ark: str

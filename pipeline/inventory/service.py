@@ -30,7 +30,7 @@ class InventoryService(Protocol):
         """
 
     def local_ids_of(self, ark: str) -> tuple[str, ...]:
-        """The local ids of the object that the service knows."""
+        """The object's local ids, as far as the service knows them."""
 
     def reserve_local_ids(self, owner: str, ark: str, local_id: Sequence[str]) -> None:
         """Reserve local ids, which the service did not know when it was asked, for `ark`: all or none.

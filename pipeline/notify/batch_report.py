@@ -46,7 +46,7 @@ class JobOutcome:
     """The history of a failed job; a report does not use the history of other jobs."""
 
 
-NAMED_FINDINGS = 1_000
+REPORTED_FINDINGS = 1_000
 """Findings that a report names; those of further objects are only counted."""
 
 
@@ -323,7 +323,7 @@ def compose_reported(
 
 def _with_first_findings(lines: Iterable[ReportedJob]) -> Iterable[ReportedJob]:
     """The lines, of which the first name what checks found: a mail must not grow with every file."""
-    room = NAMED_FINDINGS
+    room = REPORTED_FINDINGS
     for line in lines:
         room -= sum(len(run.findings) for run in line.checks or ())
         if room >= 0 or line.checks is None:

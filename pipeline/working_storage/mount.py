@@ -39,7 +39,7 @@ def require(settings: Settings, record: WorkingStorageRecord) -> None:
 
 
 class ContentGone(ArklineError):
-    """What was downloaded is not in the working directory any more, or not whole: it is downloaded again."""
+    """Downloaded files are missing from working storage, or incomplete: the job downloads them again."""
 
 
 @contextmanager

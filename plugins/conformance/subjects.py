@@ -91,9 +91,9 @@ class OwnInventory:
     open: Callable[[], InventoryService]
     """The service as another process would open it."""
     registry: Registry
-    """`known` is what the service has of the object's versions."""
+    """`known`: the object's versions that the service has."""
     store: Callable[[str, int], str] = lambda ark, number: f"http://storage.example/{ark}/{number}"
-    """Store the next version of the object, with this number, where the service reads it; the URL of it."""
+    """Store the object's version of this number where the service reads it, and return its URL."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.checks import CheckRun, CheckSummary, CheckVerdict, Obstacle, Overrule, latest
-from pipeline.notify.batch_report import NAMED_FINDINGS, BatchReport, compose_report
+from pipeline.notify.batch_report import REPORTED_FINDINGS, BatchReport, compose_report
 from pipeline.notify.report_mail import as_csv, as_html, as_json, as_text, report_mail
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job
@@ -147,7 +147,7 @@ def test_a_report_of_many_objects_names_a_limited_number_of_findings_and_counts_
     of = report(*(stopped(number, scanned(*files)) for number in range(1, 301)))
 
     runs: list[dict[str, Any]] = [line["checks"][0] for line in json.loads(as_json(of))["failed"]]
-    assert sum(len(run["findings"]) for run in runs) == NAMED_FINDINGS
+    assert sum(len(run["findings"]) for run in runs) == REPORTED_FINDINGS
     assert {run["found"] for run in runs} == {10}
     assert set(cells(of)[200:]) == {"clamav: something found in 10 files"}
 

@@ -92,7 +92,9 @@ def objects(  # noqa: PLR0913 - the conditions of a search
     check: Annotated[str | None, typer.Option("--check", metavar="NAME", help="Only by this check.")] = None,
     outdated: Annotated[
         bool,
-        typer.Option("--outdated", help="Only by an older version of a check than its newest one."),
+        typer.Option(
+            "--outdated", help="Only objects last checked by an older version of a check than its newest."
+        ),
     ] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Objects shown at most.")] = 50,
     after: Annotated[

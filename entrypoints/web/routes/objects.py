@@ -63,7 +63,7 @@ def finding_search(
     ] = None,
     check: Annotated[str | None, Query(pattern=CHECK_NAME, description="The name of a check.")] = None,
     outdated: Annotated[
-        bool, Query(description="Only by an older version of a check than its newest one.")
+        bool, Query(description="Only objects last checked by an older version of a check than its newest.")
     ] = False,
 ) -> FindingSearch:
     """What checks found: every condition that is given has to hold of one finding."""

@@ -94,8 +94,9 @@ Findings = Annotated[
     Field(
         max_length=FINDINGS,
         examples=[["clamav:Eicar-Test-Signature"]],
-        description="The findings of checks that no longer stop the jobs, each as its digest in the job's "
-        "message or as CHECK:CODE; with a reason. Of a batch, only the jobs that they stopped are resumed.",
+        description="The findings to overrule, so that they no longer stop the jobs: each as its digest in "
+        "the job's message or as CHECK:CODE; with a reason. Of a batch, only the jobs that they stopped are "
+        "resumed.",
     ),
 ]
 
