@@ -382,6 +382,58 @@ def test_a_deposit_that_cannot_be_accepted_says_what_to_change(web: Web) -> None
     assert 'role="alert"' in answer.text
 
 
+def test_a_mistake_in_a_field_is_marked_and_costs_neither_the_values_nor_the_file(
+    web: Web, session: Session
+) -> None:
+    dana = browser(web, Role.DEPOSITOR, "dane", ["demo"])
+    values = {"collection": "demo", "title": 'Der "Hafen"', "local_id": "MUE-1", "new_version": "yes"}
+
+    answer = dana.send_file("/deposits", "fo to.tif", b"light", digest="d41d8", kind="file", **values)
+
+    assert answer.status_code == 422
+    text = unescape(answer.text)
+    assert re.search(r'<input id="digest"[^>]*value="d41d8"[^>]*aria-invalid="true"', text)
+    assert text.count('aria-invalid="true"') == 1
+    assert 'value="Der "Hafen""' in text
+    assert 'value="MUE-1"' in text
+    assert '<option value="file" selected>' in text
+    assert 'value="yes" checked' in text
+    assert "fo to.tif has arrived" in text
+    (received,) = re.findall(r'name="received" value="(.*?)"', text)
+
+    answer = dana.send("/deposits", OWN_FORM, **values, received=received)
+
+    (bid,) = re.findall(r"/batches/(bid\d+)$", answer.url)
+    submitted = batches.load(session, bid).submission
+    assert (submitted.payload_url, submitted.payload_filename) == (received, "fo to.tif")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("url", "ftp://example.org/a.tif"), ("name", "../a.tif"), ("local_id", "x" * 5000), ("kind", "")],
+)
+def test_the_form_marks_the_field_that_is_refused(web: Web, field: str, value: str) -> None:
+    dana = browser(web, Role.DEPOSITOR, f"danf{field}", ["demo"])
+    address = "http://example.org/list.checkm" if field == "kind" else "http://example.org/a.tif"
+
+    answer = dana.send("/deposits", OWN_FORM, **{"collection": "demo", "url": address, field: value})
+
+    assert answer.status_code == 422
+    (marked,) = re.findall(r'<(?:input|select) id="(\w+)"[^>]*aria-invalid="true"', answer.text)
+    assert marked == field
+
+
+def test_a_kept_file_of_somebody_else_is_not_deposited(web: Web) -> None:
+    dana, eve = (browser(web, Role.DEPOSITOR, name, ["demo"]) for name in ("dang", "evel"))
+    refused = dana.send_file("/deposits", "mine.tif", b"light", collection="demo", digest="d41d8")
+    (received,) = re.findall(r'name="received" value="(.*?)"', refused.text)
+
+    answer = eve.send("/deposits", collection="demo", received=received)
+
+    assert answer.status_code == 422
+    assert "there is no upload" in unescape(answer.text)
+
+
 def failed_deposit(session: Session, owner: str, **changes: object) -> Job:
     """The only job of this person's deposit, whose content was refused."""
     job = planting.owned_job(session, owner, **changes)

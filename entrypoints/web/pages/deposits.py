@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated
 
 from fastapi import Form, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
+from pydantic import ValidationError
 from starlette.datastructures import FormData, UploadFile
 
 from entrypoints.web.authentication import NotAuthenticated, check_again, counted
@@ -39,6 +42,9 @@ router = page_router()
 
 ROWS = 50
 """Deposits per page."""
+
+
+NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 
 
 @router.get("/deposits")
@@ -69,9 +75,10 @@ def new(request: Request, caller: PageCaller) -> HTMLResponse:
 async def submit(request: Request, caller: PageCaller) -> Response:
     """Submit a deposit by form: of a file, which is uploaded, or of what is at a URL."""
     web = context_of(request)
+    fields: dict[str, str] = {}
     try:
         async with read_form(request, caller, max_files=1, max_fields=20) as parts:
-            fields = {name: value for name, value in parts.items() if isinstance(value, str)}
+            fields |= {name: value for name, value in parts.items() if isinstance(value, str)}
             given = parts.get("file")
             file = given if isinstance(given, UploadFile) and given.filename else None
             await run_in_threadpool(check_again, request, caller)
@@ -80,24 +87,59 @@ async def submit(request: Request, caller: PageCaller) -> Response:
             )
     except InvalidToken:
         raise
+    except Mistake as mistake:
+        fields["received"] = mistake.received
+        return await run_in_threadpool(_form, request, caller, fields, str(mistake), mistake.field)
     except (ArklineError, ValueError) as refused:
-        return await run_in_threadpool(_form, request, caller, _sentence(refused))
+        fields["received"] = ""
+        return await run_in_threadpool(_form, request, caller, fields, str(refused))
     again = "This form was sent before" if done.again else "The repository has your deposit"
     return redirect(request, f"/batches/{done.bid}", Notice(f"{again}: {done.bid}."))
 
 
+class Mistake(ValueError):
+    """A field of the form is invalid; `received`: the address of the file that has arrived."""
+
+    def __init__(self, message: str, field: str, received: str = "") -> None:
+        super().__init__(message)
+        self.field, self.received = field, received
+
+
 def _deposit(
-    web: WebContext, caller: Principal, fields: dict[str, str], file: UploadFile | None
+    web: WebContext, caller: Principal, fields: Mapping[str, str], file: UploadFile | None
 ) -> submission.Submitted:
-    """Submit the form; removes the upload if no batch is created from it."""
+    """Submit the form; removes the upload if no batch is created from it, unless a field can be corrected."""
     upload = uploads.begin_upload(web.site, caller).id if file else ""
     try:
-        url = _receive(web, caller, upload, file) if file else fields.get("url", "")
-        return submission.submit(web.site, caller, _submission(caller, fields, url))
+        received = _receive(web, caller, upload, file) if file else fields.get("received", "")
+        try:
+            requested = _submission(caller, fields, received or fields.get("url", ""))
+        except Mistake as mistake:
+            raise Mistake(str(mistake), mistake.field, received) from mistake
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            field = _FIELD_OF.get(str(first["loc"][0]) if first["loc"] else "", "url")
+            raise Mistake(first["msg"].removeprefix("Value error, "), field, received) from error
+        return submission.submit(web.site, caller, requested)
+    except Mistake:
+        raise
     except BaseException:
         if upload:
             uploads.remove_unless_submitted(web.site, caller, upload)
         raise
+
+
+_FIELD_OF = {
+    "profile_name": "collection",
+    "payload_filename": "name",
+    "type": "kind",
+    "erc_who": "creator",
+    "erc_what": "title",
+    "erc_when": "date",
+    "local_id": "local_id",
+    "digest": "digest",
+}
+"""The fields of a submission, and of the form."""
 
 
 def _receive(web: WebContext, caller: Principal, upload: str, file: UploadFile) -> str:
@@ -107,16 +149,22 @@ def _receive(web: WebContext, caller: Principal, upload: str, file: UploadFile) 
     return UploadAddress(upload, arrived.name).url
 
 
-def _submission(caller: Principal, fields: dict[str, str], url: str) -> Submission:
+def _submission(caller: Principal, fields: Mapping[str, str], url: str) -> Submission:
     if not url:
-        raise UsageRefused("choose a file, or give an address")
+        raise Mistake("choose a file, or give an address", "file")
     kind, name = fields.get("kind", ""), fields.get("name", "").strip()
+    with _naming("url"):
+        submission.check_url(url)
+    with _naming("name"):
+        given_name = submission.given_name(url, name)
+    with _naming("kind"):
+        given_kind = submission.submission_type(url, SubmissionType(kind) if kind else None, name)
     return Submission(
         profile_name=fields.get("collection", ""),
         submitter=caller.name,
         payload_url=url,
-        payload_filename=submission.given_name(url, name),
-        type=submission.submission_type(url, SubmissionType(kind) if kind else None, name),
+        payload_filename=given_name,
+        type=given_kind,
         erc_who=fields.get("creator", ""),
         erc_what=fields.get("title", ""),
         erc_when=fields.get("date", ""),
@@ -126,7 +174,23 @@ def _submission(caller: Principal, fields: dict[str, str], url: str) -> Submissi
     )
 
 
-def _form(request: Request, caller: Principal, problem: str = "") -> HTMLResponse:
+@contextmanager
+def _naming(field: str) -> Iterator[None]:
+    """Turn a refusal in this block into a mistake in the field."""
+    try:
+        yield
+    except UsageRefused as refused:
+        raise Mistake(str(refused), field) from refused
+
+
+def _form(
+    request: Request,
+    caller: Principal,
+    fields: Mapping[str, str] = NO_FIELDS,
+    problem: str = "",
+    wrong: str = "",
+) -> HTMLResponse:
+    """The form, with the values that were sent; `wrong`: the field that the problem is of."""
     profiles = context_of(request).site.profiles
     allowed = [name for name in profiles.names() if caller.collections is None or name in caller.collections]
     return page(
@@ -134,7 +198,10 @@ def _form(request: Request, caller: Principal, problem: str = "") -> HTMLRespons
         "deposit_new.html",
         collections=allowed,
         kinds=list(SubmissionType),
+        fields=fields,
+        received=names.name_in(fields.get("received", "")),
         problem=problem,
+        wrong=wrong,
         status=422 if problem else 200,
     )
 
@@ -144,18 +211,8 @@ def _digest(text: str) -> dict[str, str] | None:
     if not text.strip():
         return None
     if not separator:
-        raise UsageRefused(f"'{text}' is not a digest: write the algorithm before it, as sha256:9f86d0…")
+        raise Mistake(f"'{text}' is not a digest: write the algorithm before it, as sha256:9f86d0…", "digest")
     return {"algorithm": algorithm, "value": value}
-
-
-def _sentence(error: Exception) -> str:
-    """The error as a sentence; a pydantic validation error names the field."""
-    errors = getattr(error, "errors", None)
-    if errors is None:
-        return str(error)
-    first = errors(include_url=False)[0]
-    field = str(first["loc"][0]) if first["loc"] else "form"
-    return f"{field}: {first['msg'].removeprefix('Value error, ')}"
 
 
 EDITED = 50
