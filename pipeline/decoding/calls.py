@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.attempt import Attempt
+from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.containers import bag, declared
 from pipeline.containers.declared import ConfirmedDigest
 from pipeline.containers.unpack import Limits
@@ -18,6 +18,8 @@ from pipeline.fixity import Digest
 from pipeline.manifests import lines
 from pipeline.manifests.checkm import ManifestProfile, ReadRows, Row, parse_rows
 from pipeline.names import quote_name
+from pipeline.tables import text
+from pipeline.tables.content import NO_CHOICE, Choice, TableContent, TableUnreadable, arrange
 from pipeline.working_storage.workspace import DownloadedFile
 
 SMALL_MANIFEST = 64 * 1024
@@ -168,3 +170,17 @@ def manifest_reader(decoder: Decoder, attempt: Attempt) -> ReadRows:
 def _row(values: dict[str, Any], digest: list[str] | None) -> Row:
     known = Digest(algorithm=digest[0], value=digest[1]) if digest else None
     return Row(**values | {"local_id": tuple(values["local_id"])}, digest=known)
+
+
+def read_table(
+    decoder: Decoder,
+    data: bytes,
+    name: str,
+    choice: Choice = NO_CHOICE,
+    attempt: Attempt = UNATTENDED,
+) -> TableContent:
+    """The table in `data`; TableUnreadable names it. Our own reader of text needs no decoder."""
+    try:
+        return arrange(text.read_sheet(data, choice.columns), choice)
+    except TableUnreadable as error:
+        raise TableUnreadable(error.reason, error.row, name) from error
