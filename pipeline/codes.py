@@ -44,6 +44,13 @@ CROSS_SITE_REQUEST = Code("cross-site-request", 403, REFUSED,
     "A request with the cookie that does not come from the site's own pages; nothing was changed.")
 DAMAGED_OBJECT = Code("damaged-object", 500, DAMAGED,
     "Storage has the object, but a part of it is missing or has other bytes than were stored.")
+DRAFT_INCOMPLETE = Code("draft-incomplete", 409, REFUSED,
+    "Files of the draft have not arrived, or are not as declared; send those that `errors` names.")
+DRAFT_OUTDATED = Code("draft-outdated", 409, REFUSED,
+    "An object has got a version since the depositor agreed to the next one; nothing was submitted.")
+DRAFT_REFUSED = Code("draft-refused", 422, REFUSED, "The draft cannot be deposited as it is.")
+DRAFT_SUBMITTED = Code("draft-submitted", 409, REFUSED,
+    "A batch was made of the draft, which cannot be changed any more.")
 ERROR = Code("error", 500, OTHER, "An error that has no code of its own; the message says what is wrong.")
 FORBIDDEN = Code("forbidden", 403, REFUSED, "The principal has no right to this; nothing was changed.")
 ILLEGAL_TRANSITION = Code("illegal-transition", 409, REFUSED,
@@ -54,6 +61,7 @@ KEY_REUSED = Code("key-reused", 422, REFUSED, "The idempotency key belongs to an
 MISSING = Code("missing", 404, REFUSED, "There is no such batch or job.")
 MOVED = Code("moved", 412, OTHER,
     "The job or batch has changed since the version that the caller saw; nothing was changed.")
+NO_DRAFT = Code("no-draft", 404, REFUSED, "The upload has no draft, or one that cannot be read.")
 NO_SUCH_PLAN = Code("no-such-plan", 404, REFUSED,
     "The token is of no dry run of this caller, or too old; nothing was changed.")
 NO_SUCH_TOKEN = Code("no-such-token", 404, REFUSED, "There is no token of this name.")

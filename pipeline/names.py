@@ -41,6 +41,11 @@ COMPOSED_OTHERWISE = "differs only in how a letter is composed (Unicode NFC and 
 
 CONTAINER_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2")
 
+_SYSTEM_FILES = frozenset({".ds_store", ".localized", "thumbs.db", "ehthumbs.db", "desktop.ini"})
+_SYSTEM_FOLDERS = frozenset(
+    {".git", ".svn", "__macosx", ".spotlight-v100", ".trashes", ".fseventsd", "$recycle.bin", "@eadir"}
+)
+
 # Control characters, surrogates, and the two separators that some readers of lists take for a line end.
 _UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 # Invisible characters, which reorder the name on a screen or make it look like another name. Those that
@@ -100,6 +105,16 @@ def is_ark(text: str) -> bool:
 def is_container(name: str) -> bool:
     """Whether the name has the suffix of a container that can be unpacked."""
     return name.lower().endswith(CONTAINER_SUFFIXES)
+
+
+def is_system_file(name: str) -> bool:
+    """Whether an operating system or a program made the file for itself: `.DS_Store`, `._a.jpg`, `.git/HEAD`.
+
+    >>> is_system_file("scans/Thumbs.db"), is_system_file(".git/HEAD"), is_system_file(".htaccess")
+    (True, True, False)
+    """
+    *folders, last = name.lower().split("/")
+    return last in _SYSTEM_FILES or last.startswith("._") or not _SYSTEM_FOLDERS.isdisjoint(folders)
 
 
 def name_in(url: str) -> str:

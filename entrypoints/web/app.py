@@ -10,7 +10,18 @@ from entrypoints.web import problems
 from entrypoints.web.context import WebContext
 from entrypoints.web.document import with_examples, with_links, with_problems
 from entrypoints.web.middleware import Requests, read_hosts, receiving
-from entrypoints.web.routes import about, batches, board, deposits, fleet, jobs, objects, tokens, verbs
+from entrypoints.web.routes import (
+    about,
+    batches,
+    board,
+    deposits,
+    drafts,
+    fleet,
+    jobs,
+    objects,
+    tokens,
+    verbs,
+)
 from pipeline import plugins
 
 ROUTERS: tuple[APIRouter, ...] = (
@@ -19,6 +30,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     board.router,
     board.events_router,
     deposits.router,
+    drafts.router,
     batches.router,
     jobs.router,
     verbs.router,

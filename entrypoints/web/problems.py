@@ -86,6 +86,7 @@ def problem_of(error: ArklineError, request: Request) -> Problem:
         remedies=remedies or None,
         state=str(moved.state) if moved else None,
         changed_by=moved.by if moved else None,
+        errors=getattr(error, "listed", None) or None,
         request_id=request_id(request),
     )
 

@@ -252,11 +252,15 @@ def _nearest(folder: Path, name: str) -> str:
 def _similar(name: str, paths: Iterable[Path]) -> Path | None:
     """The path with this name, or else with a similar one."""
     given = {path.name: path for path in sorted(paths)}
-    if name in given:
-        return given[name]
-    spelled = {_spelling(path.name): path for path in given.values()}
-    near = difflib.get_close_matches(_spelling(name), spelled, 1, _SIMILAR)
-    return spelled[near[0]] if near else None
+    return given[name] if name in given else next(map(given.__getitem__, similar(name, given)), None)
+
+
+def similar(name: str, names: Iterable[str], most: int = 1) -> tuple[str, ...]:
+    """The names that differ little from `name`, the most similar first; case and composition do not count."""
+    spelled = {_spelling(other): other for other in names}
+    return tuple(
+        spelled[near] for near in difflib.get_close_matches(_spelling(name), spelled, most, _SIMILAR)
+    )
 
 
 def _spelling(name: str) -> str:

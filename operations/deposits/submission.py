@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -26,6 +26,7 @@ from zkstate.record import batches
 if TYPE_CHECKING:
     from operations.site import Site
     from pipeline.profiles.profile import Profile
+    from pipeline.records import Batch
     from pipeline.settings import Settings
     from zkstate.connection.session import Session
 
@@ -126,9 +127,15 @@ def _require_room(session: Session, settings: Settings) -> None:
         ).with_remedies(Remedy(Action.CLEAN_UP))
 
 
-def submit(site: Site, principal: Principal, submission: Submission) -> Submitted:
+def submit(
+    site: Site,
+    principal: Principal,
+    submission: Submission,
+    counts: Callable[[Batch], bool] = lambda batch: True,
+) -> Submitted:
     """Record the submission and dispatch it; while Redis is unreachable, the sweep dispatches it later.
 
+    `counts`: whether an earlier batch with the idempotency key is the answer; else another is made.
     ServiceDown if the record is known to be an older copy: a submission to it would be lost when the newer
     data are restored.
     """
@@ -143,6 +150,6 @@ def submit(site: Site, principal: Principal, submission: Submission) -> Submitte
         _require_room(session, settings)
         uploads.use_upload(site, principal, submission)
 
-    batch, again = batches.submit_once(session, submission, prepare)
+    batch, again = batches.submit_once(session, submission, prepare, counts)
     sent = batch.status.status is not BATCH.initial or site.follow(batch)
     return Submitted(bid=batch.bid, again=again, sent=sent)

@@ -187,7 +187,9 @@ def form_files(root: Path, owner: str) -> Iterator[Path]:
 
 def _of_upload(place: Path) -> Used:
     files = [*_entries(place / "files"), *_entries(place / "parts")]
-    return Used(1 + len(files), sum(_size(file / stored.CONTENT) for file in files))
+    return Used(
+        1 + len(files), _size(place / stored.DRAFT) + sum(_size(file / stored.CONTENT) for file in files)
+    )
 
 
 def _size(path: Path) -> int:

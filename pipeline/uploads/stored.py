@@ -31,6 +31,9 @@ is_marked, mark, require = _MARK.is_in, _MARK.put_into, _MARK.require
 RECORD = "upload.json"
 CONTENT = "content"
 DESCRIPTION = "file.json"
+DRAFT = "draft.json"
+"""What is to be made of the files, if they are deposited by a draft; see `pipeline.uploads.draft`."""
+
 FORMS = "forms"
 """The folder for the files of a form while it arrives; their names begin with the owner's hash."""
 
@@ -174,6 +177,13 @@ def parts(root: Path, upload: str) -> tuple[Declared, ...]:
     """The unfinished files by name."""
     records = _each(root, folder_of(root, upload) / "parts", Declared)
     return tuple(sorted(records, key=lambda file: file.name))
+
+
+def names_in(folder: Path) -> frozenset[str]:
+    try:
+        return frozenset(path.name for path in folder.iterdir())
+    except FileNotFoundError:
+        return frozenset()
 
 
 def first_names(root: Path, upload: str) -> set[str]:

@@ -329,6 +329,16 @@ def remove(root: Path, upload: str) -> None:
         shutil.rmtree(target, ignore_errors=True)
 
 
+def remove_file(root: Path, upload: str, name: str) -> None:
+    """Remove a complete file, so that another one may have its name; a crash leaves it whole or absent."""
+    with faults(root):
+        (root / stored.REMOVED).mkdir(exist_ok=True)
+        target = root / stored.REMOVED / f"{upload}.{uuid.uuid4().hex}"
+        with suppress(FileNotFoundError):
+            stored.file_folder(root, upload, name).rename(target)
+        shutil.rmtree(target, ignore_errors=True)
+
+
 def clean_up(root: Path, unused_for: float, needed: Callable[[], frozenset[str]]) -> list[str]:
     """Remove uploads that no batch needs and nobody wrote to for `unused_for` seconds; returns their ids.
 
@@ -353,7 +363,7 @@ def clean_up(root: Path, unused_for: float, needed: Callable[[], frozenset[str]]
         ]
         for upload in uploads:
             _remove_old_parts(upload, present)
-        old = [upload for upload in uploads if present - _written(upload) > unused_for]
+        old = [upload for upload in uploads if present - last_written(upload) > unused_for]
         unneeded = {upload.name for upload in old} - needed() if old else set()
         return [
             upload.name
@@ -364,7 +374,7 @@ def clean_up(root: Path, unused_for: float, needed: Callable[[], frozenset[str]]
 
 def _remove_if_old(root: Path, upload: Path, present: float, unused_for: float) -> bool:
     with _locked(upload):
-        if present - _written(upload) <= unused_for:
+        if present - last_written(upload) <= unused_for:
             return False  # it has just been submitted
         remove(root, upload.name)
         return True
@@ -391,9 +401,9 @@ def _is_written(content: Path) -> bool:
         return False
 
 
-def _written(upload: Path) -> float:
+def last_written(upload: Path) -> float:
     """When the upload was last written to."""
-    places = [upload / stored.RECORD, upload / "files", upload / "parts"]
+    places = [upload / stored.RECORD, upload / stored.DRAFT, upload / "files", upload / "parts"]
     places += [part / stored.CONTENT for part in _folders(upload / "parts")]
     moments = []
     for place in places:

@@ -25,7 +25,7 @@ OPERATORS_READ = {
 READ_BY_POST = {"/v1/objects/{ark:path}/proofs"}
 """What changes nothing, although it is asked for by POST."""
 
-DEPOSITS = ("/v1/batches", "/v1/batches/files/", "/v1/uploads", "/poster")
+DEPOSITS = ("/v1/batches", "/v1/batches/files/", "/v1/uploads", "/v1/drafts", "/poster")
 
 ROUTES = [
     route
@@ -75,6 +75,7 @@ def test_a_body_is_not_limited_where_files_are_received_and_nowhere_else() -> No
 
     assert unlimited == {
         ("POST", "/v1/uploads"),
+        ("PUT", "/v1/drafts/{upload}"),
         ("PUT", "/v1/uploads/{upload}/{name:path}"),
         ("PATCH", "/v1/uploads/{upload}"),
         ("PATCH", "/v1/uploads/{upload}/{name:path}"),

@@ -7,6 +7,7 @@ report names; the next long report of the batch removes them.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
@@ -160,11 +161,15 @@ def submit(session: Session, submission: Submission) -> str:
 
 
 def submit_once(
-    session: Session, submission: Submission, prepare: Callable[[], None] = lambda: None
+    session: Session,
+    submission: Submission,
+    prepare: Callable[[], None] = lambda: None,
+    counts: Callable[[Batch], bool] = lambda batch: True,
 ) -> tuple[Batch, bool]:
     """Store a submission; returns its batch, and whether an earlier one with its idempotency key created it.
 
-    `prepare` is called before a batch is created. TooBig if the submission is larger than SUBMISSION_LIMIT.
+    `prepare` is called before a batch is created. If an earlier batch with the key does not count, the key
+    belongs to the new one from then on. TooBig if the submission is larger than SUBMISSION_LIMIT.
     """
     if (size := len(codec.encode(submission))) > SUBMISSION_LIMIT:
         raise TooBig(
@@ -173,15 +178,19 @@ def submit_once(
             "object's own metadata files"
         )
     while True:
-        if known := submitted_under(session, submission):
-            return _same(session, known, submission), True
+        known = _under_key(session, submission)
+        if known is not None and counts(batch := load(session, known[0])):
+            return _same(batch, submission), True
         prepare()
-        if batch := _submit(session, submission):
-            return batch, False
+        if created := _submit(session, submission, known[1] if known else None):
+            return created, False
 
 
-def _submit(session: Session, submission: Submission) -> Batch | None:
-    """The new batch; None if the transaction was not applied and has to be retried."""
+def _submit(session: Session, submission: Submission, key_version: int | None) -> Batch | None:
+    """The new batch; None if the transaction was not applied and has to be retried.
+
+    `key_version`: that of the key's node, which the new batch gets; None if there is no such node.
+    """
     bid = f"bid{next_number(session):010d}"
     status = BatchStatus(status=BATCH.initial, op=token())
     first = BatchHistoryEntry(state=BATCH.initial, by=submission.submitter)
@@ -193,7 +202,11 @@ def _submit(session: Session, submission: Submission) -> Batch | None:
         Create(paths.open_batch(bid)),
     ]
     if key := key_path(submission):
-        operations.append(Create(key, bid.encode(), role=Role.NAME))
+        data = bid.encode()
+        new = key_version is None
+        operations.append(
+            Create(key, data, role=Role.NAME) if new else Put(key, data, key_version, role=Role.NAME)
+        )
     try:
         commit(session, operations)
     except Taken:
@@ -225,15 +238,30 @@ def key_path(submission: Submission) -> str:
     return paths.submission_key(key, submission.owner) if key else ""
 
 
+def under_key(session: Session, key: str, owner: str) -> Batch | None:
+    """The last batch that was submitted under this owner's idempotency key, if it is still there."""
+    node = session.find(paths.submission_key(key, owner))
+    with suppress(Missing):
+        return load(session, node[0].decode()) if node else None
+    return None
+
+
 def submitted_under(session: Session, submission: Submission) -> str | None:
     """The BID of an earlier submission of the same owner under the same idempotency key."""
+    known = _under_key(session, submission)
+    return known[0] if known else None
+
+
+def _under_key(session: Session, submission: Submission) -> tuple[str, int | None] | None:
+    """The BID under the submission's key, and the version of the key's own node."""
     path = key_path(submission)
     if not path:
         return None
     node = session.find(path)
     if node is not None:
-        return node[0].decode()
-    return _submitted_by_0_1_0(session, submission) if submission.owner else None
+        return node[0].decode(), node[1].version
+    earlier = _submitted_by_0_1_0(session, submission) if submission.owner else None
+    return (earlier, None) if earlier else None
 
 
 def _submitted_by_0_1_0(session: Session, submission: Submission) -> str | None:
@@ -245,16 +273,15 @@ def _submitted_by_0_1_0(session: Session, submission: Submission) -> str | None:
     return bid if load(session, bid).submission.submitter == submission.submitter else None
 
 
-def _same(session: Session, bid: str, submission: Submission) -> Batch:
-    batch = load(session, bid)
+def _same(batch: Batch, submission: Submission) -> Batch:
     before = batch.submission
     ignored = {"submitted_at", "owner"}
     if before.new_version is None:  # nobody was asked, and the name was that of the URL
         ignored |= {"new_version", "payload_filename"}
     if before.model_dump(exclude=ignored) != submission.model_dump(exclude=ignored):
         raise UsageRefused(
-            f"idempotency key '{submission.idempotency_key}' belongs to {bid}, which was submitted with "
-            "other values: use a new key for a new submission",
+            f"idempotency key '{submission.idempotency_key}' belongs to {batch.bid}, which was submitted "
+            "with other values: use a new key for a new submission",
             code=codes.KEY_REUSED,
         )
     return batch

@@ -87,10 +87,11 @@ def remove_batch(
 
 
 def _own_nodes(session: Session, batch: Batch) -> list[str]:
-    """The existing nodes of the batch itself, without its jobs."""
-    key = batches.key_path(batch.submission)
-    nodes = [*_trees(session, [paths.batch(batch.bid)]), paths.open_batch(batch.bid), key]
-    return [node for node in nodes if node and session.exists(node) is not None]
+    """The existing nodes of the batch itself, without its jobs; a key may belong to a later batch."""
+    nodes = [*_trees(session, [paths.batch(batch.bid)]), paths.open_batch(batch.bid)]
+    if key := batches.key_path(batch.submission):
+        nodes += [key] if (node := session.find(key)) and node[0].decode() == batch.bid else []
+    return [node for node in nodes if session.exists(node) is not None]
 
 
 def _remove_jobs(session: Session, bid: str, bucket: Bucket, jids: list[str]) -> None:
