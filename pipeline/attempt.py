@@ -152,6 +152,9 @@ class JobRecord(Protocol):
         `identifiers`: those without a primary id to be written with it; None: the current ones.
         """
 
+    def agreed_versions(self, job: Job) -> Mapping[str, int]:
+        """`new_version_of` of the job's submission, which is too large to be kept with every job."""
+
     def exclusive(self, kind: str, name: str) -> AbstractContextManager[None]:
         """A fleet-wide lock on (kind, name); waits, and raises StepFailed(transient) on timeout."""
 

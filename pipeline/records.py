@@ -59,6 +59,10 @@ Priority = Annotated[int, Field(ge=0, le=99)]
 DEFAULT_PRIORITY = 5
 
 
+AgreedVersions = Annotated[dict[Name, Annotated[int, Field(ge=1, le=2**53)]], Field(max_length=1000)]
+"""ARK -> the version that was current when the depositor agreed that the deposit becomes the next one."""
+
+
 def now() -> datetime:
     return datetime.now(UTC)
 
@@ -165,6 +169,8 @@ class Submission(_Deposit):
     primary_id: Text | None = None
     priority: Priority | None = None
     idempotency_key: Text | None = None
+    new_version_of: AgreedVersions = Field(default_factory=dict)
+    """Where `new_version` is no: the objects that may get a version all the same. Absent up to 0.3.0."""
     owner: Text = ""
     """Identity of the principal that submitted; idempotency keys belong to it. Empty in 0.1.0's records."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from operations.deposits.local_deposit import FILES, similar
+from operations.deposits.planned import FieldProblem
 from pipeline.manifests import checkm_row
 from pipeline.manifests.checkm import ManifestProfile, Row, Severity, repeated_identifiers
 from pipeline.manifests.checkm_row import Findings
@@ -55,13 +56,6 @@ COMPARED = 200_000
 case, composition, folder or suffix alone are found without."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
-
-class FieldProblem(Record):
-    """A problem of one value, or of the object or the deposit as a whole."""
-
-    field: str | None = None
-    message: str
 
 
 class MissingFile(Record):
@@ -260,8 +254,8 @@ def _check_repeated(objects: Iterable[DraftObject]) -> None:
     lines: dict[tuple[str, str], int] = {}
     for planned in objects:
         row = planned.row
-        for part, name in ((replace(row, primary_id=None), "local_id"), (replace(row, local_id=()), "ark")):
-            for message in repeated_identifiers(part, lines):
+        for local_id, ark, name in ((row.local_id, None, "local_id"), ((), row.primary_id, "ark")):
+            for message in repeated_identifiers(local_id, ark, row.line, lines):
                 planned.error(message, name)
 
 

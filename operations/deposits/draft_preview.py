@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from operations.deposits.draft_plan import DraftObject, DraftPlan, FieldProblem, MissingFile
+from operations.deposits.draft_plan import DraftObject, DraftPlan, MissingFile
 from operations.deposits.local_deposit import FILES
+from operations.deposits.planned import FieldProblem
 from operations.site import Site
 from pipeline.http.urls import redact_url
 from pipeline.identifiers import minter
@@ -159,7 +160,7 @@ def _known_objects(
     if inventory is None:
         return Judgement(facts, {}, {})
     arks = inventory.arks_of(profile.owner, local_ids)
-    titles = inventory.titles_of(profile.owner, profile.collections, [*arks.values(), *named])
+    placements = inventory.placements_of([*arks.values(), *named])
     becomes: dict[str, tuple[str, int]] = {}
     outdated: dict[str, int] = {}
     for planned in plan.objects:
@@ -172,22 +173,20 @@ def _known_objects(
             )
         if not ark:
             continue
-        if ark not in titles:
-            placement = inventory.placement_of(ark)
-            if problem := minter.ownership_problem(ark, profile, placement, given=bool(given)):
-                planned.error(problem, "ark" if given else "local_id")
+        placement = placements.get(ark)
+        if problem := minter.ownership_problem(ark, profile, placement, given=bool(given)):
+            planned.error(problem, "ark" if given else "local_id")
             continue
-        described = inventory.describe_object(ark)
-        current = described.versions[-1].number if described and described.versions else 0
+        if placement is None:
+            continue
+        current, agreed = placement.version, saved.new_version.get(ark)
         becomes[planned.key] = ark, current + 1
-        agreed = saved.new_version.get(ark)
-        if profile.new_versions or agreed == current:
+        if profile.new_versions:
             continue
-        if agreed is not None:
-            outdated[ark] = current
-            planned.error(f"you agreed to version {agreed + 1} of {ark}, which has version {current} now")
-        else:
-            planned.error(minter.version_problem(ark, titles[ark], profile))
+        if problem := minter.consent_problem(ark, profile, placement, current, agreed):
+            planned.error(problem, "new_version")
+            if agreed is not None:
+                outdated[ark] = current
     return Judgement(facts, becomes, outdated)
 
 

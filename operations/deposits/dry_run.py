@@ -4,7 +4,6 @@ Rule: it uses the readers and checks of real jobs, so a submission that passes c
 something changes in between.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -13,16 +12,17 @@ from threading import Lock
 
 from operations.deposits.dry_run_result import (
     LIST_LIMIT,
-    Contradiction,
     DryRunResult,
     Estimate,
     Fit,
     HostResult,
     LocalPlan,
-    NamedObject,
     SpaceNeed,
     Trouble,
+    judged_facts,
 )
+from operations.deposits.judgement import judge
+from operations.deposits.planned import FieldProblem, JudgedObject, NamedObject, ObjectFile
 from operations.deposits.submission import check_url, owned
 from operations.deposits.uploads import resolved_url
 from operations.site import Site
@@ -32,7 +32,7 @@ from pipeline.http.urls import host_of
 from pipeline.identifiers import minter
 from pipeline.manifests.checkm import Row
 from pipeline.manifests.split import PlannedJob, plan
-from pipeline.names import SCHEME, NotAnArk, canonical_ark, is_upload, quote_name
+from pipeline.names import SCHEME, is_upload
 from pipeline.outcome import StepFailed
 from pipeline.principal import Principal
 from pipeline.profiles.profile import Profile, with_site_limits
@@ -42,8 +42,8 @@ from pipeline.sources.download import DocumentTooLarge
 from pipeline.sources.fetch import HttpFetcher, ProbeResult, Sample, probe, sample
 from pipeline.states import FailureKind, JobState
 from pipeline.steps.estimate import CONTAINER_FACTOR
-from pipeline.steps.expected_files import check_bytes, check_files, payload_file, read_manifest
-from pipeline.working_storage.capacity import in_units, refusal, usage_now
+from pipeline.steps.expected_files import payload_file, read_manifest
+from pipeline.working_storage.capacity import refusal
 from zkstate.fleet import holds
 from zkstate.queue import queue
 from zkstate.record import batches, space
@@ -89,61 +89,50 @@ def perform_dry_run(
             return opening.model_copy(update={"failing": 1, "failures": (trouble,)})
         jobs = run.read_jobs(planned.jobs)
         answers = run.ask_sources(jobs)
-        run.check_sizes(jobs, _largest(settings))
         hosts = run.hosts(jobs, answers)
-    _check_names(site, jobs, profile)
-    objects = _known_objects(site, submission, profile, planned.jobs)
-    for index, message in objects.refused:
-        jobs[index].failures.append(message)
-    shared = tuple(repeated(jobs))
+    judged = judge(site, submission, [job.named for job in jobs])
+    objects = [_with_faults(job, one) for job, one in zip(jobs, judged.objects, strict=True)]
+    doubtful = [job for job, one in zip(jobs, objects, strict=True) if job.doubts and not one.errors]
+    doubts = chain.from_iterable(map(DryRunJob.doubtful, jobs))
     return opening.model_copy(
         update={
             **_counts(jobs),
-            **_troubles(jobs),
-            **objects.facts,
+            **judged_facts(judged.model_copy(update={"objects": tuple(objects)})),
             "asked": len(answers),
             "priority": planned.jobs[0].priority if planned.jobs else None,
+            "doubtful": len(doubtful),
+            "doubts": tuple(islice(doubts, LIST_LIMIT)),
             "space": _space(site, jobs),
             "hosts": tuple(host.result for host in hosts),
-            "repeated": shared[:LIST_LIMIT],
-            "repeated_count": len(shared),
-            "contradictions": tuple(_contradictions(planned.jobs, objects.arks)),
             "estimate": _estimate(hosts, settings.download_threads),
         }
     )
 
 
+def _with_faults(job: "DryRunJob", judged: JudgedObject) -> JudgedObject:
+    """With the faults that the sources showed, which come first."""
+    failures = tuple(FieldProblem(message=message, field="file") for message in job.failures)
+    doubts = tuple(FieldProblem(message=message, field="file") for message in job.doubts)
+    return judged.model_copy(update={"errors": failures + judged.errors, "warnings": doubts})
+
+
 def dry_run_local(
     site: Site, principal: Principal, submission: Submission, planned: LocalPlan
 ) -> DryRunResult:
-    """A dry run of local files: nothing is uploaded, and the files are known to exist and be readable."""
+    """A dry run of objects that the caller describes, as of files that are not uploaded yet."""
     submission = owned(submission, principal)
     profile = with_site_limits(site.profiles.get(submission.profile_name), site.settings)
-    objects = _known_objects(site, submission, profile, planned.named)
-    refused = tuple(
-        Trouble(number=planned.named[index].number, name=planned.named[index].name, message=message)
-        for index, message in objects.refused
-    )
-    limit = site.settings.upload_bytes
-    too_large = tuple(
-        Trouble(
-            number=0,
-            name=file.name,
-            message=f"{file.size:,} bytes are more than {limit:,} (ARKLINE_UPLOAD_BYTES)",
-        )
-        for file in planned.largest
-        if file.size > limit
-    )
+    judged = judge(site, submission, planned.named, total=planned.objects)
+    files = [file for one in planned.named for file in one.files or ()]
     return _opening(site, submission, profile).model_copy(
         update={
-            **objects.facts,
+            **judged_facts(judged),
             "jobs": planned.objects,
             "files": planned.files,
             "bytes": planned.bytes,
+            "unsized": sum(file.bytes is None for file in files),
             "asked": planned.files,
             "priority": submission.priority if submission.priority is not None else profile.priority,
-            "failing": min(planned.objects, len(too_large) + len({trouble.number for trouble in refused})),
-            "failures": (*refused, *too_large)[:LIST_LIMIT],
         }
     )
 
@@ -162,60 +151,6 @@ def _opening(site: Site, submission: Submission, profile: Profile) -> DryRunResu
         paused=holds.paused(session),
         hold=holds.collection_hold(session, profile.name),
     )
-
-
-@dataclass(frozen=True)
-class _KnownObjects:
-    """The objects of a deposit that the repository already has."""
-
-    arks: dict[str, str] = field(default_factory=dict)
-    """Local id -> ARK, for this owner's local ids that have one."""
-    known: dict[str, str] = field(default_factory=dict)
-    """Identifier in the deposit -> ARK."""
-    refused: list[tuple[int, str]] = field(default_factory=list)
-    """(index, reason) of each object that may not add a version."""
-
-    @property
-    def facts(self) -> dict[str, object]:
-        return {"known": dict(list(self.known.items())[:LIST_LIMIT]), "known_count": len(self.known)}
-
-
-def _known_objects(
-    site: Site, submission: Submission, profile: Profile, deposits: Sequence[PlannedJob | NamedObject]
-) -> _KnownObjects:
-    local_ids = list(dict.fromkeys(name for deposit in deposits for name in deposit.local_id))
-    own_arks = [_ark(deposit.primary_id) for deposit in deposits if deposit.primary_id]
-    inventory = site.archive() if local_ids or own_arks else None
-    if inventory is None:
-        return _KnownObjects()
-    arks = inventory.arks_of(profile.owner, local_ids)
-    titles = inventory.titles_of(profile.owner, profile.collections, [*arks.values(), *own_arks])
-    objects = _KnownObjects(arks)
-    for index, deposit in enumerate(deposits):
-        known = {name: arks[name] for name in deposit.local_id if name in arks}
-        if deposit.primary_id and (ark := _ark(deposit.primary_id)) in titles:
-            known[deposit.primary_id] = ark
-        objects.known.update(known)
-        if not minter.may_add_version(submission, profile):
-            objects.refused.extend(
-                (index, minter.version_problem(ark, titles[ark], profile))
-                for ark in dict.fromkeys(known.values())
-                if ark in titles
-            )
-    return objects
-
-
-def _ark(given: str) -> str:
-    try:
-        return canonical_ark(given)
-    except NotAnArk:
-        return given  # the submission is refused for this reason
-
-
-def _largest(settings: Settings) -> int | None:
-    """Maximum bytes of working storage for one job; None if it cannot be measured on this machine."""
-    space = usage_now(settings) if settings.working.is_dir() else None
-    return space.total * settings.working_threshold // 100 if space else None
 
 
 @dataclass
@@ -245,8 +180,29 @@ class DryRunJob:
     def size(self, file: Row) -> int | None:
         return file.size if file.size is not None else self.sizes.get(file.url)
 
-    def troubles(self, messages: Iterable[str]) -> Iterator[Trouble]:
-        for message in messages:
+    @property
+    def named(self) -> NamedObject:
+        """The object for the judge."""
+        files = (
+            ObjectFile(
+                name=file.name, size=file.size, digest=file.digest, found_size=self.sizes.get(file.url)
+            )
+            for file in self.files
+        )
+        return NamedObject(
+            number=self.number,
+            name=self.planned.payload_name,
+            title=self.planned.erc_what,
+            creator=self.planned.erc_who,
+            date=self.planned.erc_when,
+            primary_id=self.planned.primary_id,
+            local_id=self.planned.local_id,
+            payload=self.planned.payload_url,
+            files=tuple(files) if self.read else None,
+        )
+
+    def doubtful(self) -> Iterator[Trouble]:
+        for message in self.doubts:
             yield Trouble(number=self.number, name=self.planned.payload_name, message=message)
 
 
@@ -314,7 +270,6 @@ class DryRun:
                 job.files = read_manifest(data, configuration, case_fold=fold, most=most)
             else:
                 job.files = (payload_file(configuration),)
-            check_files(self.profile, len(job.files))
         except StepFailed as failure:
             if failure.kind is FailureKind.TRANSIENT:
                 job.doubts.append(failure.message)
@@ -338,19 +293,6 @@ class DryRun:
             if file.url in answers:
                 _compare(job, file, answers[file.url])
         return answers
-
-    def check_sizes(self, jobs: Iterable[DryRunJob], largest: int | None) -> None:
-        """Add a failure to jobs larger than the collection accepts, or that need over `largest` bytes."""
-        for job in jobs:
-            try:
-                check_bytes(self.profile, sum(job.size(file) or 0 for file in job.files))
-            except StepFailed as failure:
-                job.failures.append(failure.message)
-            if largest is not None and job.needed > largest:
-                job.failures.append(
-                    f"it needs {in_units(job.needed)} of working storage, of which only {in_units(largest)} "
-                    "may be used: it would never start"
-                )
 
     def hosts(self, jobs: Iterable[DryRunJob], answers: dict[str, ProbeResult]) -> list[_Host]:
         """The hosts, each with a sample of the largest file that answered."""
@@ -388,28 +330,6 @@ def _compare(job: DryRunJob, file: Row, answer: ProbeResult) -> None:
         (job.doubts if answer.transient else job.failures).append(f"{where}{answer.failure}")
     elif answer.size is not None:
         job.sizes[file.url] = answer.size
-        if file.size is not None and file.size != answer.size:
-            job.failures.append(
-                f"{where}{quote_name(file.name)}: the source has {answer.size:,} bytes, "
-                f"but {file.size:,} were declared"
-            )
-
-
-def repeated(jobs: Iterable[DryRunJob]) -> Iterator[str]:
-    """Values that several jobs of the batch share, possibly by mistake."""
-    planned = [job.planned for job in jobs]
-    shared = (
-        ("URL", (job.payload_url for job in planned), "every entry makes an object"),
-        (
-            "digest",
-            (f"{job.digest.algorithm}:{job.digest.value}" for job in planned if job.digest),
-            "the same bytes are deposited more than once",
-        ),
-    )
-    for what, values, meaning in shared:
-        for value, times in Counter(values).items():
-            if times > 1:
-                yield f"{times:,} objects have the {what} {quote_name(value)}: {meaning}"
 
 
 def _counts(jobs: list[DryRunJob]) -> dict[str, int]:
@@ -422,37 +342,6 @@ def _counts(jobs: list[DryRunJob]) -> dict[str, int]:
         "unsized": sum(job.size(file) is None for job, file in files),
         "without_digest": sum(file.digest is None for _, file in files),
     }
-
-
-def _troubles(jobs: list[DryRunJob]) -> dict[str, object]:
-    failures = chain.from_iterable(job.troubles(job.failures) for job in jobs)
-    doubts = chain.from_iterable(job.troubles(job.doubts) for job in jobs)
-    return {
-        "failing": sum(bool(job.failures) for job in jobs),
-        "failures": tuple(islice(failures, LIST_LIMIT)),
-        "doubtful": sum(bool(job.doubts) and not job.failures for job in jobs),
-        "doubts": tuple(islice(doubts, LIST_LIMIT)),
-    }
-
-
-def _check_names(site: Site, jobs: Sequence[DryRunJob], profile: Profile) -> None:
-    """Add a failure to each job whose primary identifier the collection may not use."""
-    named = [job for job in jobs if job.planned.primary_id]
-    inventory = site.archive() if named else None
-    for job in named:
-        ark = canonical_ark(job.planned.primary_id or "")
-        placement = inventory.placement_of(ark) if inventory is not None else None
-        if problem := minter.ownership_problem(ark, profile, placement):
-            job.failures.append(problem)
-
-
-def _contradictions(planned: Iterable[PlannedJob], known: dict[str, str]) -> Iterator[Contradiction]:
-    """Objects whose local ids contradict their primary identifier, or each other."""
-    for number, job in enumerate(planned, 1):
-        arks = {known[value] for value in job.local_id if value in known}
-        named = arks | ({job.primary_id} if job.primary_id else set())
-        if len(named) > 1:
-            yield Contradiction(number=number, name=job.payload_name, arks=tuple(sorted(named)))
 
 
 def _space(site: Site, jobs: list[DryRunJob]) -> SpaceNeed:

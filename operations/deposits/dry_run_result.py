@@ -3,12 +3,20 @@
 The result also says what would cause the submission to be refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from operations.deposits.planned import (
+    NAMED,
+    Contradiction,
+    JudgedObject,
+    Judgement,
+    NamedObject,
+    as_named,
+)
 from pipeline.records import Record, Submission, SubmissionType, Text
 from zkstate.fleet.holds import Hold
 
@@ -18,8 +26,8 @@ if TYPE_CHECKING:
 LIST_LIMIT = 50
 """Maximum number of failures, doubts, repeated values and known local ids listed; all are counted."""
 
-NAMED = 2000
-"""Maximum number of objects with identifiers that one request may name."""
+PART_BYTES = 1 << 19
+"""Bytes after which no further object is named in a request; a body has at most twice as many."""
 
 LARGEST = 20
 """Number of files, the largest ones, whose sizes are checked."""
@@ -32,14 +40,6 @@ class Trouble(Record):
     """The object's place in the batch, from 1; 0: the batch as a whole."""
     name: str
     message: str
-
-
-class Contradiction(Record):
-    """An object whose identifiers name different objects."""
-
-    number: int
-    name: str
-    arks: tuple[str, ...]
 
 
 class Fit(StrEnum):
@@ -124,19 +124,33 @@ class DryRunResult(Record):
     repeated_count: int = 0
     contradictions: tuple[Contradiction, ...] = ()
     estimate: Estimate | None = None
+    objects: tuple[JudgedObject, ...] = ()
+    """What each object would become; a limited list. Absent in the answer of a server up to 0.3.0."""
 
     @property
     def good(self) -> bool:
         return not self.failing
 
 
-class NamedObject(Record):
-    """An object of the deposit that has identifiers; `number`: its place in the batch, from 1."""
-
-    number: int = Field(ge=1)
-    name: Text = ""
-    primary_id: Text | None = None
-    local_id: tuple[Text, ...] = ()
+def judged_facts(judgement: Judgement) -> dict[str, object]:
+    """The fields of a result that the judge fills."""
+    failures = [Trouble(number=0, name="", message=fault.message) for fault in judgement.errors]
+    failures += (
+        Trouble(number=one.number, name=one.name, message=fault.message)
+        for one in judgement.objects
+        for fault in one.errors
+    )
+    failing = sum(bool(one.errors) for one in judgement.objects)
+    return {
+        "objects": judgement.objects[:NAMED],
+        "failing": max(failing, len(judgement.objects) if judgement.errors else 0),
+        "failures": tuple(failures[:LIST_LIMIT]),
+        "known": dict(list(judgement.known.items())[:LIST_LIMIT]),
+        "known_count": len(judgement.known),
+        "repeated": tuple(fault.message for fault in judgement.warnings[:LIST_LIMIT]),
+        "repeated_count": len(judgement.warnings),
+        "contradictions": judgement.contradictions,
+    }
 
 
 class PlannedFile(Record):
@@ -145,28 +159,23 @@ class PlannedFile(Record):
 
 
 class LocalPlan(Record):
-    """A deposit of files that are not uploaded yet; a plan with many named objects comes in parts."""
+    """The objects of a deposit of files that are not uploaded yet; a plan of many objects comes in parts."""
 
     objects: int = Field(ge=0)
     files: int = Field(ge=0)
     bytes: int = Field(ge=0)
     largest: tuple[PlannedFile, ...] = Field((), max_length=LARGEST)
+    """For servers up to 0.3.0, and from clients up to 0.3.0, which name no files of objects."""
     named: tuple[NamedObject, ...] = Field((), max_length=NAMED)
+    """Clients up to 0.3.0 name only objects that have identifiers."""
 
 
-def plans(submission: Submission, deposit: "LocalDeposit | None") -> list[LocalPlan]:
-    """The parts of the plan; without a deposit, the plan of the one object that the submission names."""
-    given = deposit.named(submission) if deposit else (submission,)
-    named = [
-        NamedObject(
-            number=number,
-            name=deposit.name_of(one) if deposit else "",
-            primary_id=one.primary_id,
-            local_id=one.local_id,
-        )
-        for number, one in enumerate(given, 1)
-        if one.local_id or one.primary_id
-    ]
+def plans(submission: Submission, deposit: "LocalDeposit | None", *, read: bool = False) -> list[LocalPlan]:
+    """The parts of the plan; without a deposit, the plan of the one object that the submission names.
+
+    `read`: compare the bytes of local files with the digests that are declared for them.
+    """
+    named = deposit.named(submission, read=read) if deposit else (as_named(submission),)
     files = deposit.files if deposit else ()
     largest = sorted(files, key=lambda file: file.size, reverse=True)[:LARGEST]
     whole = LocalPlan(
@@ -175,20 +184,37 @@ def plans(submission: Submission, deposit: "LocalDeposit | None") -> list[LocalP
         bytes=sum(file.size for file in files),
         largest=tuple(PlannedFile(name=file.name, size=file.size) for file in largest),
     )
-    parts = [tuple(named[start : start + NAMED]) for start in range(0, len(named), NAMED)]
-    return [whole.model_copy(update={"named": part}) for part in parts or [()]]
+    return [whole.model_copy(update={"named": part}) for part in _parts(named)]
+
+
+def _parts(named: Iterable[NamedObject]) -> Iterator[tuple[NamedObject, ...]]:
+    """As many objects each as one request may name."""
+    part: list[NamedObject] = []
+    size = 0
+    for one in named:
+        size += len(one.model_dump_json())
+        if part and (len(part) == NAMED or size > PART_BYTES):
+            yield tuple(part)
+            part, size = [], len(one.model_dump_json())
+        part.append(one)
+    yield tuple(part)
 
 
 def together(parts: Sequence[DryRunResult]) -> DryRunResult:
-    """The combined result of a plan that was checked in parts; its files were checked with each part."""
+    """The combined result of a plan that was judged in parts; what refuses the whole is in every part."""
     first, *others = parts
-    refused = [trouble for part in others for trouble in part.failures if trouble.number]
+    failures = [trouble for part in others for trouble in part.failures if trouble.number]
     known = {name: ark for part in parts for name, ark in part.known.items()}
     return first.model_copy(
         update={
             "known": dict(list(known.items())[:LIST_LIMIT]),
             "known_count": sum(part.known_count for part in parts),
-            "failing": first.failing + len(refused),
-            "failures": (*first.failures, *refused)[:LIST_LIMIT],
+            "failing": min(first.jobs, sum(part.failing for part in parts)),
+            "failures": (*first.failures, *failures)[:LIST_LIMIT],
+            "objects": tuple(one for part in parts for one in part.objects),
+            "unsized": sum(part.unsized for part in parts),
+            "repeated": tuple(text for part in parts for text in part.repeated)[:LIST_LIMIT],
+            "repeated_count": sum(part.repeated_count for part in parts),
+            "contradictions": tuple(one for part in parts for one in part.contradictions),
         }
     )

@@ -8,16 +8,18 @@ import difflib
 import hashlib
 import os
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
+from operations.deposits.planned import NamedObject, ObjectFile, as_named
 from pipeline import codes
 from pipeline.containers.unpack import folders_without_files
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.file_system import empty_folders
-from pipeline.fixity import OF_RECORD, READ_CHUNK, Digest
+from pipeline.fixity import OF_RECORD, READ_CHUNK, Digest, digest_file
 from pipeline.manifests import checkm, from_csv
 from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row, Severity
 from pipeline.names import (
@@ -68,6 +70,14 @@ class LocalFile:
     """The file's name in the upload."""
     size: int
 
+    def digest(self, algorithm: str) -> Digest:
+        """The digest of its bytes; UsageRefused if they cannot be read."""
+        try:
+            value = digest_file(self.path, (algorithm,)).value(algorithm)
+        except OSError as error:
+            raise UsageRefused(f"{self.path} cannot be read: {error.strerror}") from error
+        return Digest(algorithm=algorithm, value=value)
+
 
 @dataclass(frozen=True)
 class LocalDeposit:
@@ -88,12 +98,48 @@ class LocalDeposit:
     def bytes(self) -> int:
         return sum(file.size for file in self.files)
 
-    def named(self, submission: Submission) -> Sequence[Row | Submission]:
-        """The rows, or the submission, that give the identifiers of each object."""
-        return self.rows or self.listed if "batch" in self.type else (submission,)
+    def named(self, submission: Submission, *, read: bool = False) -> tuple[NamedObject, ...]:
+        """The objects for the judge. `read`: compute the digests of files for which one is declared."""
+        rows = self.rows or self.listed
+        if "batch" in self.type:
+            return tuple(self._of_row(number, row, submission, read) for number, row in enumerate(rows, 1))
+        if self.rows:
+            files = tuple(self._file(row, read) for row in self.rows)
+        else:
+            payload = Row(0, "", self.source.name, submission.digest, submission.size)
+            files = (self._file(payload, read, self.files[0]),)
+        return (as_named(submission, files, self.source.name),)
 
-    def name_of(self, named: Row | Submission) -> str:
-        return named.name if isinstance(named, Row) else self.source.name
+    def _of_row(self, number: int, row: Row, submission: Submission, read: bool) -> NamedObject:
+        """The object of a row of a batch; the files of an object manifest are not known."""
+        is_manifest = self.type is SubmissionType.BATCH_MANIFEST
+        return NamedObject(
+            number=number,
+            name=row.name,
+            primary_id=row.primary_id,
+            local_id=row.local_id,
+            title=row.title or submission.erc_what,
+            creator=row.creator or submission.erc_who,
+            date=row.date or submission.erc_when,
+            payload=parse_upload_url(row.url).name if is_upload(row.url) else row.url,
+            files=None if is_manifest else (self._file(row, read),),
+        )
+
+    def _file(self, row: Row, read: bool, local: LocalFile | None = None) -> ObjectFile:
+        if local is None and is_upload(row.url):
+            local = self._by_name.get(parse_upload_url(row.url).name)
+        return ObjectFile(
+            name=row.name,
+            size=row.size,
+            digest=row.digest,
+            found_size=local.size if local else None,
+            found_digest=local.digest(row.digest.algorithm) if read and local and row.digest else None,
+            to_upload=local is not None,
+        )
+
+    @cached_property
+    def _by_name(self) -> dict[str, LocalFile]:
+        return {file.name: file for file in self.files}
 
 
 @dataclass(frozen=True)

@@ -122,11 +122,16 @@ def all_local_ids(given: tuple[str, ...], elements: Elements) -> tuple[str, ...]
     merged = names.merge_local_ids(
         given, (place for group in places for place in group if not _is_ark(place))
     )
-    if len(merged) > MAX_LOCAL_IDS:
-        raise content(
-            f"the object has {len(merged)} local ids; at most {MAX_LOCAL_IDS} are allowed: give fewer"
-        )
+    check_number(merged)
     return merged
+
+
+def check_number(local_id: tuple[str, ...]) -> None:
+    """StepFailed(content) if there are too many local ids."""
+    if len(local_id) > MAX_LOCAL_IDS:
+        raise content(
+            f"the object has {len(local_id)} local ids; at most {MAX_LOCAL_IDS} are allowed: give fewer"
+        )
 
 
 def describe(

@@ -24,6 +24,8 @@ class MemoryJobRecord:
         self.counters: Counter[str] = Counter()
         self.owner: dict[str, int] = {}
         """Job id -> the status version that may write; every attempt may write any other job."""
+        self.agreed: dict[str, int] = {}
+        """ARK -> version that was current when depositors agreed to the next one."""
         self.held: set[str] = set()
         self.space = Promised(bytes=0, version=0)
         self.reserved: dict[str, int] = {}
@@ -80,6 +82,10 @@ class MemoryJobRecord:
     def fence(self, job: Job) -> None:
         with self._transaction:
             self._fence(job)
+
+    def agreed_versions(self, job: Job) -> Mapping[str, int]:
+        del job
+        return self.agreed
 
     def collection_held(self, profile_name: str) -> bool:
         return profile_name in self.held

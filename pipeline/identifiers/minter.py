@@ -7,7 +7,7 @@ changes only objects that are in the collection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from pipeline.attempt import UNATTENDED, JobRecord
 from pipeline.description import anvl
 from pipeline.identifiers import noid
-from pipeline.names import quote_name
+from pipeline.names import NotAnArk, quote_name, spellings
+from pipeline.outcome import content
 from pipeline.profiles.profile import Profile
 from pipeline.records import Identifiers, Job, JobConfiguration, Submission
 
@@ -109,6 +110,32 @@ def _name_after(spell: Callable[[int], str], known: Known, last: int) -> tuple[i
         first, window = first + window, min(window * 2, MOST_AT_A_TIME)
 
 
+def named_ark(given: str | None, named: Mapping[str, str], is_known: Callable[[str], bool]) -> str | None:
+    """The ARK that the depositor gave, else that of the local ids; None: the object is new.
+
+    `named`: local id -> ARK, for the local ids that have one. StepFailed(content) if they contradict.
+    """
+    if given is None:
+        if len(set(named.values())) > 1:
+            pairs = ", ".join(f"'{name}' belongs to {ark}" for name, ark in sorted(named.items()))
+            raise content(
+                f"the local ids belong to several objects ({pairs}): submit every object separately"
+            )
+        return next(iter(named.values()), None)
+    try:
+        ark, *older = spellings(given)
+    except NotAnArk as error:
+        raise content(f"the primary identifier {error}") from error
+    ark = next(filter(is_known, older), ark)
+    for name, other in sorted(named.items()):
+        if other != ark:
+            raise content(
+                f"the local id '{name}' belongs to {other}, but the submitted primary identifier "
+                f"is {ark}: submit again with one of the two"
+            )
+    return ark
+
+
 def ownership_problem(
     ark: str, profile: Profile, placement: Placement | None, *, given: bool = True
 ) -> str | None:
@@ -126,14 +153,25 @@ def may_add_version(deposit: Submission | JobConfiguration, profile: Profile) ->
     return deposit.may_add_version or profile.new_versions
 
 
-def version_problem(ark: str, title: str | None, profile: Profile) -> str:
-    """Why a deposit that may not add a version may not have the ARK of this object.
+def consent_problem(
+    ark: str, profile: Profile, placement: Placement | None, current: int, agreed: int | None
+) -> str | None:
+    """Why a deposit that may not add versions may not become the version of the object after `current`.
 
-    `title`: None if the inventory does not have the object yet, so that its collection is not known.
+    `placement`: None if the inventory does not have the object yet. `agreed`: the version that was current
+    when the depositor agreed that this deposit becomes the next one; None if the depositor did not.
     """
+    if agreed == current:
+        return None
+    if agreed is not None:
+        return (
+            f"you agreed that this deposit becomes version {agreed + 1} of {ark}, whose current version is "
+            f"{current} now: look at it, and deposit again if you mean a version after that"
+        )
     here = f"{ark} was stored by another deposit with the same identifier"
-    if title is not None:
-        here = f"{ark}{f', {quote_name(title)},' if title else ''} is in collection {profile.name} already"
+    if placement is not None:
+        title = f", {quote_name(placement.title)}," if placement.title else ""
+        here = f"{ark}{title} is in collection {profile.name} already"
     return (
         f"{here}, and this deposit would become its next version: if you mean that, deposit again and allow "
         "a new version (--new-version, the box on the page, new_version in the API); if not, give this "

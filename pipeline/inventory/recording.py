@@ -4,6 +4,7 @@ Also the ownership of objects: permanent local ids, minted ARK, owner and collec
 job from the moment it is minted, whatever happens to the record's counter.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -206,8 +207,12 @@ _OWNER = (
 
 @dataclass(frozen=True)
 class Placement:
+    """Where an object is, with the title and the number of its current version."""
+
     owner: str
     collections: frozenset[str]
+    title: str
+    version: int
 
 
 def owner_of(connection: Connection, ark: str) -> str | None:
@@ -215,33 +220,32 @@ def owner_of(connection: Connection, ark: str) -> str | None:
     return connection.scalar(_OWNER, {"ark": ark})
 
 
-def placement_of(connection: Connection, ark: str) -> Placement | None:
-    """The owner and the collections of the object; None if the inventory has no such object."""
-    owner = owner_of(connection, ark)
-    if owner is None:
-        return None
-    members = connection.scalars(
-        select(collections.c.ark)
-        .join(memberships, memberships.c.inv_collection_id == collections.c.id)
-        .join(objects, objects.c.id == memberships.c.inv_object_id)
-        .where(objects.c.ark == ark)
-    )
-    return Placement(owner, frozenset(members))
+_PLACEMENTS = (
+    select(objects.c.ark, owners.c.ark, objects.c.erc_what, objects.c.version_number, collections.c.ark)
+    .join(owners, owners.c.id == objects.c.inv_owner_id)
+    .outerjoin(memberships, memberships.c.inv_object_id == objects.c.id)
+    .outerjoin(collections, collections.c.id == memberships.c.inv_collection_id)
+)
 
 
-def titles(connection: Connection, owner: str, within: Sequence[str], arks: Sequence[str]) -> dict[str, str]:
-    """ARK -> title, for the ARKs that name an object of the owner in one of these collections.
+def placements_of(connection: Connection, arks: Sequence[str]) -> dict[str, Placement]:
+    """ARK -> placement, for the ARKs that name an object.
 
-    Depositors must not see titles of other collections.
+    Depositors must not see the titles of objects that are not in their collections.
     """
-    query = (
-        select(objects.c.ark, objects.c.erc_what)
-        .join(owners, owners.c.id == objects.c.inv_owner_id)
-        .join(memberships, memberships.c.inv_object_id == objects.c.id)
-        .join(collections, collections.c.id == memberships.c.inv_collection_id)
-        .where(owners.c.ark == owner, collections.c.ark.in_(within))
-    )
-    return {ark: title for ark, title in rows_with(connection, query, objects.c.ark, arks)}
+    members = defaultdict[str, set[str]](set)
+    facts: dict[str, tuple[str, str, int]] = {}
+    for ark, owner, title, version, collection in rows_with(connection, _PLACEMENTS, objects.c.ark, arks):
+        facts[ark] = owner, title, version
+        members[ark].add(collection)
+    return {
+        ark: Placement(owner, frozenset(filter(None, members[ark])), title, version)
+        for ark, (owner, title, version) in facts.items()
+    }
+
+
+def placement_of(connection: Connection, ark: str) -> Placement | None:
+    return placements_of(connection, (ark,)).get(ark)
 
 
 FILES_PER_STATEMENT = 5_000

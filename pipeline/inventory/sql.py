@@ -130,6 +130,7 @@ class SqlInventory:
     claim_ark = _writes(recording.claim_ark)
     local_ids_of = _reads(recording.local_ids_of)
     placement_of = _reads(recording.placement_of)
+    placements_of = _reads(recording.placements_of)
     ark_of = _reads(recording.ark_of)
     known_arks = _reads(recording.known_arks)
     objects_named = _reads(recording.arks_named)
@@ -140,7 +141,6 @@ class SqlInventory:
             return {}
         return self.database.read(lambda connection: recording.known_local_ids(connection, owner, local_id))
 
-    titles_of = _reads(recording.titles)
     describe_object = _reads(description.describe)
     objects_with = _reads(finding_search.candidates)
     found_objects = _reads(finding_search.found_objects)

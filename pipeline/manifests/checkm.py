@@ -105,11 +105,7 @@ def read(data: bytes, most: int | None, findings: Findings) -> tuple[list[Line],
         if not text.startswith("#"):
             rows.append(Line(number, text))
             if most is not None and len(rows) > most:
-                findings.stop(
-                    number,
-                    f"the manifest has more than {most:,} rows: divide it, or ask the operator for a higher "
-                    "limit (limits.batch_jobs for a batch, ARKLINE_OBJECT_FILES for an object)",
-                )
+                findings.stop(number, too_many_rows(most))
         elif text.startswith("#%") and not ended:
             headers.append(Line(number, text))
             if len(headers) > HEADER_LIMIT:
@@ -119,6 +115,13 @@ def read(data: bytes, most: int | None, findings: Findings) -> tuple[list[Line],
     if not ended:
         findings.error(0, "the last line is not #%eof: the manifest may be truncated")
     return headers, rows
+
+
+def too_many_rows(most: int) -> str:
+    return (
+        f"the manifest has more than {most:,} rows: divide it, or ask the operator for a higher limit "
+        "(limits.batch_jobs for a batch, ARKLINE_OBJECT_FILES for an object)"
+    )
 
 
 def _raw_lines(data: bytes, findings: Findings) -> Iterator[bytes]:
@@ -164,6 +167,7 @@ __all__ = [
     "parse",
     "parse_rows",
     "repeated_identifiers",
+    "too_many_rows",
     "write",
 ]
 
@@ -346,7 +350,9 @@ def check_rows(
         times = Counter(row.url for row in rows)
         lines: dict[tuple[str, str], int] = {}
         for row in rows:
-            for message in () if repeats else repeated_identifiers(row, lines):
+            for message in (
+                () if repeats else repeated_identifiers(row.local_id, row.primary_id, row.line, lines)
+            ):
                 findings.error(row.line, message)
             if times[row.url] > 1:
                 findings.warn(row.line, f"its URL is on {times[row.url]} lines: every line makes an object")
@@ -359,17 +365,23 @@ def check_rows(
         )
 
 
-def repeated_identifiers(row: Row, lines: dict[tuple[str, str], int]) -> Iterator[str]:
-    """Messages about the row's identifiers that an earlier row of the batch also has.
+def repeated_identifiers(
+    local_id: Iterable[str],
+    primary_id: str | None,
+    place: int,
+    places: dict[tuple[str, str], int],
+    called: str = "lines",
+) -> Iterator[str]:
+    """Messages about identifiers of the object at `place` that an earlier object of the batch also has.
 
-    `lines`: identifier -> line, for the earlier rows; this row's identifiers are added.
+    `places`: identifier -> place, for the earlier objects; this object's are added. `called`: the places.
     """
-    named = [("local id", name) for name in row.local_id]
-    if row.primary_id and is_ark(row.primary_id):
-        named.append(("primary identifier", canonical_ark(row.primary_id)))
+    named = [("local id", name) for name in local_id]
+    if primary_id and is_ark(primary_id):
+        named.append(("primary identifier", canonical_ark(primary_id)))
     for kind, name in named:
-        if (line := lines.setdefault((kind, name), row.line)) != row.line:
+        if (first := places.setdefault((kind, name), place)) != place:
             yield (
-                f"lines {line} and {row.line} have the same {kind} {quote_name(name)}: they would become two "
-                "versions of one object; give each object an identifier of its own"
+                f"{called} {first} and {place} have the same {kind} {quote_name(name)}: they would become "
+                "two versions of one object; give each object an identifier of its own"
             )

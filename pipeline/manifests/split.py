@@ -192,7 +192,8 @@ def _from_rows(
     lines: dict[tuple[str, str], int] = {}
     for row in parse(data, source, profile, True, most):
         if judged and len(problems) < PROBLEM_LIMIT:
-            problems += [Problem(row.line, message) for message in repeated_identifiers(row, lines)]
+            repeats = repeated_identifiers(row.local_id, row.primary_id, row.line, lines)
+            problems += [Problem(row.line, message) for message in repeats]
         if foreign is None and (problem := foreign_upload(row.url, submission.payload_url)):
             foreign = f"line {row.line}: {problem}"
         yield _from_row(submission, profile, row)

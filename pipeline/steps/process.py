@@ -25,7 +25,7 @@ from pipeline.identifiers import minter
 from pipeline.identifiers.minter import Assignment, Known, none_known
 from pipeline.inventory.recording import Placement
 from pipeline.manifests import storage_manifest
-from pipeline.names import PRODUCER, NotAnArk, spellings
+from pipeline.names import PRODUCER
 from pipeline.outcome import Done, ServiceDown, StepFailed, content, system
 from pipeline.preservation.rebuild import require_as_sent
 from pipeline.profiles.profile import Profile
@@ -65,12 +65,11 @@ def identify(job: Job, profile: Profile, context: StepContext, local_id: tuple[s
             locks.enter_context(context.job_record.exclusive("localid", f"{name}_{profile.owner}"))
         known = context.job_record.identifiers(job)
         named = context.inventory.arks_of(profile.owner, local_id)
-        if known.primary_id is not None and not known.assigned:
-            ark, assigned = _given_ark(known.primary_id, named, context), False
-        elif named:
-            ark, assigned = _known_ark(named), True
-        else:
+        given = None if known.assigned else known.primary_id
+        ark = minter.named_ark(given, named, lambda ark: context.inventory.placement_of(ark) is not None)
+        if ark is None:
             return _mint_ark(job, profile, context, known, local_id)
+        assigned = given is None
         placement = context.inventory.placement_of(ark)
         _check_ownership(ark, profile, placement, given=not assigned)
         check_consent(job, ark, context, recorded=placement is not None)
@@ -110,38 +109,19 @@ def check_consent(job: Job, ark: str, context: StepContext, *, recorded: bool = 
         return
     if storage.version_of(ark, job.jid, node, job.configuration.key) is not None:
         return
-    _check_ownership(ark, profile, context.inventory.placement_of(ark), given=False)
-    titles = context.inventory.titles_of(profile.owner, profile.collections, (ark,))
-    raise content(minter.version_problem(ark, titles.get(ark), profile))
+    placement = context.inventory.placement_of(ark)
+    _check_ownership(ark, profile, placement, given=False)
+    agreed = context.job_record.agreed_versions(job).get(ark)
+    # the inventory may not have the last version yet
+    numbers = [entry.number for entry in storage.versions_of(ark)] if agreed is not None else []
+    current = max(placement.version if placement else 0, *numbers, 0)
+    if problem := minter.consent_problem(ark, profile, placement, current, agreed):
+        raise content(problem)
 
 
 def _check_ownership(ark: str, profile: Profile, placement: Placement | None, *, given: bool) -> None:
     if problem := minter.ownership_problem(ark, profile, placement, given=given):
         raise content(problem)
-
-
-def _given_ark(given: str, named: dict[str, str], context: StepContext) -> str:
-    """The ARK that the depositor gave, unless a local id contradicts it."""
-    try:
-        ark, *older = spellings(given)
-    except NotAnArk as error:
-        raise content(f"the primary identifier {error}") from error
-    ark = next((name for name in older if context.inventory.placement_of(name)), ark)
-    for name, other in sorted(named.items()):
-        if other != ark:
-            raise content(
-                f"the local id '{name}' belongs to {other}, but the submitted primary identifier "
-                f"is {ark}: submit again with one of the two"
-            )
-    return ark
-
-
-def _known_ark(named: dict[str, str]) -> str:
-    """The ARK that the local ids belong to."""
-    if len(set(named.values())) > 1:
-        pairs = ", ".join(f"'{name}' belongs to {ark}" for name, ark in sorted(named.items()))
-        raise content(f"the local ids belong to several objects ({pairs}): submit every object separately")
-    return next(iter(named.values()))
 
 
 def _mint_ark(

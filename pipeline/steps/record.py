@@ -41,19 +41,19 @@ def work(job: Job, context: StepContext) -> Done:
     return Done(
         message=entered + lost,
         description=as_stored(recording.erc),
-        remark=job.status.with_remarks(*_remarks(job, version), *checked.judged.remarks),
+        remark=job.status.with_remarks(*_remarks(job, version, context), *checked.judged.remarks),
         checks=checked.judged.summaries,
         deposited=Deposited(files=len(added), bytes=sum(added)),
     )
 
 
-def _remarks(job: Job, version: StoredVersion) -> tuple[str, ...]:
+def _remarks(job: Job, version: StoredVersion, context: StepContext) -> tuple[str, ...]:
     """That the repository had the object already.
 
     A depositor who requested a new version need not check for one.
     """
     asked = job.configuration.new_version or job.configuration.submission_mode is not SubmissionMode.ADD
-    if version.number == 1 or asked:
+    if version.number == 1 or asked or version.ark in context.job_record.agreed_versions(job):
         return ()
     return (f"this is version {version.number} of {version.ark}, which the repository had already",)
 

@@ -203,9 +203,12 @@ def _raise_unless_gone(error: OSError) -> None:
         raise error
 
 
-def never_fits(need: int, settings: Settings) -> str | None:
-    """Why `need` bytes do not fit into empty working storage, for people; None if they do."""
-    limit = usage(settings).limit(settings.working_threshold)
+def never_fits(need: int, settings: Settings, space: Usage | None = None) -> str | None:
+    """Why `need` bytes do not fit into empty working storage, for people; None if they do.
+
+    `space`: working storage as measured before; by default it is measured.
+    """
+    limit = (space or usage(settings)).limit(settings.working_threshold)
     if need <= limit:
         return None
     return (

@@ -60,8 +60,7 @@ def test_an_object_is_found_again_by_its_job_its_ids_and_its_ark(entering: Enter
     assert again.arks_of(OWNER, ("loc-1", "loc-2", "loc-3")) == {"loc-1": ARK, "loc-2": ARK}
     assert sorted(again.local_ids_of(ARK)) == ["loc-1", "loc-2"]
     assert again.known_arks((ARK, OTHER)) == {ARK}
-    assert again.titles_of(OWNER, (COLLECTION,), (ARK, OTHER)) == {ARK: TITLE}
-    assert again.placement_of(ARK) == Placement(OWNER, frozenset({COLLECTION}))
+    assert again.placements_of((ARK, OTHER)) == {ARK: Placement(OWNER, frozenset({COLLECTION}), TITLE, 1)}
     assert again.placement_of(OTHER) is None
 
 

@@ -222,6 +222,21 @@ def test_an_id_in_the_depositors_own_erc_needs_the_yes(repository: Repository) -
     refused(repository, job, FailureKind.CONTENT, "next version")
 
 
+def test_a_consent_is_to_one_version_of_one_object(repository: Repository) -> None:
+    ark = repository.work(repository.job(1, local_id=("loc-1",))).ark
+    repository.job_record.agreed[ark] = 1
+    agreed = no_version(repository, 2, local_id=("loc-1",))
+
+    assert repository.work(agreed).number == 2
+    assert repository.work(agreed).number == 2, "an attempt that is repeated meets its own version"
+    refused(
+        repository,
+        no_version(repository, 3, local_id=("loc-1",)),
+        FailureKind.CONTENT,
+        f"you agreed that this deposit becomes version 2 of {ark}, whose current version is 2 now",
+    )
+
+
 @pytest.mark.parametrize("mode", [SubmissionMode.UPDATE, SubmissionMode.RESET])
 def test_to_update_or_to_reset_is_a_yes(repository: Repository, mode: SubmissionMode) -> None:
     repository.work(repository.job(1, local_id=("loc-1",)))

@@ -254,7 +254,9 @@ def test_a_container_counts_as_estimating_counts_it(
 
     found = told(session, small, batch, type=SubmissionType.CONTAINER_BATCH_MANIFEST)
 
-    assert "needs 2.0 kB of working storage, of which only 1.2 kB may be used" in messages(found)[0][1]
+    assert (
+        "needs 2.0 kB, but 80 % of working storage is only 1.2 kB: it can never fit" in messages(found)[0][1]
+    )
 
 
 def test_a_pause_and_a_hold_are_reported(session: Session, settings: Settings, source: HttpSource) -> None:

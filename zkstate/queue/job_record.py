@@ -1,10 +1,11 @@
 """The record of a job, as its step reads and writes it: pipeline.attempt.JobRecord in ZooKeeper."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 from pipeline.attempt import Attempt, NameAfter
 from pipeline.outcome import AttemptOver, Promised
-from pipeline.records import Identifiers, Job
+from pipeline.records import Identifiers, Job, Submission
 from zkstate import codec, paths
 from zkstate.connection import locks
 from zkstate.connection.session import Session
@@ -90,6 +91,10 @@ class ZooKeeperJobRecord:
             commit(self._session, (Check(paths.job_status(job.jid), job.version), *operations))
         except Stale as lost:
             raise AttemptOver(f"another attempt has taken over {job.jid}") from lost
+
+    def agreed_versions(self, job: Job) -> Mapping[str, int]:
+        path = paths.submission(job.bid)
+        return codec.decode(Submission, self._session.get(path)[0], path).new_version_of
 
     def exclusive(self, kind: str, name: str) -> AbstractContextManager[None]:
         return locks.exclusive(self._session, kind, name, self._attempt)

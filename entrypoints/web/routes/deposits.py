@@ -27,6 +27,7 @@ from pipeline.fixity import Digest
 from pipeline.names import ID_PATTERN, UploadAddress
 from pipeline.principal import Principal
 from pipeline.records import (
+    AgreedVersions,
     Name,
     Priority,
     Record,
@@ -68,6 +69,12 @@ class Deposit(Record):
         description="Allow that an object which the repository has already gets a new version; otherwise it "
         "is refused. The modes update and reset allow it, too.",
     )
+    new_version_of: AgreedVersions = Field(
+        default_factory=dict,
+        description="Where new_version is false: the ARK of each object that may get a version all the same, "
+        "and the number of its current version, after which no other version may have come.",
+        examples=[{"ark:/99999/fk4abc": 1}],
+    )
     who: Text = ""
     what: Text = ""
     when: Text = ""
@@ -91,6 +98,7 @@ class FilesDeposit(Record):
     type: SubmissionType
     mode: SubmissionMode = SubmissionMode.ADD
     new_version: bool = False
+    new_version_of: AgreedVersions = Field(default_factory=dict)
     priority: Priority | None = None
     plan: LocalPlan
 
@@ -163,7 +171,7 @@ def dry_run_of_files(
     idempotency_key: IdempotencyKey = None,
 ) -> DryRunResult:
     """Which of its objects are here already, and what would be refused; no file is sent."""
-    facts = {name: getattr(deposit, name) for name in ("profile", "type", "mode", "new_version", "priority")}
+    facts = {name: value for name, value in deposit if name not in ("source", "plan")}
     facts |= {"payload_url": deposit.source, "payload_filename": "", "submitter": caller.name}
     return dry_run_local(site_of(request), caller, _submission(caller, facts, idempotency_key), deposit.plan)
 

@@ -1,0 +1,197 @@
+"""The judgement of a planned deposit: what each object would become, and why it would be refused.
+
+Rule: there is one judge. A dry run by URL, a dry run of local files, the check of a manifest and the preview
+of a draft differ in how they obtain the objects and in what they know of them. Limits, identifiers and
+consent are judged by the functions that a job's steps call, so that a job is refused in the same words.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from operations.deposits.planned import Contradiction, FieldProblem, JudgedObject, Judgement, NamedObject
+from operations.site import Site
+from pipeline.description import metadata
+from pipeline.identifiers import minter
+from pipeline.inventory.recording import Placement
+from pipeline.manifests.checkm import repeated_identifiers, too_many_rows
+from pipeline.names import (
+    PRODUCER,
+    NotAnArk,
+    UnsafeName,
+    duplicates,
+    is_local,
+    quote_name,
+    safe_name,
+    spellings,
+)
+from pipeline.outcome import StepFailed
+from pipeline.profiles.profile import Profile, with_site_limits
+from pipeline.records import Submission, SubmissionType
+from pipeline.settings import Settings
+from pipeline.steps.estimate import CONTAINER_FACTOR
+from pipeline.steps.expected_files import check_bytes, check_files
+from pipeline.working_storage.capacity import Usage, never_fits, usage_now
+
+_ONE_OBJECT = (SubmissionType.FILE, SubmissionType.CONTAINER, SubmissionType.OBJECT_MANIFEST)
+_OF_CONTAINERS = (SubmissionType.CONTAINER, SubmissionType.CONTAINER_BATCH_MANIFEST)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the site knows beside the objects."""
+
+    submission: Submission
+    profile: Profile
+    settings: Settings
+    space: Usage | None
+    """Working storage; None if this machine cannot measure it."""
+    arks: dict[str, str]
+    """Local id -> ARK, for the owner's local ids that have one."""
+    placements: dict[str, Placement]
+
+
+def judge(
+    site: Site,
+    submission: Submission,
+    objects: Sequence[NamedObject],
+    *,
+    total: int | None = None,
+    called: str = "objects",
+) -> Judgement:
+    """Judge the objects of a deposit, of which nothing is changed; UnknownProfile if it names none.
+
+    `total`: the number of all objects, if these are a part. `called`: what their numbers count, in messages.
+    """
+    known = _look_up(site, submission, objects)
+    places: dict[tuple[str, str], int] = {}
+    judged = tuple(
+        _judged(one, known, repeated_identifiers(one.local_id, one.primary_id, one.number, places, called))
+        for one in objects
+    )
+    given = {one.primary_id: after.version_of for one, after in zip(objects, judged, strict=True)}
+    return Judgement(
+        objects=judged,
+        errors=tuple(_problems_of_all(len(objects) if total is None else total, known)),
+        warnings=tuple(FieldProblem(message=message, field="file") for message in _repeated(objects)),
+        known=known.arks | {name: ark for name, ark in given.items() if name and ark},
+        contradictions=tuple(_contradictions(objects, known)),
+    )
+
+
+def _judged(one: NamedObject, known: _Known, repeats: Iterator[str]) -> JudgedObject:
+    ark, refused = _identified(one, known)
+    placement = known.placements.get(ark) if ark else None
+    if ark and placement and (problem := _consent_problem(ark, placement, known)):
+        refused = FieldProblem(message=problem, field="new_version")
+    problems = (
+        *(FieldProblem(message=message, field="local_id") for message in repeats),
+        *((refused,) if refused else ()),
+        *_problems_of_files(one, known),
+    )
+    return JudgedObject(
+        **one.model_dump(include={"number", "name", "title", "creator", "date", "local_id"}),
+        files=one.file_count,
+        bytes=one.bytes if one.is_sized else None,
+        version_of=ark if placement else None,
+        version=placement.version + 1 if placement else None,
+        errors=problems,
+    )
+
+
+def _look_up(site: Site, submission: Submission, objects: Sequence[NamedObject]) -> _Known:
+    settings = site.settings
+    profile = with_site_limits(site.profiles.get(submission.profile_name), settings)
+    local_ids = list(dict.fromkeys(name for one in objects for name in one.local_id))
+    given = {ark for one in objects if one.primary_id for ark in _spellings(one.primary_id)}
+    inventory = site.archive() if local_ids or given else None
+    arks = inventory.arks_of(profile.owner, local_ids) if inventory else {}
+    placements = inventory.placements_of([*given, *arks.values()]) if inventory else {}
+    space = usage_now(settings) if settings.working.is_dir() else None
+    return _Known(submission, profile, settings, space, arks, placements)
+
+
+def _spellings(given: str) -> tuple[str, ...]:
+    try:
+        return spellings(given)
+    except NotAnArk:
+        return ()  # `minter.named_ark` refuses it
+
+
+def _identified(one: NamedObject, known: _Known) -> tuple[str | None, FieldProblem | None]:
+    """The ARK that the object names, if it may have it; else the reason, if it names one."""
+    named = {name: known.arks[name] for name in one.local_id if name in known.arks}
+    field = "ark" if one.primary_id else "local_id"
+    try:
+        metadata.check_number(one.local_id)
+        ark = minter.named_ark(one.primary_id or None, named, known.placements.__contains__)
+    except StepFailed as failure:
+        return None, FieldProblem(message=failure.message, field=field)
+    if ark is None:
+        return None, None
+    placement = known.placements.get(ark)
+    problem = minter.ownership_problem(ark, known.profile, placement, given=bool(one.primary_id))
+    return (None, FieldProblem(message=problem, field=field)) if problem else (ark, None)
+
+
+def _consent_problem(ark: str, placement: Placement, known: _Known) -> str | None:
+    if minter.may_add_version(known.submission, known.profile):
+        return None
+    agreed = known.submission.new_version_of.get(ark)
+    return minter.consent_problem(ark, known.profile, placement, placement.version, agreed)
+
+
+def _problems_of_files(one: NamedObject, known: _Known) -> Iterator[FieldProblem]:
+    for check, count in ((check_files, one.file_count), (check_bytes, one.bytes)):
+        try:
+            check(known.profile, count or 0)
+        except StepFailed as failure:
+            yield FieldProblem(message=failure.message, field="file")
+    factor = CONTAINER_FACTOR if known.submission.type in _OF_CONTAINERS else 1
+    if known.space and (problem := never_fits(one.bytes * factor, known.settings, known.space)):
+        yield FieldProblem(message=problem, field="file")
+    is_object = known.submission.type is SubmissionType.OBJECT_MANIFEST
+    if is_object and (one.file_count or 0) > known.settings.object_files:
+        yield FieldProblem(message=too_many_rows(known.settings.object_files), field="file")
+    if is_object and not known.profile.case_sensitive_names:
+        clashes = duplicates(file.name for file in one.files or ())
+        yield from (FieldProblem(message=clash.reason, field="file") for clash in clashes)
+    for file in one.files or ():
+        name, limit = quote_name(file.name), known.settings.upload_bytes
+        try:
+            safe_name(file.name, PRODUCER)
+        except UnsafeName as unsafe:
+            yield FieldProblem(message=str(unsafe), field="file")
+        if file.to_upload and (file.bytes or 0) > limit:
+            yield FieldProblem(
+                message=f"{name}: {file.bytes:,} bytes are more than {limit:,} (ARKLINE_UPLOAD_BYTES)",
+                field="file",
+            )
+        yield from file.differences()
+
+
+def _problems_of_all(total: int, known: _Known) -> Iterator[FieldProblem]:
+    most = known.profile.limits.batch_jobs
+    if known.submission.type not in _ONE_OBJECT and most is not None and total > most:
+        yield FieldProblem(message=too_many_rows(most))
+
+
+def _contradictions(objects: Sequence[NamedObject], known: _Known) -> Iterator[Contradiction]:
+    for one in objects:
+        arks = {known.arks[name] for name in one.local_id if name in known.arks}
+        arks.update(_spellings(one.primary_id or "")[:1])
+        if len(arks) > 1:
+            yield Contradiction(number=one.number, name=one.name, arks=tuple(sorted(arks)))
+
+
+def _repeated(objects: Sequence[NamedObject]) -> Iterator[str]:
+    """Values that several objects share, possibly by mistake."""
+    payloads = Counter(one.payload for one in objects if one.payload)
+    for payload, times in payloads.items():
+        if times > 1:
+            what = "file" if is_local(payload) else "URL"
+            yield f"{times:,} objects have the {what} {quote_name(payload)}: every entry makes an object"
+    alone = (one.files[0].digest for one in objects if one.files and len(one.files) == 1)
+    for digest, times in Counter(map(str, filter(None, alone))).items():
+        if times > 1:
+            yield f"{times:,} objects have the digest '{digest}': the same bytes are deposited more than once"
