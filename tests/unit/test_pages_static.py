@@ -56,5 +56,15 @@ def test_every_state_has_a_colour(state: str) -> None:
 
 
 def test_a_page_loads_nothing_from_another_host() -> None:
-    for path in (*TEMPLATES, WEB / "static" / "board.css", WEB / "static" / "board.js"):
+    scripts = (WEB / "static" / "deposit").glob("*.js")
+    for path in (*TEMPLATES, WEB / "static" / "board.css", WEB / "static" / "board.js", *scripts):
         assert not re.search(r"(?:src|href|url\()\s*=?\s*[\"']?https?://", path.read_text()), path.name
+
+
+def test_the_scripts_of_a_page_have_less_than_100_kb() -> None:
+    static = WEB / "static"
+    size = {path.name: path.stat().st_size for path in static.rglob("*.js")}
+    live = ("htmx.min.js", "hx-sse.min.js")
+    assert "{% block live %}{% endblock %}" in (WEB / "templates" / "deposit_new.html").read_text()
+    assert sum(size.values()) - sum(size[name] for name in live) < 100_000
+    assert sum(size[name] for name in (*live, "board.js")) < 100_000

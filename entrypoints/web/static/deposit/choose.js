@@ -1,0 +1,42 @@
+// What a person chose or dropped: files, with their names relative to it.
+
+// The entries have to be taken from the event at once: afterwards the browser forgets them.
+export async function dropped(transfer) {
+  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+  if (!entries.length) return chosen([...transfer.files]);
+  const found = [];
+  for (const entry of entries) await walk(entry, "", found);
+  return withoutFolder(found);
+}
+
+export function chosen(files) {
+  return withoutFolder([...files].map((file) => ({ name: file.webkitRelativePath || file.name, file })));
+}
+
+async function walk(entry, folder, found) {
+  if (entry.isFile) {
+    const file = await new Promise((resolve, reject) => entry.file(resolve, reject));
+    found.push({ name: folder + entry.name, file });
+    return;
+  }
+  const reader = entry.createReader();
+  for (;;) { // each call gives some hundred entries, the last one none
+    const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+    if (!some.length) return;
+    for (const one of some) await walk(one, `${folder}${entry.name}/`, found);
+  }
+}
+
+// A single folder names the deposit, and is not part of the files' names.
+function withoutFolder(files) {
+  const [folder, rest] = split(files[0]?.name ?? "");
+  if (!rest || !files.every(({ name }) => name.startsWith(`${folder}/`))) return { folder: "", files };
+  return { folder, files: files.map(({ name, file }) => ({ name: name.slice(folder.length + 1), file })) };
+}
+
+function split(name) {
+  const at = name.indexOf("/");
+  return at < 0 ? [name, ""] : [name.slice(0, at), name.slice(at + 1)];
+}
+
+export const isTable = (name) => /\.(csv|tsv|xlsx|ods)$/i.test(name);

@@ -1,0 +1,45 @@
+// The digests of files, computed one after the other beside the page.
+
+export class Unreadable extends Error {
+  constructor(name) {
+    super(`${name} cannot be read: it was moved, removed or changed since you chose it. Choose the files again.`);
+  }
+}
+
+// `available` becomes false where the browser has no worker or no WebAssembly: then `of` gives null.
+export function startDigests() {
+  const asked = new Map();
+  let number = 0;
+  let worker = null;
+  let settle;
+  const available = new Promise((resolve) => { settle = resolve; });
+  try {
+    worker = new Worker("/static/deposit/digest-worker.js");
+    worker.onerror = () => settle(false);
+    worker.onmessage = ({ data }) => {
+      if ("ready" in data) return settle(data.ready);
+      const { file, resolve, reject } = asked.get(data.number);
+      asked.delete(data.number);
+      if (data.unreadable) reject(new Unreadable(file.name));
+      else resolve(data.sha512);
+    };
+  } catch {
+    settle(false);
+  }
+  return {
+    available,
+    async of(file) {
+      if (!await available) return null;
+      return new Promise((resolve, reject) => {
+        asked.set(++number, { file, resolve, reject });
+        worker.postMessage({ number, file });
+      });
+    },
+    stop: () => worker?.terminate(),
+  };
+}
+
+export function reprDigest(sha512) {
+  const bytes = sha512.match(/../g).map((pair) => String.fromCharCode(parseInt(pair, 16)));
+  return `sha-512=:${btoa(bytes.join(""))}:`;
+}

@@ -1,0 +1,304 @@
+// The deposit page: choose, see what would become of it, correct, upload, deposit.
+import { chosen, dropped, isTable } from "./choose.js";
+import { startDigests } from "./digests.js";
+import { columnChoices } from "./columns.js";
+import { objectTable } from "./preview.js";
+import { Problem, request } from "./requests.js";
+import { uploadAll, uploadFile } from "./upload.js";
+import { bytes, counted, duration, element, some } from "./words.js";
+
+const ROWS = 50;
+const at = (id) => document.getElementById(id);
+const digests = startDigests();
+const files = new Map(); // name -> File, as chosen in this tab
+let folder = "";
+let upload = null; // the id of the upload that keeps the draft
+let draft = null;
+let preview = null;
+let sentTable = null; // the File whose bytes are in the upload
+let cursors = [""]; // of the pages up to the one that is shown
+let stop = null; // ends the transfer that runs
+
+const showObjects = objectTable(at("rows"), {
+  onValue: (key, text) => change(() => { draft.values[key] = text; }),
+  onConsent: (ark, version) => change(() => {
+    if (version === null) delete draft.new_version[ark];
+    else draft.new_version[ark] = version;
+  }),
+});
+const showColumns = columnChoices(at("columns"), (alter) => change(() => { alter(draft); cursors = [""]; }));
+
+// Shows what went wrong; nothing that was entered is lost by it.
+async function attempt(work) {
+  try {
+    alert("");
+    await work();
+  } catch (error) {
+    if (error.name !== "AbortError") alert(error.message);
+    if (!(error instanceof Problem) && !error.message) throw error;
+  }
+}
+
+function alert(...content) {
+  const box = at("alert");
+  box.hidden = !content[0];
+  box.replaceChildren(element("p", {}, ...content));
+  if (content[0]) box.scrollIntoView({ block: "nearest" });
+}
+
+async function add({ folder: name, files: found }) {
+  if (!found.length) throw new Error("There is no file in what you chose.");
+  for (const one of found) files.set(one.name, one.file);
+  folder ||= name;
+  if (draft) draft.files = listed(draft.files);
+  else draft = proposal();
+  if (draft.objects === "table" && !draft.table) draft.table = tables()[0] ?? null;
+  await save();
+  at("preview-title").focus();
+}
+
+const tables = () => [...new Set([...files.keys(), ...(draft?.table ? [draft.table] : [])])].filter(isTable);
+
+// The chosen files, and those that were chosen before the page was closed.
+function listed(earlier) {
+  const now = [...files].map(([name, file]) => ({ name, size: file.size, sha512: null }));
+  return [...now, ...earlier.filter(({ name }) => !files.has(name))];
+}
+
+function proposal() {
+  const names = [...files.keys()];
+  const [table] = names.filter(isTable);
+  const several = names.length > 1 && !folder && !files.has("bagit.txt");
+  return {
+    name: folder || table || names[0],
+    profile: at("to-collection").value,
+    objects: table ? "table" : several ? "each" : "one",
+    files: listed([]),
+    table: table ?? null,
+    sheet: null,
+    header_row: null,
+    columns: {},
+    values: {},
+    new_version: {},
+  };
+}
+
+async function change(alter) {
+  alter();
+  await attempt(save);
+}
+
+// Keeps the draft at the repository and shows what it says; changes made meanwhile are sent afterwards.
+let saving = null;
+let changed = false;
+async function save() {
+  changed = true;
+  saving ??= keep().finally(() => { saving = null; });
+  await saving;
+}
+
+async function keep() {
+  at("preview").setAttribute("aria-busy", "true");
+  try {
+    while (changed) {
+      changed = false;
+      upload ??= (await request("POST", "/v1/uploads")).id;
+      await sendTable();
+      preview = await request("PUT", `/v1/drafts/${upload}`, draft);
+      if (cursors.length > 1 || at("only-errors").checked) await turn();
+    }
+    show();
+  } finally {
+    at("preview").removeAttribute("aria-busy");
+  }
+}
+
+// The page of objects that the last cursor names; the first one if it is there no more.
+async function turn() {
+  const query = new URLSearchParams({ limit: ROWS, cursor: cursors.at(-1) });
+  if (at("only-errors").checked) query.set("only", "errors");
+  if (!cursors.at(-1)) query.delete("cursor");
+  preview = (await request("GET", `/v1/drafts/${upload}?${query}`)).preview;
+  if (!preview.objects.length && cursors.length > 1) {
+    cursors.pop();
+    await turn();
+  }
+}
+
+async function sendTable() {
+  const file = draft.objects === "table" ? files.get(draft.table) : null;
+  if (!file || file === sentTable) return;
+  const sending = new AbortController();
+  const digest = await digests.of(file);
+  try {
+    await uploadFile(upload, draft.table, file, digest, { signal: sending.signal, onWait: note });
+  } catch (error) {
+    if (error.code !== "upload-conflict") throw error;
+    // the table was corrected outside and chosen again: its upload begins anew
+    await request("DELETE", `/v1/uploads/${upload}`);
+    upload = (await request("POST", "/v1/uploads")).id;
+    await uploadFile(upload, draft.table, file, digest, { signal: sending.signal, onWait: note });
+  }
+  sentTable = file;
+}
+
+function note(text) {
+  at("waiting").textContent = text ? `${text}: the upload continues by itself.` : "";
+}
+
+function show() {
+  const away = draft.files.filter(({ name }) => !files.has(name) && name !== draft.table);
+  at("chosen").textContent = `${counted(files.size, "file")} chosen, ${bytes([...files.values()].reduce((sum, file) => sum + file.size, 0))}.`;
+  at("choose-again").hidden = !away.length;
+  at("choose-again").textContent = `Choose ${draft.name} again: ${counted(away.length, "file")} of this deposit ${away.length === 1 ? "is" : "are"} not chosen now (${some(away.map(({ name }) => name), 3)}). What has arrived is not sent again.`;
+  at("preview").hidden = false;
+  at("to-collection").value = draft.profile;
+  at("deposit-name").value = draft.name;
+  for (const radio of document.getElementsByName("objects")) radio.checked = radio.value === draft.objects;
+  const known = tables();
+  at("by-table").hidden = !known.length;
+  at("table").replaceChildren(...known.map((name) => element("option", { selected: name === draft.table }, name)));
+  at("table-choice").hidden = draft.objects !== "table";
+  showColumns(preview.table, draft);
+  showObjects(preview, draft);
+  at("summary").textContent = summary();
+  at("problems").replaceChildren(...general());
+  at("previous").disabled = cursors.length === 1;
+  at("next").disabled = !preview.next;
+  at("pages").hidden = cursors.length === 1 && !preview.next;
+  at("deposit").disabled = preview.erroneous > 0 || preview.errors.length > 0;
+}
+
+function summary() {
+  const made = `${counted(preview.object_count, "object")} of ${counted(preview.file_count, "file")}, ${bytes(preview.bytes)}`;
+  const wrong = preview.erroneous ? `; ${counted(preview.erroneous, "object")} with mistakes: correct them below` : "";
+  const arrived = preview.arrived_files ? `; ${counted(preview.arrived_files, "file")} (${bytes(preview.arrived_bytes)}) have arrived` : "";
+  return `${made}${arrived}${wrong}.`;
+}
+
+function general() {
+  const box = (tone, ...texts) => element("div", { class: `panel note ${tone}` }, ...texts.map((text) => element("p", {}, text)));
+  const notes = [...preview.warnings, ...(preview.table?.remarks ?? [])];
+  if (preview.unlisted_count) notes.push(`${counted(preview.unlisted_count, "file")} in no row of the table, not deposited: ${some(preview.unlisted)}.`);
+  if (preview.left_out_count) notes.push(`Left out, because a computer made them for itself: ${some(preview.left_out)}.`);
+  return [...(preview.errors.length ? [box("bad", ...preview.errors)] : []), ...(notes.length ? [box("warn", ...notes)] : [])];
+}
+
+async function deposit() {
+  stop = new AbortController();
+  busy(true);
+  note("");
+  try {
+    const there = await arrivedFiles();
+    const skipped = new Set([...preview.unlisted, ...preview.left_out, ...(draft.objects === "table" ? [draft.table] : [])]);
+    const needed = draft.files.filter(({ name }) => !skipped.has(name));
+    const lacking = needed.filter(({ name, size }) => !files.has(name) && there.get(`files/${name}`)?.size !== size);
+    if (lacking.length) throw new Error(`Choose the same files again: ${some(lacking.map(({ name }) => name))} ${lacking.length === 1 ? "has" : "have"} not arrived yet.`);
+    const sending = needed.filter(({ name }) => files.has(name)).map(({ name }) => ({ name: `files/${name}`, file: files.get(name) }));
+    const watch = { progress, waiting: note };
+    const found = await uploadAll(upload, sending, there, digests, watch, stop.signal);
+    for (const file of draft.files) file.sha512 = found[`files/${file.name}`] ?? there.get(`files/${file.name}`)?.sha512 ?? null;
+    await save();
+    leave(await request("POST", `/v1/drafts/${upload}/deposit`));
+  } catch (error) {
+    if (error instanceof Problem && error.status !== 401) await save();
+    throw error;
+  } finally {
+    busy(false);
+    stop = null;
+  }
+}
+
+function leave({ bid, again }) {
+  upload = null;
+  if (!again) return location.assign(`/batches/${bid}`);
+  const page = element("a", { href: `/batches/${bid}` }, bid);
+  alert("You have deposited exactly this before: ", page, ". Nothing was added.");
+}
+
+async function arrivedFiles() {
+  const there = await request("GET", `/v1/uploads/${upload}`);
+  return new Map(there.files.map((file) => [file.name, file]));
+}
+
+function busy(yes) {
+  at("transfer").hidden = !yes;
+  at("choose").inert = at("preview").inert = yes;
+  if (yes) at("cancel").focus();
+  else at("deposit").focus();
+}
+
+function progress({ done, total, speed, left }) {
+  at("bar").max = total || 1;
+  at("bar").value = total ? done : 1;
+  const pace = speed ? `, ${bytes(speed)} a second` : "";
+  at("amount").textContent = `${bytes(done)} of ${bytes(total)}${pace}${left === null ? "" : `, ${duration(left)} left`}`;
+}
+
+async function resume(id) {
+  const kept = await request("GET", `/v1/drafts/${id}?limit=${ROWS}`);
+  const { updated, key, ...known } = kept.draft;
+  upload = id;
+  draft = known;
+  preview = kept.preview;
+  show();
+  at("unfinished").hidden = true;
+  at("choose-files").focus();
+}
+
+async function listUnfinished() {
+  const { drafts } = await request("GET", "/v1/drafts");
+  at("unfinished").hidden = !drafts.length;
+  at("unfinished-list").replaceChildren(...drafts.map((one) => {
+    const until = new Date(one.expires).toLocaleDateString("en", { day: "numeric", month: "long" });
+    const text = one.problem ?? `${counted(one.files, "file")}, ${bytes(one.arrived_bytes)} of ${bytes(one.bytes)} have arrived; kept until ${until}. `;
+    const row = element("li", {}, element("strong", {}, one.name || "Without a name"), ` in ${one.profile ?? "an unknown collection"}: ${text} `,
+      one.problem ? null : element("button", { type: "button", onclick: () => attempt(() => resume(one.id)) }, `Continue ${one.name}`), " ",
+      element("button", { type: "button", class: "danger", onclick: () => attempt(() => discard(one.id, one.name)) }, `Discard ${one.name}`));
+    return row;
+  }));
+}
+
+async function discard(id, name) {
+  if (!confirm(`Discard “${name}”? What has arrived of it is removed.`)) return;
+  await request("DELETE", `/v1/uploads/${id}`);
+  if (id === upload) location.reload();
+  else await listUnfinished();
+}
+
+function listen() {
+  for (const id of ["choose-files", "choose-folder"]) {
+    at(id).addEventListener("change", () => attempt(() => add(chosen(at(id).files))));
+  }
+  const drop = at("drop");
+  for (const kind of ["dragover", "dragleave", "drop"]) {
+    drop.addEventListener(kind, (event) => {
+      event.preventDefault();
+      drop.classList.toggle("over", kind === "dragover");
+      if (kind === "drop") attempt(async () => add(await dropped(event.dataTransfer)));
+    });
+  }
+  at("to-collection").addEventListener("change", () => { if (draft) change(() => { draft.profile = at("to-collection").value; }); });
+  at("deposit-name").addEventListener("change", () => change(() => { draft.name = at("deposit-name").value; }));
+  at("table").addEventListener("change", () => change(() => {
+    Object.assign(draft, { table: at("table").value, sheet: null, header_row: null, columns: {}, values: {} });
+  }));
+  for (const radio of document.getElementsByName("objects")) {
+    radio.addEventListener("change", () => change(() => {
+      Object.assign(draft, { objects: radio.value, table: draft.table ?? tables()[0] ?? null });
+      cursors = [""];
+    }));
+  }
+  const page = (move) => attempt(async () => { move(); await turn(); show(); });
+  at("only-errors").addEventListener("change", () => page(() => { cursors = [""]; }));
+  at("next").addEventListener("click", () => page(() => cursors.push(preview.next)));
+  at("previous").addEventListener("click", () => page(() => cursors.pop()));
+  at("deposit").addEventListener("click", () => attempt(deposit));
+  at("discard").addEventListener("click", () => attempt(() => discard(upload, draft.name)));
+  at("cancel").addEventListener("click", () => stop?.abort());
+  addEventListener("beforeunload", (event) => { if (stop) event.preventDefault(); });
+}
+
+listen();
+digests.available.then((yes) => { at("undeclared").hidden = yes; });
+attempt(listUnfinished);
