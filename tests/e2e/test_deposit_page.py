@@ -1,10 +1,10 @@
-"""The page of a new deposit in a real browser: chosen, corrected in the preview, cut off, continued, stored."""
+"""The page of a new deposit in a browser: chosen, corrected in the preview, cut off, continued, stored."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from operations.jobs.batch_view import report
 from operations.site import Site
@@ -75,30 +75,52 @@ class Cut:
         self._page.context.set_offline(False)
 
 
-def choose_and_correct(dora: Visitor, scans: Path) -> None:
+Use = Callable[[Page, Locator, str], None]
+"""Go to an element, and press a key there."""
+
+
+def choose_and_correct(dora: Visitor, scans: Path, press: Use) -> None:
     page = dora.page
-    page.get_by_label("A folder with everything in it").set_input_files(scans)
+    with page.expect_file_chooser() as chooser:
+        press(page, page.get_by_label("A folder with everything in it"), "Enter")
+    chooser.value.set_files(scans)
     expect(page.get_by_text("3 objects with mistakes")).to_be_visible()
     expect(page.get_by_label("Name of this deposit")).to_have_value("Nachlass Müller")
     expect(page.get_by_role("button", name="Deposit", exact=True)).to_be_disabled()
     expect(page.get_by_text("Left out, because a computer made them for itself: .DS_Store")).to_be_visible()
 
-    page.get_by_label("Show only objects with mistakes").check()
+    press(page, page.get_by_label("Show only objects with mistakes"), "Space")
     expect(page.locator("#rows tr")).to_have_count(3)
     assert dora.barriers() == []
-    dora.picture(f"deposit-mistakes-{page.viewport_size['width']}", whole=True)  # type: ignore[index]
-    correct(page, "File of row 3", "scans/img_001.jpg")
-    correct(page, "Identifiers of row 5", "MUE-003")
-    correct(page, "File of row 7", "scans/img_005.jpg")
+    dora.picture(f"deposit-mistakes-{page.evaluate('innerWidth')}")
+    correct(page, press, "File of row 3", "scans/img_001.jpg")
+    correct(page, press, "Identifiers of row 5", "MUE-003")
+    correct(page, press, "File of row 7", "scans/img_005.jpg")
     expect(page.get_by_text(f"{IMAGES} objects of {IMAGES} files")).to_be_visible()
-    page.get_by_label("Show only objects with mistakes").uncheck()
+    press(page, page.get_by_label("Show only objects with mistakes"), "Space")
     expect(page.get_by_label("Identifiers of row 5")).to_have_value("MUE-003")
 
 
-def correct(page: Page, label: str, value: str) -> None:
+def with_the_mouse(page: Page, reached: Locator, key: str) -> None:
+    reached.click()
+    if key not in ("Enter", "Space"):
+        page.keyboard.press(key)
+
+
+def by_keyboard(page: Page, reached: Locator, key: str) -> None:
+    for _ in range(500):
+        if reached.evaluate("element => element === document.activeElement"):
+            page.keyboard.press(key)
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError("the keyboard does not reach it")
+
+
+def correct(page: Page, press: Use, label: str, value: str) -> None:
     before = page.locator("#rows tr").count()
-    page.get_by_label(label).fill(value)
-    page.get_by_label(label).press("Enter")
+    press(page, page.get_by_label(label), "Control+a")
+    page.keyboard.type(value)
+    page.keyboard.press("Enter")
     expect(page.locator("#rows tr")).to_have_count(before - 1)
 
 
@@ -133,12 +155,12 @@ def test_a_folder_with_a_table_is_corrected_in_the_preview_and_continues_after_a
     with serving(settings) as web, visitor(browser, web.url) as dora:
         page = opened(dora, web, "dora")
         dora.picture("deposit-new-1280")
-        choose_and_correct(dora, scans)
+        choose_and_correct(dora, scans, by_keyboard)
         assert not too_wide(page)
         dora.picture("deposit-preview-1280", whole=False)
 
         cut = Cut(page)
-        page.get_by_role("button", name="Deposit", exact=True).click()
+        by_keyboard(page, page.get_by_role("button", name="Deposit", exact=True), "Enter")
         expect(page.get_by_text("The network is away")).to_be_visible()
         dora.picture("deposit-transfer-1280", whole=False)
         assert page.evaluate("shifted") < 0.1
@@ -156,7 +178,7 @@ def test_a_closed_tab_is_continued_from_the_list_of_unfinished_deposits(
     fleet.beat()
     with serving(settings) as web, visitor(browser, web.url, "dark", 390) as dora:
         page = opened(dora, web, "dorb")
-        choose_and_correct(dora, scans)
+        choose_and_correct(dora, scans, with_the_mouse)
         assert not too_wide(page)
         dora.picture("deposit-preview-390", whole=False)
         cut = Cut(page)
@@ -172,7 +194,7 @@ def test_a_closed_tab_is_continued_from_the_list_of_unfinished_deposits(
         dora.open("/deposits/new")
         assert dora.barriers() == []
         page.get_by_role("button", name="Continue Nachlass Müller").click()
-        expect(page.get_by_text("Choose Nachlass Müller again")).to_be_visible()
+        expect(page.get_by_text("Choose the files of “Nachlass Müller” again")).to_be_visible()
         dora.picture("deposit-continued-390", whole=False)
         page.get_by_label("A folder with everything in it").set_input_files(scans)
         expect(page.get_by_label("Identifiers of row 5")).to_have_value("MUE-003")

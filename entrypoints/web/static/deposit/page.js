@@ -7,7 +7,7 @@ import { Problem, request } from "./requests.js";
 import { uploadAll, uploadFile } from "./upload.js";
 import { bytes, counted, duration, element, some } from "./words.js";
 
-const ROWS = 50;
+const ROWS = 100;
 const at = (id) => document.getElementById(id);
 const digests = startDigests();
 const files = new Map(); // name -> File, as chosen in this tab
@@ -52,17 +52,19 @@ async function add({ folder: name, files: found }) {
   folder ||= name;
   if (draft) draft.files = listed(draft.files);
   else draft = proposal();
-  if (draft.objects === "table" && !draft.table) draft.table = tables()[0] ?? null;
   await save();
   at("preview-title").focus();
 }
 
-const tables = () => [...new Set([...files.keys(), ...(draft?.table ? [draft.table] : [])])].filter(isTable);
+const tables = () => [...new Set([...draft.files.map(({ name }) => name), draft.table ?? ""])].filter(isTable);
+
+const order = new Intl.Collator("en", { numeric: true });
 
 // The chosen files, and those that were chosen before the page was closed.
 function listed(earlier) {
   const now = [...files].map(([name, file]) => ({ name, size: file.size, sha512: null }));
-  return [...now, ...earlier.filter(({ name }) => !files.has(name))];
+  const all = [...now, ...earlier.filter(({ name }) => !files.has(name))];
+  return all.sort((one, other) => order.compare(one.name, other.name));
 }
 
 function proposal() {
@@ -147,10 +149,12 @@ function note(text) {
 }
 
 function show() {
-  const away = draft.files.filter(({ name }) => !files.has(name) && name !== draft.table);
-  at("chosen").textContent = `${counted(files.size, "file")} chosen, ${bytes([...files.values()].reduce((sum, file) => sum + file.size, 0))}.`;
+  const left = new Set([...preview.left_out, draft.table]);
+  const away = draft.files.filter(({ name }) => !files.has(name) && !left.has(name));
+  const size = [...files.values()].reduce((sum, file) => sum + file.size, 0);
+  at("chosen").textContent = files.size ? `${counted(files.size, "file")} chosen, ${bytes(size)}.` : "";
   at("choose-again").hidden = !away.length;
-  at("choose-again").textContent = `Choose ${draft.name} again: ${counted(away.length, "file")} of this deposit ${away.length === 1 ? "is" : "are"} not chosen now (${some(away.map(({ name }) => name), 3)}). What has arrived is not sent again.`;
+  at("choose-again").textContent = `Choose the files of “${draft.name}” again: ${some(away.map(({ name }) => name), 3)}. What has arrived is not sent again.`;
   at("preview").hidden = false;
   at("to-collection").value = draft.profile;
   at("deposit-name").value = draft.name;
@@ -163,6 +167,10 @@ function show() {
   showObjects(preview, draft);
   at("summary").textContent = summary();
   at("problems").replaceChildren(...general());
+  const versions = preview.objects.filter((one) => one.version_of && draft.new_version[one.version_of] !== one.version - 1);
+  at("agree").hidden = versions.length < 2;
+  at("agree").textContent = `Agree to these ${versions.length} new versions`;
+  at("agree").onclick = () => change(() => { for (const one of versions) draft.new_version[one.version_of] = one.version - 1; });
   at("previous").disabled = cursors.length === 1;
   at("next").disabled = !preview.next;
   at("pages").hidden = cursors.length === 1 && !preview.next;
@@ -172,8 +180,9 @@ function show() {
 function summary() {
   const made = `${counted(preview.object_count, "object")} of ${counted(preview.file_count, "file")}, ${bytes(preview.bytes)}`;
   const wrong = preview.erroneous ? `; ${counted(preview.erroneous, "object")} with mistakes: correct them below` : "";
+  const none = at("only-errors").checked && !preview.erroneous ? "; no object with mistakes is left" : "";
   const arrived = preview.arrived_files ? `; ${counted(preview.arrived_files, "file")} (${bytes(preview.arrived_bytes)}) have arrived` : "";
-  return `${made}${arrived}${wrong}.`;
+  return `${made}${arrived}${wrong}${none}.`;
 }
 
 function general() {
@@ -184,7 +193,7 @@ function general() {
   return [...(preview.errors.length ? [box("bad", ...preview.errors)] : []), ...(notes.length ? [box("warn", ...notes)] : [])];
 }
 
-async function deposit() {
+async function deposit(query = "") {
   stop = new AbortController();
   busy(true);
   note("");
@@ -199,7 +208,7 @@ async function deposit() {
     const found = await uploadAll(upload, sending, there, digests, watch, stop.signal);
     for (const file of draft.files) file.sha512 = found[`files/${file.name}`] ?? there.get(`files/${file.name}`)?.sha512 ?? null;
     await save();
-    leave(await request("POST", `/v1/drafts/${upload}/deposit`));
+    leave(await request("POST", `/v1/drafts/${upload}/deposit${query}`));
   } catch (error) {
     if (error instanceof Problem && error.status !== 401) await save();
     throw error;
@@ -210,10 +219,10 @@ async function deposit() {
 }
 
 function leave({ bid, again }) {
-  upload = null;
   if (!again) return location.assign(`/batches/${bid}`);
   const page = element("a", { href: `/batches/${bid}` }, bid);
-  alert("You have deposited exactly this before: ", page, ". Nothing was added.");
+  const repeat = element("button", { type: "button", onclick: () => attempt(() => deposit("?again=true")) }, "Deposit it again");
+  alert("You have deposited exactly this before: ", page, ". Nothing was added. ", repeat);
 }
 
 async function arrivedFiles() {
@@ -223,9 +232,8 @@ async function arrivedFiles() {
 
 function busy(yes) {
   at("transfer").hidden = !yes;
-  at("choose").inert = at("preview").inert = yes;
-  if (yes) at("cancel").focus();
-  else at("deposit").focus();
+  at("choose").hidden = at("preview").hidden = at("by-form").hidden = yes;
+  at(yes ? "transfer-title" : "deposit").focus();
 }
 
 function progress({ done, total, speed, left }) {
@@ -270,12 +278,11 @@ function listen() {
   for (const id of ["choose-files", "choose-folder"]) {
     at(id).addEventListener("change", () => attempt(() => add(chosen(at(id).files))));
   }
-  const drop = at("drop");
-  for (const kind of ["dragover", "dragleave", "drop"]) {
-    drop.addEventListener(kind, (event) => {
+  for (const kind of ["dragover", "dragleave", "drop"]) { // anywhere: a browser would open what is dropped beside
+    document.addEventListener(kind, (event) => {
       event.preventDefault();
-      drop.classList.toggle("over", kind === "dragover");
-      if (kind === "drop") attempt(async () => add(await dropped(event.dataTransfer)));
+      at("drop").classList.toggle("over", kind === "dragover");
+      if (kind === "drop" && !stop) attempt(async () => add(await dropped(event.dataTransfer)));
     });
   }
   at("to-collection").addEventListener("change", () => { if (draft) change(() => { draft.profile = at("to-collection").value; }); });
@@ -285,7 +292,8 @@ function listen() {
   }));
   for (const radio of document.getElementsByName("objects")) {
     radio.addEventListener("change", () => change(() => {
-      Object.assign(draft, { objects: radio.value, table: draft.table ?? tables()[0] ?? null });
+      draft.objects = radio.value;
+      draft.table = radio.value === "table" ? tables()[0] : null; // otherwise it is a file like the others
       cursors = [""];
     }));
   }
@@ -293,7 +301,7 @@ function listen() {
   at("only-errors").addEventListener("change", () => page(() => { cursors = [""]; }));
   at("next").addEventListener("click", () => page(() => cursors.push(preview.next)));
   at("previous").addEventListener("click", () => page(() => cursors.pop()));
-  at("deposit").addEventListener("click", () => attempt(deposit));
+  at("deposit").addEventListener("click", () => attempt(() => deposit()));
   at("discard").addEventListener("click", () => attempt(() => discard(upload, draft.name)));
   at("cancel").addEventListener("click", () => stop?.abort());
   addEventListener("beforeunload", (event) => { if (stop) event.preventDefault(); });

@@ -2,7 +2,7 @@
 import { bytes, counted, element } from "./words.js";
 
 const FIELDS = [["title", "Title"], ["creator", "Creator"], ["date", "Date"], ["local_id", "Identifiers"]];
-const COLUMNS = ["Row", ...FIELDS.map(([, label]) => label), "Files", "Becomes", "Remarks"];
+const COLUMNS = ["Row", ...FIELDS.map(([, label]) => label), "Files", "Becomes"];
 const SHOWN_FILES = 3;
 
 // A row stays the same element when it is shown again, so that nobody loses what is being typed.
@@ -30,7 +30,7 @@ function newRow(one, onValue, onConsent) {
   const inputs = Object.fromEntries(FIELDS.map(([field, label]) => [field, input(one.key, field, `${label} of ${name}`, onValue)]));
   inputs.file = input(one.key, "file", `File of ${name}`, onValue);
   const cells = COLUMNS.map((title) => element("td", { "data-title": title }));
-  const [number, title, creator, date, identifiers, files, becomes, remarks] = cells;
+  const [number, title, creator, date, identifiers, files, becomes] = cells;
   [title, creator, date, identifiers].forEach((cell, at) => cell.append(inputs[FIELDS[at][0]].box));
   const chosen = element("div");
   files.append(chosen, inputs.file.box);
@@ -48,8 +48,7 @@ function newRow(one, onValue, onConsent) {
       inputs.file.box.hidden = !ofFile.some((problem) => problem.error) && corrected === undefined;
       inputs.file.show(corrected ?? missing?.name ?? object.files[0]?.name ?? "", ofFile, missing?.near);
       chosen.replaceChildren(fileList(object.files, object.file_count));
-      becomes.replaceChildren(...version(object, name, draft, onConsent));
-      remarks.replaceChildren(...problems.rest().map(sentence));
+      becomes.replaceChildren(...version(object, name, draft, onConsent), ...problems.rest().map(sentence));
     },
   };
 }

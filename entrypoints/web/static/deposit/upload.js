@@ -70,8 +70,10 @@ export async function uploadFile(upload, name, file, sha512, { signal, onBytes =
       offset = there.status === 404 ? 0 : Number(there.header("Upload-Offset"));
       if (there.header("Upload-Complete") === "?1") {
         if (!sha512 || there.header("Repr-Digest") === reprDigest(sha512)) return;
-        throw new Problem(409, { detail: `${file.name} has changed since it was uploaded: discard this deposit and begin again.` });
+        throw changed(file);
       }
+    } else if (answer.body?.code === "upload-conflict") {
+      throw changed(file);
     } else if (answer.status >= 400) {
       throw new Problem(answer.status, answer.body);
     } else if (end === file.size) {
@@ -82,6 +84,11 @@ export async function uploadFile(upload, name, file, sha512, { signal, onBytes =
     onBytes(offset);
   }
 }
+
+const changed = (file) => new Problem(409, {
+  code: "upload-conflict",
+  detail: `${file.name} is another file than the one that was uploaded under this name: choose that one, or discard this deposit and begin again.`,
+});
 
 // Repeats a request until it is answered: a cut network and a busy server are waited for.
 async function persist(method, path, headers, body, options) {
