@@ -40,6 +40,7 @@ def test_a_deposit_by_the_form_is_followed_to_its_objects_and_its_failure_is_exp
     with serving(settings) as web, chromium() as browser, visitor(browser, web.url) as dora:
         dora.log_in(new_token(settings, "dora", Role.DEPOSITOR, ["demo"]))
         page = dora.open("/deposits/new")
+        page.get_by_text("One file or an address").click()
         page.get_by_label("Or the address of a file").fill(manifest)
         page.get_by_label("What it is").select_option("batch-manifest")
         page.get_by_role("button", name="Deposit").click()

@@ -408,6 +408,35 @@ def test_a_mistake_in_a_field_is_marked_and_costs_neither_the_values_nor_the_fil
     assert (submitted.payload_url, submitted.payload_filename) == (received, "fo to.tif")
 
 
+TABLE = "Datei;Titel\na.jpg;Hafen\nb.jpg;Mole\n".encode("cp1252")
+
+
+def test_a_table_in_the_form_is_recognised_and_deposited_as_a_file_only_if_that_is_said(
+    web: Web, session: Session
+) -> None:
+    dana = browser(web, Role.DEPOSITOR, "danh", ["demo"])
+
+    answer = dana.send_file("/deposits", "liste.csv", TABLE, collection="demo")
+
+    assert answer.status_code == 422
+    assert "liste.csv looks like a table of 2 rows" in answer.text
+    (received,) = re.findall(r'name="received" value="(.*?)"', answer.text)
+    answer = dana.send("/deposits", collection="demo", kind="file", received=received)
+    (bid,) = re.findall(r"/batches/(bid\d+)$", answer.url)
+    assert batches.load(session, bid).submission.payload_url == received
+
+
+@pytest.mark.parametrize("body", [b"day;degrees\n1;17\n", b"no table", bytes(range(256)), b""])
+def test_a_file_that_lists_no_files_is_deposited_by_the_form_without_a_question(
+    web: Web, body: bytes
+) -> None:
+    dana = browser(web, Role.DEPOSITOR, f"dani{len(body)}", ["demo"])
+
+    answer = dana.send_file("/deposits", "weather.csv", body, collection="demo")
+
+    assert re.search(r"/batches/(bid\d+)$", answer.url), answer.text
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [("url", "ftp://example.org/a.tif"), ("name", "../a.tif"), ("local_id", "x" * 5000), ("kind", "")],

@@ -145,7 +145,7 @@ async function sendTable() {
 }
 
 function note(text) {
-  at("waiting").textContent = text ? `${text}: the upload continues by itself.` : "";
+  at("waiting").textContent = text ? `${text}: the upload continues by itself as soon as it can.` : "";
 }
 
 function show() {
