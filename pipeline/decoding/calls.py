@@ -18,8 +18,21 @@ from pipeline.fixity import Digest
 from pipeline.manifests import lines
 from pipeline.manifests.checkm import ManifestProfile, ReadRows, Row, parse_rows
 from pipeline.names import quote_name
+from pipeline.outcome import StepFailed
+from pipeline.states import FailureKind
 from pipeline.tables import text
-from pipeline.tables.content import NO_CHOICE, Choice, TableContent, TableUnreadable, arrange
+from pipeline.tables.content import (
+    NO_CHOICE,
+    Choice,
+    Sheet,
+    TableContent,
+    TableFormat,
+    TableRow,
+    TableUnreadable,
+    arrange,
+    format_of,
+)
+from pipeline.tables.remarks import Remark, RemarkKind
 from pipeline.working_storage.workspace import DownloadedFile
 
 SMALL_MANIFEST = 64 * 1024
@@ -179,8 +192,35 @@ def read_table(
     choice: Choice = NO_CHOICE,
     attempt: Attempt = UNATTENDED,
 ) -> TableContent:
-    """The table in `data`; TableUnreadable names it. Our own reader of text needs no decoder."""
+    """The table in `data`, whose format is recognized by its content; TableUnreadable names it.
+
+    Our own reader of text takes linear time and needs no decoder.
+    """
+    kind = format_of(data)
+    if kind is not TableFormat.TEXT:
+        return arrange(_read_spreadsheet(decoder, data, name, kind, choice.sheet, attempt), choice)
     try:
         return arrange(text.read_sheet(data, choice.columns), choice)
     except TableUnreadable as error:
         raise TableUnreadable(error.reason, error.row, name) from error
+
+
+def _read_spreadsheet(
+    decoder: Decoder, data: bytes, name: str, kind: TableFormat, sheet: str, attempt: Attempt
+) -> Sheet:
+    arguments = {"format": kind, "sheet": sheet, "name": name}
+    rows, remarks = list[TableRow](), list[Remark]()
+    try:
+        (sheets, chosen), *cells = decoder.decode(
+            Request("table", f"table {quote_name(name)}", arguments, data), attempt
+        )
+    except StepFailed as failed:
+        if failed.kind is not FailureKind.CONTENT:
+            raise
+        raise TableUnreadable(failed.message) from failed
+    for first, *values in cells:
+        if isinstance(first, int):
+            rows.append(TableRow(first, tuple(values[0])))
+        else:
+            remarks.append(Remark(RemarkKind(first), *values))
+    return Sheet(kind, tuple(rows), tuple(remarks), sheets=tuple(sheets), name=chosen)

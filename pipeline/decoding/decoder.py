@@ -158,6 +158,12 @@ def _killed(number: int, subject: str, limits: Limits) -> StepFailed:
             )
         case signal.SIGKILL | signal.SIGTERM:
             return transient(f"the process that was reading {subject} was killed from outside")
+        case signal.SIGABRT:
+            return content(
+                f"the process that was reading {subject} gave up (SIGABRT), probably because it needs more "
+                f"than {limits.memory // 1_000_000} MB of memory: divide the object, or ask the operator to "
+                "raise ARKLINE_DECODING_MEMORY"
+            )
         case _:
             name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
             return content(

@@ -29,8 +29,10 @@ from pipeline.decoding import limits
 from pipeline.description import metadata
 from pipeline.manifests import lines
 from pipeline.manifests.checkm import ManifestProfile, parse_rows
-from pipeline.outcome import Later, StepFailed, WaitKind
+from pipeline.outcome import Later, StepFailed, WaitKind, content
 from pipeline.states import FailureKind
+from pipeline.tables import workbook
+from pipeline.tables.content import TableFormat, TableUnreadable
 
 ITEM, ALIVE, DONE, MEMORY, ENDED = "item", "alive", "done", "memory", "ended"
 OPEN = "open"
@@ -137,11 +139,23 @@ def _manifest(given: Arguments, body: bytes, _attempt: Attempt) -> Iterator[Any]
         yield values, row.digest and (row.digest.algorithm, row.digest.value)
 
 
+def _table(given: Arguments, body: bytes, _attempt: Attempt) -> Iterator[Any]:
+    """The names of the sheets, rows and remarks of a spreadsheet."""
+    try:
+        sheet = workbook.read_sheet(body, TableFormat(given["format"]), given["sheet"])
+    except TableUnreadable as error:
+        raise content(str(TableUnreadable(error.reason, name=given["name"]))) from error
+    yield sheet.sheets, sheet.name
+    yield from ((row.number, row.cells) for row in sheet.rows)
+    yield from ((remark.kind, remark.row, remark.column, remark.text) for remark in sheet.remarks)
+
+
 FUNCTIONS: dict[str, Function] = {
     "unpack": _unpack,
     "fetch lists": _fetch_lists,
     "statements": _statements,
     "manifest": _manifest,
+    "table": _table,
 }
 
 

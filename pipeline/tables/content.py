@@ -1,6 +1,6 @@
 """The content of a table: its header row, the fields of its columns, its rows of text, and remarks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -8,6 +8,12 @@ from pipeline.errors import UsageRefused
 from pipeline.names import quote_name
 from pipeline.tables import fields, remarks
 from pipeline.tables.remarks import Remark, RemarkKind
+
+CELLS_LIMIT = 1_000_000
+"""Maximum cells of a table, up to the last one with text of each row: 50,000 rows of 20 columns."""
+
+ROW_LIMIT = 1 << 20
+"""Maximum characters of a row."""
 
 HEADER_SEARCHED = 50
 """Maximum rows among which the header row is searched."""
@@ -117,7 +123,7 @@ def arrange(sheet: Sheet, choice: Choice = NO_CHOICE) -> TableContent:
         header,
         mapped,
         rows,
-        (*whole, *title_rows, *cells, *_of_dates(rows, mapped)),
+        (*whole, *title_rows, *cells, *_of_cells(rows, mapped)),
     )
 
 
@@ -154,11 +160,39 @@ def _trimmed(cells: tuple[str, ...]) -> tuple[str, ...]:
     return cells[:width]
 
 
-def _of_dates(rows: Sequence[TableRow], mapped: Sequence[str]) -> Iterator[Remark]:
-    for column in (place for place, name in enumerate(mapped) if name == fields.DATE):
-        for row in rows:
+def _of_cells(rows: Sequence[TableRow], mapped: Sequence[str]) -> Iterator[Remark]:
+    dates = [column for column, name in enumerate(mapped) if name == fields.DATE]
+    for row in rows:
+        for column, cell in enumerate(row.cells):
+            if cell[:1] in remarks.DOUBTFUL and (remark := remarks.of_text(row.number, column, cell)):
+                yield remark
+        for column in dates:
             if column < len(row.cells) and (remark := remarks.of_date(row.number, column, row.cells[column])):
                 yield remark
+
+
+def format_of(data: bytes) -> TableFormat:
+    """The format by the content; TEXT for everything that is no spreadsheet."""
+    if data.startswith(b"PK\x03\x04"):
+        if data.startswith(b"mimetypeapplication/vnd.oasis.opendocument.spreadsheet", 30):
+            return TableFormat.ODS
+        if b"xl/workbook.xml" in data:
+            return TableFormat.XLSX
+    elif data.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1") and "Workbook".encode("utf-16-le") in data:
+        return TableFormat.XLS
+    return TableFormat.TEXT
+
+
+def within_limits(rows: Iterable[TableRow]) -> Iterator[TableRow]:
+    """The rows, as long as they are a table that a person could look through."""
+    cells = 0
+    for row in rows:
+        cells += len(row.cells)
+        if cells > CELLS_LIMIT:
+            raise TableUnreadable(f"it has more than {CELLS_LIMIT:,} cells: divide it")
+        if sum(map(len, row.cells)) > ROW_LIMIT:
+            raise TableUnreadable(f"row {row.number} has more than {ROW_LIMIT:,} characters")
+        yield row
 
 
 def chosen_sheet(names: Sequence[str], choice: str) -> str:

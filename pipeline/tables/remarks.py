@@ -82,7 +82,10 @@ _SENTENCES = {
     RemarkKind.SERIAL_DATE: "{cell} is a spreadsheet's number for a day: write {date} if that is meant",
 }
 
-_ERROR = re.compile(r"#[¡¿]?[A-ZÉ0][A-ZÉ/0]+[!?]|#N/[AD]|#NV|Err:\d{3}")
+DOUBTFUL = ("=", "#", "E")
+"""The first characters of a formula or an error."""
+
+_ERROR = re.compile(r"#[¡¿]?[A-ZÉ/0_]{2,20}[!?]|#N/[AD]|#NV|#GETTING_DATA|Err:\d{3}")
 """The errors that Excel and LibreOffice write, in the four languages."""
 
 _FORMULA = re.compile(r"=[-+(@$\"]?[A-Za-z(\d].*", re.DOTALL)
@@ -91,13 +94,9 @@ _SERIAL = re.compile(r"([1-9]\d{4})(\.\d+)?")
 _DAY_0 = date(1899, 12, 30)
 
 
-def is_error(text: str) -> bool:
-    return text[:1] in "#E" and bool(_ERROR.fullmatch(text))
-
-
 def of_text(row: int, column: int, text: str) -> Remark | None:
     """The remark about a cell that was read as text."""
-    if is_error(text):
+    if _ERROR.fullmatch(text):
         return Remark(RemarkKind.ERROR, row, column, text)
     if text.startswith("=") and _FORMULA.fullmatch(text):
         return Remark(RemarkKind.NO_VALUE, row, column, text)

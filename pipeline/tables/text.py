@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from pipeline.tables import remarks
 from pipeline.tables.content import (
     HEADER_SEARCHED,
     Sheet,
@@ -17,6 +16,7 @@ from pipeline.tables.content import (
     TableRow,
     TableUnreadable,
     known_names,
+    within_limits,
 )
 from pipeline.tables.remarks import Remark, RemarkKind
 
@@ -38,7 +38,7 @@ def read_sheet(data: bytes, columns: Mapping[str, str] | None = None) -> Sheet:
     hint = _HINT.match(text)
     body = text[hint.end() :] if hint else text
     delimiter = hint[1].replace("\\t", "\t") if hint else _delimiter(body, columns or {})
-    rows = tuple(_rows(body, delimiter))
+    rows = tuple(within_limits(_rows(body, delimiter)))
     return Sheet(TableFormat.TEXT, rows, tuple(_remarks(rows, _NAMES[encoding])), _NAMES[encoding], delimiter)
 
 
@@ -105,7 +105,3 @@ def _remarks(rows: Sequence[TableRow], encoding: str) -> Iterator[Remark]:
     if encoding != "UTF-8":
         number = next((row.number for row in rows if not all(map(str.isascii, row.cells))), 0)
         yield Remark(RemarkKind.ENCODING, number, text=encoding)
-    for row in rows:
-        for column, cell in enumerate(row.cells):
-            if cell[:1] in ("=", "#", "E") and (remark := remarks.of_text(row.number, column, cell)):
-                yield remark

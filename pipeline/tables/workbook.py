@@ -1,0 +1,134 @@
+"""Spreadsheets (XLSX, XLS, ODS): read by a library in the decoding process, since their bytes are foreign."""
+
+import io
+import zlib
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, time, timedelta
+from xml.parsers.expat import ExpatError
+from zipfile import BadZipFile, ZipFile
+
+import python_calamine as calamine
+
+from pipeline.tables import sheet_xml
+from pipeline.tables.content import (
+    Sheet,
+    TableFormat,
+    TableRow,
+    TableUnreadable,
+    chosen_sheet,
+    within_limits,
+)
+from pipeline.tables.remarks import Remark, RemarkKind
+
+UNPACKED_LIMIT = 200_000_000
+"""Maximum bytes that a spreadsheet says it unpacks to; a table of 100,000 rows has a tenth of it."""
+
+EXACT = 1e15
+"""Whole numbers below it have all the digits that a spreadsheet program keeps."""
+
+_DAMAGED = (
+    calamine.CalamineError,
+    BadZipFile,
+    ExpatError,
+    zlib.error,
+    KeyError,
+    ValueError,
+    EOFError,
+    RuntimeError,
+)
+
+_Value = int | float | str | bool | time | date | datetime | timedelta
+
+
+def read_sheet(data: bytes, kind: TableFormat, choice: str = "") -> Sheet:
+    """The rows of one sheet: the chosen one, or the first that is visible."""
+    try:
+        return _read(data, kind, choice)
+    except calamine.PasswordError as error:
+        raise TableUnreadable("it is protected by a password: save it without one") from error
+    except BaseException as error:
+        # a panic of the library is no Exception, and its class cannot be imported
+        if not isinstance(error, _DAMAGED) and type(error).__name__ != "PanicException":
+            raise
+        raise TableUnreadable(
+            f"it cannot be read ({error}): copy the list into a new spreadsheet, or save it as 'CSV UTF-8'"
+        ) from error
+
+
+def _read(data: bytes, kind: TableFormat, choice: str) -> Sheet:
+    if kind is not TableFormat.XLS:
+        _check_size(data)
+    with calamine.load_workbook(io.BytesIO(data)) as book:
+        listed = [sheet for sheet in book.sheets_metadata if sheet.typ is calamine.SheetTypeEnum.WorkSheet]
+        visible = [sheet.name for sheet in listed if sheet.visible is calamine.SheetVisibleEnum.Visible]
+        names = tuple(sheet.name for sheet in listed)
+        name = chosen_sheet(names, choice or next(iter(visible), ""))
+        sheet = book.get_sheet_by_name(name)
+        ranges = sheet.merged_cell_ranges or ()
+        values = sheet.to_python(skip_empty_area=False)
+    above = [Remark(RemarkKind.FORMULAS_UNKNOWN, text=kind)] if kind is TableFormat.XLS else []
+    if len(names) > 1 and not choice:
+        above.append(Remark(RemarkKind.OTHER_SHEETS, text=name))
+    cells = [sheet_xml.merged((first[0] + 1, first[1]), (last[0] + 1, last[1])) for first, last in ranges]
+    if kind is not TableFormat.XLS:
+        with ZipFile(io.BytesIO(data)) as archive:
+            cells += sheet_xml.cell_remarks(archive, kind, name)
+    rows = {row.number: row for row in within_limits(_rows(values, cells))}
+    above += (_with_value(remark, rows) for remark in cells if remark.kind is not RemarkKind.ERROR)
+    return Sheet(kind, tuple(rows.values()), tuple(above), sheets=names, name=name)
+
+
+def _check_size(data: bytes) -> None:
+    with ZipFile(io.BytesIO(data)) as archive:
+        size = sum(part.file_size for part in archive.infolist())
+    if size > UNPACKED_LIMIT:
+        raise TableUnreadable(
+            f"it would unpack to {size:,} bytes, more than {UNPACKED_LIMIT:,}: copy the rows and columns of "
+            "the list into a new spreadsheet"
+        )
+
+
+def _rows(values: list[list[_Value]], cells: list[Remark]) -> Iterator[TableRow]:
+    """The rows with text; an error, for which the library gives nothing or 0, is the cell's text."""
+    errors: dict[int, dict[int, str]] = {}
+    for remark in cells:
+        if remark.kind is RemarkKind.ERROR:
+            errors.setdefault(remark.row, {})[remark.column] = remark.text
+    for number, row in enumerate(values, 1):
+        if number not in errors and row.count("") == len(row):
+            continue
+        texts = [text(value) for value in row]
+        for column, error in errors.get(number, {}).items():
+            if column < len(texts):
+                texts[column] = error
+        while texts and not texts[-1]:
+            del texts[-1]
+        if texts:
+            yield TableRow(number, tuple(texts))
+
+
+def text(value: _Value) -> str:
+    """The value as text: dates in ISO 8601, whole numbers without a point."""
+    match value:
+        case str():
+            return value.strip()
+        case bool():
+            return str(value).lower()
+        case float() if value.is_integer() and abs(value) < EXACT:
+            return str(int(value))
+        case datetime() if value.time() == time():
+            return value.date().isoformat()
+        case date() | time():
+            return value.isoformat()
+        case _:
+            return str(value)
+
+
+def _with_value(remark: Remark, rows: Mapping[int, TableRow]) -> Remark:
+    """A formula's remark, with the value that is used."""
+    if remark.kind is not RemarkKind.FORMULA or remark.row not in rows:
+        return remark
+    cells = rows[remark.row].cells
+    return Remark(
+        remark.kind, remark.row, remark.column, cells[remark.column] if remark.column < len(cells) else ""
+    )
