@@ -148,6 +148,9 @@ class Access:
     """Until the check is ready, by the clock."""
     reads: tuple[str, ...] = ()
     """Files and folders that may be read besides the deposit, Python's modules and shared libraries."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Names and values; else the process has no environment. Runtimes such as Go's read it when the process
+    starts: a check that sets a variable itself is too late."""
 
 
 class CheckContext(Protocol):

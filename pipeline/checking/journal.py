@@ -18,6 +18,8 @@ from pipeline.file_system import read_all
 from pipeline.records import Record, now
 from pipeline.working_storage.mount import ContentGone
 
+SUFFIX = ".jsonl"
+
 FLUSH_INTERVAL = 1.0
 """Seconds of findings that a crash may lose: their files are checked again."""
 
@@ -80,8 +82,17 @@ def content_of(files: Iterable[CheckedFile]) -> str:
 
 def read_all_of(folder: Path, name: str) -> list[Journal]:
     """The journals of the check by all attempts, those that ended first, then by length."""
-    journals = [journal for path in sorted(folder.glob(f"{name}.*.jsonl")) if (journal := _read(path))]
+    journals = [journal for path in _paths(folder, name) if (journal := _read(path))]
     return sorted(journals, key=lambda j: (j.ended is None, -len(j.lines)))
+
+
+def _paths(folder: Path, name: str) -> list[Path]:
+    """Those of the check's journals, in the order of their names."""
+    try:
+        paths = [path for path in folder.iterdir() if path.name.startswith(f"{name}.")]
+    except FileNotFoundError:
+        return []
+    return sorted(path for path in paths if path.suffix == SUFFIX)
 
 
 def _read(path: Path) -> Journal | None:
@@ -158,7 +169,7 @@ class Writer:
 
 def tidy(folder: Path, name: str, content: str) -> None:
     """Remove the check's journals, except those about this content that are the longest or have a death."""
-    journals = {path: _read(path) for path in folder.glob(f"{name}.*.jsonl")}
+    journals = {path: _read(path) for path in _paths(folder, name)}
     own = {path: one for path, one in journals.items() if one and one.head.content == content}
     longest = max(own, key=lambda path: len(own[path].lines), default=None)
     for path in journals:

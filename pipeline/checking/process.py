@@ -7,6 +7,7 @@ answers nonsense costs the file at hand its check, and no other file: a new proc
 import inspect
 import json
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -37,15 +38,19 @@ from pipeline.checks import (
     CheckVerdict,
     Obstacle,
     configured,
+    installed,
 )
 from pipeline.decoding import child
 from pipeline.decoding.child import Channel
-from pipeline.errors import ArklineError
+from pipeline.errors import ArklineError, UsageRefused
 from pipeline.names import one_line
 from pipeline.outcome import Service, ServiceDown
 
 DEATHS = 5
 """Processes of a check that may die in one run; files after that are not checked."""
+
+SETTINGS_SECONDS = 60.0
+"""For so long the settings of a check are used that were read for an earlier job."""
 
 ENDING = 1.0
 """Seconds between the end of a process's output and its own end."""
@@ -95,6 +100,17 @@ def _modules(kind: type[Check]) -> Sequence[str]:
     return tuple(getattr(top, "__path__", ())) or (inspect.getfile(top),)
 
 
+def _opening(rule: CheckRule) -> Opening:
+    try:
+        kind = installed(rule)
+        if kind is not None:
+            return Opening.of(rule, kind)
+    except UsageRefused as refusal:
+        raise ServiceDown(Service.CHECK, str(refusal), instance=rule.name, of_host=True) from refusal
+    message = f"the check {rule.name} is not installed on this host: install it, or let another host do it"
+    raise ServiceDown(Service.CHECK, message, instance=rule.name, of_host=True)
+
+
 class _Died(ArklineError):
     """The process of a check ended, or was killed for a reason."""
 
@@ -111,6 +127,20 @@ class Checker:
         self._reads = tuple(map(str, reads))
         self._mutex = threading.Lock()
         self._processes: dict[Opening, _Process] = {}
+        self._openings: dict[str, tuple[float, Opening]] = {}
+        """A rule's name, program and settings -> when its opening was made, and the opening."""
+
+    def opening(self, rule: CheckRule) -> Opening:
+        """ServiceDown, of this host alone, if the check is not installed here, or is broken.
+
+        The site's own settings, and their secrets, are read again after SETTINGS_SECONDS.
+        """
+        key, now = rule.model_dump_json(include={"name", "command", "settings"}), time.monotonic()
+        made_at, opening = self._openings.get(key, (-math.inf, None))
+        if opening is None or now >= made_at + SETTINGS_SECONDS:
+            opening = _opening(rule)
+            self._openings[key] = now, opening
+        return opening
 
     def version(self, opening: Opening, attempt: Attempt) -> str:
         """The check's version now; ServiceDown as `run`."""
@@ -271,7 +301,7 @@ class _Process:
     def __init__(self, opening: Opening, reads: Sequence[str]) -> None:
         self._opening = opening
         self._reads = reads
-        self._child: subprocess.Popen[bytes] = child.start(_SERVER)
+        self._child: subprocess.Popen[bytes] = child.start(_SERVER, dict(opening.kind.access.environment))
         self._owner = os.getpid()
         self._finalizer = weakref.finalize(self, child.kill, self._child, self._owner)
 

@@ -11,7 +11,6 @@ from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 
-from pipeline import checks
 from pipeline.attempt import Attempt
 from pipeline.checking import journal
 from pipeline.checking.journal import Head, Journal
@@ -33,9 +32,8 @@ from pipeline.checks import (
     Stopping,
     first_named,
 )
-from pipeline.errors import UsageRefused
 from pipeline.humanize import counted
-from pipeline.outcome import Service, ServiceDown, content
+from pipeline.outcome import content
 from pipeline.records import HistoryEntry, now
 from pipeline.working_storage.capacity import full_waits
 from pipeline.working_storage.mount import ContentGone
@@ -99,7 +97,7 @@ def run(checking: Checking, stage: Stage, files: Sequence[CheckedFile]) -> tuple
 
 def version_of(checking: Checking, rule: CheckRule) -> str:
     """The version of the check on this host; ServiceDown as `run`."""
-    return checking.checker.version(_opening(rule), checking.attempt)
+    return checking.checker.version(checking.checker.opening(rule), checking.attempt)
 
 
 def run_again(
@@ -141,7 +139,7 @@ def _run(
     files: Sequence[CheckedFile],
     at_hand: AtHand | None = None,
 ) -> CheckRun:
-    opening = _opening(rule)
+    opening = checking.checker.opening(rule)
     known = journal.read_all_of(checking.folder, rule.name)
     # which of them counts depends on the version; without any, the run says it
     version = checking.checker.version(opening, checking.attempt) if known or not files else ""
@@ -234,18 +232,6 @@ def _completed(checking: Checking, rule: CheckRule, ended: Journal, digests: Map
     late = run.stage is not Stage.DOWNLOADED and rule.on_found is Action.WARN
     notice = late and any(finding.verdict is CheckVerdict.FOUND for finding in run.findings)
     return run.model_copy(update={"overruled": decision, "notice": notice})
-
-
-def _opening(rule: CheckRule) -> Opening:
-    """ServiceDown, of this host alone, if the check is not installed here, or is broken."""
-    try:
-        kind = checks.installed(rule)
-        if kind is not None:
-            return Opening.of(rule, kind)
-    except UsageRefused as refusal:
-        raise ServiceDown(Service.CHECK, str(refusal), instance=rule.name, of_host=True) from refusal
-    message = f"the check {rule.name} is not installed on this host: install it, or let another host do it"
-    raise ServiceDown(Service.CHECK, message, instance=rule.name, of_host=True)
 
 
 def _action(rule: CheckRule, finding: CheckFinding) -> Action:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -28,7 +28,7 @@ _PROGRAM = (
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
-def start(module: str) -> subprocess.Popen[bytes]:
+def start(module: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
     """Run `main` of the module in a session of its own, so that the process and its children are killed
     together, and with nothing that belongs to the worker: neither its environment nor its open files.
     """
@@ -38,7 +38,7 @@ def start(module: str) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,
-        env={},
+        env=environment or {},
         cwd="/",
         start_new_session=True,
     )

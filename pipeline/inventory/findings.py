@@ -4,7 +4,7 @@ Rule: a file is fine only if a run says so. A file without a finding counts as n
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -73,20 +73,39 @@ def add_checks(connection: Connection, ark: str, number: int, runs: Iterable[Che
         raise system(
             f"the inventory has no version {number} of {ark}, which was checked: record the version first"
         )
-    enter_runs(connection, row.inv_object_id, row.id, runs)
+    earlier = connection.scalars(select(checks.c.check_name).where(checks.c.inv_version_id == row.id))
+    _enter(connection, row.inv_object_id, row.id, runs, set(earlier))
 
 
-def enter_runs(connection: Connection, object_id: int, version_id: int, runs: Iterable[CheckRun]) -> None:
-    """Like `add_checks`, for a version whose files are entered."""
-    deposit: _Deposit | None = None
+def enter_first_runs(
+    connection: Connection, object_id: int, version_id: int, runs: Sequence[CheckRun]
+) -> None:
+    """Like `add_checks`, for a version that this transaction enters, with its files."""
+    if runs:
+        _enter(connection, object_id, version_id, runs, set())
+
+
+def _enter(
+    connection: Connection, object_id: int, version_id: int, runs: Iterable[CheckRun], known: set[str]
+) -> None:
+    """`known`: the checks of which the version has runs."""
+    deposit = _deposit(connection, object_id, version_id)
+    for portion in portions(_entered(connection, deposit, runs, known), ROWS_PER_STATEMENT):
+        connection.execute(findings.insert(), portion)
+
+
+def _entered(
+    connection: Connection, deposit: _Deposit, runs: Iterable[CheckRun], known: set[str]
+) -> Iterator[dict[str, Any]]:
+    """Enter the runs one by one; yields the rows of their findings, which are entered together."""
     for run in runs:
-        deposit = deposit or _deposit(connection, object_id, version_id)
         check_id = insert_if_new(connection, checks.c.id, _row(run, deposit))
-        if check_id is not None:
-            connection.execute(_NOT_LAST, {"version": version_id, "check": run.check})
-            own = {"inv_object_id": object_id, "inv_check_id": check_id}
-            for portion in portions(_findings(run, deposit, own), ROWS_PER_STATEMENT):
-                connection.execute(findings.insert(), portion)
+        if check_id is None:
+            continue
+        if run.check in known:
+            connection.execute(_NOT_LAST, {"version": deposit.version_id, "check": run.check})
+        known.add(run.check)
+        yield from _findings(run, deposit, {"inv_object_id": deposit.object_id, "inv_check_id": check_id})
 
 
 def _deposit(connection: Connection, object_id: int, version_id: int) -> _Deposit:

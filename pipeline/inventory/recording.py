@@ -301,7 +301,7 @@ def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") ->
     if kernel := list(_kernel(recording, own)):
         connection.execute(_KERNELS, kernel)
     connection.execute(_INGESTS, {**own, **_ingest(recording)})
-    findings.enter_runs(connection, object_id, version_id, recording.checks)
+    findings.enter_first_runs(connection, object_id, version_id, recording.checks)
     if rebuilt_by:
         version, at = recording.version, now()
         rebuilt = PreservationEvent(

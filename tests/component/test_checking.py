@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib
-import os
 import shutil
 import threading
 from collections.abc import Iterator, Mapping
@@ -16,9 +15,9 @@ from pipeline.checks import CheckedFile, CheckFinding, CheckVerdict
 from pipeline.decoding import limits
 from pipeline.outcome import AttemptOver, Service, ServiceDown
 from tests.support import guests
+from tests.support.checks import checks_of_this_process
 from tests.support.guest_page import TEMPLATE
 from tests.support.polling import eventually
-from tools.chaos.actors import children
 
 WORD = Opening("word", guests.WordCheck)
 CONFINED = pytest.mark.skipif(
@@ -32,11 +31,6 @@ def checker(tmp_path: Path) -> Iterator[Checker]:
     own = Checker((tmp_path,))
     yield own
     own.close()
-
-
-def checks_of_this_process() -> list[int]:
-    own = (pid for pid in children(os.getpid()))
-    return [pid for pid in own if b"pipeline.checking" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def deposited(folder: Path, texts: Mapping[str, str]) -> list[CheckedFile]:

@@ -1,5 +1,6 @@
 """Runs of checks, as the pipeline hands them to the inventory."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -11,6 +12,7 @@ from pipeline import plugins
 from pipeline.checks import FORMAT_IDENTIFICATION, VIRUS_CHECK, CheckFinding, CheckRun, CheckVerdict, Stage
 from tests.support import guests
 from tests.support.recordings import FIRST_DAY
+from tools.chaos.actors import children
 
 
 def found_in(
@@ -65,3 +67,9 @@ def installed(folder: Path, patch: pytest.MonkeyPatch, **checks: type) -> Iterat
     plugins._points.cache_clear()
     yield
     plugins._points.cache_clear()
+
+
+def checks_of_this_process() -> list[int]:
+    """The processes that it has started for checks."""
+    own = children(os.getpid())
+    return [pid for pid in own if b"pipeline.checking" in Path(f"/proc/{pid}/cmdline").read_bytes()]

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine, event
 
 from pipeline.checks import SHOWN_FINDINGS, CheckFinding, CheckRun, CheckVerdict, Obstacle, Overrule, Stage
 from pipeline.inventory.base import InventoryObject, InventoryVersion, Provenance
@@ -125,6 +126,26 @@ def test_recording_again_enters_no_run_twice_and_adds_what_is_missing(inventory:
     (version,) = described(inventory).versions
     assert [run.check for run in version.checks] == ["clamav", "pronom"]
     assert count(inventory, "inv_findings") == 2
+
+
+def test_the_first_runs_of_a_version_are_entered_in_four_statements(inventory: SqlInventory) -> None:
+    """The files of the version, the two runs, and all findings together."""
+    inventory.record(recording(files=(A,)))
+    runs = (scanned("a.jpg"), identified({"a.jpg": "fmt/44"}))
+    sent: list[str] = []
+
+    @event.listens_for(Engine, "before_cursor_execute")
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        sent.append(statement)
+
+    try:
+        inventory.record(recording(ark="ark:/99999/fk4b", jid="jid0000000002", files=(A,)))
+        plain = len(sent)
+        inventory.record(recording(ark="ark:/99999/fk4c", jid="jid0000000003", files=(A,), checks=runs))
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+    assert len(sent) - 2 * plain == 4
 
 
 def test_a_later_run_of_a_check_counts_and_the_earlier_one_is_kept(inventory: SqlInventory) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.attempt import UNATTENDED
+from pipeline.checking import process
 from pipeline.checking.process import Checker, Opening
 from pipeline.checks import CheckedFile, CheckRule
 from pipeline.outcome import Service, ServiceDown
@@ -14,6 +15,7 @@ from plugins.clamav.samples import eicar, encrypted, nested
 from plugins.pronom.check import PronomCheck
 from tests.plugins.clamav.conftest import file
 from tests.servers import clamd
+from tests.support.checks import checks_of_this_process
 
 
 @pytest.fixture
@@ -66,3 +68,25 @@ def test_formats_are_named_by_a_confined_process(checker: Checker, tmp_path: Pat
 
     assert found == [("fine", "x-fmt/111"), ("unchecked", "empty")]
     assert checker.version(opened, UNATTENDED).startswith("siegfried 1.")
+
+
+def test_go_in_the_process_of_pronom_has_one_processor(checker: Checker) -> None:
+    """Go reads its environment when the process starts; the machine has any number of processors."""
+    checker.version(Opening.of(CheckRule(name="pronom"), PronomCheck), UNATTENDED)
+
+    (pid,) = checks_of_this_process()
+    assert Path(f"/proc/{pid}/environ").read_bytes() == b"GOMAXPROCS=1\0"
+
+
+def test_the_settings_of_a_check_are_read_again_after_a_minute(
+    checker: Checker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = CheckRule(name="clamav")
+    monkeypatch.setenv("ARKLINE_CLAMD", "unix:/run/one.ctl")
+    first = checker.opening(rule)
+    monkeypatch.setenv("ARKLINE_CLAMD", "unix:/run/two.ctl")
+    assert checker.opening(rule) is first
+    assert checker.opening(CheckRule(name="clamav", settings={"clamd": "unix:/run/own.ctl"})) != first
+
+    monkeypatch.setattr(process, "SETTINGS_SECONDS", 0.0)
+    assert "/run/two.ctl" in checker.opening(rule).settings
