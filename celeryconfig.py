@@ -36,6 +36,7 @@ task_routes = {
     "beat.fixity": {"queue": Queue.PROCESS.value},
     "beat.proofs": {"queue": Queue.PROCESS.value},
     "beat.checks": {"queue": Queue.PROCESS.value},
+    "beat.embargoes": {"queue": Queue.PROCESS.value},
     "beat.*": {"queue": Queue.CONTROL.value},
     "callback.*": {"queue": Queue.IO.value},
 }
@@ -74,5 +75,6 @@ beat_schedule = {
         "fixity": 60.0,
         "proofs": 60.0,
         "checks": 60.0,
+        "embargoes": 60.0,
     }.items()
 }

@@ -51,6 +51,8 @@ DRAFT_OUTDATED = Code("draft-outdated", 409, REFUSED,
 DRAFT_REFUSED = Code("draft-refused", 422, REFUSED, "The draft cannot be deposited as it is.")
 DRAFT_SUBMITTED = Code("draft-submitted", 409, REFUSED,
     "A batch was made of the draft, which cannot be changed any more.")
+EMBARGOED = Code("embargoed", 403, REFUSED,
+    "The files of the object are under an embargo; until it ends, operators alone get them.")
 ERROR = Code("error", 500, OTHER, "An error that has no code of its own; the message says what is wrong.")
 FORBIDDEN = Code("forbidden", 403, REFUSED, "The principal has no right to this; nothing was changed.")
 ILLEGAL_TRANSITION = Code("illegal-transition", 409, REFUSED,
@@ -75,8 +77,12 @@ OUTCOME_UNKNOWN = Code("outcome-unknown", 503, OTHER,
     "The connection was lost before the answer came: the transaction may or may not have happened.")
 PROFILE_ERROR = Code("profile-error", 422, REFUSED,
     "A profile, or the folder of profiles, that an operator must correct; `faults` lists the faults.")
+RANGE_NOT_SATISFIABLE = Code("range-not-satisfiable", 416, REFUSED,
+    "The file ends before the requested range begins; `Content-Range` has its size.")
 RECORD_FULL = Code("record-full", 503, UNREACHABLE,
     "ZooKeeper has as many jobs as its memory is meant for; the same submission may succeed later.")
+RETRIEVALS_FULL = Code("retrievals-full", 503, UNREACHABLE,
+    "The server sends as many files as it may at a time; the same request may succeed later.")
 SERVER_LIMIT = Code("server-limit", 507, OTHER,
     "The change is larger than ZooKeeper's servers accept; nothing was written. They need a larger limit.")
 SERVICE_UNREACHABLE = Code("service-unreachable", 503, UNREACHABLE,
@@ -94,6 +100,8 @@ TOO_MANY_RECHECKS = Code("too-many-rechecks", 503, UNREACHABLE,
     "As many objects wait to be checked again as may; a retry may succeed later.")
 TOO_MANY_REQUESTS = Code("too-many-requests", 429, REFUSED,
     "The token has sent more requests than the limit; `Retry-After` says when to continue.")
+TOO_MANY_RETRIEVALS = Code("too-many-retrievals", 429, REFUSED,
+    "The caller downloads as many files at a time as one may; `Retry-After` says when to try again.")
 TOO_MANY_STREAMS = Code("too-many-streams", 503, UNREACHABLE,
     "The server has as many streams as it serves; the same request may succeed later.")
 TOO_MANY_WRONG_TOKENS = Code("too-many-wrong-tokens", 429, REFUSED,

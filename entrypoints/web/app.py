@@ -19,6 +19,7 @@ from entrypoints.web.routes import (
     fleet,
     jobs,
     objects,
+    retrieval,
     tokens,
     verbs,
 )
@@ -35,6 +36,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     jobs.router,
     verbs.router,
     verbs.callbacks_router,
+    retrieval.router,
     objects.router,
     fleet.router,
     fleet.maintenance_router,

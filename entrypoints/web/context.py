@@ -21,8 +21,10 @@ from entrypoints.web.limits import (
     WrongTokens,
 )
 from entrypoints.web.metrics import ArklineCollector, RequestMetrics
+from entrypoints.web.retrieval import Retrievals
 from entrypoints.web.streams import Streams
 from operations.board.board import Board
+from operations.objects.retrieval import EventWriter
 from operations.run import UNWATCHED, Run
 from operations.site import Site
 from operations.tokens import Authenticator, InvalidToken, Logins
@@ -81,6 +83,13 @@ class WebContext:
     """Requests that read all jobs of a batch or all files of an object; programs may repeat them."""
     form_work: SlowWork = field(default_factory=lambda: SlowWork(threads=8, seconds=A_DAY, wait=A_DAY))
     """Forms that have arrived completely: their files, of any size, are copied to uploads."""
+    retrieval_work: SlowWork = field(
+        default_factory=lambda: SlowWork(threads=8, seconds=LONG, of_one=4, wait=FOR_A_PLACE)
+    )
+    """What precedes the bytes of a retrieval: its object, and the documents of a bag."""
+    retrievals: Retrievals = field(default_factory=Retrievals)
+    events: EventWriter = field(default_factory=EventWriter)
+    """Enters the events of retrievals."""
     provider_work: SlowWork = field(default_factory=lambda: SlowWork(of_one=2))
     """Requests to a login provider; one proxy address stands for many people."""
 

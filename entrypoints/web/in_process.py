@@ -60,6 +60,7 @@ def in_process(settings: Settings, principal: Principal, timeout: float | None) 
                 yield adapter
             finally:
                 portal.call(portal.stop, True)
+                context.events.close()
                 board.close()
 
 

@@ -186,7 +186,7 @@ PLACE_CHECK = 0.1
 """Seconds between two attempts to get a place."""
 
 
-class _Rights:
+class Rights:
     """The rights of one request's caller, while its work lasts."""
 
     def __init__(self, check: Callable[[], object] | None) -> None:
@@ -246,7 +246,7 @@ class SlowWork:
         within = math.inf if is_local(request) else self._seconds if seconds is None else seconds
         end = await self._place(request, caller, within)
         over = threading.Event()
-        rights = _Rights(getattr(request.state, "check_again", None))
+        rights = Rights(getattr(request.state, "check_again", None))
         done: Future[T] = Future()
         done.set_running_or_notify_cancel()
 

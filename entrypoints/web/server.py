@@ -191,14 +191,20 @@ STOP_SECONDS = 5
 
 
 class Server(uvicorn.Server):
-    """Calls `on_ready` with the port once requests are accepted, and `on_stop` before the last answers."""
+    """Calls `on_ready` with the port once requests are accepted, `on_stop` before the last answers, and
+    `on_end` after them."""
 
     def __init__(
-        self, config: uvicorn.Config, on_ready: Callable[[int], None], on_stop: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        on_ready: Callable[[int], None],
+        on_stop: Callable[[], None],
+        on_end: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self._on_ready = on_ready
         self._on_stop = on_stop
+        self._on_end = on_end
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         await super().startup(sockets)
@@ -208,6 +214,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         self._on_stop()
         await super().shutdown(sockets)
+        self._on_end()
 
 
 def server(
@@ -236,7 +243,8 @@ def server(
         forwarded_allow_ips=networks,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
-    return Server(config, on_ready, app.state.context.streams.close)
+    context = app.state.context
+    return Server(config, on_ready, context.streams.close, context.events.close)
 
 
 def _networks(proxies: str) -> list[str]:

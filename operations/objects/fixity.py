@@ -153,9 +153,19 @@ def start_proof(site: Site, known: InventoryObject, version: int | None, asked_b
     (number,) = versions_to_prove(known, version, every=False)
     every = {version.number for version in known.versions}  # like every fixity check
     facts = {"id": secrets.token_hex(8), "asked": now(), "bytes_total": size_of(known, every), "message": ""}
-    proof = fixity.ask_proof(site.inventory(), known.ark, number, asked_by, facts)
+    limited = asked_by != OWN_PROOFS
+    proof = fixity.ask_proof(site.inventory(), known.ark, number, asked_by, facts, limited=limited)
     request_run(site.settings, WORK)
     return _shown(proof)
+
+
+OWN_PROOFS = "arkline"
+"""Who asks for a proof when a reader met damage: no limit refuses it."""
+
+
+def ask_after_damage(site: Site, known: InventoryObject, number: int) -> None:
+    """Have a worker check an object of which a reader met damage: that enters it and sends the notice."""
+    start_proof(site, known, number, OWN_PROOFS)
 
 
 def proof_of(inventory: SqlInventory, proof_id: str, known: InventoryObject) -> CustodyProof:

@@ -26,21 +26,21 @@ from pipeline.storage.base import Storage
 from zkstate.errors import Missing
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ObjectView(InventoryObject):
     custody: Custody
     timeline: tuple[ObjectEvent, ...]
     """All events after processing, oldest first; `events` are the latest of those that are rows."""
 
 
-def known_object(inventory: SqlInventory, name: str) -> InventoryObject:
-    """The object of this ARK; UsageRefused, with a hint, if there is none."""
+def known_object(inventory: SqlInventory, name: str, paths: Collection[str] | None = None) -> InventoryObject:
+    """The object of this ARK; UsageRefused, with a hint, if there is none. `paths`: only these files."""
     try:
         arks = spellings(name)
     except NotAnArk:
         arks = (name,)
     for ark in arks:
-        known = inventory.describe_object(ark)
+        known = inventory.describe_object(ark, paths)
         if known is not None:
             return known
     named = inventory.objects_named(name)
@@ -55,8 +55,10 @@ def known_object(inventory: SqlInventory, name: str) -> InventoryObject:
     ).with_remedies(Remedy(Action.SHOW_OBJECTS))
 
 
-def visible_object(site: Site, principal: Principal, ark: str) -> InventoryObject:
-    """The object; Missing unless it exists and the principal may see it.
+def visible_object(
+    site: Site, principal: Principal, ark: str, paths: Collection[str] | None = None
+) -> InventoryObject:
+    """The object; Missing unless it exists and the principal may see it. `paths`: only these files.
 
     For those who see the fleet, the message suggests similar names.
     """
@@ -64,7 +66,7 @@ def visible_object(site: Site, principal: Principal, ark: str) -> InventoryObjec
     if inventory is None:
         raise Missing("the inventory is empty: no object has been stored yet")
     try:
-        known = known_object(inventory, ark)
+        known = known_object(inventory, ark, paths)
     except UsageRefused as error:
         if sees_fleet(principal):
             raise Missing(str(error)).with_remedies(*error.remedies) from error
@@ -193,18 +195,7 @@ def export(
         if stopped():
             raise Stopped(f"interrupted: there is no bag in {folder}", code=codes.EXPORT_INTERRUPTED)
 
-    event = PreservationEvent(
-        id=0,
-        ark=known.ark,
-        type=DISSEMINATION,
-        at=now(),
-        agent=f"arkline {request.by}",
-        outcome=PASS,
-        damaged=0,
-        files=(),
-        reported=None,
-        version=request.number,
-    )
+    event = dissemination(known.ark, request.number, request.by)
 
     def premis() -> Iterator[bytes]:
         nonlocal event
@@ -220,6 +211,23 @@ def export(
             raise damaged(f"{damage.message}; the inventory has no event of this: {problem}") from damage
         raise
     return Export(**vars(bag), not_entered=_enter(inventory, event))
+
+
+def dissemination(ark: str, number: int, by: str, what: str = "") -> PreservationEvent:
+    """The event of giving out `what` of the version, now; empty: a copy of all of it, whose files agree."""
+    return PreservationEvent(
+        id=0,
+        ark=ark,
+        type=DISSEMINATION,
+        at=now(),
+        agent=f"arkline {by}",
+        outcome=PASS,
+        damaged=0,
+        files=(),
+        reported=None,
+        version=number,
+        note=what,
+    )
 
 
 def _enter(inventory: SqlInventory, event: PreservationEvent) -> str:

@@ -5,8 +5,8 @@ Precedence per element, from low to high: for an update the object's latest vers
 kept, in this order. The files depend on nothing else, so all attempts of a job that is not yet stored write
 the same bytes.
 
-A depositor's embargo, `mrt-embargo.txt` (`embargoEndDate:` and a date, or `none`), is checked and stored for
-access systems: arkline gives no access to objects.
+A depositor's embargo, `mrt-embargo.txt` (`embargoEndDate:` and a date, or `none`), is of the whole object:
+until it ends, files of the object are given to operators alone. The inventory keeps its end.
 """
 
 from collections.abc import Callable, Iterable
@@ -300,17 +300,32 @@ _FIELD = "embargoEndDate"
 
 def check_embargo(data: bytes) -> str:
     """A sentence with the embargo; StepFailed(content) if the file is invalid."""
+    text, end = _embargo(data)
+    return f"producer/{EMBARGO}: " + (f"embargo until {text}" if end else "no embargo")
+
+
+def embargo_end(data: bytes) -> datetime | None:
+    """When the embargo ends: a date without a time at its beginning, without a zone in UTC; None for `none`.
+
+    StepFailed(content) if the file is invalid.
+    """
+    _, end = _embargo(data)
+    return end
+
+
+def _embargo(data: bytes) -> tuple[str, datetime | None]:
     source = f"producer/{EMBARGO}"
     ends = [value for name, value in anvl.parse(data, source) if name.lower() == _FIELD.lower()]
     if len(ends) != 1:
         raise content(f"{source} must have one line '{_FIELD}: 2030-01-31', or '{_FIELD}: none'")
-    if ends[0].lower() == "none":
-        return f"{source}: no embargo"
+    (text,) = ends
+    if text.lower() == "none":
+        return text, None
     try:
-        datetime.fromisoformat(ends[0])
-    except ValueError as error:
+        end = datetime.fromisoformat(text)
+        return text, (end if end.tzinfo else end.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise content(
-            f"{source}: '{ends[0][:100]}' is not an ISO 8601 date such as 2030-01-31 or "
+            f"{source}: '{text[:100]}' is not an ISO 8601 date such as 2030-01-31 or "
             "2030-01-31T12:00:00Z, nor 'none'"
         ) from error
-    return f"{source}: embargo until {ends[0]}"

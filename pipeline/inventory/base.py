@@ -156,6 +156,17 @@ class PreservationEvent:
 
 
 @dataclass(frozen=True)
+class Embargo:
+    """Until it ends, files of the object are given to operators alone."""
+
+    until: datetime | None
+    """None: it is not known when, because the file of the embargo was not read yet or cannot be."""
+
+    def holds(self, at: datetime) -> bool:
+        return self.until is None or at < self.until
+
+
+@dataclass(frozen=True)
 class InventoryObject:
     """Everything that the inventory has about an object; versions in order."""
 
@@ -175,3 +186,5 @@ class InventoryObject:
     """None if the object is not in the fixity schedule yet."""
     events: tuple[PreservationEvent, ...]
     """The latest events, oldest first."""
+    embargo: Embargo | None = None
+    """None if the current version has none."""

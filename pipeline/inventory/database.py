@@ -167,8 +167,9 @@ def _primary_code(error: sqlite3.Error) -> int:
 
 T = TypeVar("T")
 
-SCHEMA = "0011"
-"""The schema of this release; 0.2.1 had 0010, 0.2.0 0002, 0.1.0 0001. Every change increments it."""
+SCHEMA = "0012"
+"""The schema of this release; 0.3.0 had 0011, 0.2.1 had 0010, 0.2.0 0002, 0.1.0 0001. Every
+change increments it."""
 
 _REVISIONS = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 """The table with the schema's number, which releases up to 0.2.1 wrote with Alembic."""

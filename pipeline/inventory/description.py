@@ -4,13 +4,14 @@ An object's events are fixity checks with a changed outcome, and exports.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, select
 
-from pipeline.inventory import findings, recording
+from pipeline.inventory import embargoes, findings, recording
 from pipeline.inventory.base import (
     DamagedFile,
     FileFinding,
@@ -38,8 +39,13 @@ LATEST_EVENTS = 20
 """Events in an object's description."""
 
 
-def describe(connection: Connection, ark: str) -> InventoryObject | None:
-    """Everything about an object; None if none of its versions is recorded."""
+def describe(
+    connection: Connection, ark: str, paths: Collection[str] | None = None
+) -> InventoryObject | None:
+    """Everything about an object; None if none of its versions is recorded.
+
+    `paths`: only these of its files, since an object may have a million.
+    """
     row = connection.execute(
         select(objects, owners.c.ark.label("owner"))
         .join(owners, owners.c.id == objects.c.inv_owner_id)
@@ -58,9 +64,10 @@ def describe(connection: Connection, ark: str) -> InventoryObject | None:
         erc=_kernel(connection, row.id, row.version_number),
         created=row.created,
         modified=row.modified,
-        versions=_versions(connection, row.id),
+        versions=_versions(connection, row.id, paths),
         fixity=_fixity(connection, row.id),
         events=_events(connection, row.id, ark),
+        embargo=embargoes.of_object(connection, row),
     )
 
 
@@ -104,9 +111,11 @@ def _kernel(connection: Connection, object_id: int, number: int) -> tuple[tuple[
     return tuple((element, value) for element, value in rows)
 
 
-def _versions(connection: Connection, object_id: int) -> tuple[InventoryVersion, ...]:
+def _versions(
+    connection: Connection, object_id: int, paths: Collection[str] | None
+) -> tuple[InventoryVersion, ...]:
     checked = findings.checked(connection, object_id)
-    files_of = _files(connection, object_id, checked.in_files)
+    files_of = _files(connection, object_id, checked.in_files, paths)
     rows = connection.execute(
         select(
             versions.c.id,
@@ -139,16 +148,20 @@ def _versions(connection: Connection, object_id: int) -> tuple[InventoryVersion,
 
 
 def _files(
-    connection: Connection, object_id: int, in_files: Mapping[int, Sequence[FileFinding]]
+    connection: Connection,
+    object_id: int,
+    in_files: Mapping[int, Sequence[FileFinding]],
+    paths: Collection[str] | None,
 ) -> defaultdict[int, list[InventoryFile]]:
     """Version number -> its files, with what was found in them."""
     files_of: defaultdict[int, list[InventoryFile]] = defaultdict(list)
-    rows = connection.execute(
+    query = (
         select(files, versions.c.number)
         .join(versions, versions.c.id == files.c.inv_version_id)
         .where(versions.c.inv_object_id == object_id)
         .order_by(versions.c.number, files.c.id)
     )
+    rows = connection.execute(query if paths is None else query.where(files.c.pathname.in_(paths)))
     last: dict[tuple[str, str], tuple[FileFinding, ...]] = {}
     for row in rows:
         file = inventory_file(row, in_files.get(row.id, ()))
@@ -233,8 +246,8 @@ DISSEMINATION = "dissemination"
 
 PASS, FAIL = "pass", "fail"
 
-KEPT_EXPORTS = 100
-"""Exports per object that the inventory keeps; the oldest is deleted first."""
+KEPT_EXPORTS = 1000
+"""Exports and downloads per object that the inventory keeps; the oldest is deleted first."""
 
 
 def entered_events(connection: Connection, ark: str) -> tuple[PreservationEvent, ...]:
@@ -248,9 +261,20 @@ def entered_events(connection: Connection, ark: str) -> tuple[PreservationEvent,
     return tuple(preservation_event(row, ark) for row in connection.execute(query))
 
 
-def enter_export(connection: Connection, export: PreservationEvent) -> None:
-    """Enter an export event, for which no notice is sent."""
+def enter_export(
+    connection: Connection, export: PreservationEvent, same_since: datetime | None = None
+) -> None:
+    """Enter an export or a download, for which no notice is sent.
+
+    Not entered again if the same agent has an event of the same thing since `same_since`.
+    """
     object_id = connection.execute(select(objects.c.id).where(objects.c.ark == export.ark)).scalar_one()
+    if same_since is not None:
+        names = ("type", "agent", "outcome", "version", "note")
+        same = (events.c[name] == getattr(export, name) for name in names)
+        of_object = select(events.c.id).where(events.c.inv_object_id == object_id)
+        if connection.scalar(of_object.where(events.c.at > same_since, *same).limit(1)) is not None:
+            return
     recording.enter_event(connection, object_id, replace(export, reported=export.at))
     exports = (
         select(events.c.id)

@@ -7,7 +7,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Column, Connection, func, select
 
 from pipeline.deployment import Deployment, Expected
-from pipeline.inventory import description, finding_search, findings, outdated, recording
+from pipeline.inventory import description, embargoes, finding_search, findings, outdated, recording
 from pipeline.inventory.database import Database, read_deployment
 from pipeline.inventory.tables import (
     batches_archived,
@@ -149,6 +149,8 @@ class SqlInventory:
     next_outdated = _reads(outdated.next_outdated)
     count_outdated = _reads(outdated.count_outdated)
     events_of = _reads(description.entered_events)
+    unread_embargoes = _reads(embargoes.unread)
+    enter_embargo = _writes(embargoes.enter)
     enter_export = _writes(description.enter_export)
 
     @property

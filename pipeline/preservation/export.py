@@ -17,11 +17,11 @@ from pathlib import Path
 from pipeline.errors import UsageRefused
 from pipeline.file_system import sync, sync_tree
 from pipeline.fixity import OF_RECORD, Digester, OnRead, ignore
-from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion
-from pipeline.names import quote_name, safe_name
-from pipeline.outcome import damaged
+from pipeline.inventory.base import InventoryObject, InventoryVersion
+from pipeline.names import safe_name
+from pipeline.preservation.reading_out import files_of, verified
 from pipeline.records import now
-from pipeline.storage.base import OutgoingFile, Storage
+from pipeline.storage.base import Storage
 
 PAYLOAD = "data"
 PREMIS = "metadata/premis.xml"
@@ -84,46 +84,24 @@ def _copy_payload(
     ark: str, version: InventoryVersion, storage: Storage, draft: Path, on_read: OnRead
 ) -> dict[str, str]:
     """Copy the files; returns path in the bag -> sha512."""
-    recorded = {file.path: file for file in version.files}
     digests = {}
-    for outgoing in storage.read_out(ark, version.storage_url, version.number):
-        file = recorded.pop(outgoing.path, None)
-        if file is None:
-            raise damaged(
-                f"storage has {quote_name(outgoing.path)} in version {version.number} of {ark}, but the "
-                "inventory does not"
-            )
-        path = f"{PAYLOAD}/{safe_name(outgoing.path, stored=True)}"
-        digests[path] = _copy(ark, outgoing, file, draft / path, on_read)
-    for path in recorded:
-        raise damaged(f"storage has no {quote_name(path)} in version {version.number} of {ark}")
+    for file, outgoing in files_of(ark, version, storage):
+        path = f"{PAYLOAD}/{safe_name(file.path, stored=True)}"
+        pieces = verified(ark, file, counted(outgoing.pieces, on_read))
+        digests[path] = _write(draft / path, pieces).value()
     return digests
 
 
-def _copy(ark: str, outgoing: OutgoingFile, file: InventoryFile, target: Path, on_read: OnRead) -> str:
-    """Copy a file and return its sha512; DamagedObject unless size and digest match the inventory."""
-
-    def counted() -> Iterator[bytes]:
-        for piece in outgoing.pieces:
-            yield piece
-            on_read(len(piece))
-
-    algorithm, _, recorded = file.digest.partition(":")
-    digester = _write(target, counted(), algorithm)
-    actual = (digester.size, digester.value(algorithm))
-    if actual != (file.size, recorded):
-        raise damaged(
-            f"{quote_name(file.path)} of {ark} is damaged in storage: it has {actual[0]:,} bytes with the "
-            f"{algorithm} {actual[1]}, not {file.size:,} bytes with {recorded}; restore it from a copy of "
-            "the storage"
-        )
-    return digester.value()
+def counted(pieces: Iterable[bytes], on_read: OnRead) -> Iterator[bytes]:
+    for piece in pieces:
+        yield piece
+        on_read(len(piece))
 
 
-def _write(path: Path, pieces: Iterable[bytes], *algorithms: str) -> Digester:
+def _write(path: Path, pieces: Iterable[bytes]) -> Digester:
     """Write a new file; it is synced later with the whole bag."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    digester = Digester({OF_RECORD, *algorithms})
+    digester = Digester()
     with path.open("xb") as file:
         for piece in pieces:
             digester.update(piece)

@@ -79,7 +79,10 @@ def _of_version(version: InventoryVersion) -> Iterator[ObjectEvent]:
 
 
 def _as_entered(event: PreservationEvent) -> ObjectEvent:
-    if event.type == DISSEMINATION:
+    note = event.note
+    if event.type == DISSEMINATION and event.outcome == PASS and note:
+        detail, note = f"version {event.version}: {note}", ""
+    elif event.type == DISSEMINATION:
         detail = (
             f"version {event.version}, every file read from storage and compared, for a copy of the object"
         )
@@ -95,7 +98,7 @@ def _as_entered(event: PreservationEvent) -> ObjectEvent:
         outcome=event.outcome,
         version=event.version,
         detail=detail,
-        note="\n".join((*([event.note] if event.note else ()), *damage)),
+        note="\n".join((*([note] if note else ()), *damage)),
         agent=event.agent,
     )
 

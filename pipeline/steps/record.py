@@ -1,5 +1,6 @@
 """Recording: enter the stored version in the inventory; only then may a job be completed."""
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from hashlib import sha512
@@ -10,10 +11,13 @@ from pipeline.description.metadata import as_stored
 from pipeline.fixity import StoredVersion
 from pipeline.http.urls import redact_url
 from pipeline.humanize import counted
+from pipeline.inventory import embargoes
 from pipeline.inventory.base import Provenance, Recording
+from pipeline.inventory.embargoes import UnreadEmbargo
 from pipeline.manifests.storage_manifest import mime_type
 from pipeline.names import PRODUCER
-from pipeline.outcome import Deposited, Done, system
+from pipeline.outcome import Deposited, Done, StepFailed, system
+from pipeline.preservation.embargo import read_embargo
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, SubmissionMode, now
 from pipeline.states import STEP_DONE, JobState
@@ -30,6 +34,7 @@ def work(job: Job, context: StepContext) -> Done:
     recording = replace(_recording(job, version, erc, profile, context), checks=checked.runs)
     context.attempt.check()
     context.inventory.record(recording)
+    _read_embargo(version, context)
     added = [file.size for file in version.files if file.added]
     deposited = sum(file.path.startswith(PRODUCER) for file in version.files)
     own = len(version.files) - deposited
@@ -45,6 +50,16 @@ def work(job: Job, context: StepContext) -> Done:
         checks=checked.judged.summaries,
         deposited=Deposited(files=len(added), bytes=sum(added)),
     )
+
+
+def _read_embargo(version: StoredVersion, context: StepContext) -> None:
+    """Enter the embargo, which may be that of an earlier version; if it cannot be read now, it is later."""
+    file = next((file for file in version.files if file.path == embargoes.PATH), None)
+    if file is None:
+        return
+    unread = UnreadEmbargo(0, version.ark, version.number, version.url, file.size)
+    with suppress(StepFailed):  # scheduled work reads it again, and says why it cannot
+        read_embargo(context.inventory, context.storage, unread)
 
 
 def _remarks(job: Job, version: StoredVersion, context: StepContext) -> tuple[str, ...]:

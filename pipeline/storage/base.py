@@ -76,6 +76,18 @@ class OutgoingFile:
 
     DamagedObject if the file is missing or cannot be read.
     """
+    begin_at: Callable[[int], Iterator[bytes]] | None = None
+    """The bytes from an offset on, instead of `pieces`; None if storage can only read from the start."""
+
+    def read(self, start: int) -> Iterator[bytes]:
+        """The bytes from the offset `start` on; to be used once, instead of `pieces`."""
+        if start and self.begin_at is not None:
+            yield from self.begin_at(start)
+            return
+        for piece in self.pieces:
+            if start < len(piece):
+                yield piece[start:]
+            start = max(0, start - len(piece))
 
 
 class Storage(Protocol):

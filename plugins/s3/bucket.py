@@ -91,9 +91,9 @@ class S3Bucket:
         pieces = self.pieces(key)
         return None if pieces is None else size_and_sha512(pieces, on_read)
 
-    def pieces(self, key: str) -> Iterator[bytes] | None:
-        """The content as it arrives; None if the key is free."""
-        pieces = self._pieces(key)
+    def pieces(self, key: str, start: int = 0) -> Iterator[bytes] | None:
+        """The content from the offset `start` on, as it arrives; None if the key is free."""
+        pieces = self._pieces(key, start)
         try:
             first = next(pieces, b"")
         except Absent:
@@ -183,9 +183,10 @@ class S3Bucket:
         except Refused as refused:
             raise Conflict(given["Key"]) from refused
 
-    def _pieces(self, key: str) -> Iterator[bytes]:
+    def _pieces(self, key: str, start: int) -> Iterator[bytes]:
+        ranged = {"Range": f"bytes={start}-"} if start else {}
         with translated(self.name, refusable=True):
-            answer = self.client.get_object(**self._at(key))
+            answer = self.client.get_object(**self._at(key), **ranged)
             with closing(answer["Body"]) as body:
                 while piece := body.read(READ_CHUNK):
                     yield piece

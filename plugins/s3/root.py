@@ -107,8 +107,8 @@ class BucketObject(StoredObject):
     def size(self, path: str) -> int | None:
         return self.listing().get(path)
 
-    def pieces(self, path: str) -> Iterator[bytes] | None:
-        return self._bucket.pieces(self.key(path))
+    def pieces(self, path: str, start: int = 0) -> Iterator[bytes] | None:
+        return self._bucket.pieces(self.key(path), start)
 
     def digest(self, path: str, on_read: OnRead) -> tuple[int, str] | None:
         return self._bucket.digest(self.key(path), on_read)

@@ -18,7 +18,7 @@ from pipeline.principal import Role
 from pipeline.settings import Settings
 from tests.support.web import OWN_FORM, Caller, Web, serving_board
 
-POOLS = ("slow_work", "record_work", "fleet_work", "form_work", "provider_work")
+POOLS = ("slow_work", "record_work", "fleet_work", "form_work", "provider_work", "retrieval_work")
 
 _BOARD = "a page of at most 500 rows, or sums, of the board in memory; 100,000 jobs are counted in 0.1 s"
 _ROWS = "a page of at most 500 rows of the board, and three nodes of each"
@@ -146,6 +146,9 @@ VALUES = {
     "bid": "bid0000000001",
     "jid": "jid0000000001",
     "ark:path": "ark:/99999/fk4abc",
+    "ark:first": "ark:/99999/fk4abc",
+    "version": "1",
+    "file:path": "producer/a.txt",
     "proof": "0" * 16,
     "recheck_id": "0" * 16,
     "name": "demo",

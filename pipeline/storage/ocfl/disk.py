@@ -239,12 +239,12 @@ class ObjectFolder(StoredObject):
             return (self.folder / path).stat().st_size
         return None
 
-    def pieces(self, path: str) -> Iterator[bytes] | None:
+    def pieces(self, path: str, start: int = 0) -> Iterator[bytes] | None:
         try:
-            descriptor = os.open(self.folder / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = os.open(f"{self.folder}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
-        return _pieces(descriptor)
+        return _pieces(descriptor, start)
 
     def digest(self, path: str, on_read: OnRead) -> tuple[int, str] | None:
         with suppress(FileNotFoundError):
@@ -252,8 +252,9 @@ class ObjectFolder(StoredObject):
         return None
 
 
-def _pieces(descriptor: int) -> Iterator[bytes]:
+def _pieces(descriptor: int, start: int) -> Iterator[bytes]:
     with os.fdopen(descriptor, "rb", buffering=0) as stream:
+        stream.seek(start)
         while piece := stream.read(READ_CHUNK):
             yield piece
 

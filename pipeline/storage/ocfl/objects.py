@@ -261,8 +261,8 @@ class StoredObject(Protocol):
     def size(self, path: str) -> int | None:
         """The file's size in bytes; None if there is no such file."""
 
-    def pieces(self, path: str) -> Iterator[bytes] | None:
-        """The bytes, read lazily; None if there is no such file."""
+    def pieces(self, path: str, start: int = 0) -> Iterator[bytes] | None:
+        """The bytes from the offset `start` on, read lazily; None if there is no such file."""
 
     def digest(self, path: str, on_read: OnRead) -> tuple[int, str] | None:
         """Size and sha512 of the bytes, read now; None if there is no such file."""
@@ -339,11 +339,11 @@ def inventory_problems(stored: StoredObject, number: int) -> Iterator[str]:
             yield f"{stored.location(path)} was changed"
 
 
-def pieces(stored: StoredObject, path: str) -> Iterator[bytes]:
+def pieces(stored: StoredObject, path: str, start: int = 0) -> Iterator[bytes]:
     if not path:
         raise damaged(NOT_IN_MANIFEST)
     try:
-        pieces = stored.pieces(path)
+        pieces = stored.pieces(path, start)
         if pieces is None:
             raise damaged(f"{stored.location(path)} is missing: {_RESTORE}")
         yield from pieces

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -230,7 +230,8 @@ class OcflReader(ABC):
         stored, head = self._opened(ark, url)
         version = head.versions.get(f"v{number}") if head else None
         for path, sha512 in sorted(version.digests().items()) if head and version else ():
-            yield OutgoingFile(path, pieces(stored, head.manifest.get(sha512, ("",))[0] if head else ""))
+            content_path = head.manifest.get(sha512, ("",))[0] if head else ""
+            yield OutgoingFile(path, pieces(stored, content_path), partial(pieces, stored, content_path))
 
     def problems_of(self, ark: str, url: str) -> tuple[str, ...]:
         stored, head = self._opened(ark, url)

@@ -1,0 +1,164 @@
+"""Download of what is stored: the files of a version of an object."""
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Header, Path, Request, Response
+from starlette.convertors import PathConvertor, register_url_convertor
+
+from entrypoints.web.authentication import Caller
+from entrypoints.web.context import context_of
+from entrypoints.web.limits import is_local, slow
+from entrypoints.web.problems import answer, problem_of
+from entrypoints.web.receiving import REPR_DIGEST, written
+from entrypoints.web.retrieval import Retrieval
+from operations.objects import retrieval
+from operations.objects.objects import dissemination
+from operations.objects.retrieval import ChosenFile, ChosenVersion
+from pipeline import codes
+from pipeline.errors import ArklineError
+from pipeline.fixity import OF_RECORD
+from pipeline.inventory.base import InventoryObject
+
+LAST_PROOF = "Arkline-Last-Proof"
+"""When every byte of the object was last read and found to be as it was stored; absent if never."""
+
+SANDBOX = "sandbox; default-src 'none'"
+"""What a browser may do with a stored file that it shows in spite of everything: nothing."""
+
+_MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+", re.ASCII)
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
+_UNQUOTABLE = re.compile(r'[^ -~]|["\\%]')
+
+
+class FirstPart(PathConvertor):
+    """A path that is as short as the rest of the route allows: a file name may contain `/versions/`."""
+
+    regex = ".+?"
+
+
+register_url_convertor("first", FirstPart())
+
+router = APIRouter(prefix="/v1/objects", tags=["objects"])
+
+Ark = Annotated[str, Path(max_length=255, examples=["ark:/99999/fk4abc"])]
+Version = Annotated[
+    str, Path(pattern="^(current|[1-9][0-9]{0,6})$", examples=["1"], description="A number, or `current`.")
+]
+StoredPath = Annotated[str, Path(max_length=1100, examples=["producer/harbour.tif"])]
+
+_BINARY = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+
+
+@router.get(
+    "/{ark:first}/versions/{version}/files/{file:path}",
+    summary="Download a file of a version",
+    response_class=Response,
+    responses={
+        200: {**_BINARY, "description": "The file, compared with its digest while it is sent."},
+        206: {**_BINARY, "description": "The requested range."},
+        304: {"description": "Unchanged."},
+    },
+)
+@slow("retrieval_work")
+def download_file(  # noqa: PLR0913 - a request has these headers
+    request: Request,
+    caller: Caller,
+    ark: Ark,
+    version: Version,
+    file: StoredPath,
+    range_: Annotated[str | None, Header(alias="Range", max_length=200)] = None,
+    if_range: Annotated[str | None, Header(max_length=300)] = None,
+    if_none_match: Annotated[str | None, Header(max_length=2000)] = None,
+) -> Response:
+    """The names of files are in the object's versions. One range is served, several as the whole file.
+
+    A file that is damaged in storage ends before its stated length. A range is not compared with the digest
+    of the file: `Arkline-Last-Proof` has the time of the last proof.
+    """
+    web = context_of(request)
+    of = retrieval.chosen_file(web.site, caller, ark, version, file)
+    size, etag = of.file.size, f'"{of.file.digest.rpartition(":")[2]}"'
+    headers = {**_described(of), "ETag": etag}
+    if if_none_match and (if_none_match.strip() == "*" or etag in if_none_match):
+        return Response(None, 304, headers)
+    asked = range_ if if_range is None or if_range.strip() == etag else None
+    span = _span(asked or "", size)
+    if span is None:
+        error = ArklineError(
+            f"{of.file.path} has {size:,} bytes, and the range {range_} has none of them",
+            code=codes.RANGE_NOT_SATISFIABLE,
+        )
+        return answer(problem_of(error, request), {"Content-Range": f"bytes */{size}"})
+    start, length = span
+    headers["Content-Length"] = str(length)
+    if is_part := length < size:
+        headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{size}"
+    pieces = retrieval.file_bytes(web.site, of, start, length)
+    return sent(request, of, pieces, headers, f"the file {of.file.path}", 206 if is_part else 200)
+
+
+def sent(
+    request: Request,
+    of: ChosenVersion,
+    pieces: Iterator[bytes],
+    headers: dict[str, str],
+    what: str,
+    status: int = 200,
+) -> Retrieval:
+    """The bytes as an answer; the event of giving out `what` is entered once they begin."""
+    site, events = context_of(request).site, context_of(request).events
+    event = dissemination(of.known.ark, of.version.number, of.by, what)
+    return Retrieval(
+        context_of(request).retrievals,
+        of.by,
+        pieces,
+        headers,
+        status,
+        on_begin=partial(retrieval.enter, site, events, event, series=True),
+        on_damage=partial(retrieval.raise_alarm, site, events, of),
+        check=None if is_local(request) else request.state.check_again,
+    )
+
+
+def _described(of: ChosenFile) -> dict[str, str]:
+    """The headers of a file, whichever part of it is sent."""
+    algorithm, _, digest = of.file.digest.partition(":")
+    known = _MEDIA_TYPE.fullmatch(of.file.mime_type)
+    return {
+        "Content-Type": of.file.mime_type if known else "application/octet-stream",
+        "Content-Disposition": attachment(of.file.path.rpartition("/")[2]),
+        "Content-Security-Policy": SANDBOX,
+        "Accept-Ranges": "bytes",
+        **({REPR_DIGEST: written(digest)} if algorithm == OF_RECORD else {}),
+        **last_proof(of.known),
+    }
+
+
+def last_proof(known: InventoryObject) -> dict[str, str]:
+    proved = known.fixity.proved if known.fixity else None
+    return {LAST_PROOF: proved.isoformat(timespec="seconds")} if proved else {}
+
+
+def attachment(name: str) -> str:
+    """A Content-Disposition by which every browser saves the file, under its name (RFC 6266)."""
+    plain = _UNQUOTABLE.sub("_", name)
+    extended = "" if plain == name else f"; filename*=UTF-8''{quote(name, safe='')}"
+    return f'attachment; filename="{plain}"{extended}'
+
+
+def _span(text: str, size: int) -> tuple[int, int] | None:
+    """Offset and length of the single range in the header; None if the file has no byte of it.
+
+    Of the whole file without a range, and for kinds of ranges that are not served.
+    """
+    match = _RANGE.fullmatch(text.strip())
+    first, last = match.groups() if match else ("", "")
+    if (not first and not last) or (first and last and int(last) < int(first)):
+        return 0, size
+    start = int(first) if first else max(0, size - int(last))
+    end = min(int(last) + 1, size) if first and last else size
+    return (start, end - start) if start < end else None

@@ -1,0 +1,67 @@
+"""Files of stored versions, read from storage to be given to people.
+
+Rule: the last bytes of a file leave this module once its digest is that of the record.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from pipeline.fixity import Digester
+from pipeline.inventory.base import InventoryFile, InventoryVersion
+from pipeline.names import quote_name
+from pipeline.outcome import DamagedObject, damaged
+from pipeline.storage.base import OutgoingFile, Storage
+
+
+def files_of(
+    ark: str, version: InventoryVersion, storage: Storage
+) -> Iterator[tuple[InventoryFile, OutgoingFile]]:
+    """Every file of the version; DamagedObject if storage lists others, and errors as `Storage.read_out`."""
+    recorded = {file.path: file for file in version.files}
+    for outgoing in storage.read_out(ark, version.storage_url, version.number):
+        file = recorded.pop(outgoing.path, None)
+        if file is None:
+            raise damaged(
+                f"storage has {quote_name(outgoing.path)} in version {version.number} of {ark}, but the "
+                "inventory does not"
+            )
+        yield file, outgoing
+    for path in recorded:
+        raise lost(ark, version, path)
+
+
+def lost(ark: str, version: InventoryVersion, path: str) -> DamagedObject:
+    return damaged(f"storage has no {quote_name(path)} in version {version.number} of {ark}")
+
+
+def verified(ark: str, file: InventoryFile, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The bytes, of which the last are held back until size and digest agree with the record.
+
+    DamagedObject instead of them if not.
+    """
+    algorithm, _, recorded = file.digest.partition(":")
+    digester, held = Digester((algorithm,)), b""
+    for piece in pieces:
+        digester.update(piece)
+        if held and digester.size <= file.size:
+            yield held
+        held = piece
+    actual = (digester.size, digester.value(algorithm))
+    if actual != (file.size, recorded):
+        raise damaged(
+            f"{quote_name(file.path)} of {ark} is damaged in storage: it has {actual[0]:,} bytes with the "
+            f"{algorithm} {actual[1]}, not {file.size:,} bytes with {recorded}; restore it from a copy of "
+            "the storage"
+        )
+    if held:
+        yield held
+
+
+def part_of(ark: str, file: InventoryFile, pieces: Iterable[bytes], length: int) -> Iterator[bytes]:
+    """The first `length` of the bytes, which no digest confirms; DamagedObject if there are fewer."""
+    for piece in pieces:
+        yield piece[:length]
+        length -= min(length, len(piece))
+        if not length:
+            return
+    if length:
+        raise damaged(f"{quote_name(file.path)} of {ark} is shorter in storage than when it was stored")
