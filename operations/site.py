@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.decoding import decoder
 from pipeline.inventory import sql
 from pipeline.outcome import Service
 from pipeline.profiles import profile
@@ -45,6 +46,11 @@ class Site:
     def quotas(self) -> quota.Quotas:
         """The upload quotas in use, as this process knows them."""
         return quota.Quotas(self.settings)
+
+    @cached_property
+    def decoder(self) -> decoder.Decoder:
+        """Reads spreadsheets in a process of its own, which starts with the first one."""
+        return decoder.Decoder(self.settings)
 
     def inventory(self) -> sql.SqlInventory:
         """The inventory, over the process's connections; ServiceDown if it belongs to another deployment."""

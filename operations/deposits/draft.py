@@ -1,4 +1,4 @@
-"""Drafts: kept, listed, and deposited.
+"""Drafts: saved, previewed, listed, and deposited.
 
 Rule: a deposit is recognized by its content. Its idempotency key is made of the collection, and of the names,
 digests and descriptions of its objects, and belongs to the principal, so that two tabs, or a request whose
@@ -7,24 +7,27 @@ makes another.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from hashlib import sha256
 from io import BytesIO
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from operations.deposits import draft_preview, submission, uploads
-from operations.deposits.draft_plan import DraftPlan, TableRow, plan_draft
-from operations.deposits.draft_preview import PAGE, Judgement, Preview, PreviewTable
-from operations.deposits.draft_table import read_table
+from operations.deposits import submission, uploads
+from operations.deposits.draft_plan import ONE_OBJECT, DraftPlan, plan_draft
+from operations.deposits.draft_preview import PAGE, DraftList, DraftRow, DraftView, Preview, preview_of
 from operations.deposits.local_deposit import FILES
 from operations.deposits.validation import check_manifest_size
 from operations.site import Site
 from pipeline import codes
+from pipeline.decoding.calls import read_table
+from pipeline.decoding.decoder import Decoder
 from pipeline.errors import UsageRefused
 from pipeline.fixity import OF_RECORD, Digest
 from pipeline.manifests import checkm
@@ -34,91 +37,69 @@ from pipeline.principal import Principal, Role
 from pipeline.profiles.profile import Profile, with_site_limits
 from pipeline.records import Batch, Record, Submission, SubmissionType
 from pipeline.states import BatchState
+from pipeline.tables.content import Choice, TableContent
 from pipeline.uploads import draft, stored, writing
 from pipeline.uploads.draft import Arrived, Draft, DraftFile, DraftRefused, Objects, SavedDraft
 from pipeline.uploads.stored import Declared, UploadedFile
 from zkstate.record import batches
 
-DRAFTS = 100
-"""Maximum drafts in the list of a principal's drafts, the latest first."""
-
-ONE_OBJECT = (SubmissionType.FILE, SubmissionType.CONTAINER, SubmissionType.OBJECT_MANIFEST)
+DRAFTS, LOOKED_AT = 50, 500
+"""Maximum drafts in a principal's list, the latest first, and maximum drafts that are read for it."""
 
 NAMED = 500
-"""Maximum files or objects that a refused deposit names."""
+"""Maximum files or values that a refused deposit names."""
 
-
-class DraftView(Record):
-    id: str
-    draft: Draft | None = Field(None, description="null on later pages.")
-    updated: datetime
-    preview: Preview
-    bid: str | None = Field(None, description="The batch that was made of the draft.")
-    expires: datetime = Field(description="When it is removed, unless it changes before.")
-
-
-class DraftRow(Record):
-    """A draft of which no batch was made yet."""
-
-    id: str
-    name: str = ""
-    profile: str | None = None
-    objects: str | None = None
-    files: int = 0
-    bytes: int = 0
-    arrived_files: int = 0
-    arrived_bytes: int = 0
-    updated: datetime | None = None
-    expires: datetime
-    problem: str | None = Field(None, description="Why the draft cannot be read.")
-
-
-class DraftList(Record):
-    drafts: tuple[DraftRow, ...] = ()
-    left_off: int = Field(0, description=f"Further drafts: {DRAFTS} are listed, the latest first.")
+TABLES = 4
+"""Tables that a process remembers: each correction asks for the preview again."""
 
 
 class Deposited(Record):
     bid: str
-    again: bool = Field(description="An earlier request deposited the same; nothing was added.")
+    again: bool = Field(description="The same was deposited before, and this request added nothing.")
 
 
 def save(site: Site, principal: Principal, upload: str, given: Draft) -> Preview:
-    """Keep the draft, and show its first page; DraftRefused once a batch was made of it."""
+    """Save the draft, and preview it; `draft-submitted` once a batch was made of it."""
     root = site.settings.uploads_folder
     uploads.own_upload(site, principal, upload)
     _profile(site, principal, given)
     saved = SavedDraft(**dict(given))
     with draft.locked(root, upload):
-        if bid := _batch_of(site, principal, draft.key_of(root, upload)):
+        before = draft.status(root, upload)
+        if before and (bid := _batch_of(site, principal, _key_of(root, upload))):
             raise DraftRefused(
-                f"batch {bid} was made of the draft of upload {upload}, which cannot be changed any more: "
-                "begin another upload",
+                f"{bid} was made of the draft of upload {upload}, which cannot be changed any more: begin "
+                "another upload",
                 code=codes.DRAFT_SUBMITTED,
             )
-        held = site.quotas.of(principal.identity)
-        with held.taking(size=max(0, len(saved.model_dump_json()) - draft.size(root, upload))):
+        more = len(saved.model_dump_json()) - (before.st_size if before else 0)
+        with site.quotas.of(principal.identity).taking(size=max(0, more)):
             draft.write(root, upload, saved)
         arrived = Arrived(root, upload)
-        changed = [
-            file.name for file in given.files if arrived.size(FILES + file.name) not in (None, file.size)
-        ]
-        _drop(site, principal, upload, changed)
-    return _preview(site, principal, upload, saved)
+        sizes = ((file, arrived.size(FILES + file.name)) for file in given.files)
+        _drop(site, principal, upload, [file.name for file, size in sizes if size not in (None, file.size)])
+    return _preview(site, principal, upload, saved, 0, PAGE, errors_only=False)
+
+
+def _key_of(root: Path, upload: str) -> str:
+    """The key of the draft's last deposit; a damaged draft has none, and may be replaced."""
+    try:
+        return draft.read(root, upload).key
+    except DraftRefused:
+        return ""
 
 
 def show(
     site: Site, principal: Principal, upload: str, after: int, limit: int, *, errors_only: bool
 ) -> DraftView:
+    """The draft with a page of its preview; `no-draft`, `upload-missing`."""
     uploads.own_upload(site, principal, upload)
-    root = site.settings.uploads_folder
-    saved = draft.read(root, upload)
-    shown = _preview(site, principal, upload, saved, after, limit, errors_only=errors_only)
+    saved = draft.read(site.settings.uploads_folder, upload)
     return DraftView(
         id=upload,
         draft=None if after else saved,
         updated=saved.updated,
-        preview=shown,
+        preview=_preview(site, principal, upload, saved, after, limit, errors_only=errors_only),
         bid=_batch_of(site, principal, saved.key),
         expires=_expires(site, upload),
     )
@@ -126,51 +107,44 @@ def show(
 
 def unfinished(site: Site, principal: Principal) -> DraftList:
     """The principal's drafts of which no batch was made, the latest first."""
-    uploads.require_depositor(principal)
     root = site.settings.uploads_folder
-    held = stored.names_in(stored.owner_folder(root, principal.identity))
-    with stored.faults(root):
-        changed = {upload: moment for upload in held if (moment := draft.changed(root, upload))}
-    rows: list[DraftRow] = []
+    own = stored.names_in(stored.owner_folder(root, principal.identity))
+    changed = {upload: there.st_mtime for upload in own if (there := draft.status(root, upload))}
     latest = sorted(changed, key=changed.__getitem__, reverse=True)
-    for upload in islice(latest, DRAFTS):
-        if (row := _row_of(site, principal, upload)) is not None:
-            rows.append(row)
-    return DraftList(drafts=tuple(rows), left_off=max(0, len(latest) - DRAFTS))
+    rows = (_row_of(site, principal, upload) for upload in latest[:LOOKED_AT])
+    return DraftList(drafts=tuple(islice(filter(None, rows), DRAFTS)), all=len(latest) <= LOOKED_AT)
 
 
 def _row_of(site: Site, principal: Principal, upload: str) -> DraftRow | None:
+    """The draft in the list; None if a batch was made of it, or it was removed meanwhile."""
     root = site.settings.uploads_folder
     try:
-        stored.load(root, upload, principal.identity)
+        uploads.own_upload(site, principal, upload)
         saved = draft.read(root, upload)
     except DraftRefused as refused:
         return DraftRow(id=upload, expires=_expires(site, upload), problem=str(refused))
     except UsageRefused:
-        return None  # it was removed meanwhile
+        return None
     if _batch_of(site, principal, saved.key):
         return None
     arrived = Arrived(root, upload)
-    there = [size for file in saved.files if (size := arrived.size(FILES + file.name)) is not None]
+    sizes = [size for file in saved.files if (size := arrived.size(FILES + file.name)) is not None]
     return DraftRow(
+        **saved.model_dump(include={"name", "profile", "objects", "updated"}),
         id=upload,
-        name=saved.name,
-        profile=saved.profile,
-        objects=saved.objects,
         files=len(saved.files),
         bytes=sum(file.size for file in saved.files),
-        arrived_files=len(there),
-        arrived_bytes=sum(there) + draft.partial_bytes(root, upload),
-        updated=saved.updated,
+        arrived_files=len(sizes),
+        arrived_bytes=sum(sizes) + arrived.unfinished,
         expires=_expires(site, upload),
     )
 
 
 def _expires(site: Site, upload: str) -> datetime:
-    """When the upload is removed, by the clock of the file system, which dated the files."""
-    folder = stored.folder_of(site.settings.uploads_folder, upload)
-    with stored.faults(site.settings.uploads_folder):
-        changed = datetime.fromtimestamp(writing.last_written(folder), UTC)
+    """When the upload is removed, by the clock of the file system, which dated its files."""
+    root = site.settings.uploads_folder
+    with stored.faults(root):
+        changed = datetime.fromtimestamp(writing.last_written(stored.folder_of(root, upload)), UTC)
     return changed + timedelta(days=site.settings.upload_days)
 
 
@@ -179,61 +153,105 @@ def _profile(site: Site, principal: Principal, given: Draft) -> Profile:
     return with_site_limits(site.profiles.get(given.profile), site.settings)
 
 
-def _planned(
-    site: Site, profile: Profile, upload: str, saved: SavedDraft
-) -> tuple[DraftPlan, PreviewTable | None]:
-    table, rows, problems = _table(site, upload, saved)
-    plan = plan_draft(upload, saved, rows, case_fold=not profile.case_sensitive_names)
-    plan.errors[:0] = problems
-    return plan, table
-
-
 def _preview(  # noqa: PLR0913 - a page of one draft
     site: Site,
     principal: Principal,
     upload: str,
     saved: SavedDraft,
-    after: int = 0,
-    limit: int = PAGE,
+    after: int,
+    limit: int,
     *,
-    errors_only: bool = False,
+    errors_only: bool,
 ) -> Preview:
     profile = _profile(site, principal, saved)
-    plan, table = _planned(site, profile, upload, saved)
-    judged = draft_preview.judge(site, profile, plan, saved)
+    plan, table = _planned(site, upload, saved)
+    plan.judge(site, _submission(principal, upload, saved, plan))
     arrived = Arrived(site.settings.uploads_folder, upload)
-    return draft_preview.preview(plan, table, judged, arrived, after, limit, errors_only=errors_only)
+    return preview_of(plan, table, profile, arrived, after, limit, errors_only=errors_only)
+
+
+def _planned(site: Site, upload: str, saved: SavedDraft) -> tuple[DraftPlan, TableContent | None]:
+    """The plan, not judged yet, and the table."""
+    table, problem = None, ""
+    if saved.objects is Objects.TABLE:
+        try:
+            table = _table(site, upload, saved)
+        except UsageRefused as unreadable:
+            problem = str(unreadable)
+    plan = plan_draft(upload, saved, table)
+    if problem:
+        plan.errors = [problem]
+    return plan, table
+
+
+def _table(site: Site, upload: str, saved: SavedDraft) -> TableContent:
+    """The table; UsageRefused if it has not arrived, or cannot be read."""
+    root, name = site.settings.uploads_folder, saved.table or ""
+    file = stored.find_file(root, upload, name) if name else None
+    if file is None:
+        raise UsageRefused(f"the table {quote_name(name)} has not arrived" if name else "choose the table")
+    check_manifest_size(site.settings, file.size, f"table {quote_name(name)}")
+    columns = tuple(saved.columns.items())
+    path = stored.file_folder(root, upload, name) / stored.CONTENT
+    with stored.faults(root):
+        return _read_table(
+            site.decoder, path, file.sha512, name, saved.sheet or "", saved.header_row, columns
+        )
+
+
+@lru_cache(maxsize=TABLES)
+def _read_table(  # noqa: PLR0913 - what a table's content depends on
+    decoder: Decoder,
+    path: Path,
+    sha512: str,
+    name: str,
+    sheet: str,
+    header_row: int | None,
+    columns: tuple[tuple[str, str], ...],
+) -> TableContent:
+    """`sha512`: of the bytes at `path`, which another file of the same name may replace."""
+    del sha512
+    return read_table(decoder, path.read_bytes(), name, Choice(sheet, header_row, dict(columns)))
 
 
 def deposit(site: Site, principal: Principal, upload: str, *, again: bool = False) -> Deposited:
     """Deposit the draft; the same deposit sent twice is one batch, unless `again` says otherwise.
 
-    DraftRefused names the files that are not there as declared, or the first errors of its objects.
+    `draft-incomplete` names the files that are not there as declared, `draft-refused` what is wrong, and
+    `draft-outdated` the objects that got a version since the depositor agreed to the next one.
     """
     root = site.settings.uploads_folder
     uploads.own_upload(site, principal, upload)
     with draft.locked(root, upload):
         saved = draft.read(root, upload)
-        profile = _profile(site, principal, saved)
-        plan, _ = _planned(site, profile, upload, saved)
-        rows = _with_digests(upload, plan, _arrived(site, principal, upload, plan))
+        _profile(site, principal, saved)
+        plan, _ = _planned(site, upload, saved)
+        rows = _rows(upload, plan, _arrived(site, principal, upload, plan))
         key = _key(saved, plan, rows) + (f"-{upload}" if again else "")
         if bid := _batch_of(site, principal, key):
             return Deposited(bid=bid, again=True)
-        _require_depositable(plan, draft_preview.judge(site, profile, plan, saved))
+        described = _submission(principal, upload, saved, plan)
+        plan.judge(site, described)
+        _require_depositable(saved, plan)
         draft.write(root, upload, saved.model_copy(update={"key": key}))
-        requested = _submission(site, principal, upload, saved, plan, rows, key)
+        payload = rows[0] if plan.profile is None else _manifest(site, principal, upload, plan, rows)
+        requested = described.model_copy(
+            update={
+                "payload_url": payload.url,
+                "payload_filename": payload.name,
+                "digest": payload.digest,
+                "size": payload.size,
+                "idempotency_key": key,
+            }
+        )
         try:
             done = submission.submit(site, principal, requested, _counts)
         except UsageRefused as refused:
             other = _batch_of(site, principal, key) if refused.code is codes.KEY_REUSED else None
             if other is None:
                 raise
-            return Deposited(bid=other, again=True)  # another upload of the same was deposited at this moment
-        note = (
-            "" if done.sent else "Redis does not answer: nothing is lost, and the work starts once it is back"
-        )
-        return Deposited(bid=done.bid, again=done.again, note=note)
+            return Deposited(bid=other, again=True)  # made of another upload at this moment
+    return Deposited(bid=done.bid, again=done.again)
 
 
 def _counts(batch: Batch) -> bool:
@@ -248,9 +266,8 @@ def _batch_of(site: Site, principal: Principal, key: str) -> str | None:
 
 
 def _arrived(site: Site, principal: Principal, upload: str, plan: DraftPlan) -> dict[str, UploadedFile]:
-    """The files of the plan; `draft-incomplete` if some are not there, or are not as declared."""
-    files: dict[str, UploadedFile] = {}
-    problems: dict[str, str] = {}
+    """Name -> file of the plan; files that are not as declared are removed, to be sent again."""
+    files, problems = dict[str, UploadedFile](), dict[str, str]()
     for chosen in (chosen for planned in plan.objects for chosen in planned.files):
         file = stored.find_file(site.settings.uploads_folder, upload, FILES + chosen.name)
         if file is not None and not (problem := _difference(chosen, file)):
@@ -258,11 +275,11 @@ def _arrived(site: Site, principal: Principal, upload: str, plan: DraftPlan) -> 
         else:
             problems[chosen.name] = problem if file else "has not arrived"
     if problems:
-        _drop(site, principal, upload, [name for name in problems if name])
+        _drop(site, principal, upload, problems)
         name, problem = next(iter(problems.items()))
         more = f", and {len(problems) - 1:,} more" if len(problems) > 1 else ""
         raise DraftRefused(
-            f"nothing was deposited: {name} {problem}{more}; send it, then deposit again",
+            f"nothing was deposited: {quote_name(name)} {problem}{more}; send it, then deposit again",
             tuple({"file": name, "message": problem} for name, problem in islice(problems.items(), NAMED)),
             code=codes.DRAFT_INCOMPLETE,
         )
@@ -271,9 +288,9 @@ def _arrived(site: Site, principal: Principal, upload: str, plan: DraftPlan) -> 
 
 def _difference(chosen: DraftFile, file: UploadedFile) -> str:
     if file.size != chosen.size:
-        return f"has {file.size:,} bytes, but {chosen.size:,} were chosen: it has changed"
+        return f"has {file.size:,} bytes, and {chosen.size:,} were declared: it has changed"
     if chosen.sha512 not in (None, file.sha512):
-        return "has another digest than was declared: it has changed, or was damaged on the way"
+        return "has another digest than the declared one: it has changed, or was damaged on the way"
     return ""
 
 
@@ -289,116 +306,84 @@ def _drop(site: Site, principal: Principal, upload: str, names: Iterable[str]) -
         site.quotas.of(principal.identity).forget()
 
 
-def _with_digests(upload: str, plan: DraftPlan, files: dict[str, UploadedFile]) -> list[Row]:
+def _rows(upload: str, plan: DraftPlan, files: Mapping[str, UploadedFile]) -> list[Row]:
     """The rows of the manifest, or of the only payload, with the digests of the bytes that have arrived."""
     rows: list[Row] = []
     for planned in plan.objects:
         if not planned.files:
             rows.append(replace(planned.row, line=0))
-        for chosen in planned.files:
-            file = files[chosen.name]
+        for file in (files[chosen.name] for chosen in planned.files):
             digest = Digest(algorithm=OF_RECORD, value=file.sha512)
+            url, name = UploadAddress(upload, file.name).url, file.name.removeprefix(FILES)
             if plan.type is SubmissionType.OBJECT_MANIFEST:
-                rows.append(
-                    Row(0, UploadAddress(upload, FILES + chosen.name).url, chosen.name, digest, file.size)
-                )
+                rows.append(Row(0, url, name, digest, file.size))
             else:
-                rows.append(replace(planned.row, line=0, digest=planned.row.digest or digest, size=file.size))
+                declared = planned.row.digest or digest
+                rows.append(replace(planned.row, line=0, url=url, digest=declared, size=file.size))
     return rows
 
 
-def _key(saved: SavedDraft, plan: DraftPlan, rows: Iterable[Row]) -> str:
+def _key(saved: SavedDraft, plan: DraftPlan, rows: Sequence[Row]) -> str:
     """The idempotency key of the content, whatever upload it is in."""
-    one = plan.objects[0].row if plan.objects and plan.type in ONE_OBJECT else None
-    described = [replace(row, url="" if is_upload(row.url) else row.url) for row in rows]
-    content = [saved.profile, plan.type, one and _described(one), [_described(row) for row in described]]
-    return f"draft-{sha256(json.dumps(content).encode()).hexdigest()}"
-
-
-def _described(row: Row) -> list[Any]:
-    digest = row.digest and f"{row.digest.algorithm}:{row.digest.value}"
-    return [
-        row.url,
-        row.name,
-        digest,
-        row.mime_type,
-        row.primary_id,
-        row.local_id,
-        row.creator,
-        row.title,
-        row.date,
+    described = plan.objects[:1] if plan.type in ONE_OBJECT else []
+    content = [
+        (
+            "" if is_upload(row.url) else row.url,
+            *(row.name, row.size, row.digest and (row.digest.algorithm, row.digest.value), row.mime_type),
+            *(row.primary_id, row.local_id, row.creator, row.title, row.date),
+        )
+        for row in (*(planned.row for planned in described), *rows)
     ]
+    return f"draft-{sha256(json.dumps([saved.profile, plan.type, content]).encode()).hexdigest()}"
 
 
-def _require_depositable(plan: DraftPlan, judged: Judgement) -> None:
-    erroneous = [planned for planned in plan.objects if planned.errors]
-    if not erroneous and not plan.errors:
-        return
+def _require_depositable(saved: SavedDraft, plan: DraftPlan) -> None:
+    wrong = [(planned, problem) for planned in plan.objects for problem in planned.errors]
     listed: list[dict[str, Any]] = [{"message": message} for message in plan.errors]
-    listed += [
-        {"key": planned.key, "field": problem.field, "message": problem.message}
-        for planned in erroneous
-        for problem in planned.errors
+    listed += [{"key": planned.key, **problem.model_dump()} for planned, problem in wrong]
+    outdated = [
+        {"ark": planned.version_of, "version": (planned.version or 1) - 1}
+        for planned, problem in wrong
+        if problem.field == "new_version" and planned.version_of in saved.new_version
     ]
-    listed += [{"ark": ark, "version": number} for ark, number in judged.outdated.items()]
-    raise DraftRefused(
-        f"nothing was deposited, because {len(erroneous):,} of {len(plan.objects):,} objects have errors: "
-        f"{listed[0]['message']}",
-        tuple(listed[:NAMED]),
-        code=codes.DRAFT_OUTDATED if judged.outdated else codes.DRAFT_REFUSED,
-    )
+    if listed:
+        more = f" (and {len(listed) - 1:,} more errors)" if len(listed) > 1 else ""
+        raise DraftRefused(
+            f"nothing was deposited: {listed[0]['message']}{more}",
+            tuple((outdated + listed)[:NAMED]),
+            code=codes.DRAFT_OUTDATED if outdated else codes.DRAFT_REFUSED,
+        )
 
 
-def _submission(  # noqa: PLR0913 - what a submission is made of
-    site: Site,
-    principal: Principal,
-    upload: str,
-    saved: SavedDraft,
-    plan: DraftPlan,
-    rows: list[Row],
-    key: str,
-) -> Submission:
-    """The submission of the only payload, or of the manifest, which is written into the upload."""
-    if plan.profile is None:
-        (payload,) = rows
-        url, name, digest, size = payload.url, payload.name, payload.digest, payload.size
-    else:
-        try:
-            data = checkm.write(plan.profile, rows)
-        except ManifestError as unwritable:
-            raise DraftRefused(str(unwritable)) from unwritable
-        check_manifest_size(site.settings, len(data), "the manifest of the deposit")
-        # named by its content: a draft that is changed after a crash needs another one
-        name = f"manifest-{sha256(data).hexdigest()[:16]}.checkm"
-        file = uploads.receive_file(site, principal, upload, Declared(name=name), BytesIO(data))
-        url, size = UploadAddress(upload, name).url, file.size
-        digest = Digest(algorithm=OF_RECORD, value=file.sha512)
-    described = plan.objects[0].row if plan.type in ONE_OBJECT else None
+def _submission(principal: Principal, upload: str, saved: SavedDraft, plan: DraftPlan) -> Submission:
+    """The submission without its payload, which is known when all files have arrived."""
+    one = plan.objects[0].row if plan.objects and plan.type in ONE_OBJECT else None
     return Submission(
         profile_name=saved.profile,
         submitter=principal.name,
-        payload_url=url,
-        payload_filename=name,
+        payload_url=UploadAddress(upload).url,
         type=plan.type,
-        digest=digest,
-        size=size,
-        erc_who=described.creator if described else "",
-        erc_what=described.title if described else "",
-        erc_when=described.date if described else "",
-        local_id=described.local_id if described else (),
-        primary_id=described.primary_id if described else None,
-        new_version=bool(saved.new_version),
-        idempotency_key=key,
+        erc_who=one.creator if one else "",
+        erc_what=one.title if one else "",
+        erc_when=one.date if one else "",
+        local_id=one.local_id if one else (),
+        primary_id=one.primary_id if one else None,
+        new_version=False,
+        new_version_of=saved.new_version,
+        owner=principal.identity,
     )
 
 
-def _table(
-    site: Site, upload: str, saved: SavedDraft
-) -> tuple[PreviewTable | None, list[TableRow], list[str]]:
-    if saved.objects is not Objects.TABLE:
-        return None, [], []
-    file = stored.find_file(site.settings.uploads_folder, upload, saved.table or "")
-    if file is None:
-        return None, [], [f"the table {quote_name(saved.table or '')} has not arrived"]
-    data = (stored.file_folder(site.settings.uploads_folder, upload, file.name) / stored.CONTENT).read_bytes()
-    return read_table(data, saved)
+def _manifest(site: Site, principal: Principal, upload: str, plan: DraftPlan, rows: Iterable[Row]) -> Row:
+    """Write the manifest into the upload. It is named by its content: a draft that is changed after a crash
+    needs another one, and no file of an upload is changed."""
+    assert plan.profile is not None
+    try:
+        data = checkm.write(plan.profile, rows)
+    except ManifestError as unwritable:
+        raise DraftRefused(f"nothing was deposited: {unwritable}") from unwritable
+    check_manifest_size(site.settings, len(data), "the manifest of the deposit")
+    name = f"manifest-{sha256(data).hexdigest()[:16]}.checkm"
+    file = uploads.receive_file(site, principal, upload, Declared(name=name), BytesIO(data))
+    digest = Digest(algorithm=OF_RECORD, value=file.sha512)
+    return Row(0, UploadAddress(upload, name).url, name, digest, file.size)

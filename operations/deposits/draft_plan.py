@@ -1,7 +1,7 @@
 """What a draft would deposit: its objects, each with its row of the manifest, its files and its problems.
 
-Rule: a plan depends on the draft, its table and the collection's profile alone. Whether files have arrived,
-and what the repository has already, is judged later.
+Rule: a plan depends on the draft and its table alone. The one judge of planned deposits adds what the site
+knows.
 """
 
 import re
@@ -10,50 +10,54 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
+from operations.deposits.judgement import judge
 from operations.deposits.local_deposit import FILES, similar
-from operations.deposits.planned import FieldProblem
+from operations.deposits.planned import FieldProblem, NamedObject, ObjectFile
+from operations.site import Site
+from pipeline.fixity import HEX_LENGTH, OF_RECORD, Digest
 from pipeline.manifests import checkm_row
-from pipeline.manifests.checkm import ManifestProfile, Row, Severity, repeated_identifiers
-from pipeline.manifests.checkm_row import Findings
+from pipeline.manifests.checkm import ManifestProfile, Row, Severity
+from pipeline.manifests.checkm_row import TEXT_LIMIT, Findings
 from pipeline.names import (
     COMPOSED_OTHERWISE,
-    UnsafeName,
     UploadAddress,
-    duplicates,
     foreign_upload,
+    is_ark,
     is_container,
     is_local,
     is_system_file,
     quote_name,
-    safe_name,
 )
-from pipeline.records import Record, SubmissionType
+from pipeline.records import Record, Submission, SubmissionType
+from pipeline.tables import fields
+from pipeline.tables.content import TableContent, TableRow
 from pipeline.uploads.draft import Draft, DraftFile, Objects
 
 COLUMNS = {
-    "url": "nfo:fileUrl",
-    "file": "nfo:fileName",
-    "algorithm": "nfo:hashAlgorithm",
-    "digest": "nfo:hashValue",
-    "size": "nfo:fileSize",
-    "mime_type": "mrt:mimeType",
-    "ark": "mrt:primaryIdentifier",
-    "local_id": "mrt:localIdentifier",
-    "creator": "mrt:creator",
-    "title": "mrt:title",
-    "date": "mrt:date",
+    fields.URL: "nfo:fileUrl",
+    fields.FILE: "nfo:fileName",
+    fields.ALGORITHM: "nfo:hashAlgorithm",
+    fields.DIGEST: "nfo:hashValue",
+    fields.SIZE: "nfo:fileSize",
+    fields.MIME_TYPE: "mrt:mimeType",
+    fields.ARK: "mrt:primaryIdentifier",
+    fields.LOCAL_ID: "mrt:localIdentifier",
+    fields.CREATOR: "mrt:creator",
+    fields.TITLE: "mrt:title",
+    fields.DATE: "mrt:date",
 }
-"""Field of a draft -> column of the manifest."""
+"""Field -> column of the manifest."""
 
-ONE_OBJECT = "0"
-"""The key of the object if all files become one."""
+_FIELDS = {column: name for name, column in COLUMNS.items()}
+
+ONE_OBJECT = (SubmissionType.FILE, SubmissionType.CONTAINER, SubmissionType.OBJECT_MANIFEST)
 
 NEAR = 3
-"""Maximum names suggested for a missing one."""
+"""Maximum names suggested for a missing file."""
 
 COMPARED = 200_000
-"""Maximum names compared for all missing files of a draft together, in about a second; those that differ in
-case, composition, folder or suffix alone are found without."""
+"""Maximum comparisons of names for all missing files, in about a second. Names that differ in case, folder or
+suffix alone are found without."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -68,195 +72,219 @@ class MissingFile(Record):
 
 @dataclass
 class DraftObject:
-    """One object that would be made."""
+    """An object that would be made."""
 
     key: str
-    """What its corrections begin with: the table's row, the file's name, or ONE_OBJECT."""
+    """What its corrections begin with: the table's row, the file's name, or 0 for the only object."""
     number: int
-    """The table's row; else its place, from 1, or 0 if it is the only object."""
     row: Row
-    """Its description and, unless it is of several files, its payload."""
+    """Its description and, unless it has several files, its payload."""
     files: tuple[DraftFile, ...] = ()
     errors: list[FieldProblem] = field(default_factory=list)
     warnings: list[FieldProblem] = field(default_factory=list)
+    version_of: str | None = None
+    version: int | None = None
 
-    def error(self, message: str, field: str | None = None) -> None:
-        self.errors.append(FieldProblem(field=field, message=message))
+    def error(self, message: str, name: str | None = None) -> None:
+        self.errors.append(FieldProblem(message=message, field=name))
 
-    def warn(self, message: str, field: str | None = None) -> None:
-        self.warnings.append(FieldProblem(field=field, message=message))
+    def warn(self, message: str, name: str | None = None) -> None:
+        self.warnings.append(FieldProblem(message=message, field=name))
 
-
-@dataclass(frozen=True)
-class TableRow:
-    number: int
-    values: Mapping[str, str]
-    """Field -> text."""
-    errors: tuple[FieldProblem, ...] = ()
-    warnings: tuple[FieldProblem, ...] = ()
+    @property
+    def named(self) -> NamedObject:
+        """The object as the judge takes it."""
+        row, alone = self.row, len(self.files) == 1
+        return NamedObject(
+            number=max(1, self.number),
+            name=row.name,
+            primary_id=row.primary_id if row.primary_id and is_ark(row.primary_id) else None,
+            local_id=row.local_id,
+            title=row.title,
+            creator=row.creator,
+            date=row.date,
+            payload="" if self.files else row.url,
+            files=tuple(
+                ObjectFile(
+                    name=file.name,
+                    size=row.size if alone else None,
+                    digest=row.digest if alone else None,
+                    found_size=file.size,
+                    found_digest=(file.sha512 and Digest(algorithm=OF_RECORD, value=file.sha512)) or None,
+                    to_upload=True,
+                )
+                for file in self.files
+            )
+            or (ObjectFile(name=row.name, size=row.size, digest=row.digest),),
+        )
 
 
 @dataclass
 class DraftPlan:
     type: SubmissionType
     objects: list[DraftObject]
-    left_out: tuple[str, ...]
-    """Files that an operating system or a program made for itself."""
     unlisted: tuple[str, ...] = ()
+    """Chosen files that no row of the table names."""
+    left_out: tuple[str, ...] = ()
+    """Files that an operating system or a program made for itself."""
     missing: tuple[MissingFile, ...] = ()
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property
     def profile(self) -> ManifestProfile | None:
-        """The manifest that the deposit needs; None if its payload is one file."""
+        """That of the manifest which the deposit needs; None if its payload is one file."""
         return next((known for known in ManifestProfile if known.submission_type is self.type), None)
 
+    def judge(self, site: Site, submission: Submission) -> None:
+        """Add what the site knows of the objects, once."""
+        judged = judge(site, submission, [planned.named for planned in self.objects], called="rows")
+        self.errors += [problem.message for problem in judged.errors]
+        self.warnings += [problem.message for problem in judged.warnings]
+        for planned, verdict in zip(self.objects, judged.objects, strict=True):
+            planned.version_of, planned.version = verdict.version_of, verdict.version
+            planned.warnings += verdict.warnings
+            for problem in verdict.errors:
+                named = fields.ARK if problem.field == "primary_id" else problem.field
+                if (problem.message, named) not in [(known.message, known.field) for known in planned.errors]:
+                    planned.error(problem.message, named)
 
-def plan_draft(upload: str, draft: Draft, rows: Iterable[TableRow], *, case_fold: bool) -> DraftPlan:
-    """The plan; `rows`: those of the table."""
+
+def plan_draft(upload: str, draft: Draft, table: TableContent | None) -> DraftPlan:
+    """The plan of the draft; `table`: None if it has none, or one that cannot be read."""
     left_out = tuple(file.name for file in draft.files if is_system_file(file.name))
-    files = {file.name: file for file in draft.files if file.name != draft.table}
-    for name in left_out:
-        files.pop(name, None)
-    planner = _Planner(upload, draft, files)
-    if draft.objects is Objects.ONE:
-        plan = planner.one(case_fold=case_fold)
+    chosen = {file.name: file for file in draft.files if not is_system_file(file.name)}
+    if draft.objects is Objects.TABLE:
+        chosen.pop(draft.table or "", None)
+        plan = _of_table(upload, draft, chosen, table)
     elif draft.objects is Objects.EACH:
-        plan = planner.each()
+        profile, numbered = _manifest_of(chosen), enumerate(chosen.items(), 1)
+        objects = [
+            _object(upload, profile, name, number, (file,), _corrected(draft, name, {}))
+            for number, (name, file) in numbered
+        ]
+        plan = DraftPlan(profile.submission_type, objects)
     else:
-        plan = planner.table(rows)
+        plan = _of_all(upload, draft, tuple(chosen.values()))
     plan.left_out = left_out
-    if len(files) + len(left_out) < len(draft.files) - (draft.table is not None):
+    if len({file.name for file in draft.files}) < len(draft.files):
         plan.errors.append("a file is listed twice: choose the files again")
     if not plan.objects and not plan.errors:
-        plan.errors.append("there is nothing to deposit: choose files, or a table with rows")
+        plan.errors.append(
+            "there is nothing to deposit: choose files, or a table with rows below its header row"
+        )
     return plan
 
 
-class _Planner:
-    def __init__(self, upload: str, draft: Draft, files: dict[str, DraftFile]) -> None:
-        self._upload = upload
-        self._draft = draft
-        self._files = files
+def _of_all(upload: str, draft: Draft, files: tuple[DraftFile, ...]) -> DraftPlan:
+    """One object: of a container's content, of one file, or of several."""
+    kind = SubmissionType.OBJECT_MANIFEST
+    if len(files) == 1 and "/" not in files[0].name:
+        kind = SubmissionType.CONTAINER if is_container(files[0].name) else SubmissionType.FILE
+    values = _corrected(draft, "0", {})
+    objects = [_object(upload, ManifestProfile.FILE_BATCH, "0", 0, files, values)] if files else []
+    return DraftPlan(kind, objects)
 
-    def one(self, *, case_fold: bool) -> DraftPlan:
-        kind = SubmissionType.OBJECT_MANIFEST
-        sole = next(iter(self._files), "") if len(self._files) == 1 else ""
-        if sole and "/" not in sole:
-            kind = SubmissionType.CONTAINER if is_container(sole) else SubmissionType.FILE
-        files = tuple(self._files.values())
-        only = self._object(ManifestProfile.FILE_BATCH, ONE_OBJECT, 0, files, self._corrected(ONE_OBJECT, {}))
-        for file in files:
-            _check_name(only, file.name)
-        for clash in duplicates(self._files, case_fold):
-            only.error(f"{clash.reason}: rename one of them", "file")
-        return DraftPlan(kind, [only] if files else [], ())
 
-    def each(self) -> DraftPlan:
-        profile = _manifest_of(self._files)
-        objects = [
-            self._object(profile, name, number, (file,), self._corrected(name, {}))
-            for number, (name, file) in enumerate(self._files.items(), 1)
-        ]
-        for planned in objects:
-            _check_name(planned, planned.key)
-        _check_repeated(objects)
-        return DraftPlan(profile.submission_type, objects, ())
+def _of_table(
+    upload: str, draft: Draft, chosen: Mapping[str, DraftFile], table: TableContent | None
+) -> DraftPlan:
+    """An object of each row."""
+    rows = [] if table is None else [(row, _values(draft, table, row)) for row in table.rows]
+    payloads = [values.get(fields.URL) or values.get(fields.FILE, "") for _, values in rows]
+    profile, names = _manifest_of(payloads), ChosenFiles(chosen)
+    plan, taken, missing = (
+        DraftPlan(profile.submission_type, []),
+        dict[str, DraftObject](),
+        list[MissingFile](),
+    )
+    for (row, values), payload in zip(rows, payloads, strict=True):
+        local = PurePosixPath(payload).as_posix() if payload and is_local(payload) else ""
+        name = names.find(local)
+        files = (chosen[name],) if name else ()
+        planned = _object(upload, profile, str(row.number), row.number, files, values)
+        plan.objects.append(planned)
+        if local and not name:
+            near = names.near(local)
+            missing.append(MissingFile(key=planned.key, name=local, near=near))
+            meant = f"; did you mean {' or '.join(map(quote_name, near))}?" if near else ""
+            planned.error(f"there is no file {quote_name(local)} among the chosen files{meant}", fields.FILE)
+        elif name != local:
+            planned.warn(f"it {COMPOSED_OTHERWISE} from {quote_name(name)}, which was chosen", fields.FILE)
+        elif not payload:
+            planned.error("the row names no file", fields.FILE)
+        if name and (first := taken.setdefault(name, planned)) is not planned:
+            planned.error(f"{quote_name(name)} is also the file of row {first.number}", fields.FILE)
+        if len(row.cells) > len(table.header if table else ()):
+            planned.error("the row has more cells than the header row: quote texts that contain a comma")
+    _add_remarks(draft, plan, table)
+    plan.missing, plan.unlisted = tuple(missing), tuple(name for name in chosen if name not in taken)
+    return plan
 
-    def table(self, rows: Iterable[TableRow]) -> DraftPlan:
-        listed = [(row, self._corrected(str(row.number), row.values)) for row in rows]
-        names = [values.get("url") or values.get("file", "") for _, values in listed]
-        profile = _manifest_of(names)
-        chosen = ChosenFiles(self._files)
-        taken: dict[str, DraftObject] = {}
-        objects, missing = [], []
-        for (row, values), text in zip(listed, names, strict=True):
-            named = PurePosixPath(text).as_posix() if text and is_local(text) else ""
-            name = chosen.find(named)
-            files = (self._files[name],) if name else ()
-            planned = self._object(profile, str(row.number), row.number, files, values)
-            planned.errors[:0] = row.errors
-            planned.warnings[:0] = row.warnings
-            objects.append(planned)
-            if not text:
-                planned.error("the row names no file", "file")
-            elif named and not name:
-                near = chosen.near(named)
-                missing.append(MissingFile(key=planned.key, name=named, near=near))
-                meant = f"; did you mean {' or '.join(map(quote_name, near))}?" if near else ""
-                planned.error(f"there is no file {quote_name(named)} among the chosen files{meant}", "file")
-            elif name != named:
-                planned.warn(
-                    f"{quote_name(named)} {COMPOSED_OTHERWISE} from {quote_name(name)}, which was chosen",
-                    "file",
-                )
-            if name and (first := taken.setdefault(name, planned)) is not planned:
-                planned.error(f"{quote_name(name)} is also the file of row {first.number}", "file")
-        _check_repeated(objects)
-        unlisted = tuple(name for name in self._files if name not in taken)
-        return DraftPlan(profile.submission_type, objects, (), unlisted, tuple(missing))
 
-    def _corrected(self, key: str, values: Mapping[str, str]) -> dict[str, str]:
-        """The values with the depositor's corrections."""
-        corrected = {
-            field: text for field in COLUMNS if (text := self._draft.values.get(f"{key}:{field}")) is not None
-        }
-        return {**values, **{field: text.strip() for field, text in corrected.items()}}
+def _values(draft: Draft, table: TableContent, row: TableRow) -> dict[str, str]:
+    """Field -> text of the row, as corrected; a digest in a column such as MD5 has that algorithm."""
+    values: dict[str, str] = {}
+    for name, cell in zip(table.fields, row.cells, strict=False):
+        if name in HEX_LENGTH and cell:
+            values |= {fields.DIGEST: cell, fields.ALGORITHM: name}
+        elif name in COLUMNS:
+            values[name] = cell
+    return _corrected(draft, str(row.number), values)
 
-    def _object(
-        self,
-        profile: ManifestProfile,
-        key: str,
-        number: int,
-        files: tuple[DraftFile, ...],
-        values: Mapping[str, str],
-    ) -> DraftObject:
-        """The object with its values checked like those of a manifest's row."""
-        cells = {column: values.get(name, "") for name, column in COLUMNS.items()}
-        url = cells.pop(COLUMNS["url"])
-        if len(files) == 1 and not (url and not is_local(url)):
-            url = UploadAddress(self._upload, FILES + files[0].name).url
-            cells[COLUMNS["file"]] = files[0].name
-        findings = Findings()
-        known = url or UploadAddress(self._upload, "x").url  # what it lacks is said elsewhere
-        row = checkm_row.of_cells(profile, known, cells, number, findings)
-        planned = DraftObject(key, number, replace(row, url=url), files)
-        for problem in findings.in_order():
-            (planned.error if problem.severity is Severity.ERROR else planned.warn)(problem.message)
-        for name, column in COLUMNS.items():
-            if _CONTROL.search(cells.get(column, "")):
-                planned.error("it contains a line break or a control character", name)
-        if url and (problem_of_url := foreign_upload(url, UploadAddress(self._upload).url)):
-            planned.error(problem_of_url, "url")
-        return planned
+
+def _corrected(draft: Draft, key: str, values: Mapping[str, str]) -> dict[str, str]:
+    given = ((name, draft.values.get(f"{key}:{name}")) for name in COLUMNS) if draft.values else ()
+    return {**values, **{name: text.strip() for name, text in given if text is not None}}
+
+
+def _add_remarks(draft: Draft, plan: DraftPlan, table: TableContent | None) -> None:
+    """Add the remarks about cells to their objects, unless the value was corrected."""
+    objects = {planned.number: planned for planned in plan.objects}
+    for remark in table.remarks if table else ():
+        name = table.fields[remark.column] if table and 0 <= remark.column < len(table.fields) else ""
+        if (planned := objects.get(remark.row)) and name and f"{remark.row}:{name}" not in draft.values:
+            planned.warn(str(remark), name)
+        elif remark.column < 0:
+            plan.warnings.append(str(remark))
+
+
+def _object(
+    upload: str,
+    profile: ManifestProfile,
+    key: str,
+    number: int,
+    files: tuple[DraftFile, ...],
+    values: Mapping[str, str],
+) -> DraftObject:
+    """The object, with its values checked as those of a manifest's row."""
+    too_long = [name for name, text in values.items() if len(text) > TEXT_LIMIT]
+    cells = {column: "" if name in too_long else values.get(name, "") for name, column in COLUMNS.items()}
+    url = cells.pop("nfo:fileUrl")
+    if len(files) == 1 and (not url or is_local(url)):
+        url, cells["nfo:fileName"] = UploadAddress(upload, FILES + files[0].name).url, files[0].name
+    findings = Findings()
+    # a row without a payload is an error already, or has several files
+    row = checkm_row.of_cells(profile, url or UploadAddress(upload, "-").url, cells, number, findings)
+    planned = DraftObject(key, number, replace(row, url=url), files)
+    for name in too_long:
+        planned.error(f"it is longer than {TEXT_LIMIT:,} characters", name)
+    for problem in findings.in_order():
+        add = planned.error if problem.severity is Severity.ERROR else planned.warn
+        add(problem.message, _FIELDS.get(problem.column))
+    for column, text in cells.items():
+        if _CONTROL.search(text):
+            planned.error("it contains a line break or a control character", _FIELDS[column])
+    if problem_of_url := foreign_upload(url, UploadAddress(upload).url):
+        planned.error(problem_of_url, fields.URL)
+    return planned
 
 
 def _manifest_of(names: Iterable[str]) -> ManifestProfile:
-    """Containers make objects of their content if all payloads are containers, as in a local deposit."""
+    """Containers are unpacked if all payloads are containers, as in a deposit of local files."""
     given = [name for name in names if name]
-    return (
-        ManifestProfile.CONTAINER_BATCH
-        if given and all(map(is_container, given))
-        else ManifestProfile.FILE_BATCH
-    )
-
-
-def _check_name(planned: DraftObject, name: str) -> None:
-    try:
-        safe_name(name, FILES)
-    except UnsafeName as error:
-        planned.error(f"{error}: rename it", "file")
-
-
-def _check_repeated(objects: Iterable[DraftObject]) -> None:
-    """Two objects of a deposit with one identifier would become versions of each other."""
-    lines: dict[tuple[str, str], int] = {}
-    for planned in objects:
-        row = planned.row
-        for local_id, ark, name in ((row.local_id, None, "local_id"), ((), row.primary_id, "ark")):
-            for message in repeated_identifiers(local_id, ark, row.line, lines):
-                planned.error(message, name)
+    containers = given and all(map(is_container, given))
+    return ManifestProfile.CONTAINER_BATCH if containers else ManifestProfile.FILE_BATCH
 
 
 class ChosenFiles:
@@ -267,12 +295,12 @@ class ChosenFiles:
         self._composed = {unicodedata.normalize("NFC", name): name for name in self._names}
         self._alike: dict[str, list[str]] = {}
         for name in self._names:
-            for alike in dict.fromkeys(_alike(name)):
+            for alike in _alike(name):
                 self._alike.setdefault(alike, []).append(name)
-        self._compared = 0
+        self._left = COMPARED
 
     def find(self, name: str) -> str:
-        """The chosen file of this name, whatever its Unicode composition; empty if there is none."""
+        """The chosen file of this name, however its letters are composed; empty if there is none."""
         return name if name in self._names else self._composed.get(unicodedata.normalize("NFC", name), "")
 
     def near(self, name: str) -> tuple[str, ...]:
@@ -280,16 +308,11 @@ class ChosenFiles:
         for alike in _alike(name):
             if alike in self._alike:
                 return tuple(self._alike[alike][:NEAR])
-        self._compared += len(self._names)
-        if self._compared > COMPARED:
-            return ()
-        return similar(name, self._names, NEAR)
+        self._left -= len(self._names)
+        return similar(name, self._names, NEAR) if self._left >= 0 else ()
 
 
 def _alike(name: str) -> Iterator[str]:
-    """What a name has in common with names that may mean the same file, the most telling first."""
-    spelled = unicodedata.normalize("NFC", name.replace("\\", "/")).casefold()
-    path = PurePosixPath(spelled)
-    yield spelled
-    yield f"/{path.name}"
-    yield f"/{path.stem}."
+    """What names that mean the same file have in common, the most telling first."""
+    path = PurePosixPath(unicodedata.normalize("NFC", name.replace("\\", "/")).casefold())
+    yield from (str(path), f"/{path.name}", f"//{path.stem}")

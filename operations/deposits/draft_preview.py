@@ -1,44 +1,38 @@
-"""The preview of a draft: its planned objects, judged by what the repository and the collection know.
+"""What people see of a draft: a page of the objects that would be made, and what is true of all of them."""
 
-Rule: `judge` adds errors to a plan, once; a preview and a deposit have the same judgement.
-"""
-
-from dataclasses import dataclass
+from datetime import datetime
 
 from pydantic import Field
 
 from operations.deposits.draft_plan import DraftObject, DraftPlan, MissingFile
 from operations.deposits.local_deposit import FILES
 from operations.deposits.planned import FieldProblem
-from operations.site import Site
 from pipeline.http.urls import redact_url
-from pipeline.identifiers import minter
-from pipeline.names import NotAnArk, canonical_ark, is_upload, quote_name
-from pipeline.profiles.profile import Profile
+from pipeline.names import is_upload
+from pipeline.profiles.profile import Profile, ProfileLimits
 from pipeline.records import Record
-from pipeline.uploads.draft import Arrived, SavedDraft
+from pipeline.tables.content import TableContent
+from pipeline.uploads.draft import Arrived, Draft, Objects
 
 PAGE = 100
 """Objects of a preview's first page."""
 
 LISTED = 500
-"""Maximum names of files in each list of a preview; all are counted."""
+"""Maximum names and messages in each list of a preview; names are counted."""
 
 
 class PreviewFile(Record):
     name: str
-    size: int | None = None
-    """null: a file at a URL, whose size the table does not give."""
-    arrived: bool = False
-    url: str | None = None
-    """The address of a file that is not uploaded, without secrets."""
+    size: int | None = Field(None, description="null: a URL, for which the table gives none.")
+    arrived: bool = Field(False, description="All its bytes, as far as its size tells.")
+    url: str | None = Field(None, description="Its address, without secrets, if it is not uploaded.")
 
 
 class PreviewObject(Record):
-    """One object that would be made."""
+    """An object that would be made."""
 
     key: str = Field(description="What its corrections begin with, in `values`: `KEY:FIELD`.")
-    row: int = Field(description="The table's row; else its place, from 1; 0: the only object.")
+    row: int = Field(description="The table's row; else the file's place, from 1; 0: the only object.")
     title: str = ""
     creator: str = ""
     date: str = ""
@@ -46,10 +40,9 @@ class PreviewObject(Record):
     ark: str | None = Field(None, description="As the depositor gives it.")
     files: tuple[PreviewFile, ...] = Field((), description=f"The first {LISTED}.")
     file_count: int = 0
-    version_of: str | None = Field(None, description="The ARK of the object here that it would change.")
+    version_of: str | None = Field(None, description="The object here of which it would become a version.")
     version: int | None = Field(
-        None,
-        description="The version that it would become; the consent is `new_version: {ARK: version - 1}`.",
+        None, description="That version's number; the consent is `new_version: {ARK: version - 1}`."
     )
     errors: tuple[FieldProblem, ...] = ()
     warnings: tuple[FieldProblem, ...] = ()
@@ -57,31 +50,20 @@ class PreviewObject(Record):
 
 class PreviewColumn(Record):
     header: str
-    field: str | None = None
+    field: str | None = Field(None, description="null: the column is not used.")
 
 
 class PreviewTable(Record):
+    """The table as it was read."""
+
     sheets: tuple[str, ...] = ()
     sheet: str | None = None
-    header_row: int | None = None
+    header_row: int
     columns: tuple[PreviewColumn, ...] = ()
-    remarks: tuple[str, ...] = ()
-
-
-class CollectionFacts(Record):
-    """What the collection accepts; null: no limit."""
-
-    description: str = ""
-    file_bytes: int
-    object_files: int | None = None
-    object_bytes: int | None = None
-    batch_jobs: int | None = None
-    new_versions: bool = Field(description="An object that is here gets a version without a consent.")
-    review: bool = False
 
 
 class Preview(Record):
-    """What a draft would deposit: a page of its objects, and what is true of all of them."""
+    """A page of the objects that would be made, and what is true of all of them."""
 
     objects: tuple[PreviewObject, ...] = ()
     next: str | None = None
@@ -100,148 +82,99 @@ class Preview(Record):
     left_out_count: int = 0
     missing: tuple[MissingFile, ...] = Field((), description="Files that rows name and that were not chosen.")
     missing_count: int = 0
-    facts: CollectionFacts
+    limits: ProfileLimits = Field(description="Those of the collection and the site.")
+    new_versions: bool = Field(description="Objects of the collection get versions without a consent.")
 
 
-@dataclass(frozen=True)
-class Judgement:
-    facts: CollectionFacts
-    becomes: dict[str, tuple[str, int]]
-    """Key of an object -> ARK and number of the version that it would become."""
-    outdated: dict[str, int]
-    """ARK -> number of its last version, which is another than the depositor agreed to replace."""
+class DraftView(Record):
+    """A draft with a page of its preview."""
+
+    id: str
+    draft: Draft | None = Field(None, description="null on later pages.")
+    updated: datetime
+    preview: Preview
+    bid: str | None = Field(None, description="The batch that was made of it.")
+    expires: datetime = Field(description="When it is removed, unless it changes before.")
 
 
-def judge(site: Site, profile: Profile, plan: DraftPlan, saved: SavedDraft) -> Judgement:
-    limits = profile.limits
-    facts = CollectionFacts(
-        description=profile.description,
-        file_bytes=site.settings.upload_bytes,
-        object_files=limits.object_files,
-        object_bytes=limits.object_bytes,
-        batch_jobs=limits.batch_jobs,
-        new_versions=profile.new_versions,
-        review=profile.review,
+class DraftRow(Record):
+    """A draft of which no batch was made yet."""
+
+    id: str
+    name: str = ""
+    profile: str | None = None
+    objects: Objects | None = None
+    files: int = 0
+    bytes: int = 0
+    arrived_files: int = 0
+    arrived_bytes: int = 0
+    updated: datetime | None = None
+    expires: datetime
+    problem: str | None = Field(None, description="Why the draft cannot be read.")
+
+
+class DraftList(Record):
+    drafts: tuple[DraftRow, ...] = ()
+    all: bool = Field(True, description="false: the oldest drafts were not looked at.")
+
+
+def preview_table(table: TableContent | None) -> PreviewTable | None:
+    if table is None:
+        return None
+    columns = zip(table.header, table.fields, strict=True)
+    return PreviewTable(
+        sheets=table.sheets,
+        sheet=table.sheet or None,
+        header_row=table.header_row,
+        columns=tuple(PreviewColumn(header=header, field=name or None) for header, name in columns),
     )
-    _check_limits(plan, facts)
-    return _known_objects(site, profile, plan, saved, facts)
 
 
-def _check_limits(plan: DraftPlan, facts: CollectionFacts) -> None:
-    if facts.batch_jobs is not None and len(plan.objects) > facts.batch_jobs:
-        plan.errors.append(
-            f"{len(plan.objects):,} objects are more than the {facts.batch_jobs:,} of one deposit: divide it"
-        )
-    for planned in plan.objects:
-        if facts.object_files is not None and len(planned.files) > facts.object_files:
-            planned.error(
-                f"{len(planned.files):,} files are more than the {facts.object_files:,} of one object"
-            )
-        size = sum(file.size for file in planned.files)
-        if facts.object_bytes is not None and size > facts.object_bytes:
-            planned.error(f"{size:,} bytes are more than the {facts.object_bytes:,} of one object")
-        for file in planned.files:
-            if file.size > facts.file_bytes:
-                planned.error(
-                    f"{quote_name(file.name)} has more than the {facts.file_bytes:,} bytes that are accepted "
-                    "for one file",
-                    "file",
-                )
-
-
-def _known_objects(
-    site: Site, profile: Profile, plan: DraftPlan, saved: SavedDraft, facts: CollectionFacts
-) -> Judgement:
-    """Add the objects that are here already; those that may not get a version have an error."""
-    rows = [planned.row for planned in plan.objects]
-    named = [canonical for row in rows if row.primary_id and (canonical := _ark(row.primary_id))]
-    local_ids = [name for row in rows for name in row.local_id]
-    inventory = site.archive() if named or local_ids else None
-    if inventory is None:
-        return Judgement(facts, {}, {})
-    arks = inventory.arks_of(profile.owner, local_ids)
-    placements = inventory.placements_of([*arks.values(), *named])
-    becomes: dict[str, tuple[str, int]] = {}
-    outdated: dict[str, int] = {}
-    for planned in plan.objects:
-        own = [arks[name] for name in planned.row.local_id if name in arks]
-        given = _ark(planned.row.primary_id) if planned.row.primary_id else ""
-        ark = given or next(iter(own), "")
-        if any(other != ark for other in own):
-            planned.error(
-                f"its identifiers belong to several objects: {', '.join(dict.fromkeys((ark, *own)))}"
-            )
-        if not ark:
-            continue
-        placement = placements.get(ark)
-        if problem := minter.ownership_problem(ark, profile, placement, given=bool(given)):
-            planned.error(problem, "ark" if given else "local_id")
-            continue
-        if placement is None:
-            continue
-        current, agreed = placement.version, saved.new_version.get(ark)
-        becomes[planned.key] = ark, current + 1
-        if profile.new_versions:
-            continue
-        if problem := minter.consent_problem(ark, profile, placement, current, agreed):
-            planned.error(problem, "new_version")
-            if agreed is not None:
-                outdated[ark] = current
-    return Judgement(facts, becomes, outdated)
-
-
-def _ark(given: str) -> str:
-    try:
-        return canonical_ark(given)
-    except NotAnArk:
-        return ""  # an error of its row
-
-
-def preview(  # noqa: PLR0913 - a page of what is known
+def preview_of(  # noqa: PLR0913 - a page of what is known
     plan: DraftPlan,
-    table: PreviewTable | None,
-    judged: Judgement,
+    table: TableContent | None,
+    profile: Profile,
     arrived: Arrived,
-    after: int = 0,
-    limit: int = PAGE,
+    after: int,
+    limit: int,
     *,
-    errors_only: bool = False,
+    errors_only: bool,
 ) -> Preview:
-    """A page of the objects, from place `after`."""
+    """A page of the judged objects, from place `after`."""
     sizes = [arrived.size(FILES + file.name) for planned in plan.objects for file in planned.files]
+    there = [size for size in sizes if size is not None]
     shown = [planned for planned in plan.objects if planned.errors or not errors_only]
-    page = shown[after : after + limit]
     return Preview(
-        objects=tuple(_shown(planned, judged, arrived) for planned in page),
+        objects=tuple(_shown(planned, arrived) for planned in shown[after : after + limit]),
         next=str(after + limit) if after + limit < len(shown) else None,
         object_count=len(plan.objects),
         file_count=sum(len(planned.files) or bool(planned.row.url) for planned in plan.objects),
         bytes=sum(file.size for planned in plan.objects for file in planned.files),
-        arrived_files=sum(size is not None for size in sizes),
-        arrived_bytes=sum(filter(None, sizes)),
+        arrived_files=len(there),
+        arrived_bytes=sum(there),
         erroneous=sum(bool(planned.errors) for planned in plan.objects),
-        errors=tuple(plan.errors),
-        warnings=tuple(plan.warnings),
-        table=table,
+        errors=tuple(plan.errors[:LISTED]),
+        warnings=tuple(plan.warnings[:LISTED]),
+        table=preview_table(table),
         unlisted=plan.unlisted[:LISTED],
         unlisted_count=len(plan.unlisted),
         left_out=plan.left_out[:LISTED],
         left_out_count=len(plan.left_out),
         missing=plan.missing[:LISTED],
         missing_count=len(plan.missing),
-        facts=judged.facts,
+        limits=profile.limits,
+        new_versions=profile.new_versions,
     )
 
 
-def _shown(planned: DraftObject, judged: Judgement, arrived: Arrived) -> PreviewObject:
+def _shown(planned: DraftObject, arrived: Arrived) -> PreviewObject:
     row = planned.row
     files = tuple(
         PreviewFile(name=file.name, size=file.size, arrived=arrived.size(FILES + file.name) == file.size)
         for file in planned.files[:LISTED]
     )
-    if not files and row.url and not is_upload(row.url):
+    if row.url and not is_upload(row.url):
         files = (PreviewFile(name=row.name, size=row.size, url=redact_url(row.url)),)
-    ark, version = judged.becomes.get(planned.key, (None, None))
     return PreviewObject(
         key=planned.key,
         row=planned.number,
@@ -251,9 +184,9 @@ def _shown(planned: DraftObject, judged: Judgement, arrived: Arrived) -> Preview
         local_id=row.local_id,
         ark=row.primary_id,
         files=files,
-        file_count=len(planned.files) or len(files),
-        version_of=ark,
-        version=version,
+        file_count=max(len(planned.files), len(files)),
+        version_of=planned.version_of,
+        version=planned.version,
         errors=tuple(planned.errors),
         warnings=tuple(planned.warnings),
     )

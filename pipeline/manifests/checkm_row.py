@@ -48,6 +48,8 @@ class Problem:
     line: int
     message: str
     severity: Severity = Severity.ERROR
+    column: str = ""
+    """The manifest's column at fault, if it is one."""
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.message}" if self.line else self.message
@@ -62,8 +64,8 @@ class Findings:
     errors: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
-    def error(self, line: int, message: str) -> None:
-        self.errors.append(Problem(line, message))
+    def error(self, line: int, message: str, column: str = "") -> None:
+        self.errors.append(Problem(line, message, column=column))
         if len(self.errors) >= PROBLEM_LIMIT:
             self.stop(0, f"reading stopped after {PROBLEM_LIMIT} problems")
 
@@ -71,9 +73,9 @@ class Findings:
         self.errors.append(Problem(line, message))
         raise StopReading
 
-    def warn(self, line: int, message: str) -> None:
+    def warn(self, line: int, message: str, column: str = "") -> None:
         if len(self.warnings) < PROBLEM_LIMIT:
-            self.warnings.append(Problem(line, message, Severity.WARNING))
+            self.warnings.append(Problem(line, message, Severity.WARNING, column))
 
     def in_order(self) -> tuple[Problem, ...]:
         return tuple(sorted(self.errors + self.warnings, key=lambda problem: problem.line))
@@ -94,7 +96,8 @@ _ESCAPE_WITH_PERCENT = re.compile("%(?:20|7c|25)")
 _SIZE = re.compile(r"[0-9]{1,18}")
 _MIME_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(\s*;.*)?", re.ASCII)
 
-_Report = Callable[[str], None]
+_Report = Callable[[str, str], None]
+"""Takes a message and the column."""
 
 
 class ManifestProfile(Documented):
@@ -181,16 +184,17 @@ def of_cells(
     error, warn = partial(findings.error, line), partial(findings.warn, line)
     too_long = next((name for name, value in cell.items() if len(value) > TEXT_LIMIT), None)
     if too_long:
-        error(f"{too_long} is longer than {TEXT_LIMIT} characters")
+        error(f"{too_long} is longer than {TEXT_LIMIT} characters", too_long)
     problem = url_problem(url)
     if problem:
-        error(problem)
+        error(problem, "nfo:fileUrl")
     primary = cell.get("mrt:primaryIdentifier") or None
     if primary is not None and not is_ark(primary):
-        error(f"primary identifier {quote_name(primary)} is not an ARK such as ark:/99999/fk4abc")
+        message = f"primary identifier {quote_name(primary)} is not an ARK such as ark:/99999/fk4abc"
+        error(message, "mrt:primaryIdentifier")
     mime_type = cell.get("mrt:mimeType", "")
     if mime_type and not _MIME_TYPE.fullmatch(mime_type):
-        warn(f"{quote_name(mime_type)} is not a MIME type such as image/jpeg")
+        warn(f"{quote_name(mime_type)} is not a MIME type such as image/jpeg", "mrt:mimeType")
     name = ""
     if cell["nfo:fileName"] or not problem:
         name = _name(cell["nfo:fileName"] or name_in(url), error)
@@ -278,12 +282,12 @@ def _address_problem(parts: SplitResult) -> str | None:
 
 def _name(name: str, error: _Report) -> str:
     if not name:
-        error("the file name is missing, and the URL does not end in one")
+        error("the file name is missing, and the URL does not end in one", "nfo:fileName")
         return name
     try:
         return safe_name(name, PRODUCER)
     except UnsafeName as unsafe:
-        error(str(unsafe))
+        error(str(unsafe), "nfo:fileName")
         return name
 
 
@@ -291,17 +295,17 @@ def _digest(name: str, value: str, error: _Report) -> Digest | None:
     if not name and not value:
         return None
     if not value:
-        error(f"digest algorithm {quote_name(name)} has no value")
+        error(f"digest algorithm {quote_name(name)} has no value", "nfo:hashAlgorithm")
         return None
     if not name:
-        error("a digest value has no algorithm")
+        error("a digest value has no algorithm", "nfo:hashValue")
         return None
     try:
         return Digest(algorithm=algorithm(name), value=value)
     except UnknownAlgorithm as unknown:
-        error(str(unknown))
+        error(str(unknown), "nfo:hashAlgorithm")
     except ValidationError:
-        error(f"{quote_name(value)} is not a value of {algorithm(name)}")
+        error(f"{quote_name(value)} is not a value of {algorithm(name)}", "nfo:hashValue")
     return None
 
 
@@ -309,17 +313,19 @@ def _size(text: str, error: _Report) -> int | None:
     if not text:
         return None
     if not _SIZE.fullmatch(text):
-        error(f"file size {quote_name(text)} is not a number of bytes")
+        error(f"file size {quote_name(text)} is not a number of bytes", "nfo:fileSize")
         return None
     return int(text)
 
 
 def _check_kind(profile: ManifestProfile, name: str, warn: _Report) -> None:
     is_manifest = name.lower().endswith(".checkm")
-    quoted = quote_name(name)
+    meant = ""
     if profile is ManifestProfile.CONTAINER_BATCH and not is_container(name):
-        warn(f"{quoted} is unpacked, although its name does not end in {' '.join(CONTAINER_SUFFIXES)}")
+        meant = f"is unpacked, although its name does not end in {' '.join(CONTAINER_SUFFIXES)}"
     elif profile is ManifestProfile.BATCH and not is_manifest:
-        warn(f"{quoted} is read as an object manifest, although its name does not end in .checkm")
+        meant = "is read as an object manifest, although its name does not end in .checkm"
     elif profile is ManifestProfile.FILE_BATCH and (is_manifest or is_container(name)):
-        warn(f"{quoted} is stored as one file; it is neither unpacked nor read as a manifest")
+        meant = "is stored as one file; it is neither unpacked nor read as a manifest"
+    if meant:
+        warn(f"{quote_name(name)} {meant}", "nfo:fileName")

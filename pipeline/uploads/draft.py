@@ -5,6 +5,7 @@ quota. Writing it keeps the upload for another ARKLINE_UPLOAD_DAYS, as the arriv
 """
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -17,15 +18,18 @@ from pydantic import Field, StringConstraints, ValidationError
 from pipeline import codes
 from pipeline.codes import Code
 from pipeline.errors import UsageRefused
-from pipeline.records import Name, Record, Text, now
+from pipeline.records import AgreedVersions, Count, Name, Record, Text, now
 from pipeline.uploads import stored, writing
 
 LIMIT = 32 << 20
 """Maximum bytes of a draft: the names, sizes and digests of some 100,000 files."""
 
+FileName = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+Correction = Annotated[str, StringConstraints(pattern=r"^.+:[a-z0-9_]+$", max_length=1100)]
+
 
 class DraftRefused(UsageRefused):
-    """There is no draft, or it may not become this; nothing was changed."""
+    """There is no draft, or it cannot be deposited; `listed`: each file or value at fault."""
 
     code = codes.DRAFT_REFUSED
 
@@ -34,11 +38,10 @@ class DraftRefused(UsageRefused):
     ) -> None:
         super().__init__(message, code=code)
         self.listed = listed
-        """Each file or value at fault."""
 
 
 class Objects(StrEnum):
-    """Which objects are made of the files."""
+    """Which objects are made: one of all files, one of each file, or one of each row of the table."""
 
     ONE = "one"
     EACH = "each"
@@ -48,92 +51,85 @@ class Objects(StrEnum):
 class DraftFile(Record):
     """A file that the depositor has chosen, whether it has arrived or not."""
 
-    name: Annotated[str, StringConstraints(min_length=1, max_length=1024)] = Field(
+    name: FileName = Field(
         description="Its path relative to what was chosen; it is uploaded as `files/NAME`.",
         examples=["scans/harbour.tif"],
     )
-    size: int = Field(ge=0)
+    size: Count
     sha512: Annotated[str, StringConstraints(pattern="^[0-9a-f]{128}$")] | None = Field(
-        None, description="As computed by the depositor: what arrives must have it."
+        None, description="As the depositor computed it: what arrives must have it."
     )
-
-
-Correction = Annotated[str, StringConstraints(pattern=r"^.+:[a-z_]+$", max_length=1200)]
 
 
 class Draft(Record):
-    """What is to be deposited. `objects` says whether the files become one object, one each, or a table's."""
+    """What is to be deposited, as the depositor says."""
 
-    name: Annotated[str, StringConstraints(max_length=255)] = Field("", description="The deposit's name.")
+    name: str = Field("", max_length=255, description="The deposit's name.")
     profile: Name = Field(description="The collection's profile.", examples=["demo"])
     objects: Objects
     files: tuple[DraftFile, ...] = ()
-    table: str | None = Field(
-        None, max_length=1024, description="The table's file, uploaded under this name, without `files/`."
-    )
+    table: FileName | None = Field(None, description="The table's file, uploaded under this very name.")
     sheet: str | None = Field(None, max_length=255, description="null: the first one.")
     header_row: int | None = Field(None, ge=1, description="null: recognized.")
-    columns: dict[Text, Annotated[str, StringConstraints(max_length=40)]] = Field(
+    columns: dict[Text, Text] = Field(
         default_factory=dict,
-        description="Header of the table -> field, for headers whose names do not say it. Empty: left out.",
+        description="Header -> field, for headers whose names do not say it; an empty one is left out.",
     )
     values: dict[Correction, Text] = Field(
         default_factory=dict,
         description="`KEY:FIELD` -> value, in place of the table's; KEY: that of the object in the preview.",
         examples=[{"7:title": "Harbour at dawn"}],
     )
-    new_version: dict[str, int] = Field(
+    new_version: AgreedVersions = Field(
         default_factory=dict,
-        description="ARK -> number of its last version: the object may get the next one.",
+        description="ARK -> its current version: the object may get the next one.",
         examples=[{"ark:/99999/fk4abc": 1}],
     )
 
 
 class SavedDraft(Draft):
-    """`draft.json`."""
+    """`draft.json`. `key`: the idempotency key of its last deposit, written before the submission."""
 
     updated: datetime = Field(default_factory=now)
     key: str = ""
-    """The idempotency key under which it was last deposited; written before the submission."""
 
 
-def path_of(root: Path, upload: str) -> Path:
+def _path(root: Path, upload: str) -> Path:
     return stored.folder_of(root, upload) / stored.DRAFT
 
 
 def read(root: Path, upload: str) -> SavedDraft:
-    """The draft; DraftRefused if the upload has none, or one that cannot be read."""
+    """The draft; `no-draft` if the upload has none, or one that cannot be read."""
     with stored.faults(root):
         try:
-            return SavedDraft.model_validate_json(path_of(root, upload).read_bytes())
+            return SavedDraft.model_validate_json(_path(root, upload).read_bytes())
         except FileNotFoundError as error:
             stored.require(root)
             raise DraftRefused(f"upload {upload} has no draft: PUT one", code=codes.NO_DRAFT) from error
         except ValidationError as error:
             raise DraftRefused(
-                f"the draft of upload {upload} is damaged or of another release: send it again; the files "
+                f"the draft of upload {upload} is damaged, or of another release: send it again; the files "
                 "that have arrived stay",
                 code=codes.NO_DRAFT,
             ) from error
 
 
-def key_of(root: Path, upload: str) -> str:
-    """The key under which the draft was last deposited; empty if it was not, or cannot be read."""
-    try:
-        return read(root, upload).key
-    except DraftRefused:
-        return ""
-
-
 def write(root: Path, upload: str, draft: SavedDraft) -> None:
-    """Write the draft; if the disk is full, `uploads-full`, and the earlier draft stays as it was."""
+    """Write the draft; `uploads-full` if the disk is full, and the earlier draft stays as it was."""
     with writing.storing(root):
-        stored.write_record(path_of(root, upload), draft)
+        stored.write_record(_path(root, upload), draft)
+
+
+def status(root: Path, upload: str) -> os.stat_result | None:
+    """The status of the draft's file; None if there is none."""
+    with stored.faults(root), suppress(FileNotFoundError):
+        return _path(root, upload).stat()
+    return None
 
 
 @contextmanager
 def locked(root: Path, upload: str) -> Iterator[None]:
-    """Hold the draft's lock, so that it is not changed while it is deposited; `upload-missing`."""
+    """Hold the draft's lock, so that it does not change while it is deposited; `upload-missing`."""
     with writing.storing(root):
         try:
             stream = (stored.folder_of(root, upload) / "draft.lock").open("a")
@@ -145,40 +141,26 @@ def locked(root: Path, upload: str) -> Iterator[None]:
 
 
 class Arrived:
-    """The complete files of an upload by name, found without reading their records."""
+    """The bytes of an upload's files that have arrived, found without reading the files' records."""
 
     def __init__(self, root: Path, upload: str) -> None:
         self._root = root
         self._upload = upload
-        self._folders = stored.names_in(stored.folder_of(root, upload) / "files")
+        self._complete = stored.names_in(stored.folder_of(root, upload) / "files")
 
     def size(self, name: str) -> int | None:
-        """The bytes of the file; None if it is not complete."""
+        """The bytes of a file; None if it is not complete."""
         folder = stored.file_folder(self._root, self._upload, name)
-        return (folder / stored.CONTENT).stat().st_size if folder.name in self._folders else None
-
-
-def size(root: Path, upload: str) -> int:
-    """The bytes of the draft; 0 if there is none."""
-    try:
-        return path_of(root, upload).stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def changed(root: Path, upload: str) -> float | None:
-    """When the draft was last written; None if there is none."""
-    try:
-        return path_of(root, upload).stat().st_mtime
-    except FileNotFoundError:
+        if folder.name in self._complete:
+            with suppress(FileNotFoundError):
+                return (folder / stored.CONTENT).stat().st_size
         return None
 
-
-def partial_bytes(root: Path, upload: str) -> int:
-    """The bytes that have arrived of unfinished files."""
-    folder = stored.folder_of(root, upload) / "parts"
-    total = 0
-    for name in stored.names_in(folder):
-        with suppress(FileNotFoundError):
-            total += (folder / name / stored.CONTENT).stat().st_size
-    return total
+    @property
+    def unfinished(self) -> int:
+        """The bytes of files that are not complete."""
+        folder, size = stored.folder_of(self._root, self._upload) / "parts", 0
+        for name in stored.names_in(folder):
+            with suppress(FileNotFoundError):
+                size += (folder / name / stored.CONTENT).stat().st_size
+        return size

@@ -15,8 +15,8 @@ from entrypoints.web.parameters import Cursor, Limit, decode_number, encode_curs
 from entrypoints.web.receiving import content_length, pieces
 from entrypoints.web.routes.deposits import UploadId
 from operations.deposits import draft
-from operations.deposits.draft import Deposited, DraftList, DraftView
-from operations.deposits.draft_preview import PAGE, Preview
+from operations.deposits.draft import Deposited
+from operations.deposits.draft_preview import PAGE, DraftList, DraftView, Preview
 from pipeline.uploads.draft import LIMIT, Draft
 
 router = APIRouter(prefix="/v1/drafts", tags=["deposit"])
