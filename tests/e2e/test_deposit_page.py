@@ -137,6 +137,21 @@ def assert_stored(session: Session, settings: Settings, page: Page) -> None:
     assert {job.name for job in stored} == {f"scans/img_{number:03}.jpg" for number in range(IMAGES)}
 
 
+def agree_to_new_versions(dora: Visitor, scans: Path) -> None:
+    """The same identifiers once more: a consent is needed for each object, and is not there before."""
+    page = dora.open("/deposits/new")
+    page.get_by_label("A folder with everything in it").set_input_files(scans)
+    expect(page.get_by_text(f"{IMAGES} objects with mistakes")).to_be_visible()
+    box = page.get_by_label("version 2 of ark:/").first
+    box.check()
+    expect(page.get_by_text(f"{IMAGES - 1} objects with mistakes")).to_be_visible()
+    page.get_by_role("button", name=f"Agree to these {IMAGES - 3} new versions").click()
+    expect(page.get_by_text("3 objects with mistakes")).to_be_visible()
+    dora.picture("deposit-versions-1280", whole=False)
+    box.uncheck()
+    expect(page.get_by_text("4 objects with mistakes")).to_be_visible()
+
+
 def unexpected(dora: Visitor) -> list[str]:
     return [said for said in dora.complaints if "ERR_INTERNET_DISCONNECTED" not in said]
 
@@ -168,6 +183,7 @@ def test_a_folder_with_a_table_is_corrected_in_the_preview_and_continues_after_a
 
         assert_stored(session, settings, page)
         assert cut.offsets[:3] == ["0", str(8 << 20), str(8 << 20)]
+        agree_to_new_versions(dora, scans)
         assert unexpected(dora) == []
 
 

@@ -108,8 +108,11 @@ async function keep() {
       await sendTable();
       preview = await request("PUT", `/v1/drafts/${upload}`, draft);
       if (cursors.length > 1 || at("only-errors").checked) await turn();
+      show();
     }
-    show();
+  } catch (error) {
+    changed = true; // it is sent with the next change, or once the network is back
+    throw error;
   } finally {
     at("preview").removeAttribute("aria-busy");
   }
@@ -136,7 +139,9 @@ async function sendTable() {
     await uploadFile(upload, draft.table, file, digest, { signal: sending.signal, onWait: note });
   } catch (error) {
     if (error.code !== "upload-conflict") throw error;
-    // the table was corrected outside and chosen again: its upload begins anew
+    // the table was corrected outside and chosen again: its upload begins anew, and its rows may be others
+    draft.values = {};
+    alert("The table has changed: what was corrected here has been removed.");
     await request("DELETE", `/v1/uploads/${upload}`);
     upload = (await request("POST", "/v1/uploads")).id;
     await uploadFile(upload, draft.table, file, digest, { signal: sending.signal, onWait: note });
@@ -197,6 +202,8 @@ async function deposit(query = "") {
   stop = new AbortController();
   busy(true);
   note("");
+  at("bar").value = 0;
+  at("amount").textContent = "The digests of your files are computed.";
   try {
     const there = await arrivedFiles();
     const skipped = new Set([...preview.unlisted, ...preview.left_out, ...(draft.objects === "table" ? [draft.table] : [])]);
@@ -210,7 +217,7 @@ async function deposit(query = "") {
     await save();
     leave(await request("POST", `/v1/drafts/${upload}/deposit${query}`));
   } catch (error) {
-    if (error instanceof Problem && error.status !== 401) await save();
+    if (error instanceof Problem && error.status !== 401) await attempt(save); // what is true now
     throw error;
   } finally {
     busy(false);
@@ -304,6 +311,7 @@ function listen() {
   at("deposit").addEventListener("click", () => attempt(() => deposit()));
   at("discard").addEventListener("click", () => attempt(() => discard(upload, draft.name)));
   at("cancel").addEventListener("click", () => stop?.abort());
+  addEventListener("online", () => { if (changed && !stop) attempt(save); });
   addEventListener("beforeunload", (event) => { if (stop) event.preventDefault(); });
 }
 

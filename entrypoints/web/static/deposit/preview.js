@@ -61,10 +61,13 @@ function input(key, field, label, onValue) {
     id, "aria-label": label, "aria-describedby": said.id, "data-key": `${key}:${field}`, autocomplete: "off",
     onchange: () => onValue(`${key}:${field}`, typed.value),
   });
+  let shown = "";
   return {
     box: element("div", {}, typed, said, near),
     show(text, problems, names = []) {
-      if (document.activeElement !== typed) typed.value = text ?? "";
+      const isTyped = document.activeElement === typed && typed.value !== shown;
+      shown = text ?? "";
+      if (!isTyped) typed.value = shown;
       const wrong = problems.some((problem) => problem.error);
       if (wrong) typed.setAttribute("aria-invalid", "true");
       else typed.removeAttribute("aria-invalid");

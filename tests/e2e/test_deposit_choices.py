@@ -1,0 +1,149 @@
+"""What the deposit page makes of choices: dropped files, a corrected table, the same deposit twice."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from pipeline.principal import Role
+from tests.support.browser import Chromium, Visitor, chromium, visitor
+from tests.support.web import Web, new_token
+from zkstate.record import batches
+
+ROWS = 10_000
+
+DROP = """
+(names) => {
+  const dropped = new DataTransfer();
+  for (const name of names) dropped.items.add(new File([name], name));
+  document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: dropped, bubbles: true }));
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def dora(browser: Chromium, web: Web, request: pytest.FixtureRequest) -> Iterator[Visitor]:
+    with visitor(browser, web.url) as opened:
+        opened.log_in(new_token(web.context.settings, request.node.name[:60], Role.DEPOSITOR, ["demo"]))
+        opened.open("/deposits/new")
+        yield opened
+        assert opened.complaints == []
+
+
+def deposit(page: Page) -> None:
+    page.get_by_role("button", name="Deposit", exact=True).click()
+
+
+def choose(page: Page, *files: Path) -> None:
+    page.get_by_label("Files, a zip or a table").set_input_files(files)
+
+
+def test_dropped_files_are_an_object_each_or_together_and_the_same_deposit_is_made_twice_only_if_asked(
+    dora: Visitor, web: Web
+) -> None:
+    page = dora.page
+    for _ in range(2):
+        dora.open("/deposits/new")
+        page.evaluate(DROP, ["b10.txt", "b9.txt"])
+        expect(page.get_by_text("2 objects of 2 files")).to_be_visible()
+        assert page.locator("#rows li").all_inner_texts() == ["b9.txt 6 bytes", "b10.txt 7 bytes"]
+        page.get_by_label("All files together are one object").check()
+        expect(page.get_by_text("1 object of 2 files")).to_be_visible()
+        page.get_by_label("Title of the object").fill("Two letters")
+        page.get_by_label("Title of the object").press("Enter")
+        deposit(page)
+        expect(page.get_by_text("deposited exactly this before").or_(page.locator("#live"))).to_be_visible()
+    first = page.locator("#alert a").inner_text()
+    page.get_by_role("button", name="Deposit it again").click()
+    page.wait_for_url("**/batches/*")
+
+    second = page.url.rpartition("/")[2]
+    assert first != second
+    session = web.context.session
+    assert [batches.load(session, bid).submission.erc_what for bid in (first, second)] == ["Two letters"] * 2
+
+
+def test_a_table_that_was_corrected_outside_and_chosen_again_takes_the_place_of_the_first(
+    dora: Visitor, tmp_path: Path
+) -> None:
+    page, table, letter = dora.page, tmp_path / "list.csv", tmp_path / "a.txt"
+    letter.write_text("a")
+    table.write_text("Name;Thema\na.txt;Hafen\n")
+    choose(page, table, letter)
+    page.get_by_text("What the columns of the table mean").click()
+    page.get_by_label("“Thema” is").select_option("Title")
+    expect(page.get_by_label("Title of row 2")).to_have_value("Hafen")
+    page.get_by_label("Creator of row 2").fill("Anna")
+    page.get_by_label("Creator of row 2").press("Enter")
+
+    table.write_text("Name;Thema\na.txt;Mole\n")
+    choose(page, table)
+
+    expect(page.get_by_label("Title of row 2")).to_have_value("Mole")
+    expect(page.get_by_label("Creator of row 2")).to_have_value("")
+    expect(page.get_by_text("The table has changed")).to_be_visible()
+    assert [said for said in dora.complaints if "409" not in said] == []
+    dora.complaints.clear()
+
+
+def test_a_file_that_is_gone_before_it_is_sent_is_said_and_costs_no_corrections(
+    dora: Visitor, tmp_path: Path
+) -> None:
+    page, letter = dora.page, tmp_path / "a.txt"
+    letter.write_text("a")
+    choose(page, letter)
+    page.get_by_label("Title of the object").fill("A letter")
+    page.get_by_label("Title of the object").press("Enter")
+    letter.write_text("other bytes")
+
+    deposit(page)
+
+    expect(page.get_by_role("alert")).to_contain_text("a.txt cannot be read")
+    expect(page.get_by_label("Title of the object")).to_have_value("A letter")
+
+
+def test_without_webassembly_files_are_sent_and_the_page_says_that_no_digest_is_declared(
+    dora: Visitor, tmp_path: Path
+) -> None:
+    page, declared = dora.page, list[str]()
+    page.route("**/static/sha512.umd.min.js", lambda route: route.fulfill(status=200, body="throw 1"))
+    page.on("request", lambda sent: declared.append(sent.headers.get("repr-digest", "")))
+    dora.open("/deposits/new")
+    expect(page.get_by_text("This browser cannot compute digests")).to_be_visible()
+    dora.complaints.clear()  # the library's own failure
+    (tmp_path / "a.txt").write_text("a")
+    choose(page, tmp_path / "a.txt")
+    expect(page.get_by_text("1 object of 1 file")).to_be_visible()
+
+    deposit(page)
+
+    page.wait_for_url("**/batches/*")
+    assert not any(declared)
+
+
+def test_ten_thousand_rows_are_shown_in_pages_and_those_with_mistakes_first_if_asked(
+    dora: Visitor, tmp_path: Path
+) -> None:
+    page, table = dora.page, tmp_path / "large.csv"
+    rows = [f"http://example.org/{number}.tif,Sheet {number},L-{number}" for number in range(ROWS)]
+    rows[7000] = rows[7000].replace("L-7000", "L-6999")
+    table.write_text("URL,Title,Call Number\n" + "\n".join(rows))
+    choose(page, table)
+    expect(page.get_by_text("10,000 objects of 10,000 files")).to_be_visible()
+    assert page.locator("#rows tr").count() == 100
+
+    page.get_by_role("button", name="Next page").click()
+    expect(page.get_by_label("Title of row 102")).to_have_value("Sheet 100")
+    page.get_by_label("Show only objects with mistakes").check()
+    identifiers = page.get_by_label("Identifiers of row 7002")
+    identifiers.fill("L-7000")
+    identifiers.press("Enter")
+
+    expect(page.get_by_text("no object with mistakes is left")).to_be_visible()
