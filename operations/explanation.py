@@ -93,7 +93,7 @@ class Explanation(Cause):
     kind: str
     """`job` or `batch`."""
     name: str = ""
-    """Of the payload."""
+    """Of the job's payload, or of the batch: the deposit's, else its payload's."""
     bid: str = ""
     """The batch of a job."""
     profile: str = ""

@@ -59,10 +59,10 @@ def load_batch(site: Site, bid: str) -> Batch | ArchivedBatch:
         raise
 
 
-def archived_jobs(site: Site, bid: str) -> Iterator[ArchivedJob]:
+def archived_jobs(site: Site, bid: str, after: str = "") -> Iterator[ArchivedJob]:
     """The archived jobs of a batch, which may itself still be in ZooKeeper; none without an archive."""
     if (inventory := site.archive()) is not None:
-        yield from archive.jobs_of(inventory, bid)
+        yield from archive.jobs_of(inventory, bid, after)
 
 
 def archived_report(site: Site, bid: str) -> BatchReport | None:

@@ -159,6 +159,15 @@ def safe_name(name: str, within: str = "", *, stored: bool = False) -> str:
     return name
 
 
+def check_deposit_name(name: str) -> None:
+    """Refuse a name that is blank, or that could alter or disguise what a list or a mail shows."""
+    reason = "" if name.strip() else "is blank"
+    if hidden := _unwritable(name) or _INVISIBLE.search(name):
+        reason = f"has the invisible character U+{ord(hidden[0]):04X} in it"
+    if reason:
+        raise UnsafeName(f"the deposit's name {quote_name(name)} {reason}")
+
+
 def without_unwritable(text: str) -> str:
     """The text without characters that no name may contain; spaces and joiners of all scripts are kept."""
     return _INVISIBLE.sub("", "".join(c for c in text if _unwritable(c) is None))

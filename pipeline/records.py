@@ -132,6 +132,8 @@ class _Deposit(Record):
     """The fields that a submission shares with its jobs."""
 
     profile_name: Name
+    deposit_name: Name | None = None
+    """The name of the folder or table, or another one given. Absent in 0.3.0 and before."""
     submitter: Text = ""
     response_type: ResponseType = ResponseType.JSON
     submission_mode: SubmissionMode = SubmissionMode.ADD
@@ -175,9 +177,14 @@ class Submission(_Deposit):
     """Identity of the principal that submitted; idempotency keys belong to it. Empty in 0.1.0's records."""
 
     @property
-    def name(self) -> str:
+    def payload_name(self) -> str:
         """The payload's name, for people."""
         return self.payload_filename or name_in(self.payload_url)
+
+    @property
+    def name(self) -> str:
+        """The deposit's name, else the payload's, for people."""
+        return self.deposit_name or self.payload_name
 
 
 class FencedStatus(RewrittenRecord):

@@ -59,7 +59,7 @@ def _batches(rows: Sequence[Any], collection: Callable[[Any], str]) -> Table:
         Column("for", lambda row: brief(age(row.since)), right=True),
         Column("jobs", lambda row: "" if row.total is None else str(row.total), right=True),
         Column("collection", collection, wide=True),
-        Column("file", lambda row: row.name, long=True),
+        Column("deposit", lambda row: row.name, long=True),
     )
 
 

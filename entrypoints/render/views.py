@@ -44,6 +44,7 @@ def batch(view: BatchView) -> None:
             ("message", view.message),
             ("kind", _kind(view.kind)),
             ("since", when(view.since)),
+            ("name", view.name),
             ("collection", view.profile),
             ("submitted", f"{when(view.submitted_at)}" + (f" by {view.submitter}" if view.submitter else "")),
             ("payload", f"{view.payload_url} ({view.payload_type.label})"),

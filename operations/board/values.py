@@ -152,6 +152,7 @@ class BoardJob(Record):
     retry_count: int | None = None
     """This and what follows stands in the record alone; null where that was not read."""
     last_successful_status: JobState | None = None
+    deposit_name: str | None = None
     local_id: tuple[str, ...] | None = None
     room: Room | None = None
 

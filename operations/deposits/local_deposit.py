@@ -95,6 +95,11 @@ class LocalDeposit:
     """Folders without files, which are not deposited."""
 
     @property
+    def name(self) -> str:
+        """The folder's, the table's or the file's."""
+        return self.source.resolve().name
+
+    @property
     def bytes(self) -> int:
         return sum(file.size for file in self.files)
 

@@ -147,6 +147,7 @@ def deposit(
     before = correctable(site, principal, bid).submission
     again = Submission(
         profile_name=before.profile_name,
+        deposit_name=before.deposit_name,
         submitter=before.submitter,
         response_type=before.response_type,
         submission_mode=before.submission_mode,

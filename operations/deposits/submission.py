@@ -80,6 +80,15 @@ def check_url(url: str) -> None:
         )
 
 
+def _check_name(name: str | None) -> None:
+    if name is None:
+        return
+    try:
+        names.check_deposit_name(name)
+    except names.UnsafeName as error:
+        raise UsageRefused(f"{error}: give another name") from error
+
+
 def owned(submission: Submission, principal: Principal) -> Submission:
     """The submission with this principal as owner; Forbidden unless it may submit to the collection.
 
@@ -143,6 +152,7 @@ def submit(
     session, settings = site.session, site.settings
     chosen = site.profiles.get(submission.profile_name)
     check_url(submission.payload_url)
+    _check_name(submission.deposit_name)
     _require_current_record(session)
     _check_recipients(settings, chosen, submission)
 

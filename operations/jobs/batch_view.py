@@ -53,6 +53,8 @@ class BatchView(Record):
     """Of the status in ZooKeeper, for a verb that must not meet a later state."""
     message: str = ""
     kind: FailureKind | None = None
+    name: str = ""
+    """The deposit's, else the payload's."""
     profile: str
     submitter: str = ""
     payload_url: str
@@ -90,6 +92,7 @@ def batch_view(site: Site, principal: Principal, bid: str, *, counts_only: bool 
 def batch_view_of(site: Site, batch: Batch | ArchivedBatch, *, counts_only: bool = False) -> BatchView:
     facts = {
         "bid": batch.bid,
+        "name": batch.submission.name,
         "profile": batch.submission.profile_name,
         "submitter": batch.submission.submitter,
         "payload_url": redact_url(batch.submission.payload_url),
@@ -221,11 +224,12 @@ def compose(
     lines = ReportedJobs.of(map(line, members))
     present = {line.jid for line in lines}
     gone = [jid for jid in batches.all_jobs(site.session, batch.bid) if jid not in present]
-    return compose_reported(batch, lines, _tombstones(site, gone))
+    return compose_reported(batch, lines, tombstones(site, gone))
 
 
-def _tombstones(site: Site, gone: Sequence[str]) -> dict[str, ArchivedJob | None]:
-    tombstones: dict[str, ArchivedJob | None] = dict.fromkeys(gone)
+def tombstones(site: Site, gone: Sequence[str]) -> dict[str, ArchivedJob | None]:
+    """JID -> the tombstone of a deleted job; None if the archive has none."""
+    found: dict[str, ArchivedJob | None] = dict.fromkeys(gone)
     if gone and (inventory := site.archive()) is not None:
-        tombstones |= {job.jid: job for job in archive.find_jobs(inventory, gone)}
-    return tombstones
+        found |= {job.jid: job for job in archive.find_jobs(inventory, gone)}
+    return found

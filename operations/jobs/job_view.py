@@ -38,6 +38,7 @@ class JobView(Record):
     jid: str
     bid: str
     profile: str
+    deposit_name: str | None = None
     submitter: str = ""
     state: JobState
     since: datetime

@@ -165,9 +165,8 @@ def find_report(inventory: SqlInventory, bid: str) -> str | None:
     return rows[0]["report"] if rows and rows[0]["report"] != "null" else None
 
 
-def jobs_of(inventory: SqlInventory, bid: str) -> Iterator[ArchivedJob]:
-    """The archived jobs of a batch, read in portions; the batch itself may still be in ZooKeeper."""
-    last = ""
+def jobs_of(inventory: SqlInventory, bid: str, last: str = "") -> Iterator[ArchivedJob]:
+    """The archived jobs of a batch after `last`, read in portions; the batch may still be in ZooKeeper."""
     while True:
         portion = select(jobs_archived).where(jobs_archived.c.bid == bid, jobs_archived.c.jid > last)
         rows = inventory.database.rows(portion.order_by(jobs_archived.c.jid).limit(JOBS_PER_TRANSACTION))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, select
+from sqlalchemy import Connection, Row, and_, delete, func, select
 
 from pipeline.inventory import embargoes, findings, recording
 from pipeline.inventory.base import (
@@ -34,6 +34,8 @@ from pipeline.inventory.tables import (
     owners,
     versions,
 )
+from pipeline.names import PRODUCER
+from pipeline.records import same_key
 
 LATEST_EVENTS = 20
 """Events in an object's description."""
@@ -238,6 +240,18 @@ def files_of_job(connection: Connection, jid: str, limit: int, after: int = 0) -
         files=tuple(inventory_file(row, in_files.get(row.id, ())) for row in rows[:limit]),
         last=rows[limit - 1].id if len(rows) > limit else None,
     )
+
+
+def deposited_files(connection: Connection, keys: Mapping[str, str]) -> dict[str, int]:
+    """JID -> the depositor's files in the job's version, if that is recorded; `keys`: of the jobs, by JID."""
+    own = and_(files.c.inv_version_id == ingests.c.inv_version_id, files.c.source == PRODUCER.rstrip("/"))
+    rows = connection.execute(
+        select(ingests.c.job_id, ingests.c.job_key, func.count(files.c.id))
+        .join(files, own, isouter=True)
+        .where(ingests.c.job_id.in_(tuple(keys)))
+        .group_by(ingests.c.job_id, ingests.c.job_key)
+    )
+    return {jid: number for jid, key, number in rows if same_key(key or "", keys[jid])}
 
 
 FIXITY_CHECK = "fixity check"

@@ -145,6 +145,7 @@ class SqlInventory:
     objects_with = _reads(finding_search.candidates)
     found_objects = _reads(finding_search.found_objects)
     files_of_job = _reads(description.files_of_job)
+    deposited_files = _reads(description.deposited_files)
     older_versions = _reads(outdated.older_versions)
     next_outdated = _reads(outdated.next_outdated)
     count_outdated = _reads(outdated.count_outdated)

@@ -128,12 +128,12 @@ def priority_of(jobs: int) -> int:
 
 
 def _name(submission: Submission) -> str:
-    return submission.name or "the payload"
+    return submission.payload_name or "the payload"
 
 
 def _single(submission: Submission) -> PlannedJob:
     by_source = _may_be_named_by_source(submission)
-    name = submission.name
+    name = submission.payload_name
     try:
         name = safe_name(name, PRODUCER)
     except UnsafeName as error:

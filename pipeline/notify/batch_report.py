@@ -218,6 +218,8 @@ _JOBS: Any = Field(default_factory=ReportedJobs, json_schema_extra={"default": [
 class BatchReport(Record):
     bid: str
     profile_name: str
+    deposit_name: str | None = None
+    """Null if the depositor gave none, and in reports of 0.3.0 and before."""
     submitter: str
     payload_name: str
     payload_type: SubmissionType
@@ -243,6 +245,11 @@ class BatchReport(Record):
     failed: ReportedJobs = _JOBS
     unfinished: ReportedJobs = _JOBS
     deleted: ReportedJobs = _JOBS
+
+    @property
+    def name(self) -> str:
+        """The deposit's, else the payload's."""
+        return self.deposit_name or self.payload_name
 
     @property
     def sections(self) -> tuple[tuple[str, ReportedJobs], ...]:
@@ -284,7 +291,7 @@ def compose_reported(
     completed, failed = (groups.get(state, NO_JOBS) for state in (JobState.COMPLETED, JobState.FAILED))
     removed = {job.jid: job for job in groups.get(JobState.DELETED, NO_JOBS)}
     for jid, tombstone in deleted.items():
-        removed.setdefault(jid, _deleted(jid, tombstone))
+        removed.setdefault(jid, reported_deletion(jid, tombstone))
     unfinished = groups.get(None, NO_JOBS)
     if unfinished:  # a job may have ended while others were being read
         ended = {job.jid for jobs in (completed, failed) for job in jobs} | removed.keys()
@@ -295,8 +302,9 @@ def compose_reported(
     return BatchReport(
         bid=batch.bid,
         profile_name=submission.profile_name,
+        deposit_name=submission.deposit_name,
         submitter=submission.submitter,
-        payload_name=submission.name,
+        payload_name=submission.payload_name,
         payload_type=submission.type,
         note=submission.note,
         submitted_at=submission.submitted_at,
@@ -400,6 +408,14 @@ def reported_job(job: Job | JobOutcome) -> ReportedJob:
     )
 
 
+def reported_archived(job: "ArchivedJob") -> ReportedJob:
+    """The line of a job that is in the archive, which does not keep the runs of its checks."""
+    if job.state is JobState.DELETED:
+        return reported_deletion(job.jid, job)
+    status = JobStatus(status=job.state, kind=job.kind, message=job.message, remark=job.remark)
+    return reported_job(JobOutcome(job.jid, job.configuration, job.identifiers, status, job.history))
+
+
 def deleted_with_batch(job: Job, reason: str) -> ReportedJob:
     """The line of a job whose batch is deleted: a stored object remains, everything else is removed."""
     if job.status.status is JobState.COMPLETED:
@@ -415,7 +431,7 @@ def _by_staff(history: Sequence[Entry[Any]], what: str) -> str:
     return f"{what}: {last.reason}" if last.reason else f"{what} and gave no reason"
 
 
-def _deleted(jid: str, tombstone: "ArchivedJob | None") -> ReportedJob:
+def reported_deletion(jid: str, tombstone: "ArchivedJob | None") -> ReportedJob:
     if tombstone is None:
         return ReportedJob(jid=jid, name="", state=JobState.DELETED)
     return ReportedJob(**_names(tombstone), state=JobState.DELETED, message=tombstone.disposition.why)

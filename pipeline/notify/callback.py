@@ -139,6 +139,7 @@ def callback_facts(job: Job, version: int | None) -> Facts:
     facts = {
         "jobID": job.jid,
         "batchID": job.bid,
+        "depositName": configuration.deposit_name,
         "jobStatus": "FAILED" if failed else "COMPLETED",
         "jobStatusMessage": status.message if failed else None,
         "primaryID": ark,

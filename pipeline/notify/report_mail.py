@@ -71,7 +71,7 @@ def facts(report: BatchReport) -> tuple[tuple[str, str], ...]:
     named = (
         ("Collection", report.profile_name),
         ("Submitted", f"{_time(report.submitted_at)}{' by ' if report.submitter else ''}{report.submitter}"),
-        ("Payload", f"{report.payload_name} ({report.payload_type.label})".strip()),
+        ("Deposit", f"{report.name} ({report.payload_type.label})".strip()),
         ("Note", report.note),
         ("State of", _time(report.reported_at)),
         ("Last report", _time(report.sent_at) if report.sent_at else ""),
@@ -361,7 +361,7 @@ def confirmation_mail(
         f"We received your submission {bid}: {objects} will be created.\n"
         "You will get a report when the whole submission has been processed.\n\n"
         f"Collection: {submission.profile_name}\n"
-        f"Payload:    {on_one_line(name)} ({submission.type.label})\n"
+        f"Deposit:    {on_one_line(name)} ({submission.type.label})\n"
     )
     if submission.note:
         body += f"Note:       {on_one_line(submission.note)}\n"

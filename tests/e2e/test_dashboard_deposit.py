@@ -49,7 +49,7 @@ def test_a_deposit_by_the_form_is_followed_to_its_objects_and_its_failure_is_exp
         batch_ended(session, bid)
 
         dora.open(f"/batches/{bid}")
-        expect(page.get_by_text("6 of 6 objects ended")).to_be_visible()
+        expect(page.get_by_text("5 of 6 objects stored, 1 not stored")).to_be_visible()
         expect(page.get_by_role("link", name="deposit the corrected objects again")).to_be_visible()
         expect(page.get_by_text("What an operator may do")).to_have_count(0)
         dora.picture("batch", whole=False)

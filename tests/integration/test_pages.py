@@ -718,8 +718,20 @@ def test_the_search_leads_to_the_job_and_to_the_batch(operator: Browser, session
     job = planting.one_job(session)
 
     assert f"<title>{job.jid}" in operator.open(f"/find?q={job.jid}")
-    assert f"<title>{job.bid}" in operator.open(f"/find?q=+{job.bid}+")
+    assert f"<p>{job.bid} ·" in operator.open(f"/find?q=+{job.bid}+")
     assert "This does not exist" in operator.open("/find?q=nothing-like-this", 404)
+
+
+def test_the_search_finds_a_deposit_by_its_name_and_lists_of_jobs_show_it(
+    web: Web, operator: Browser, session: Session
+) -> None:
+    other, _ = planting.split_batch_of(session, {"deposit_name": "Nachlass Meyer"})
+    bid = planting.acquired_batch(session, deposit_name="Nachlass Müller 1911").bid
+    until(web.context.board, lambda: "Nachlass Müller 1911" in operator.open("/batches"))
+
+    assert f"<p>{bid} ·" in operator.open("/find?q=nachlass+müller")
+    assert {bid, other} <= set(re.findall(r"bid\d{10}", operator.open("/find?q=nachlass")))
+    assert "Nachlass Meyer" in operator.open(f"/jobs?bid={other}")
 
 
 def test_an_open_page_gets_the_new_state_as_a_part(web: Web, session: Session, operator: Browser) -> None:

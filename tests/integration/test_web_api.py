@@ -25,6 +25,7 @@ from pipeline.states import Event, JobState
 from pipeline.working_storage import mount
 from tests.support import planting
 from tests.support.errors import raises_code
+from tests.support.polling import eventually
 from tests.support.web import Caller, Web, serving_board
 from zkstate import codec, paths
 from zkstate.connection.session import Session
@@ -94,6 +95,46 @@ def test_a_payload_is_named_by_the_deposit_or_by_nobody_yet(
 
     submission = batches.load(record, bid).submission
     assert (submission.payload_filename, submission.type) == (name, SubmissionType(kind))
+
+
+def test_a_deposit_has_the_name_that_it_was_given_in_its_batch_in_lists_and_in_its_report(
+    scans: Caller, record: Session
+) -> None:
+    name = "Nachlass Müller 1911"
+    bid = deposit(scans, deposit_name=name).json()["bid"]
+
+    assert batches.load(record, bid).submission.payload_name == "harbour.txt"
+    assert scans.get(f"/v1/batches/{bid}").json()["name"] == name
+    report = scans.get(f"/v1/batches/{bid}/report").json()
+    assert (report["deposit_name"], report["payload_name"]) == (name, "harbour.txt")
+    (row,) = eventually(lambda: scans.get("/v1/batches?q=nachlass").json()["rows"])
+    assert (row["bid"], row["name"]) == (bid, name)
+
+
+def test_a_deposit_without_a_name_is_called_by_its_payload(scans: Caller) -> None:
+    bid = deposit(scans).json()["bid"]
+
+    assert scans.get(f"/v1/batches/{bid}").json()["name"] == "harbour.txt"
+    assert scans.get(f"/v1/batches/{bid}/report").json()["deposit_name"] is None
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "\u202egnp.exe", "e" * 256], ids=ascii)
+def test_a_name_of_a_deposit_that_cannot_be_shown_is_refused(scans: Caller, name: str) -> None:
+    answer = deposit(scans, deposit_name=name)
+
+    assert answer.status_code == 422
+    assert "name" in answer.json()["detail"]
+
+
+def test_a_request_repeated_under_another_name_gets_its_batch(scans: Caller) -> None:
+    key = {"Idempotency-Key": "named-twice"}
+    body = {"profile": "demo", "payload_url": PAYLOAD}
+    first = scans.post("/v1/batches", {**body, "deposit_name": "one"}, headers=key).json()["bid"]
+
+    again = scans.post("/v1/batches", {**body, "deposit_name": "two"}, headers=key)
+
+    assert (again.status_code, again.json()["bid"]) == (200, first)
+    assert scans.get(f"/v1/batches/{first}").json()["name"] == "one"
 
 
 def test_a_name_that_nothing_can_be_stored_under_is_refused(scans: Caller) -> None:

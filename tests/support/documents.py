@@ -13,12 +13,13 @@ _NOTHING = ("", "none", "none yet", "not given", "not known")
 
 _NAMES = {
     "Collection": "collection", "Local ids": "local_id", "Creator": "who", "Title": "title", "Date": "when",
-    "Source": "payload_url", "Payload": "payload", "Type": "payload_type", "Submitter": "submitter",
-    "ARK": "ark", "Space": "space_needed", "Note": "note", "Submitted": "submitted",
+    "Source": "payload_url", "Payload": "payload", "Deposit": "payload", "Type": "payload_type",
+    "Submitter": "submitter", "ARK": "ark", "Space": "space_needed", "Note": "note", "Submitted": "submitted",
     "State of": "reported_at", "Last report": "sent_at", "Job": "jid", "File": "name", "Object": "name",
     "State": "state", "What happened": "message", "Reason": "message", "Please check": "remark",
     "Who has to act": "kind", "Message": "message", "Time": "at", "Event": "named", "By": "by",
-    "What to do": "advice", "Seconds": "seconds", "History": "history",
+    "What to do": "advice", "Seconds": "seconds", "History": "history", "Local id": "local_id",
+    "Files": "files", "Result": "result",
 }  # fmt: skip
 """The record's names for the titles that people read."""
 
@@ -38,7 +39,8 @@ class Page(HTMLParser):
     def __post_init__(self) -> None:
         super().__init__()
         self._inside: list[str] = []
-        self._timed = False
+        self._unread = False
+        """In the text of a time, whose moment was read, or of a button."""
 
     @classmethod
     def read(cls, document: str) -> "Page":
@@ -52,8 +54,10 @@ class Page(HTMLParser):
             self._inside.append(tag)
             self.text[tag].append("")
         elif tag == "time":
-            self._timed = True
+            self._unread = True
             self._add(given["datetime"] or "")
+        elif tag == "button":
+            self._unread = True
         elif tag == "table":
             self.tables.append([])
         elif tag == "tr":
@@ -64,8 +68,8 @@ class Page(HTMLParser):
             self.pictures.append(given["aria-label"] or "")
 
     def handle_endtag(self, tag: str) -> None:
-        if tag == "time":
-            self._timed = False
+        if tag in ("time", "button"):
+            self._unread = False
         elif self._inside and tag == self._inside[-1]:
             self._inside.pop()
             said = " ".join(self.text[tag][-1].split())
@@ -74,7 +78,7 @@ class Page(HTMLParser):
                 self.tables[-1][-1].append(said)
 
     def handle_data(self, data: str) -> None:
-        if not self._timed:
+        if not self._unread:
             self._add(data)
 
     def _add(self, text: str) -> None:
@@ -107,13 +111,15 @@ def job_page(page: Page) -> dict[str, Any]:
 
 def batch_page(page: Page) -> dict[str, Any]:
     standing = re.fullmatch(
-        r"(\S+) · (\S+) (?:for )?(\S+?)(?: ago)? · collection (\S+) · submitted (\S+) UTC(?: by (.*))?",
+        r"(\S+) · (\S+) (?:for )?(\S+?)(?: ago)? · collection (\S+) · submitted (\S+)(?: by (.*))?",
         page.text["p"][0],
     )
     assert standing is not None, page.text["p"][0]
     names = ("bid", "status", "since", "collection", "submitted_at", "submitter")
-    ended = re.fullmatch(r"(\d+) of (\d+) objects? ended", page.text["h2"][0])
-    counted = {"ended": int(ended[1]), "total": int(ended[2])} if ended else {"total": None}
+    stored = re.fullmatch(r"(\d+) of (\d+) objects? stored(?:, (\d+) not stored)?", page.text["h2"][0])
+    counted: dict[str, Any] = {"total": None}
+    if stored:
+        counted = {"stored": int(stored[1]), "total": int(stored[2]), "lost": int(stored[3] or 0)}
     facts = page.facts()
     facts["payload_url"] = facts.pop("payload")
     first = dict(zip(names, standing.groups(), strict=True))
@@ -191,7 +197,7 @@ def report_text(text: str) -> tuple[dict[str, Any], list[dict[str, str]]]:
 
 _CONFIRMED = re.compile(
     r"We received your submission (?P<bid>\S+): (?P<total>[\d,]+) objects? will be created\. .*\. "
-    r"Collection: (?P<collection>\S+) Payload: (?P<payload>.*?)(?: Note: (?P<note>.*))?"
+    r"Collection: (?P<collection>\S+) Deposit: (?P<payload>.*?)(?: Note: (?P<note>.*))?"
 )
 
 

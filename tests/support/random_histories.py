@@ -63,6 +63,7 @@ class Walk:
         submitted = {
             "payload_url": f"http://example.org/lettre%20{number}.txt?v=1",
             "payload_filename": self.rng.choice(["", f"batch {number}.checkm"]),
+            "deposit_name": f"Nachlass Müller {number}" if number % 2 else None,
             "submitter": self.rng.choice(["", "me/Me"]),
             "note": f"note {number}",
             "type": self.rng.choice(list(SubmissionType)),

@@ -82,6 +82,7 @@ def job_facts(jid: str, job: Told, batch: Told) -> dict[str, Any]:
         "profile": given["profile_name"],
         "owner": batch["submission"].get("owner", ""),
         "submitter": given.get("submitter", ""),
+        "deposit_name": given.get("deposit_name"),
         "name": given["payload_name"],
         "ark": named.get("primary_id"),
         "local_id": named.get("local_id", []),
@@ -132,13 +133,16 @@ def batch_facts(bid: str, batch: Told, members: dict[str, Told]) -> dict[str, An
         for jid, told in sorted(members.items())
         if told["status"]["status"] == "failed"
     ]
+    payload = submitted.get("payload_filename") or last_of(submitted["payload_url"])
     return {
         "bid": bid,
         "collection": submitted["profile_name"],
         "profile": submitted["profile_name"],
         "owner": submitted.get("owner", ""),
         "submitter": submitted.get("submitter", ""),
-        "name": submitted.get("payload_filename") or last_of(submitted["payload_url"]),
+        "deposit_name": submitted.get("deposit_name"),
+        "name": submitted.get("deposit_name") or payload,
+        "payload_name": payload,
         "payload_url": submitted["payload_url"],
         "payload_type": submitted["type"],
         "submitted_at": submitted["submitted_at"],

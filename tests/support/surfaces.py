@@ -125,15 +125,15 @@ class Surfaces:
     def _pages(self) -> None:
         for jid, cells in self._table("/jobs"):
             facts = self.so.jobs[jid]
-            names = ("jid", "name", "state", "since", "bid", "collection", "message")
+            names = ("jid", "name", "state", "since", "bid", "deposit_name", "collection", "message")
             message = f"{facts['kind'] or ''} {facts['message']}".strip()
             so = facts | {"message": message, "since": facts["since"]}
             self.found.row("page /jobs", facts["state"], dict(zip(names, cells, strict=True)), so)
         for bid, cells in self._table("/batches"):
             facts = self.so.batches[bid]
-            names = ("bid", "name", "collection", "status", "since", "total", "message")
+            columns = ("bid", "name", "collection", "status", "since", "total", "message")
             so = facts | {"total": str(facts["total"])}
-            self.found.row("page /batches", facts["status"], dict(zip(names, cells, strict=True)), so)
+            self.found.row("page /batches", facts["status"], dict(zip(columns, cells, strict=True)), so)
 
     def _table(self, path: str) -> Iterator[tuple[str, list[str]]]:
         answer = self.api.get(path)
@@ -175,7 +175,8 @@ class Surfaces:
             "bid": bid,
             "profile_name": batch["profile"],
             "submitter": batch["submitter"],
-            "payload_name": batch["name"],
+            "deposit_name": batch["deposit_name"],
+            "payload_name": batch["payload_name"],
             "payload_type": batch["payload_type"],
             "note": submission["note"],
             "submitted_at": batch["submitted_at"],
@@ -285,14 +286,36 @@ class Surfaces:
     def _batch_page(self, surface: str, bid: str) -> None:
         so = self.so.batches[bid]
         page = documents.Page.read(self._page(f"/batches/{bid}"))
-        ended = sum(number for name, number in so["buckets"].items() if name != "batch-processing")
-        texts = {"payload_type": so["payload_type"].replace("_", "-"), "ended": ended}
+        by_state = {"stored": so["jobs"].get("completed", 0), "lost": so["jobs"].get("failed", 0)}
+        texts = {"payload_type": so["payload_type"].replace("_", "-"), **by_state}
         self.found.row(surface, so["status"], documents.batch_page(page), so | texts)
-        for row in (row for number in range(len(page.tables)) for row in page.rows(number)):
+        for row, jid in zip(page.rows(0) if page.tables else (), self.so.members(bid), strict=True):
+            self.found.row(f"{surface}, an object", self.so.job(jid)["state"], row, self._object(jid))
+        for row in (row for number in range(1, len(page.tables)) for row in page.rows(number)):
             job = self.so.job(row["jid"])
-            name, _, remark = row["name"].partition(" Please check: ")
-            given = row | {"name": name, "remark": remark or None}
-            self.found.row(f"{surface}, a job", job["state"], given, job)
+            self.found.row(f"{surface}, a job", job["state"], row, job)
+
+    def _object(self, jid: str) -> dict[str, Any]:
+        """What the table of the objects has of a job, as `deposited_objects` words it."""
+        job = line_facts(self.so.job(jid))
+        message, state, waits = job["message"], job["state"], self.so.job(jid)["message"]
+        results = {
+            "completed": "stored",
+            "failed": f"not stored: {message or 'no message was recorded'}",
+            "deleted": f"taken out by our staff: {message}",
+            "pending": "waiting: its turn has not come",
+            "held": "waiting: our staff hold it back",
+            "review": "waiting: our staff look at it before it is stored",
+        }
+        said = f"waiting: {waits}" if job["waiting"] and waits else f"in work: {state}"
+        remark = f" Please check: {job['remark']}" if job["remark"] else ""
+        return {
+            "title": job["title"] or job["name"],
+            "ark": job["ark"],
+            "local_id": "; ".join(job["local_id"]),
+            "files": "",
+            "result": results.get(state, said) + remark,
+        }
 
     def _page(self, path: str) -> str:
         answer = self.api.get(path)

@@ -82,6 +82,19 @@ def test_an_archived_batch_is_found_with_its_jobs_and_its_report(inventory: SqlI
     )
 
 
+def test_an_archived_deposit_has_its_name_and_one_of_an_earlier_release_its_payloads(
+    inventory: SqlInventory,
+) -> None:
+    archive_batch(inventory, a_batch(deposit_name="Nachlass Müller 1911"), [], by="retention")
+    named = find_batch(inventory, BID)
+    archive_batch(inventory, a_batch(), [], by="retention")
+    unnamed = find_batch(inventory, BID)
+
+    assert named is not None
+    assert unnamed is not None
+    assert (named.name, unnamed.name) == ("Nachlass Müller 1911", "batch.checkm")
+
+
 def test_a_batch_of_more_jobs_than_one_statement_takes_is_archived_whole(inventory: SqlInventory) -> None:
     archive_batch(inventory, a_batch(), [a_job(n) for n in range(501)], by="retention")
 

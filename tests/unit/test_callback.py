@@ -43,6 +43,7 @@ def test_a_callback_has_the_state_of_a_completed_job(receiver: Receiver) -> None
         erc_who="Tracy Seneca",
         erc_what="Größe",
         erc_when="2009",
+        deposit_name="Nachlass Müller 1911",
         message="version 2 was recorded",
     )
     a_callback().deliver(job, a_profile(receiver.url()), 2)
@@ -54,6 +55,7 @@ def test_a_callback_has_the_state_of_a_completed_job(receiver: Receiver) -> None
             "xmlns:job": "http://uc3.cdlib.org/ontology/mrt/ingest/job",
             "job:jobID": "jid0000000001",
             "job:batchID": "bid0000000001",
+            "job:depositName": "Nachlass Müller 1911",
             "job:jobStatus": "COMPLETED",
             "job:primaryID": "ark:/99999/fk41",
             "job:localID": "loc-1; loc-2",

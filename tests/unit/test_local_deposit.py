@@ -54,6 +54,19 @@ def uploaded(deposit: LocalDeposit) -> tuple[Payload, dict[str, bytes], tuple[Ro
     return payload, received.files, checkm.parse(manifest, "it").rows if manifest else ()
 
 
+def test_a_deposit_is_called_by_what_was_given_and_not_by_the_manifest_that_is_made_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = folder(tmp_path / "Nachlass Müller 1911", "a.txt")
+    table = tmp_path / "good.csv"
+    table.write_text("File\nNachlass Müller 1911/a.txt\n")
+    monkeypatch.chdir(source)
+
+    names = [plan_deposit(path).name for path in (source, Path(), table, source / "a.txt")]
+
+    assert names == ["Nachlass Müller 1911", "Nachlass Müller 1911", "good.csv", "a.txt"]
+
+
 def test_a_file_is_stored_under_its_name_even_if_that_has_an_escape(tmp_path: Path) -> None:
     source = folder(tmp_path / "reports", "My%20Report.pdf", "sub%7c/a%2520b.pdf", "My Report.pdf")
 

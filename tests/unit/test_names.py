@@ -12,6 +12,7 @@ from pipeline.names import (
     UnsafeName,
     UsedNames,
     canonical_ark,
+    check_deposit_name,
     duplicates,
     is_ark,
     is_container,
@@ -96,6 +97,17 @@ def test_the_folder_that_a_name_will_stand_in_counts() -> None:
         safe_name(f"{long}/{'e' * 15}", PRODUCER)
     with pytest.raises(UnsafeName, match="folders deep"):
         safe_name("/".join("a" * DEPTH_LIMIT), PRODUCER)
+
+
+@pytest.mark.parametrize("name", ["Nachlass Müller 1911/", "a\u00a0b", "नमस्ते", "\u0645\u06cc\u200c\u062e"])
+def test_a_deposit_may_have_any_name_that_people_can_read(name: str) -> None:
+    check_deposit_name(name)
+
+
+@pytest.mark.parametrize("name", [" \u00a0", "a\nb", "a\x00b", "\u202egnp.exe", "a\ud800"], ids=ascii)
+def test_a_deposits_name_that_would_change_a_display_is_refused(name: str) -> None:
+    with pytest.raises(UnsafeName, match="the deposit's name '"):
+        check_deposit_name(name)
 
 
 @given(st.text(max_size=40))

@@ -148,7 +148,7 @@ def test_a_failed_job_is_reported_with_its_message_and_what_to_do() -> None:
         "\n"
         "Collection:  demo\n"
         "Submitted:   2026-09-01 12:00 UTC by me/Me\n"
-        "Payload:     batch.checkm (batch-manifest)\n"
+        "Deposit:     batch.checkm (batch-manifest)\n"
         "Note:        second try\n"
         "State of:    2026-09-01 12:00 UTC\n"
         "Last report: 2026-09-01 12:00 UTC\n"
@@ -535,4 +535,4 @@ def test_a_confirmation_has_the_number_of_objects() -> None:
     assert mail["Subject"] == f"Ingest: OK -- Submission Queued: {BID}"
     assert mail["Message-ID"] == f"<{BID}.confirmation@arkline>"
     assert "We received your submission bid0000000001: 3 objects will be created." in body(mail)
-    assert "Payload:    batch.checkm (batch-manifest)" in body(mail)
+    assert "Deposit:    batch.checkm (batch-manifest)" in body(mail)

@@ -153,6 +153,7 @@ class JobRow(Record):
     jid: str
     bid: str
     profile: str
+    deposit_name: str | None = None
     name: str
     state: JobState
     since: datetime
@@ -260,6 +261,7 @@ def _job_row(jid: str, nodes: list[tuple[bytes, ZnodeStat]]) -> JobRow:
         jid=jid,
         bid=configuration.batch_id,
         profile=configuration.profile_name,
+        deposit_name=configuration.deposit_name,
         name=configuration.name,
         state=status.status,
         since=status.last_modification_date,

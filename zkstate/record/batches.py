@@ -275,7 +275,7 @@ def _submitted_by_0_1_0(session: Session, submission: Submission) -> str | None:
 
 def _same(batch: Batch, submission: Submission) -> Batch:
     before = batch.submission
-    ignored = {"submitted_at", "owner"}
+    ignored = {"submitted_at", "owner", "deposit_name"}  # a name does not change what is deposited
     if before.new_version is None:  # nobody was asked, and the name was that of the URL
         ignored |= {"new_version", "payload_filename"}
     if before.model_dump(exclude=ignored) != submission.model_dump(exclude=ignored):

@@ -112,6 +112,14 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
             "the last part of the URL.",
         ),
     ] = "",
+    deposit_name: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What lists, mails and reports call the deposit; by default the name of the folder, the "
+            "table or the file.",
+        ),
+    ] = "",
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until the batch has ended; exit 1 if it failed.")
     ] = False,
@@ -206,6 +214,7 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
         context,
         {
             **given,
+            "deposit_name": deposit_name or (deposit.name if deposit else None),
             "submitter": submitter or getpass.getuser(),
             "payload_url": payload_url,
             "payload_filename": payload_filename,

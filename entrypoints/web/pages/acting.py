@@ -21,7 +21,7 @@ from entrypoints.web.pages.whole import whole_of
 from entrypoints.web.parameters import REASON_LIMIT
 from entrypoints.web.routes.verbs import FINDINGS, WITH_REASON, Finding
 from operations.board.board import Board
-from operations.board.values import JobSearch, scope_of
+from operations.board.values import BatchSearch, JobSearch, scope_of
 from operations.objects.objects import check_visible
 from operations.run import Run
 from operations.verbs.bulk import carry_out, make_plan, read_plan
@@ -94,19 +94,31 @@ def find(request: Request, caller: PageCaller, q: str = "") -> Response:
     if len(rows) == 1:
         return RedirectResponse(f"/jobs/{rows[0].jid}", status_code=303)
     if not rows:
-        return RedirectResponse(f"/objects/{quote(_object_named(web, caller, text))}", status_code=303)
+        return RedirectResponse(_found_by_name(request, web, caller, text), status_code=303)
     return RedirectResponse(request.url_for("jobs").include_query_params(q=text), status_code=303)
 
 
+def _found_by_name(request: Request, web: WebContext, caller: Principal, text: str) -> str:
+    """The page of the object with this local id, or of the deposit of this name, or a list of deposits."""
+    if ark := _object_named(web, caller, text):
+        return f"/objects/{quote(ark)}"
+    deposits = web.board.batches(scope_of(caller), BatchSearch(q=text), 2).rows if text else ()
+    if len(deposits) == 1:
+        return f"/batches/{deposits[0].bid}"
+    if deposits:
+        return str(request.url_for("batches").include_query_params(q=text))
+    raise Missing(f"nothing here has the id, the name or the local id '{text}'")
+
+
 def _object_named(web: WebContext, caller: Principal, text: str) -> str:
-    """The ARK of the stored object with this local id; Missing unless the caller may see one."""
+    """The ARK of the stored object with this local id; empty unless the caller may see one."""
     inventory = web.site.archive()
     if inventory is not None and text:
         for known in filter(None, map(inventory.describe_object, inventory.objects_named(text))):
             with suppress(Missing):
                 check_visible(web.site, caller, known)
                 return known.ark
-    raise Missing(f"nothing here has the id, the name or the local id '{text}'")
+    return ""
 
 
 MOST = 1000

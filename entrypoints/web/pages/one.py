@@ -7,7 +7,7 @@ repeats the proof on request, for any version and size, and the page follows it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -26,11 +26,12 @@ from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.streaming import View, streaming
 from entrypoints.web.pages.templating import page, render, rights
 from entrypoints.web.pages.whole import WholeFleet, whole_of
-from operations.board.values import EVERYTHING, Change, JobSearch, scope_of
+from operations.board.values import Change, JobSearch, scope_of
 from operations.explanation import Explanation
 from operations.fleet.fleet import Answers, Fleet
 from operations.jobs.allowed_verbs import allowed_verbs
 from operations.jobs.batch_view import BatchView, batch_view_of, report
+from operations.jobs.deposited_objects import Known, page_of, read_objects
 from operations.jobs.job_view import job_view_of, steps_of
 from operations.objects import fixity, objects
 from operations.objects.fixity import CustodyProof, ProofState
@@ -176,8 +177,13 @@ def job_values(request: Request, caller: Principal, jid: str) -> dict[str, Any]:
     }
 
 
+ROWS = 50
+"""Objects of a page."""
+
 DRAWN = 20
 """Maximum number of a batch's jobs drawn with their history; the list of its jobs has the rest."""
+
+After = Annotated[str, Query(pattern=r"^(jid[0-9]{10,20})?$", description="Objects of later jobs only.")]
 
 
 @dataclass(frozen=True)
@@ -185,15 +191,14 @@ class DrawnJob:
     jid: str
     name: str
     state: JobState
-    remark: str
     ribbon: drawings.Ribbon
 
 
 @router.get("/batches/{bid}")
 @slow("record_work")
-def batch(request: Request, caller: PageCaller, bid: str) -> HTMLResponse:
+def batch(request: Request, caller: PageCaller, bid: str, after: After = "") -> HTMLResponse:
     web = context_of(request)
-    return page(request, "batch.html", **batch_values(web, whole_of(request), caller, bid))
+    return page(request, "batch.html", **batch_values(web, whole_of(request), caller, bid, after))
 
 
 @router.get("/batches/{bid}/report")
@@ -218,17 +223,21 @@ def batch_report_csv(request: Request, caller: PageCaller, bid: str) -> Response
     return Response(content, media_type="text/csv", headers=disposition)
 
 
-def batch_values(web: WebContext, whole: WholeFleet, caller: Principal, bid: str) -> dict[str, Any]:
-    """The values of `batch_live.html`."""
+def batch_values(
+    web: WebContext, whole: WholeFleet, caller: Principal, bid: str, after: str = ""
+) -> dict[str, Any]:
+    """The values of `batch_live.html`, with the objects of the jobs after this one."""
     record = visible_batch(web.site, caller, bid)
     view = batch_view_of(web.site, record)
+    known = read_objects(web.site, record, ROWS, after)
     facts = explain(web, whole, caller, record)
     answer = explained(facts, view.version)
     return {
         "batch": view,
-        "name": facts.name,
+        "after": after,
+        "objects": page_of(web.site, known, ROWS),
         "ribbon": drawings.of_counts(view.jobs),
-        "rows": tuple(_drawn(web, view)),
+        "rows": tuple(_drawn(known[:DRAWN])),
         "verbs": acts.without(_verbs(record, view), answer["remedies"]),
         "again": bid if any(job.kind is FailureKind.CONTENT for job in view.failed_jobs) else "",
         "holders": holders(web, caller, facts),
@@ -236,18 +245,13 @@ def batch_values(web: WebContext, whole: WholeFleet, caller: Principal, bid: str
     }
 
 
-def _drawn(web: WebContext, view: BatchView) -> Iterator[DrawnJob]:
-    """The first jobs with their histories; a job that leaves in the meantime is skipped."""
-    if view.archived:
-        return
-    for row in web.board.jobs(EVERYTHING, JobSearch(bid=view.bid), DRAWN).rows:
-        try:
-            job = jobs.load(web.session, row.jid)
-        except (Missing, Corrupt):
-            continue
-        status, given = job.status, job.configuration
-        drawn = drawings.of_history(steps_of(job), JOB.facts[status.status].ended)
-        yield DrawnJob(row.jid, given.name, status.status, status.remark, drawn)
+def _drawn(known: Iterable[Known]) -> Iterator[DrawnJob]:
+    """The jobs of the record with their histories."""
+    for job in known:
+        if isinstance(job, Job):
+            state = job.status.status
+            drawn = drawings.of_history(steps_of(job), JOB.facts[state].ended)
+            yield DrawnJob(job.jid, job.configuration.name, state, drawn)
 
 
 def _verbs(record: Batch | ArchivedBatch, view: BatchView) -> tuple[acts.Button, ...]:
@@ -272,10 +276,10 @@ async def live_job(request: Request, caller: PageCaller, jid: str) -> Response:
 
 
 @router.get("/live/batches/{bid}")
-async def live_batch(request: Request, caller: PageCaller, bid: str) -> Response:
+async def live_batch(request: Request, caller: PageCaller, bid: str, after: After = "") -> Response:
     web = context_of(request)
     await run_in_threadpool(visible_batch, web.site, caller, bid)
-    values = partial(batch_values, web, whole_of(request), caller, bid)
+    values = partial(batch_values, web, whole_of(request), caller, bid, after)
 
     def concerns(change: Change) -> bool:
         return bid in (change.subject, change.bid)
@@ -297,12 +301,9 @@ def _followed(
     def part() -> str:
         return render(template, **values(), **shared)
 
-    view = View((path, str(caller.role), str(sees_fleet(caller))), part, concerns)
+    view = View((path, request.url.query, str(caller.role), str(sees_fleet(caller))), part, concerns)
     return streaming(request, caller, view)
 
-
-ROWS = 50
-"""Objects of a page."""
 
 FOLLOWED = 1.0
 """Seconds between two checks of a proof."""

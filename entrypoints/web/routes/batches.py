@@ -13,6 +13,7 @@ from operations.board.values import JobPage, JobSearch, scope_of
 from operations.explanation import Explanation
 from operations.jobs import batch_view, job_view
 from operations.jobs.batch_view import BatchView
+from operations.jobs.deposited_objects import ObjectPage, objects_of
 from operations.verbs import holds
 from operations.verbs.holds import BatchHistory
 from operations.visibility import visible_batch
@@ -56,6 +57,22 @@ def jobs_of_batch(
         context.session, context.board, scope_of(caller), search, limit, decode_cursor(cursor)
     )
     return linked(request, response, page)
+
+
+@router.get("/objects", summary="The objects of the batch: title, ARK, and what became of each")
+@slow("record_work")
+def objects_of_batch(
+    request: Request,
+    response: Response,
+    caller: Caller,
+    bid: Bid,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> ObjectPage:
+    """Of a batch in ZooKeeper or in the archive."""
+    site = site_of(request)
+    batch = visible_batch(site, caller, bid)
+    return linked(request, response, objects_of(site, batch, limit, decode_cursor(cursor)))
 
 
 @router.get("/why", summary="Why the batch is where it is")

@@ -52,6 +52,12 @@ class Deposit(Record):
     """What is deposited. Only `profile` and `payload_url` are required."""
 
     profile: Name = Field(description="The collection's profile.", examples=["demo"])
+    deposit_name: Name | None = Field(
+        None,
+        description="What lists, mails and reports call the deposit, as the name of a folder or a table. "
+        "null: the payload's name.",
+        examples=["Harbour views 1911"],
+    )
     payload_url: str = Field(min_length=1, max_length=8192, examples=["https://example.org/harbour.zip"])
     name: Text = Field(
         "",

@@ -1,4 +1,4 @@
-// What a page gains with JavaScript: ages that go on, a choice of the colour scheme, keys, and copying.
+// What a page gains with JavaScript: ages that go on, times of the reader's clock, a choice of the colour scheme, keys, and copying.
 // Every page works without this file.
 "use strict";
 (() => {
@@ -17,6 +17,24 @@
 
   function renewAges() {
     for (const element of document.querySelectorAll("time[data-age]")) element.textContent = age(element.dateTime);
+  }
+
+  function renewTimes() {
+    renewAges();
+    for (const element of document.querySelectorAll("time[data-local]")) {
+      const moment = new Date(element.dateTime); // in Sweden, people write 2026-11-27 18:03:11
+      element.textContent = element.dataset.local === "clock" ? moment.toLocaleTimeString("sv") : moment.toLocaleString("sv");
+    }
+  }
+
+  async function copy(text) {
+    if (navigator.clipboard) return navigator.clipboard.writeText(text);
+    const area = document.createElement("textarea"); // plain http has no clipboard
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
   }
 
   function rows() {
@@ -48,7 +66,7 @@
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("button[data-copy]");
     if (button) {
-      await navigator.clipboard.writeText(button.dataset.copy);
+      await copy(button.dataset.copy);
       button.textContent = "Copied";
     }
     if (event.target.closest("#scheme")) {
@@ -85,7 +103,7 @@
   document.addEventListener("htmx:sse:close", (event) => {
     if (event.detail?.reason === "ended") markLost();
   });
-  document.addEventListener("htmx:sse:after:message", () => { renewAges(); renewTitle(); showCopies(); titleCells(); });
+  document.addEventListener("htmx:sse:after:message", () => { renewTimes(); renewTitle(); showCopies(); titleCells(); });
   // what a person opened, and what this file shows, stays while the page follows the record
   document.addEventListener("htmx:before:morph:attr", (event) => {
     const { attrName, newValue } = event.detail;
@@ -116,6 +134,7 @@
   setInterval(renewAges, 1000);
   document.addEventListener("DOMContentLoaded", () => {
     document.getElementById("scheme")?.removeAttribute("hidden");
+    renewTimes();
     showCopies();
     titleCells();
   });
