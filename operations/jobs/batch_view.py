@@ -229,7 +229,7 @@ def compose(
 
 def tombstones(site: Site, gone: Sequence[str]) -> dict[str, ArchivedJob | None]:
     """JID -> the tombstone of a deleted job; None if the archive has none."""
-    found: dict[str, ArchivedJob | None] = dict.fromkeys(gone)
+    deleted: dict[str, ArchivedJob | None] = dict.fromkeys(gone)
     if gone and (inventory := site.archive()) is not None:
-        found |= {job.jid: job for job in archive.find_jobs(inventory, gone)}
-    return found
+        deleted |= {job.jid: job for job in archive.find_jobs(inventory, gone)}
+    return deleted
