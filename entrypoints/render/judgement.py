@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from entrypoints.render import screen
 from entrypoints.render.screen import Column
-from operations.deposits.dry_run_result import DryRunResult, Estimate, Fit, HostResult, SpaceNeed
+from operations.deposits.dry_run_result import DryRunResult, Estimate, Fit, HostResult, SpaceNeed, Trouble
+from operations.deposits.planned import JudgedObject
 from operations.deposits.validation import CheckResult, Finding
 from pipeline.humanize import by_whom, counted, duration
-from pipeline.names import quote_name
 from pipeline.working_storage.capacity import in_units
+
+OBJECTS = 20
+"""Maximum number of objects in the table of a dry run."""
 
 SHOWN = 5
 """Maximum number of further lines listed with the same problem."""
@@ -75,6 +78,7 @@ def dry_run(result: DryRunResult) -> None:
             ("download", _time(result.estimate)),
         )
     )
+    _objects_table(result)
     if result.estimate is not None:
         screen.note(_basis(result.estimate), "dim")
     if result.hosts:
@@ -87,6 +91,26 @@ def dry_run(result: DryRunResult) -> None:
             Column("sample", _rate, right=True),
         )
     _problems(result)
+
+
+def _objects_table(result: DryRunResult) -> None:
+    """The first objects as the repository would describe them; a column without values is left out."""
+    columns = (
+        Column[JudgedObject]("object", lambda one: str(one.number), right=True),
+        Column[JudgedObject]("name", lambda one: one.name, long=True),
+        Column[JudgedObject]("title", lambda one: one.title, long=True),
+        Column[JudgedObject]("creator", lambda one: one.creator, long=True),
+        Column[JudgedObject]("date", lambda one: one.date, long=True),
+        Column[JudgedObject]("local ids", lambda one: ", ".join(one.local_id), long=True),
+        Column[JudgedObject](
+            "size", lambda one: "" if one.bytes is None else in_units(one.bytes), right=True
+        ),
+        Column[JudgedObject]("becomes", lambda one: one.becomes, long=True),
+    )
+    first = result.objects[:OBJECTS]
+    screen.table(first, *(column for column in columns if any(map(column.cell, first))))
+    if first and (more := result.jobs - len(first)):
+        screen.note(f"and {counted(more, 'object')} more (--json lists them)", "dim")
 
 
 def _latency(host: HostResult) -> str:
@@ -184,17 +208,16 @@ def _warnings(result: DryRunResult) -> Iterator[str]:
     yield from result.repeated
     if more := result.repeated_count - len(result.repeated):
         yield f"and {more:,} more"
-    for wrong in result.contradictions:
-        yield (
-            f"object {wrong.number}, {quote_name(wrong.name)}: its identifiers name different objects "
-            f"({', '.join(wrong.arks)})"
-        )
+
+
+def failures(troubles: Iterable[Trouble]) -> None:
+    for trouble in troubles:
+        where = f"object {trouble.number}, {trouble.name}: " if trouble.number else ""
+        screen.note(f"would fail: {where}{trouble.message}", "red")
 
 
 def _problems(result: DryRunResult) -> None:
-    for problem in result.failures:
-        where = f"object {problem.number}, {problem.name}: " if problem.number else ""
-        screen.note(f"would fail: {where}{problem.message}", "red")
+    failures(result.failures)
     for problem in result.doubts:
         screen.note(f"may fail: object {problem.number}, {problem.name}: {problem.message}")
     for warning in _warnings(result):

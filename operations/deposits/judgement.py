@@ -9,7 +9,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from operations.deposits.planned import Contradiction, FieldProblem, JudgedObject, Judgement, NamedObject
+from operations.deposits.planned import (
+    NEW_VERSION,
+    Contradiction,
+    FieldProblem,
+    JudgedObject,
+    Judgement,
+    NamedObject,
+)
 from operations.site import Site
 from pipeline.description import metadata
 from pipeline.identifiers import minter
@@ -83,7 +90,7 @@ def _judged(one: NamedObject, known: _Known, repeats: Iterator[str]) -> JudgedOb
     ark, refused = _identified(one, known)
     placement = known.placements.get(ark) if ark else None
     if ark and placement and (problem := _consent_problem(ark, placement, known)):
-        refused = FieldProblem(message=problem, field="new_version")
+        refused = FieldProblem(message=problem, field=NEW_VERSION)
     problems = (
         *(FieldProblem(message=message, field="local_id") for message in repeats),
         *((refused,) if refused else ()),

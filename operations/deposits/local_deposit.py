@@ -30,6 +30,7 @@ from pipeline.names import (
     duplicates,
     is_container,
     is_local,
+    is_system_file,
     is_upload,
     parse_upload_url,
     quote_name,
@@ -93,6 +94,8 @@ class LocalDeposit:
     """Files whose names begin with a dot: uploaded, but often unintended."""
     empty: tuple[str, ...] = ()
     """Folders without files, which are not deposited."""
+    left_out: tuple[str, ...] = ()
+    """Files that the operating system made for itself, which are not deposited."""
 
     @property
     def name(self) -> str:
@@ -158,11 +161,18 @@ class Payload:
 
 
 def plan_deposit(
-    source: Path, kind: SubmissionType | None = None, *, object_per_file: bool = False
+    source: Path,
+    kind: SubmissionType | None = None,
+    *,
+    object_per_file: bool = False,
+    all_files: bool = False,
 ) -> LocalDeposit:
-    """What a deposit of `source` consists of; UsageRefused or ManifestError if it cannot be deposited."""
+    """What a deposit of `source` consists of; UsageRefused or ManifestError if it cannot be deposited.
+
+    `all_files`: files of a folder that the operating system made for itself are deposited, too.
+    """
     if source.is_dir():
-        return _folder(source, kind, object_per_file=object_per_file)
+        return _folder(source, kind, object_per_file=object_per_file, all_files=all_files)
     if not source.exists():
         raise UsageRefused(f"'{source}' is neither a URL nor a file or folder of this machine")
     if object_per_file:
@@ -201,7 +211,9 @@ def _file(source: Path, kind: SubmissionType | None) -> LocalDeposit:
     return LocalDeposit(source, kind, len(listed) or 1, (_local(source, name),), listed=listed)
 
 
-def _folder(source: Path, kind: SubmissionType | None, *, object_per_file: bool) -> LocalDeposit:
+def _folder(
+    source: Path, kind: SubmissionType | None, *, object_per_file: bool, all_files: bool
+) -> LocalDeposit:
     expected = (
         SubmissionType.SINGLE_FILE_BATCH_MANIFEST if object_per_file else SubmissionType.OBJECT_MANIFEST
     )
@@ -210,17 +222,29 @@ def _folder(source: Path, kind: SubmissionType | None, *, object_per_file: bool)
             f"'{source}' is a folder: leave --type out to make it one object, or add --object-per-file to "
             "make an object of each of its files"
         )
-    paths = sorted(_below(source))
+    paths = {path.relative_to(source).as_posix(): path for path in sorted(_below(source))}
+    left_out = () if all_files else tuple(filter(is_system_file, paths))
+    for name in left_out:
+        del paths[name]
     if not paths:
         raise UsageRefused(f"folder '{source}' has no files: there is nothing to deposit")
-    names = [_checked(path.relative_to(source).as_posix()) for path in paths]
+    names = list(map(_checked, paths))
     if clash := next(iter(duplicates(names, case_fold=False)), None):
         raise UsageRefused(f"folder '{source}': {clash.reason}; rename one of them")
-    files = tuple(_local(path, FILES + name) for path, name in zip(paths, names, strict=True))
+    files = tuple(_local(path, FILES + name) for path, name in zip(paths.values(), names, strict=True))
     rows = tuple(Row(line=0, url=_address(file), name=name) for file, name in zip(files, names, strict=True))
     hidden = tuple(name for name in names if any(part.startswith(".") for part in name.split("/")))
     objects = len(rows) if object_per_file else 1
-    return LocalDeposit(source, expected, objects, files, rows, hidden=hidden, empty=empty_folders(source))
+    return LocalDeposit(
+        source,
+        expected,
+        objects,
+        files,
+        rows,
+        hidden=hidden,
+        empty=empty_folders(source),
+        left_out=left_out,
+    )
 
 
 def _below(folder: Path) -> Iterator[Path]:

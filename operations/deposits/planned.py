@@ -18,12 +18,16 @@ LISTED = 200
 """Maximum number of files listed of one object in a request; the others are counted."""
 
 
+NEW_VERSION = "new_version"
+"""The field of a problem that a consent to a version would solve."""
+
+
 class FieldProblem(Record):
     """An error, for which the deposit or the object would be refused, or a warning."""
 
     message: str
     field: str | None = None
-    """A field of `pipeline.tables.fields`; `new_version`: it lacks a consent."""
+    """A field of `pipeline.tables.fields`, or NEW_VERSION."""
 
 
 class ObjectFile(Record):

@@ -4,6 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from operations.deposits.dry_run_result import DryRunResult
+from operations.deposits.local_deposit import LocalDeposit
+from operations.deposits.planned import NEW_VERSION
 from operations.deposits.submission import check_url
 from pipeline.errors import UsageRefused
 from pipeline.manifests import checkm
@@ -125,6 +128,30 @@ def check_manifest(
         return check_result(name, problems, "manifest", None)
     parsed = checkm.parse(data, name, expected, case_fold)
     return check_result(name, problems, parsed.profile.submission_type.label, len(parsed.rows))
+
+
+def planned_deposit(manifest: ManifestBytes, expected: ManifestProfile | None) -> LocalDeposit:
+    """The deposit of a manifest without errors, for the judge: nothing of it is on this machine."""
+    parsed = checkm.parse(manifest.data, manifest.name, expected, case_fold=False)
+    kind = parsed.profile.submission_type
+    objects = 1 if parsed.profile is ManifestProfile.OBJECT else len(parsed.rows)
+    return LocalDeposit(Path(manifest.name), kind, objects, (), parsed.rows)
+
+
+def with_judgement(result: CheckResult, deposit: LocalDeposit, judged: DryRunResult) -> CheckResult:
+    """The result with what the collection would refuse; a missing consent to a version is a warning."""
+    lines = [row.line for row in deposit.rows] if "batch" in deposit.type else [0]
+    of_objects = [(lines[one.number - 1], problem) for one in judged.objects for problem in one.errors]
+    errors = [
+        *(Finding(line=0, message=trouble.message) for trouble in judged.failures if not trouble.number),
+        *(Finding(line=line, message=one.message) for line, one in of_objects if one.field != NEW_VERSION),
+    ]
+    warnings = (
+        Finding(line=line, message=one.message) for line, one in of_objects if one.field == NEW_VERSION
+    )
+    return result.model_copy(
+        update={"errors": (*result.errors, *errors), "warnings": (*result.warnings, *warnings)}
+    )
 
 
 def fetch_manifest(settings: Settings, url: str) -> ManifestBytes:

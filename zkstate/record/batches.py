@@ -275,7 +275,8 @@ def _submitted_by_0_1_0(session: Session, submission: Submission) -> str | None:
 
 def _same(batch: Batch, submission: Submission) -> Batch:
     before = batch.submission
-    ignored = {"submitted_at", "owner", "deposit_name"}  # a name does not change what is deposited
+    # Clients up to 0.3.0 gave the user of their machine as submitter, and a name changes nothing either.
+    ignored = {"submitted_at", "owner", "submitter", "deposit_name"}
     if before.new_version is None:  # nobody was asked, and the name was that of the URL
         ignored |= {"new_version", "payload_filename"}
     if before.model_dump(exclude=ignored) != submission.model_dump(exclude=ignored):

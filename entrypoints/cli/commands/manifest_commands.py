@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from entrypoints.cli import context
+from entrypoints.cli import api, completion, context
+from entrypoints.cli.commands import submit_command
 from entrypoints.cli.options import Json, command
 from entrypoints.render import judgement, screen
 from operations.deposits import validation
+from pipeline import records
 from pipeline.errors import UsageRefused
 from pipeline.manifests import checkm, from_csv
 
@@ -36,6 +38,16 @@ CaseSensitive = Annotated[
 def manifest_check(
     source: Annotated[str, typer.Argument(metavar="FILE|URL", help="The manifest.")],
     kind: Annotated[str, typer.Option("--type", "-t", help=f"The expected type: {_MANIFESTS}.")] = "",
+    profile_name: Annotated[
+        str,
+        typer.Option(
+            "--profile",
+            "-p",
+            autocompletion=completion.profiles,
+            help="The profile of a collection: what the collection would refuse is reported, too, and which "
+            "objects would get a new version.",
+        ),
+    ] = "",
     case_sensitive: CaseSensitive = True,
     json: Json = False,
 ) -> None:
@@ -50,6 +62,14 @@ def manifest_check(
     else:
         manifest = _read(settings, Path(source))
     result = validation.check_manifest(settings, manifest, expected, not case_sensitive)
+    if profile_name and result.good:
+        deposit = validation.planned_deposit(manifest, expected)
+        submission = records.Submission(
+            profile_name=profile_name, payload_url=manifest.name, type=deposit.type, new_version=False
+        )
+        with api.site() as site:
+            judged = submit_command.dry_run_of_files(site, submission, deposit)
+        result = validation.with_judgement(result, deposit, judged)
     screen.emit(result) if json else judgement.show((result,))
     raise typer.Exit(int(not result.good))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from urllib.parse import quote
 import pydantic_core
 import typer
 
-from entrypoints.cli import acting, api, completion, context
+from entrypoints.cli import acting, api, completion, context, reach
 from entrypoints.cli.commands import watch_commands
 from entrypoints.cli.options import Json, command
 from entrypoints.render import judgement, screen
@@ -126,7 +127,9 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
     idempotency_key: Annotated[
         str, typer.Option(metavar="KEY", help="Repeating a submission with the same key has no effect.")
     ] = "",
-    submitter: Annotated[str, typer.Option(help="The submitter; by default the user's name.")] = "",
+    submitter: Annotated[
+        str, typer.Option(help="The submitter; by default the token's name, beside the stack the user's.")
+    ] = "",
     erc_who: Annotated[str, typer.Option("--who", help="The object's creator.")] = "",
     erc_what: Annotated[str, typer.Option("--what", help="The object's title.")] = "",
     erc_when: Annotated[str, typer.Option("--when", help="The object's date.")] = "",
@@ -185,6 +188,14 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
     object_per_file: Annotated[
         bool, typer.Option("--object-per-file", help="Make an object of each file of a folder.")
     ] = False,
+    all_files: Annotated[
+        bool,
+        typer.Option(
+            "--all-files",
+            help="Deposit the files of a folder that the operating system made for itself, too: .DS_Store, "
+            "Thumbs.db, desktop.ini, ._NAME.",
+        ),
+    ] = False,
     ask: Annotated[
         int,
         typer.Option(min=0, metavar="N", help="Dry run: maximum manifests read and files probed."),
@@ -203,7 +214,7 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
             raise typer.BadParameter(
                 "it is for a URL; a file of this machine keeps its name", param_hint="--name"
             )
-        deposit = _local(Path(payload_url), kind, digest, object_per_file=object_per_file)
+        deposit = _local(Path(payload_url), kind, digest, each=object_per_file, all_files=all_files)
         kind, payload_url = deposit.type, str(deposit.source)
     elif object_per_file:
         raise typer.BadParameter("it is for a folder of this machine", param_hint="--object-per-file")
@@ -215,7 +226,7 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
         {
             **given,
             "deposit_name": deposit_name or (deposit.name if deposit else None),
-            "submitter": submitter or getpass.getuser(),
+            "submitter": submitter or ("" if os.environ.get(reach.TOKEN) else getpass.getuser()),
             "payload_url": payload_url,
             "payload_filename": payload_filename,
             "type": submission.submission_type(payload_url, kind, payload_filename),
@@ -236,9 +247,10 @@ def _local(
     kind: records.SubmissionType | None,
     digest: dict[str, str] | None,
     *,
-    object_per_file: bool,
+    each: bool,
+    all_files: bool,
 ) -> LocalDeposit:
-    deposit = local_deposit.plan_deposit(path, kind, object_per_file=object_per_file)
+    deposit = local_deposit.plan_deposit(path, kind, object_per_file=each, all_files=all_files)
     if digest and deposit.rows:
         raise typer.BadParameter(
             "a digest is for one file: the digests of a folder or a table are computed here",
@@ -268,7 +280,7 @@ def _dry_run(submission: Submission, deposit: LocalDeposit | None, ask: int, *, 
         result = (
             _dry_run_of_url(site, submission, ask)
             if deposit is None
-            else _dry_run_of_files(site, submission, deposit)
+            else dry_run_of_files(site, submission, deposit, read=True)
         )
     screen.emit(result) if as_json else judgement.dry_run(result)
     raise typer.Exit(int(not result.good))
@@ -277,7 +289,7 @@ def _dry_run(submission: Submission, deposit: LocalDeposit | None, ask: int, *, 
 def _submit(submission: Submission, deposit: LocalDeposit | None, *, wait: bool, as_json: bool) -> None:
     with api.site() as site:
         if deposit is not None or submission.local_id or submission.primary_id:
-            _note_known(_dry_run_of_files(site, submission, deposit))
+            _note_known(dry_run_of_files(site, submission, deposit))
         if deposit is not None:
             submission = _uploaded(site, submission, deposit)
         done = _send(site, submission)
@@ -296,15 +308,22 @@ HIDDEN_NAMED = 3
 """Maximum number of hidden files named in a remark."""
 
 
+SUBMITTED_AS = {
+    records.SubmissionType.CONTAINER: "a container",
+    records.SubmissionType.BATCH_MANIFEST: "a list of objects",
+    records.SubmissionType.CONTAINER_BATCH_MANIFEST: "a list of containers",
+    records.SubmissionType.SINGLE_FILE_BATCH_MANIFEST: "a list of objects",
+}
+"""Types of which a depositor has to know, in words."""
+
+
 def describe(deposit: LocalDeposit) -> None:
     """Print what is deposited."""
     files = humanize.counted(len(deposit.files), "file")
     objects = humanize.counted(deposit.objects, "object")
-    screen.note(
-        f"{deposit.source}: {objects} of {files}, {capacity.in_units(deposit.bytes)}, submitted as "
-        f"{deposit.type.label}",
-        "",
-    )
+    of_files = "" if deposit.listed else f" of {files}"
+    kind = f"submitted as {SUBMITTED_AS[deposit.type]}, " if deposit.type in SUBMITTED_AS else ""
+    screen.note(f"{deposit.source}: {objects}{of_files}, {kind}{capacity.in_units(deposit.bytes)}", "")
     _remark(deposit)
 
 
@@ -312,6 +331,9 @@ def _remark(deposit: LocalDeposit) -> None:
     """Point out what the person may not have meant to deposit or omit."""
     if deposit.hidden:
         screen.note(f"hidden files are deposited, too: {_first(deposit.hidden)}")
+    if deposit.left_out:
+        left_out = _first(deposit.left_out)
+        screen.note(f"files of the operating system are left out (--all-files keeps them): {left_out}")
     if deposit.empty:
         screen.note(f"folders without files are not deposited: {_first(deposit.empty)}")
 
@@ -322,12 +344,14 @@ def _first(paths: Sequence[str]) -> str:
 
 
 def _note_known(judged: DryRunResult) -> None:
-    """Print which objects exist already, and whether they get a new version."""
+    """Print which objects exist already, whether they get a new version, and what else would be refused."""
     for identifier, ark in judged.known.items():
         consequence = "this deposit becomes its next version"
         if any(ark in trouble.message for trouble in judged.failures):
             consequence = "this deposit will be refused, because --new-version was not given"
         screen.note(f"'{identifier}' is {ark} already: {consequence}")
+    arks = judged.known.values()
+    judgement.failures(one for one in judged.failures if not any(ark in one.message for ark in arks))
 
 
 def _upload(deposit: LocalDeposit, uploader: Uploader, key: str) -> Payload:
@@ -381,8 +405,13 @@ def _dry_run_of_url(site: Client, submission: Submission, ask: int) -> DryRunRes
     return site.post(path, dry_run_result.DryRunResult, _body(submission), **_headers(submission))
 
 
-def _dry_run_of_files(site: Client, submission: Submission, deposit: LocalDeposit | None) -> DryRunResult:
-    """A dry run of these files; without files, it only shows whether the object exists already."""
+def dry_run_of_files(
+    site: Client, submission: Submission, deposit: LocalDeposit | None, *, read: bool = False
+) -> DryRunResult:
+    """A dry run of these files; without files, it only shows whether the object exists already.
+
+    `read`: compare their bytes with the digests that are declared for them.
+    """
     body = {
         "profile": submission.profile_name,
         "source": submission.payload_url,
@@ -392,7 +421,8 @@ def _dry_run_of_files(site: Client, submission: Submission, deposit: LocalDeposi
         "priority": submission.priority,
     }
     bodies = (
-        {**body, "plan": plan.model_dump(mode="json")} for plan in dry_run_result.plans(submission, deposit)
+        {**body, "plan": plan.model_dump(mode="json")}
+        for plan in dry_run_result.plans(submission, deposit, read=read)
     )
     path, headers = "/v1/batches/files/dry-run", _headers(submission)
     return dry_run_result.together(
