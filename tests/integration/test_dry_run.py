@@ -1,9 +1,12 @@
 """A dry run tells what a submission would come to, and leaves everything as it is."""
 
+import getpass
 import hashlib
 import shutil
 import sqlite3
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from tests.support import planting
 from tests.support.manifests import BATCH, CONTAINERS, FILES, OBJECT, manifest
 from tests.support.operators import ANN
 from tests.support.recordings import recording
+from tests.support.web import Web, serving
 from zkstate.connection.session import Session
 from zkstate.fleet import holds
 from zkstate.fleet.holds import Hold
@@ -370,3 +374,104 @@ def test_the_command_names_the_type_as_it_is_typed_and_claims_nothing_of_storage
 
     assert f"({kind}, add)" in " ".join(shown.out.split())
     assert "or no job has used it yet" in " ".join(shown.out.split())
+
+
+def table(folder: Path, rows: int, declared: str = "") -> Path:
+    """A table of files; all have a title, and the first a call number of an object that is here."""
+    (folder / "letters").mkdir()
+    lines = ["File,Title,Call Number,MD5"]
+    for number in range(1, rows + 1):
+        (folder / "letters" / f"{number}.txt").write_text(f"letter {number}")
+        lines.append(f"{number}.txt,Letter {number},{'known' if number == 1 else ''},{declared}")
+    path = folder / "letters" / "letters.csv"
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture
+def web(settings: Settings) -> Iterator[Web]:
+    with serving(settings) as running:
+        yield running
+
+
+Remote = Callable[..., arkline.Finished]
+
+
+@pytest.fixture
+def remote(web: Web, settings: Settings, tmp_path: Path) -> Remote:
+    """Runs a command on a machine that reaches the site by its API alone, with the token of anna."""
+    alone = settings.model_copy(
+        update={
+            "zk_hosts": "127.0.0.1:1",
+            "broker_url": "redis://127.0.0.1:1/0",
+            "home": tmp_path / "elsewhere",
+        }
+    )
+    token = web.caller(Role.DEPOSITOR, ["demo", "nosuch"], name="anna").token
+    return partial(arkline.run, alone, ARKLINE_URL=web.url, ARKLINE_TOKEN=token)
+
+
+def test_a_dry_run_of_a_table_shows_its_objects_beside_the_stack_and_over_the_api(
+    settings: Settings, tmp_path: Path, remote: Remote
+) -> None:
+    record_harbour(settings)
+    command = ("submit", "-p", "demo", "--dry-run", "--new-version", str(table(tmp_path, 30)))
+
+    here = arkline.run(settings, *command)
+    there = remote(*command)
+    listed = remote(*command, "--json").json()["objects"]
+
+    assert (here.code, there.code) == (0, 0)
+    assert here.out == there.out
+    shown = " ".join(there.out.split())
+    assert "object name title local ids size becomes" in shown
+    assert "1 1.txt Letter 1 known 8 bytes version 2 of ark:/99999/fk4kept" in shown
+    assert "20 20.txt Letter 20 9 bytes new" in shown
+    assert "21.txt" not in shown
+    assert "and 10 objects more (--json lists them)" in there.err
+    assert [one["title"] for one in listed] == [f"Letter {number}" for number in range(1, 31)]
+
+
+def test_a_dry_run_over_the_api_refuses_what_a_job_would(
+    settings: Settings, tmp_path: Path, remote: Remote
+) -> None:
+    record_harbour(settings)
+    path = str(table(tmp_path, 2, declared="0" * 32))
+
+    refused = remote("submit", "-p", "demo", "--dry-run", path)
+    unknown = remote("submit", "-p", "nosuch", "--dry-run", path)
+
+    said = " ".join(refused.err.split())
+    assert refused.code == 1
+    actual = hashlib.md5(b"letter 2", usedforsecurity=False).hexdigest()
+    assert f"object 2, 2.txt: '2.txt': the md5 digest is {actual}, but 000" in said
+    assert "ark:/99999/fk4kept, 'Harbour', is in collection demo already" in said
+    assert "2, of which 2 would fail" in refused.out
+    assert "there is no profile 'nosuch'" in unknown.err
+
+
+def test_a_deposit_over_the_api_is_by_the_tokens_name(
+    session: Session, settings: Settings, tmp_path: Path, remote: Remote
+) -> None:
+    (tmp_path / "a.txt").write_text("a")
+
+    there = remote("submit", "-p", "demo", str(tmp_path / "a.txt"))
+    here = arkline.run(settings, "submit", "-p", "demo", str(tmp_path / "a.txt"))
+
+    by = [batches.load(session, done.out.strip()).submission.submitter for done in (there, here)]
+    assert by == ["anna", getpass.getuser()]
+
+
+def test_a_manifest_is_checked_by_the_rules_of_a_collection(settings: Settings, tmp_path: Path) -> None:
+    record_harbour(settings)
+    rows = ("https://x.edu/a | | | | | a | | known", "https://x.edu/b | | | | | b | ark:/12345/x")
+    path = tmp_path / "list.checkm"
+    path.write_bytes(manifest(*rows, profile=FILES))
+
+    alone = arkline.run(settings, "manifest", "check", str(path))
+    done = arkline.run(settings, "manifest", "check", "--profile", "demo", str(path))
+
+    said = " ".join(done.err.split())
+    assert (alone.code, done.code) == (0, 1)
+    assert "list.checkm:4: error: ark:/12345/x names no object yet" in said
+    assert "list.checkm:3: warning: ark:/99999/fk4kept, 'Harbour', is in collection demo already" in said

@@ -20,6 +20,7 @@ from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row
 from pipeline.records import SubmissionType
 from pipeline.uploads.stored import UploadedFile
 from tests.support.errors import raises_code
+from tests.support.manifests import FILES, manifest
 
 ID = "ab" * 16
 
@@ -114,7 +115,7 @@ def test_a_row_without_a_file_is_told_so(tmp_path: Path) -> None:
 
 
 def test_a_folder_becomes_one_object_with_its_files_and_their_digests(tmp_path: Path) -> None:
-    source = folder(tmp_path / "photos", "a.jpg", "front side/b|1.jpg", ".DS_Store")
+    source = folder(tmp_path / "photos", "a.jpg", "front side/b|1.jpg", ".htaccess")
 
     deposit = plan_deposit(source)
     payload, files, rows = uploaded(deposit)
@@ -122,13 +123,45 @@ def test_a_folder_becomes_one_object_with_its_files_and_their_digests(tmp_path: 
     assert (deposit.type, deposit.objects, deposit.hidden) == (
         SubmissionType.OBJECT_MANIFEST,
         1,
-        (".DS_Store",),
+        (".htaccess",),
     )
     assert payload.url == f"upload:{ID}/manifest.checkm"
     assert files == {f"files/{row.name}": row.name.encode() for row in rows}
-    assert [row.name for row in rows] == [".DS_Store", "a.jpg", "front side/b|1.jpg"]
+    assert [row.name for row in rows] == [".htaccess", "a.jpg", "front side/b|1.jpg"]
     assert rows[2].url == f"upload:{ID}/files/front%20side/b%7C1.jpg"
     assert all(row.digest and row.digest.algorithm == "sha512" and row.size for row in rows)
+
+
+def test_files_of_the_operating_system_are_left_out_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = folder(tmp_path / "photos", "a.jpg", "sub/Thumbs.db", "._a.jpg", ".DS_Store")
+
+    deposit = plan_deposit(source, object_per_file=True)
+    submit_command.describe(deposit)
+
+    assert (deposit.objects, [file.name for file in deposit.files]) == (1, ["files/a.jpg"])
+    assert deposit.left_out == (".DS_Store", "._a.jpg", "sub/Thumbs.db")
+    said = " ".join(capsys.readouterr().err.split())
+    assert "left out (--all-files keeps them): '.DS_Store', '._a.jpg', 'sub/Thumbs.db'" in said
+    assert plan_deposit(source, object_per_file=True, all_files=True).objects == 4
+
+
+def test_a_folder_of_files_of_the_operating_system_alone_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageRefused, match="has no files"):
+        plan_deposit(folder(tmp_path / "photos", ".DS_Store"))
+
+
+def test_a_manifest_is_described_by_its_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = (f"https://x.edu/{number}.jpg" for number in range(50))
+    (tmp_path / "fifty.checkm").write_bytes(manifest(*rows, profile=FILES))
+
+    submit_command.describe(
+        plan_deposit(tmp_path / "fifty.checkm", SubmissionType.SINGLE_FILE_BATCH_MANIFEST)
+    )
+
+    said = " ".join(capsys.readouterr().err.split())
+    assert "fifty.checkm: 50 objects, submitted as a list of objects, 1.1 kB" in said
 
 
 def test_folders_without_files_are_named_before_a_folder_is_submitted(
