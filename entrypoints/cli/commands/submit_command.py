@@ -214,7 +214,9 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
             raise typer.BadParameter(
                 "it is for a URL; a file of this machine keeps its name", param_hint="--name"
             )
-        deposit = _local(Path(payload_url), kind, digest, each=object_per_file, all_files=all_files)
+        deposit = _local(
+            Path(payload_url), kind, digest, object_per_file=object_per_file, all_files=all_files
+        )
         kind, payload_url = deposit.type, str(deposit.source)
     elif object_per_file:
         raise typer.BadParameter("it is for a folder of this machine", param_hint="--object-per-file")
@@ -247,10 +249,10 @@ def _local(
     kind: records.SubmissionType | None,
     digest: dict[str, str] | None,
     *,
-    each: bool,
+    object_per_file: bool,
     all_files: bool,
 ) -> LocalDeposit:
-    deposit = local_deposit.plan_deposit(path, kind, object_per_file=each, all_files=all_files)
+    deposit = local_deposit.plan_deposit(path, kind, object_per_file=object_per_file, all_files=all_files)
     if digest and deposit.rows:
         raise typer.BadParameter(
             "a digest is for one file: the digests of a folder or a table are computed here",
