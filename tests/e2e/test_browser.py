@@ -16,7 +16,7 @@ from zkstate.connection.session import Session
 from zkstate.record import jobs
 from zkstate.record.jobs import JobMove
 
-PAGES = (*MAIN_PAGES, "/deposits/new")
+PAGES = (*MAIN_PAGES, "/deposits/new", "/docs")
 
 
 TOO_WIDE = """
@@ -285,3 +285,16 @@ def test_the_keyboard_alone_finds_a_job_and_puts_it_on_its_way_again(olga: Visit
 
     expect(page.get_by_role("status").filter(has_text="is now pending")).to_be_visible()
     assert jobs.load(session, job.jid).status.status is JobState.PENDING
+
+
+def test_a_request_of_the_api_page_is_sent_as_the_person_of_the_page(olga: Visitor) -> None:
+    page = olga.open("/docs")
+
+    page.get_by_role("button", name="GET /v1/profiles").first.click()
+    page.get_by_role("button", name="Try it out").click()
+    page.get_by_role("button", name="Execute").click()
+
+    expect(page.locator(".live-responses-table .response-col_status").last).to_contain_text("200")
+    olga.picture("docs", whole=False)
+    assert olga.barriers() == []
+    assert olga.complaints == []

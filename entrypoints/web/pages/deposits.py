@@ -1,26 +1,21 @@
-"""The depositor's pages: my deposits, a new deposit, "correct and deposit again", and the guide."""
+"""The depositor's pages: my deposits, a new deposit, and "correct and deposit again"."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from functools import cache
-from itertools import pairwise
-from pathlib import Path
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Annotated
 
 from fastapi import Form, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, Response
-from markupsafe import Markup
 from pydantic import ValidationError
 from starlette.datastructures import FormData, UploadFile
 
-from entrypoints.web.authentication import NotAuthenticated, check_again, counted
+from entrypoints.web.authentication import check_again
 from entrypoints.web.context import WebContext, context_of, site_of
-from entrypoints.web.limits import TooMany, slow
+from entrypoints.web.limits import slow
 from entrypoints.web.middleware import receives_files
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import Notice, page, redirect
@@ -342,40 +337,3 @@ def _received(
 def _text(fields: FormData, name: str) -> str:
     value = fields.get(name, "")
     return value.strip() if isinstance(value, str) else ""
-
-
-GUIDE = Path(__file__).parent.parent / "help" / "depositors.md"
-"""A copy of docs/depositors.md, because the wheel does not include docs."""
-
-SCROLLING = '<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>'
-
-
-@router.get("/help/deposit")
-def help_deposit(request: Request) -> HTMLResponse:
-    with suppress(NotAuthenticated, InvalidToken, TooMany):
-        counted(request)  # for the menu of the page
-    return page(request, "help.html", guide=guide())
-
-
-@cache
-def guide() -> Markup:
-    from markdown_it import MarkdownIt
-
-    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
-    tokens = markdown.parse(GUIDE.read_text(encoding="utf-8"))
-    for token, content in pairwise(tokens):
-        if token.type == "heading_open":
-            token.attrSet("id", anchor(content.content))
-        elif token.type == "th_open":
-            token.attrSet("scope", "col")
-        for child in content.children or ():
-            if child.type == "image":
-                child.attrSet("src", f"/static/{child.attrGet('src')}")
-    html = markdown.renderer.render(tokens, markdown.options, {})
-    html = html.replace("<table>", SCROLLING).replace("</table>", "</table></div>")
-    return Markup(html)  # noqa: S704 - markup in the guide is escaped: html is off
-
-
-def anchor(heading: str) -> str:
-    """A heading's anchor as in the repository's other documents: `#from-a-folder-of-files-to-an-ark`."""
-    return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")

@@ -11,7 +11,7 @@ from fastapi.staticfiles import StaticFiles
 
 from entrypoints.web.context import WebContext
 from entrypoints.web.middleware import CONTENT_SECURITY_POLICY
-from entrypoints.web.pages import acting, board, deposits, fleet, lists, login, one
+from entrypoints.web.pages import acting, board, deposits, documentation, fleet, lists, login, one
 from entrypoints.web.pages.streaming import LivePages
 from entrypoints.web.pages.templating import STATIC
 from entrypoints.web.pages.whole import WholeFleet
@@ -20,7 +20,7 @@ WITH_WEBASSEMBLY = CONTENT_SECURITY_POLICY.replace(
     "script-src 'self'", "script-src 'self' 'wasm-unsafe-eval'"
 )
 
-PAGES = (board, lists, one, deposits, fleet, acting, login)
+PAGES = (board, lists, one, deposits, fleet, acting, documentation, login)
 
 
 class _DepositScripts(StaticFiles):
