@@ -2,7 +2,7 @@
 
 import re
 
-from entrypoints.web.pages import deposits as help_page
+from entrypoints.web.pages import documentation as help_page
 from entrypoints.web.pages.templating import STATIC
 from tests.unit.test_docs import DOCS
 
