@@ -265,8 +265,8 @@ class Settings(EnvironmentSettings):
     )
     decoding_memory: Annotated[int, Field(ge=100_000_000)] = Field(
         300_000_000,
-        description="Maximum bytes of memory of the process that reads a container, a large manifest, or the "
-        "lists and descriptions in a deposit; the same holds for all.",
+        description="Maximum bytes of memory of the process that reads a container, a spreadsheet, a large "
+        "manifest, or the lists and descriptions in a deposit; the same holds for all.",
     )
     ezid_url: str = Field(
         "",

@@ -5,7 +5,7 @@ Help needs this module, so it imports nothing that is slow to load.
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, get_type_hints
 
@@ -13,6 +13,7 @@ import typer
 
 from entrypoints.cli import completion
 from pipeline.states import JOB, JobState
+from pipeline.tables.content import Choice
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
@@ -50,6 +51,29 @@ def _read_id(text: str, prefix: str, explained: str) -> str:
     if not ID[prefix].fullmatch(text):
         raise typer.BadParameter(f"'{text}' is not an id: {explained}")
     return text
+
+
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        "-c",
+        metavar="TITLE=FIELD",
+        help="The field of a column of the table, as 'Signatur=local id'; TITLE= leaves the column out. "
+        "Repeatable.",
+    ),
+]
+SheetName = Annotated[
+    str, typer.Option("--sheet", metavar="NAME", help="The sheet of a spreadsheet; by default the first.")
+]
+
+
+def table_choice(columns: Sequence[str] | None, sheet: str) -> Choice:
+    for column in columns or ():
+        if "=" not in column:
+            raise typer.BadParameter(f"'{column}' is not TITLE=FIELD", param_hint="--column")
+    named = (column.partition("=") for column in columns or ())
+    return Choice(sheet=sheet, columns={title: name for title, _, name in named})
 
 
 Json = Annotated[

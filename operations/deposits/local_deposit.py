@@ -9,6 +9,7 @@ import hashlib
 import os
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,11 +18,14 @@ from typing import Protocol
 from operations.deposits.planned import NamedObject, ObjectFile, as_named
 from pipeline import codes
 from pipeline.containers.unpack import folders_without_files
+from pipeline.decoding import calls
+from pipeline.decoding.decoder import Decoder
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.file_system import empty_folders
 from pipeline.fixity import OF_RECORD, READ_CHUNK, Digest, digest_file
 from pipeline.manifests import checkm, from_csv
-from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row, Severity
+from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row
+from pipeline.manifests.from_csv import Converted
 from pipeline.names import (
     COMPOSED_OTHERWISE,
     UnsafeName,
@@ -39,6 +43,8 @@ from pipeline.names import (
 from pipeline.outcome import StepFailed
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
+from pipeline.tables.content import NO_CHOICE, Choice, TableContent
+from pipeline.tables.text import looks_like_table
 from pipeline.uploads.stored import UploadedFile
 
 MANIFEST = "manifest.checkm"
@@ -47,7 +53,12 @@ MANIFEST = "manifest.checkm"
 FILES = "files/"
 """The prefix, in the upload, of the depositor's files."""
 
-TABLE = ".csv"
+TABLES = (".csv", ".tsv", ".tab", ".xlsx", ".xlsm", ".xls", ".ods")
+"""The suffixes of tables."""
+
+TABLE_EXAMINED = 1 << 16
+"""Bytes at the beginning and at the end of a file from which a table is recognized."""
+
 _SIMILAR = 0.8
 """Minimum similarity, from 0 to 1, at which one name is suggested for another: img_1.jpeg for img_1.jpg."""
 
@@ -96,6 +107,12 @@ class LocalDeposit:
     """Folders without files, which are not deposited."""
     left_out: tuple[str, ...] = ()
     """Files that the operating system made for itself, which are not deposited."""
+    remarks: tuple[str, ...] = ()
+    """What the depositor should look at in the table."""
+
+    @property
+    def is_table(self) -> bool:
+        return bool(self.rows) and not self.source.is_dir()
 
     @property
     def name(self) -> str:
@@ -166,10 +183,13 @@ def plan_deposit(
     *,
     object_per_file: bool = False,
     all_files: bool = False,
+    choice: Choice = NO_CHOICE,
+    settings: Settings | None = None,
 ) -> LocalDeposit:
     """What a deposit of `source` consists of; UsageRefused or ManifestError if it cannot be deposited.
 
     `all_files`: files of a folder that the operating system made for itself are deposited, too.
+    `choice`: for a table. `settings`: the limits of a spreadsheet's decoder.
     """
     if source.is_dir():
         return _folder(source, kind, object_per_file=object_per_file, all_files=all_files)
@@ -179,9 +199,20 @@ def plan_deposit(
         raise UsageRefused(
             f"'{source}' is no folder: --object-per-file makes an object of each file of a folder"
         )
-    if source.name.lower().endswith(TABLE) and kind is not SubmissionType.FILE:
-        return _table(source, kind)
-    return _file(source, kind)
+    if kind in (SubmissionType.FILE, SubmissionType.CONTAINER) or not _may_be_table(source):
+        return _file(source, kind)
+    if kind is None and not source.name.lower().endswith(TABLES):
+        raise UsageRefused(
+            f"'{source}' looks like a table: add --type {SubmissionType.SINGLE_FILE_BATCH_MANIFEST.label} to "
+            "make an object of each row, or --type file to store the table as it is"
+        )
+    return _table(source, kind, read_table(_read(source), source.name, choice, settings), choice)
+
+
+def read_table(data: bytes, name: str, choice: Choice, settings: Settings | None) -> TableContent:
+    """The table in `data`, with a decoder of its own if it is a spreadsheet."""
+    with closing(Decoder(settings or Settings())) as decoder:
+        return calls.read_table(decoder, data, name, choice)
 
 
 def with_container_read(deposit: LocalDeposit, settings: Settings) -> LocalDeposit:
@@ -261,28 +292,41 @@ def _below(folder: Path) -> Iterator[Path]:
         yield from (Path(parent, name) for name in names)
 
 
-def _table(source: Path, kind: SubmissionType | None) -> LocalDeposit:
+def _may_be_table(source: Path) -> bool:
+    """Whether it is a table by its suffix, or by its content unless its suffix says what it is."""
+    name = source.name.lower()
+    if name.endswith(TABLES):
+        return True
+    if name.endswith(".checkm") or is_container(name):
+        return False
+    try:
+        with source.open("rb") as file:
+            head = file.read(TABLE_EXAMINED)
+            file.seek(max(len(head), source.stat().st_size - TABLE_EXAMINED))
+            return looks_like_table(head, file.read())
+    except OSError as error:
+        raise UsageRefused(f"{source} cannot be read: {error.strerror}") from error
+
+
+def _table(source: Path, kind: SubmissionType | None, table: TableContent, choice: Choice) -> LocalDeposit:
     """The deposit of a table: by default an object per row, of a container if all rows name containers."""
-    data = _read(source)
-    if kind is None:
-        converted = _convert(source, data, ManifestProfile.FILE_BATCH)
-        containers = converted and all(is_container(row.name) for row in converted[0])
-        kind = SubmissionType.SINGLE_FILE_BATCH_MANIFEST
-        if containers:
-            kind = SubmissionType.CONTAINER_BATCH_MANIFEST
     profile = next((known for known in ManifestProfile if known.submission_type is kind), None)
+    if kind is None:
+        profile = from_csv.batch_profile(table)
     if profile is None:
         raise UsageRefused(
             f"'{source}' is a table: its type is that of a manifest, or file to store the table"
         )
-    rows, files = _convert(source, data, profile)
-    objects = 1 if profile is ManifestProfile.OBJECT else len(rows)
-    return LocalDeposit(source, kind, objects, files, rows)
+    converted, files = _convert(source, table, profile, choice)
+    objects = 1 if profile is ManifestProfile.OBJECT else len(converted.rows)
+    return LocalDeposit(
+        source, profile.submission_type, objects, files, converted.rows, remarks=converted.remarks
+    )
 
 
 def _convert(
-    source: Path, data: bytes, profile: ManifestProfile
-) -> tuple[tuple[Row, ...], tuple[LocalFile, ...]]:
+    source: Path, table: TableContent, profile: ManifestProfile, choice: Choice
+) -> tuple[Converted, tuple[LocalFile, ...]]:
     files: dict[str, LocalFile] = {}
 
     def address(text: str) -> str:
@@ -302,11 +346,10 @@ def _convert(
         file = files.setdefault(name, _local(path, FILES + name))
         return _address(file)
 
-    converted = from_csv.convert(data, profile, case_fold=False, address=address)
-    if converted.manifest is None:
-        errors = [problem for problem in converted.problems if problem.severity is Severity.ERROR]
-        raise ManifestError(f"made of {source}", errors)
-    return checkm.parse(converted.manifest, str(source), profile, case_fold=False).rows, tuple(files.values())
+    converted = from_csv.convert(table, profile, case_fold=False, named=choice.columns, address=address)
+    if converted.errors:
+        raise ManifestError(f"made of {source}", converted.errors)
+    return converted, tuple(files.values())
 
 
 def _nearest(folder: Path, name: str) -> str:

@@ -23,6 +23,7 @@ from pipeline.manifests.checkm_row import (
 )
 from pipeline.names import EXAMINED, HTML, SIGN_IN, canonical_ark, duplicates, is_ark, is_web_page, quote_name
 from pipeline.outcome import content
+from pipeline.tables.content import TableFormat, format_of
 
 _SIGNATURES = {
     b"PK\x03\x04": "a ZIP archive",
@@ -43,7 +44,8 @@ _TAR = slice(257, 262)
 def problem_of(data: bytes) -> str | None:
     """What the bytes are and how to submit them, if they are certainly not a manifest; else None."""
     head = data[:EXAMINED]
-    if kind := _archive_or_file(head):
+    spreadsheet = format_of(data) is not TableFormat.TEXT
+    if not spreadsheet and (kind := _archive_or_file(head)):
         how = "with the type container" if "archive" in kind else "with the type file"
         return f"this is {kind}, not a manifest: submit it {how}"
     if is_web_page(head, HTML):  # no manifest begins with markup
@@ -51,7 +53,7 @@ def problem_of(data: bytes) -> str | None:
             "this is a web page, not a manifest: give the address that downloads the manifest itself; "
             f"{SIGN_IN}"
         )
-    if _is_table(head):
+    if spreadsheet or _is_table(head):
         return "this is a table, not a manifest: convert it to a manifest first (manifest from-csv)"
     return None
 
@@ -338,24 +340,32 @@ def _check_headers(headers: list[Line], profile: ManifestProfile, findings: Find
 
 
 def check_rows(
-    profile: ManifestProfile, rows: Sequence[Row], case_fold: bool, findings: Findings, repeats: bool = False
+    profile: ManifestProfile,
+    rows: Sequence[Row],
+    case_fold: bool,
+    findings: Findings,
+    repeats: bool = False,
+    called: str = "lines",
 ) -> None:
-    """Report conflicts between rows that are valid on their own."""
+    """Report conflicts between rows that are valid on their own. `called`: their places, in messages."""
+    place = called.removesuffix("s")
     if profile is ManifestProfile.OBJECT:
         named = [row for row in rows if row.name]
         for clash in duplicates((row.name for row in named), case_fold):
             first, second = named[clash.first], named[clash.second]
-            findings.error(second.line, f"{clash.reason}, first on line {first.line}")
+            findings.error(second.line, f"{clash.reason}, first on {place} {first.line}")
     else:
         times = Counter(row.url for row in rows)
         lines: dict[tuple[str, str], int] = {}
         for row in rows:
             for message in (
-                () if repeats else repeated_identifiers(row.local_id, row.primary_id, row.line, lines)
+                () if repeats else repeated_identifiers(row.local_id, row.primary_id, row.line, lines, called)
             ):
                 findings.error(row.line, message)
             if times[row.url] > 1:
-                findings.warn(row.line, f"its URL is on {times[row.url]} lines: every line makes an object")
+                findings.warn(
+                    row.line, f"its URL is on {times[row.url]} {called}: every {place} makes an object"
+                )
     undeclared = sum(row.digest is None for row in rows)
     if undeclared:
         rows_in_all = "1 row" if len(rows) == 1 else f"{len(rows)} rows"

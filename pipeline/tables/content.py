@@ -88,6 +88,9 @@ class TableContent:
     """The rows below the header row; a row may have fewer or more cells than the header."""
     remarks: tuple[Remark, ...]
 
+    def field(self, column: int) -> str:
+        return self.fields[column] if 0 <= column < len(self.fields) else ""
+
     def title(self, column: int) -> str:
         """The column's name in messages: its header, or a letter as in spreadsheet programs."""
         known = self.header[column] if column < len(self.header) else ""
@@ -107,7 +110,7 @@ def arrange(sheet: Sheet, choice: Choice = NO_CHOICE) -> TableContent:
     """The sheet with its header row and the fields of its columns."""
     place = _header_place(sheet.rows, choice)
     head = sheet.rows[place] if sheet.rows else TableRow(0, ())
-    header, header_row = _trimmed(head.cells), head.number
+    header, header_row = head.cells, head.number
     mapped = fields.fields_of(header, choice.columns)
     rows = sheet.rows[place + 1 :]
     title_rows = [Remark(RemarkKind.TITLE_ROWS, header_row)] if place else []
@@ -152,12 +155,6 @@ def known_names(cells: Sequence[str], columns: Mapping[str, str]) -> int:
 
 def _names(cell: str, chosen: set[str]) -> bool:
     return bool(fields.field_of(cell)) or fields.plain(cell) in chosen
-
-
-def _trimmed(cells: tuple[str, ...]) -> tuple[str, ...]:
-    """The cells without empty ones at the end."""
-    width = next((place for place in range(len(cells), 0, -1) if cells[place - 1]), 0)
-    return cells[:width]
 
 
 def _of_cells(rows: Sequence[TableRow], mapped: Sequence[str]) -> Iterator[Remark]:

@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 
+from pipeline.tables import fields
 from pipeline.tables.content import (
     HEADER_SEARCHED,
     Sheet,
     TableFormat,
     TableRow,
     TableUnreadable,
+    format_of,
     known_names,
     within_limits,
 )
@@ -91,14 +93,34 @@ def _delimiter(text: str, columns: Mapping[str, str]) -> str:
     """The delimiter with which a row has the most names of fields, else the most rows of equal width."""
 
     def fit(delimiter: str) -> tuple[int, int, int]:
-        rows: list[TableRow] = []
-        with suppress(TableUnreadable):  # of quotation marks; raised again when the delimiter is known
-            rows.extend(islice(_rows(text, delimiter), HEADER_SEARCHED))
+        rows = _first_rows(text, delimiter)
         names = max((known_names(row.cells, columns) for row in rows), default=0)
         ((width, count),) = Counter(len(row.cells) for row in rows).most_common(1) or [(0, 0)]
         return names, count if width > 1 else 0, width
 
     return max(DELIMITERS, key=fit)
+
+
+def _first_rows(text: str, delimiter: str) -> list[TableRow]:
+    """The rows among which the header row is, as far as they can be read."""
+    rows: list[TableRow] = []
+    with suppress(TableUnreadable):  # of quotation marks
+        rows.extend(islice(_rows(text, delimiter), HEADER_SEARCHED))
+    return rows
+
+
+def looks_like_table(head: bytes, tail: bytes = b"") -> bool:
+    """Whether a file that begins and ends so is a spreadsheet, or a text whose header row names fields."""
+    if format_of(head + tail) is not TableFormat.TEXT:
+        return True
+    whole = head if not tail else head[: len(head) & ~1] if b"\0" in head else head[: head.rfind(b"\n") + 1]
+    try:
+        text, _ = decode(whole)
+    except TableUnreadable:
+        return False
+    rows = _first_rows(text, _delimiter(text, {}))
+    known = (set(map(fields.field_of, row.cells)) - {""} for row in rows)
+    return any(len(names) > 1 and names & {fields.FILE, fields.URL} for names in known)
 
 
 def _remarks(rows: Sequence[TableRow], encoding: str) -> Iterator[Remark]:

@@ -4,10 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import ArklineError
-from pipeline.manifests.checkm import ManifestProfile
+from pipeline.manifests.checkm import ManifestProfile, parse
 from pipeline.manifests.from_csv import Converted, convert
 from pipeline.manifests.split import Plan, PlannedJob, plan
 from pipeline.records import Submission, SubmissionType
+from pipeline.tables.content import TableUnreadable, arrange
+from pipeline.tables.text import read_sheet
 from tests.support.fuzzing import WORDS, lines, result_or_refusal
 from zkstate import codec
 
@@ -38,10 +40,15 @@ TABLES = st.tuples(
 
 @given(TABLES, PROFILES)
 def test_a_table_becomes_a_manifest_or_a_list_of_problems(data: bytes, profile: ManifestProfile) -> None:
-    result = result_or_refusal(lambda: convert(data, profile))
+    result = result_or_refusal(lambda: convert(arrange(read_sheet(data)), profile))
 
-    assert isinstance(result, Converted)
-    assert (result.manifest is None) is any(problem.severity == "error" for problem in result.problems)
+    assert isinstance(result, Converted | TableUnreadable)
+    if isinstance(result, Converted):
+        manifest = result.manifest()
+        assert (manifest is None) is any(problem.severity == "error" for problem in result.problems)
+        assert manifest is None or len(parse(manifest, "it", profile, case_fold=False).rows) == len(
+            result.rows
+        )
 
 
 @given(rows(" | "), BATCHES)

@@ -13,6 +13,7 @@ from pipeline.profiles.profile import Profiles, UnknownProfile
 from pipeline.settings import Settings
 from tests.servers.http_source import HttpSource
 from tests.support.manifests import BATCH, OBJECT, URL, manifest
+from tests.support.spreadsheets import inline, ods, ods_row, ods_text, xlsx
 
 runner = CliRunner()
 
@@ -177,7 +178,7 @@ def test_a_table_becomes_a_manifest_on_standard_output_or_in_a_file(folder: Path
 
     assert (shown.exit_code, written.exit_code) == (0, 0)
     assert shown.stdout_bytes == (folder / "b.checkm").read_bytes()
-    assert OBJECT.encode() in shown.stdout_bytes
+    assert b"mrt-single-file-batch-manifest" in shown.stdout_bytes
     assert told(written)["rows"] == 1
 
 
@@ -203,7 +204,45 @@ def test_columns_are_named_on_the_command_line(folder: Path) -> None:
 
     assert (unnamed.exit_code, named.exit_code, wrong.exit_code) == (1, 0, 2)
     assert URL.encode() in named.stdout_bytes
-    assert "'Where' is not TITLE=COLUMN" in wrong.stderr
+    assert "'Where' is not TITLE=FIELD" in wrong.stderr
+
+
+def test_bytes_that_are_no_table_are_refused_in_the_format_of_the_other_problems(folder: Path) -> None:
+    (folder / "a.csv").write_text('URL,Title\nhttps://x.edu/a,"b\n')
+    (folder / "b.xlsx").write_bytes(b"PK\3\4 xl/workbook.xml")
+
+    text = run(folder, "manifest", "from-csv", str(folder / "a.csv"))
+    spreadsheet = run(folder, "manifest", "from-csv", str(folder / "b.xlsx"), "--json")
+
+    assert (text.exit_code, spreadsheet.exit_code) == (1, 1)
+    assert f"{folder / 'a.csv'}:1: error: the table cannot be read after row 1" in text.stderr
+    assert "it cannot be read" in told(spreadsheet)["errors"][0]["message"]
+
+
+def test_a_sheet_of_a_spreadsheet_becomes_a_manifest_of_objects(folder: Path) -> None:
+    (folder / "a.ods").write_bytes(
+        ods(
+            "".join(
+                f'<table:table table:name="{name}">{ods_row(*ods_text("Adresse", "Titel"))}'
+                f"{ods_row(*ods_text(URL, name))}</table:table>"
+                for name in ("Eins", "Zwei")
+            )
+        )
+    )
+
+    result = run(folder, "manifest", "from-csv", str(folder / "a.ods"), "--sheet", "Zwei")
+
+    assert result.exit_code == 0
+    assert b"| Zwei |" in result.stdout_bytes
+    assert b"Eins" not in result.stdout_bytes
+
+
+def test_a_spreadsheet_is_no_manifest(folder: Path) -> None:
+    (folder / "a.checkm").write_bytes(xlsx(inline("URL")))
+
+    result = run(folder, "manifest", "check", str(folder / "a.checkm"))
+
+    assert (result.exit_code, "this is a table, not a manifest" in result.stderr) == (1, True)
 
 
 def test_a_table_with_a_problem_becomes_no_manifest(folder: Path) -> None:

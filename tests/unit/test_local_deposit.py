@@ -18,9 +18,11 @@ from pipeline.fixity import size_and_sha512
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row
 from pipeline.records import SubmissionType
+from pipeline.tables.content import Choice
 from pipeline.uploads.stored import UploadedFile
 from tests.support.errors import raises_code
 from tests.support.manifests import FILES, manifest
+from tests.support.spreadsheets import inline, xlsx
 
 ID = "ab" * 16
 
@@ -110,7 +112,7 @@ def test_a_row_without_a_file_is_told_so(tmp_path: Path) -> None:
     table = folder(tmp_path, "a.jpg") / "table.csv"
     table.write_text("File,Title\na.jpg,First\n,Second\n")
 
-    with pytest.raises(ManifestError, match="line 3: the row names no file"):
+    with pytest.raises(ManifestError, match="row 3: the row names no file"):
         plan_deposit(table)
 
 
@@ -200,7 +202,7 @@ def test_two_rows_with_one_identifier_are_refused_before_anything_is_uploaded(tm
     table = tmp_path / "objects.csv"
     table.write_text("File,Call Number\na.jpg,DUP-1\nb.jpg,DUP-1\n")
 
-    with pytest.raises(ManifestError, match="lines 2 and 3 have the same local id 'DUP-1'"):
+    with pytest.raises(ManifestError, match="rows 2 and 3 have the same local id 'DUP-1'"):
         plan_deposit(table)
 
 
@@ -238,6 +240,77 @@ def test_a_table_names_files_beside_it_and_urls(tmp_path: Path) -> None:
         ("sub/b.jpg", "Second", True),
         ("c.jpg", "Third", False),
     ]
+
+
+def test_a_spreadsheet_names_files_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = folder(tmp_path, "a.jpg", "b.jpg") / "list.xlsx"
+    rows = inline("Nachlass Müller") + inline("Datei", "Titel", "Signatur", "Datum")
+    table.write_bytes(
+        xlsx(rows + inline("a.jpg", "Erste", "N 1", "1/2/1911") + inline("b.jpg", "#REF!", "N 2"))
+    )
+
+    deposit = plan_deposit(table)
+    submit_command.describe(deposit)
+    _, files, rows_read = uploaded(deposit)
+
+    assert (deposit.type, deposit.objects) == (SubmissionType.SINGLE_FILE_BATCH_MANIFEST, 2)
+    assert sorted(files) == ["files/a.jpg", "files/b.jpg"]
+    assert [(row.title, row.local_id, row.date) for row in rows_read] == [
+        ("Erste", ("N 1",), "1/2/1911"),
+        ("#REF!", ("N 2",), ""),
+    ]
+    said = " ".join(capsys.readouterr().err.split())
+    assert "row 2 is read as the header row; the rows above it are not used" in said
+    assert "column 'Titel': '#REF!' is an error of a spreadsheet, not a value" in said
+    assert "column 'Datum': the date '1/2/1911' is ambiguous: write 1911-02-01 or 1911-01-02" in said
+
+
+def test_a_person_says_what_columns_of_a_table_are(tmp_path: Path) -> None:
+    table = folder(tmp_path, "a.jpg") / "list.tsv"
+    table.write_text("Scan\tUmfang\tTitel\tAltsignatur\na.jpg\t3 Bl.\tErste\tN 1\n")
+
+    with pytest.raises(
+        ManifestError, match=r"'Scan' is not a column .*'Umfang' is not .*'Altsignatur' is not"
+    ):
+        plan_deposit(table)
+    columns = {"Scan": "File", "Umfang": "", "Altsignatur": "local id"}
+    deposit = plan_deposit(table, choice=Choice(columns=columns))
+
+    assert [(row.name, row.title, row.local_id) for row in deposit.rows] == [("a.jpg", "Erste", ("N 1",))]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "Datei\tTitel\na.jpg\tErste\n".encode("utf-16"),
+        b"File;Title\na.jpg;M\xfcller\n",
+        ("File,Title\n" + "a.jpg,Müller\n" * 20_000).encode(),
+        xlsx(inline("File", "Title")),
+    ],
+    ids=["UTF-16", "cp1252", "large", "xlsx"],
+)
+def test_a_file_whose_content_is_a_table_is_not_taken_for_an_object_unasked(
+    tmp_path: Path, data: bytes
+) -> None:
+    source = tmp_path / "list.txt"
+    source.write_bytes(data)
+
+    with pytest.raises(
+        UsageRefused, match="looks like a table: add --type single-file-batch-manifest to make"
+    ):
+        plan_deposit(source)
+    assert plan_deposit(source, SubmissionType.FILE).type is SubmissionType.FILE
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"Dear Sir,\nthe file; its size\n", b"\xff\xd8\xff\xe0\0\x10JFIF", b"PK\3\4 word/document.xml", b""],
+)
+def test_a_file_that_is_no_table_is_an_object(tmp_path: Path, data: bytes) -> None:
+    source = tmp_path / "letter.txt"
+    source.write_bytes(data)
+
+    assert plan_deposit(source).type is SubmissionType.FILE
 
 
 def test_every_file_that_a_table_lacks_is_named_with_its_line(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,12 +10,13 @@ import typer
 
 from entrypoints.cli import api, completion, context
 from entrypoints.cli.commands import submit_command
-from entrypoints.cli.options import Json, command
+from entrypoints.cli.options import Columns, Json, SheetName, command, table_choice
 from entrypoints.render import judgement, screen
-from operations.deposits import validation
+from operations.deposits import local_deposit, validation
 from pipeline import records
 from pipeline.errors import UsageRefused
 from pipeline.manifests import checkm, from_csv
+from pipeline.tables.content import TableUnreadable
 
 if TYPE_CHECKING:
     from operations.deposits.validation import ManifestBytes
@@ -88,24 +88,23 @@ def _read(settings: Settings, path: Path) -> ManifestBytes:
 @command("arkline manifest from-csv --type object-manifest files.csv --output files.checkm")
 def manifest_from_csv(  # noqa: PLR0913 - a command's arguments are its options
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="The table: CSV in UTF-8 with a header row.")
+        Path | None,
+        typer.Argument(metavar="FILE", help="The table: CSV, TSV, XLSX, XLS or ODS, with a header row."),
     ] = None,
     kind: Annotated[
-        str, typer.Option("--type", "-t", help=f"{_MANIFESTS}.", show_default=True)
-    ] = "object-manifest",
+        str,
+        typer.Option(
+            "--type",
+            "-t",
+            help=f"{_MANIFESTS}. By default an object of each row, as with `arkline submit`.",
+        ),
+    ] = "",
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The manifest's file; standard output if left out."),
     ] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--column",
-            "-c",
-            metavar="TITLE=COLUMN",
-            help="The column of the manifest for a title of the table; TITLE= leaves the column out.",
-        ),
-    ] = None,
+    columns: Columns = None,
+    sheet: SheetName = "",
     template: Annotated[
         bool,
         typer.Option("--template", help="Print an empty table with its header row only."),
@@ -116,35 +115,35 @@ def manifest_from_csv(  # noqa: PLR0913 - a command's arguments are its options
     """Turn a table into a manifest.
 
     Columns are found by usual names, such as URL, MD5, Author and Year; --column names the others.
-    Exit 1 without a manifest if the table has an error; every problem is reported with its line. With
+    Exit 1 without a manifest if the table has an error; every problem is reported with its row. With
     --json the problems go to standard output, and the manifest only to --output.
     """
-    profile = _profile_of(kind)
+    profile = _profile_of(kind) if kind else None
     if template:
-        text = from_csv.template(profile)
+        text = from_csv.template(profile or checkm.ManifestProfile.FILE_BATCH)
         screen.emit({"template": text}) if json else sys.stdout.write(text)
         return
     if file is None:
         raise UsageRefused("name the file with the table, or add --template to get an empty one")
-    table = _read(context.settings(), file)
-    conversion = from_csv.convert(table.data, profile, not case_sensitive, _named(columns or ()))
-    kind = profile.submission_type.label
-    result = validation.check_result(table.name, conversion.problems, kind, conversion.rows)
-    if conversion.manifest is not None:
-        _write(conversion.manifest, output, to_screen=not json)
+    settings, choice = context.settings(), table_choice(columns, sheet)
+    table = _read(settings, file)
+    try:
+        content = local_deposit.read_table(table.data, table.name, choice, settings)
+    except TableUnreadable as error:
+        problems = (from_csv.RowProblem(error.row, error.reason),)
+        result = validation.check_result(table.name, problems, "table", None)
+    else:
+        profile = profile or from_csv.batch_profile(content)
+        conversion = from_csv.convert(content, profile, not case_sensitive, choice.columns)
+        kind = profile.submission_type.label
+        result = validation.check_result(table.name, conversion.problems, kind, len(conversion.rows))
+        if (manifest := conversion.manifest()) is not None:
+            _write(manifest, output, to_screen=not json)
     if json:
         screen.emit(result)
     else:
         judgement.print_problems(result)
     raise typer.Exit(int(not result.good))
-
-
-def _named(columns: Sequence[str]) -> dict[str, str]:
-    """Title -> column."""
-    for column in columns:
-        if "=" not in column:
-            raise typer.BadParameter(f"'{column}' is not TITLE=COLUMN", param_hint="--column")
-    return {title: name for title, _, name in (column.partition("=") for column in columns)}
 
 
 def _profile_of(kind: str) -> ManifestProfile:

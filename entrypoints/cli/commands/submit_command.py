@@ -17,12 +17,13 @@ import typer
 
 from entrypoints.cli import acting, api, completion, context, reach
 from entrypoints.cli.commands import watch_commands
-from entrypoints.cli.options import Json, command
+from entrypoints.cli.options import Columns, Json, SheetName, command, table_choice
 from entrypoints.render import judgement, screen
 from operations.deposits import dry_run_result, local_deposit, submission
 from pipeline import humanize, names, records
 from pipeline.description import xml
 from pipeline.errors import UsageRefused
+from pipeline.tables.content import NO_CHOICE
 from pipeline.uploads import stored
 from pipeline.working_storage import capacity
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from operations.deposits.local_deposit import LocalDeposit, Payload, Uploader
     from operations.deposits.submission import Submitted
     from pipeline.records import Submission
+    from pipeline.tables.content import Choice
     from pipeline.uploads.stored import UploadedFile
 
 DIGEST = "ALGORITHM:VALUE"
@@ -85,8 +87,8 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
         str,
         typer.Argument(
             metavar="PATH|URL",
-            help="A file, a folder (one object) or a table in CSV of this machine, which is uploaded; or the "
-            "URL of the payload; http or https.",
+            help="A file, a folder (one object) or a table (CSV, TSV, XLSX, XLS, ODS) of this machine, which "
+            "is uploaded; or the URL of the payload; http or https.",
         ),
     ],
     profile_name: Annotated[
@@ -196,6 +198,8 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
             "Thumbs.db, desktop.ini, ._NAME.",
         ),
     ] = False,
+    columns: Columns = None,
+    sheet: SheetName = "",
     ask: Annotated[
         int,
         typer.Option(min=0, metavar="N", help="Dry run: maximum manifests read and files probed."),
@@ -215,11 +219,18 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
                 "it is for a URL; a file of this machine keeps its name", param_hint="--name"
             )
         deposit = _local(
-            Path(payload_url), kind, digest, object_per_file=object_per_file, all_files=all_files
+            Path(payload_url),
+            kind,
+            digest,
+            object_per_file=object_per_file,
+            all_files=all_files,
+            choice=table_choice(columns, sheet),
         )
         kind, payload_url = deposit.type, str(deposit.source)
     elif object_per_file:
         raise typer.BadParameter("it is for a folder of this machine", param_hint="--object-per-file")
+    elif columns or sheet:
+        raise typer.BadParameter("they are for a table of this machine", param_hint="--column, --sheet")
     else:
         submission.check_url(payload_url)
         payload_filename = submission.given_name(payload_url, payload_filename)
@@ -251,8 +262,18 @@ def _local(
     *,
     object_per_file: bool,
     all_files: bool,
+    choice: Choice,
 ) -> LocalDeposit:
-    deposit = local_deposit.plan_deposit(path, kind, object_per_file=object_per_file, all_files=all_files)
+    deposit = local_deposit.plan_deposit(
+        path,
+        kind,
+        object_per_file=object_per_file,
+        all_files=all_files,
+        choice=choice,
+        settings=context.settings(),
+    )
+    if choice != NO_CHOICE and not deposit.is_table:
+        raise UsageRefused(f"'{path}' is no table: --column and --sheet are for tables")
     if digest and deposit.rows:
         raise typer.BadParameter(
             "a digest is for one file: the digests of a folder or a table are computed here",
@@ -331,6 +352,8 @@ def describe(deposit: LocalDeposit) -> None:
 
 def _remark(deposit: LocalDeposit) -> None:
     """Point out what the person may not have meant to deposit or omit."""
+    for remark in deposit.remarks:
+        screen.note(remark)
     if deposit.hidden:
         screen.note(f"hidden files are deposited, too: {_first(deposit.hidden)}")
     if deposit.left_out:
