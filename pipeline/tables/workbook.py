@@ -4,7 +4,7 @@ import io
 import zlib
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time, timedelta
-from xml.parsers.expat import ExpatError
+from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile, ZipFile
 
 import python_calamine as calamine
@@ -29,11 +29,11 @@ EXACT = 1e15
 _DAMAGED = (
     calamine.CalamineError,
     BadZipFile,
-    ExpatError,
+    ParseError,
     zlib.error,
-    KeyError,
-    ValueError,
     EOFError,
+    LookupError,
+    ValueError,
     RuntimeError,
 )
 

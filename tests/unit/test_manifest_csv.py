@@ -91,9 +91,9 @@ def test_rows_without_text_may_stand_before_the_header_row(before: str) -> None:
     (row,) = read_back(convert(table, OBJECT))
 
     assert row.name == "a.jpg"
-    row = before.removeprefix("sep=;\r\n").count("\n") + 2
+    number = before.removeprefix("sep=;\r\n").count("\n") + 2
     assert [error.partition(":")[0] for error in errors(table.replace(URL, "ftp://x.edu/b"))] == [
-        f"row {row}"
+        f"row {number}"
     ]
 
 
