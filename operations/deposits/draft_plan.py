@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import PurePosixPath
 
 from operations.deposits.judgement import judge
@@ -58,6 +59,9 @@ NEAR = 3
 COMPARED = 200_000
 """Maximum comparisons of names for all missing files, in about a second. Names that differ in case, folder or
 suffix alone are found without."""
+
+_VALID = "http://localhost/-"
+"""A valid URL."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -261,11 +265,12 @@ def _object(
     too_long = [name for name, text in values.items() if len(text) > TEXT_LIMIT]
     cells = {column: "" if name in too_long else values.get(name, "") for name, column in COLUMNS.items()}
     url = cells.pop("nfo:fileUrl")
-    if len(files) == 1 and (not url or is_local(url)):
+    uploaded = files and (not url or is_local(url))
+    if uploaded and len(files) == 1:
         url, cells["nfo:fileName"] = UploadAddress(upload, FILES + files[0].name).url, files[0].name
     findings = Findings()
-    # a row without a payload is an error already, or has several files
-    row = checkm_row.of_cells(profile, url or UploadAddress(upload, "-").url, cells, number, findings)
+    # our own addresses need no check, and a row without a payload is an error already
+    row = checkm_row.of_cells(profile, _VALID if uploaded or not url else url, cells, number, findings)
     planned = DraftObject(key, number, replace(row, url=url), files)
     for name in too_long:
         planned.error(f"it is longer than {TEXT_LIMIT:,} characters", name)
@@ -275,7 +280,7 @@ def _object(
     for column, text in cells.items():
         if _CONTROL.search(text):
             planned.error("it contains a line break or a control character", _FIELDS[column])
-    if problem_of_url := foreign_upload(url, UploadAddress(upload).url):
+    if not uploaded and (problem_of_url := foreign_upload(url, UploadAddress(upload).url)):
         planned.error(problem_of_url, fields.URL)
     return planned
 
@@ -293,11 +298,15 @@ class ChosenFiles:
     def __init__(self, names: Iterable[str]) -> None:
         self._names = dict.fromkeys(names)
         self._composed = {unicodedata.normalize("NFC", name): name for name in self._names}
-        self._alike: dict[str, list[str]] = {}
+        self._left = COMPARED
+
+    @cached_property
+    def _by_likeness(self) -> dict[str, list[str]]:
+        names: dict[str, list[str]] = {}
         for name in self._names:
             for alike in _alike(name):
-                self._alike.setdefault(alike, []).append(name)
-        self._left = COMPARED
+                names.setdefault(alike, []).append(name)
+        return names
 
     def find(self, name: str) -> str:
         """The chosen file of this name, however its letters are composed; empty if there is none."""
@@ -306,8 +315,8 @@ class ChosenFiles:
     def near(self, name: str) -> tuple[str, ...]:
         """The chosen files that `name` probably means."""
         for alike in _alike(name):
-            if alike in self._alike:
-                return tuple(self._alike[alike][:NEAR])
+            if alike in self._by_likeness:
+                return tuple(self._by_likeness[alike][:NEAR])
         self._left -= len(self._names)
         return similar(name, self._names, NEAR) if self._left >= 0 else ()
 

@@ -144,22 +144,20 @@ class Arrived:
     """The bytes of an upload's files that have arrived, found without reading the files' records."""
 
     def __init__(self, root: Path, upload: str) -> None:
-        self._root = root
-        self._upload = upload
-        self._complete = stored.names_in(stored.folder_of(root, upload) / "files")
+        self._folder = stored.folder_of(root, upload)
+        self._complete = stored.names_in(self._folder / "files")
 
     def size(self, name: str) -> int | None:
         """The bytes of a file; None if it is not complete."""
-        folder = stored.file_folder(self._root, self._upload, name)
-        if folder.name in self._complete:
+        if self._complete and (folder := stored.folder_name(name)) in self._complete:
             with suppress(FileNotFoundError):
-                return (folder / stored.CONTENT).stat().st_size
+                return (self._folder / "files" / folder / stored.CONTENT).stat().st_size
         return None
 
     @property
     def unfinished(self) -> int:
         """The bytes of files that are not complete."""
-        folder, size = stored.folder_of(self._root, self._upload) / "parts", 0
+        folder, size = self._folder / "parts", 0
         for name in stored.names_in(folder):
             with suppress(FileNotFoundError):
                 size += (folder / name / stored.CONTENT).stat().st_size

@@ -98,16 +98,16 @@ def owner_folder(root: Path, owner: str) -> Path:
     return root / OWNERS / hashlib.sha256(owner.encode()).hexdigest()
 
 
-def _hash(name: str) -> str:
+def folder_name(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
 def file_folder(root: Path, upload: str, name: str) -> Path:
-    return folder_of(root, upload) / "files" / _hash(name)
+    return folder_of(root, upload) / "files" / folder_name(name)
 
 
 def part_folder(root: Path, upload: str, name: str) -> Path:
-    return folder_of(root, upload) / "parts" / _hash(name)
+    return folder_of(root, upload) / "parts" / folder_name(name)
 
 
 def write_record(path: Path, record: Record) -> None:
