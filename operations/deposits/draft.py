@@ -360,7 +360,7 @@ def _submission(principal: Principal, upload: str, saved: SavedDraft, plan: Draf
     one = plan.objects[0].row if plan.objects and plan.type in ONE_OBJECT else None
     return Submission(
         profile_name=saved.profile,
-        deposit_name=saved.name or None,
+        deposit_name=saved.name.strip() or saved.table,
         submitter=principal.name,
         payload_url=UploadAddress(upload).url,
         type=plan.type,
