@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from operations.objects.fixity import ask_after_damage
-from operations.objects.objects import dissemination, visible_object
+from operations.objects.objects import as_seen_by, dissemination, visible_object
 from operations.site import Site
 from pipeline import codes
 from pipeline.codes import ErrorKind
@@ -23,6 +23,9 @@ from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVer
 from pipeline.inventory.description import FAIL
 from pipeline.names import quote_name
 from pipeline.outcome import DamagedObject
+from pipeline.preservation import premis_record
+from pipeline.preservation.export import Bag
+from pipeline.preservation.premis_record import events_of
 from pipeline.preservation.reading_out import lost, part_of, verified
 from pipeline.principal import Principal, Role
 from pipeline.records import now
@@ -83,6 +86,21 @@ def chosen_file(site: Site, principal: Principal, ark: str, number: str, path: s
     for file in chosen.version.files:
         return ChosenFile(**vars(chosen), file=file)
     raise Missing(f"there is no {quote_name(path)} in version {chosen.version.number} of {chosen.known.ark}")
+
+
+def bag_of(
+    site: Site, principal: Principal, of: ChosenVersion, event: PreservationEvent, check: Callable[[], None]
+) -> Bag:
+    """The bag of the version, with the events of the object and this one; `check` may end the reading."""
+    entered = (*site.inventory().events_of(of.known.ark), event)
+    events = events_of(as_seen_by(principal, of.known), entered)
+
+    def document() -> Iterator[bytes]:
+        for piece in premis_record.pieces(of.known, events, site.storage()):
+            check()
+            yield piece
+
+    return Bag(of.known, of.version, document())
 
 
 def file_bytes(site: Site, of: ChosenFile, start: int, length: int) -> Iterator[bytes]:

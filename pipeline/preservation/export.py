@@ -1,24 +1,34 @@
-"""Export of an object's version from storage as a BagIt bag (RFC 8493), with every byte verified.
+"""A version of an object as a BagIt bag (RFC 8493): its parts, and the folder or archive made of them.
 
-The tag file `metadata/premis.xml` has the object's events up to this export.
+The tag file `metadata/premis.xml` has the object's events up to this export. The manifest is that of the
+record; every file is compared with it while it is read.
 
 Rule: the folder gets its name last. A bag that exists is complete; a refused or interrupted export leaves
-nothing under that name.
+nothing under that name. A damaged file ends an archive before its end.
 """
 
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from importlib import metadata
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import IO
+from weakref import finalize
+
+from zipstream import ZipStream
 
 from pipeline.errors import UsageRefused
 from pipeline.file_system import sync, sync_tree
-from pipeline.fixity import OF_RECORD, Digester, OnRead, ignore
-from pipeline.inventory.base import InventoryObject, InventoryVersion
-from pipeline.names import safe_name
+from pipeline.fixity import OF_RECORD, READ_CHUNK, Digester, OnRead, ignore
+from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion
+from pipeline.names import PRODUCER, safe_name
+from pipeline.outcome import damaged
+from pipeline.preservation.premis_record import IN_MEMORY
 from pipeline.preservation.reading_out import files_of, verified
 from pipeline.records import now
 from pipeline.storage.base import Storage
@@ -27,6 +37,15 @@ PAYLOAD = "data"
 PREMIS = "metadata/premis.xml"
 _ESCAPES = {"%": "%25", "\n": "%0A", "\r": "%0D"}
 """The characters of a path that RFC 8493 encodes in a manifest; the percent sign comes first."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file of a bag or an archive; `pieces`, `size` bytes, are read before those of the next part."""
+
+    path: str
+    size: int
+    pieces: Iterable[bytes]
 
 
 @dataclass(frozen=True)
@@ -48,18 +67,116 @@ def export_bag(
 ) -> ExportedBag:
     """Write the version as a bag in the new folder `folder`.
 
-    `premis`: returns the document of the object and its events; called once all files have been compared.
+    `premis`: returns the document of the object and its events; the export is one that has begun.
 
     DamagedObject if storage does not have exactly the recorded files with the recorded digests; UsageRefused
     if the folder exists or cannot be written; StepFailed(transient) if storage cannot be read.
     """
     version = next(version for version in known.versions if version.number == number)
+    size = sum(file.size for file in version.files)
     with _draft(folder) as draft:
-        digests = _copy_payload(known.ark, version, storage, draft, on_read)
-        size = sum(file.size for file in version.files)
-        _write_tags(draft, digests, _information(known, version, size), premis())
+        for part in Bag(known, version, premis()).parts(storage):
+            _write(draft / part.path, part.pieces, on_read)
         sync_tree(draft)
-    return ExportedBag(known.ark, number, str(folder), len(digests), size)
+    return ExportedBag(known.ark, number, str(folder), len(version.files), size)
+
+
+class Bag:
+    """The parts of a bag, all of whose sizes are known before storage is read for its payload."""
+
+    def __init__(self, known: InventoryObject, version: InventoryVersion, premis: Iterable[bytes]) -> None:
+        """`premis`: the document, which is read now."""
+        self._ark = known.ark
+        self._version = version
+        self._premis: IO[bytes] = SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115
+        finalize(self, self._premis.close)  # a bag may never be read to its end
+        digester = Digester()
+        for piece in premis:
+            digester.update(piece)
+            self._premis.write(piece)
+        lines = _information(known, version)
+        texts = {
+            "bagit.txt": "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n",
+            "bag-info.txt": "".join(f"{label}: {' '.join(value.split())}\n" for label, value in lines),
+            f"manifest-{OF_RECORD}.txt": _manifest(
+                {_payload_path(file): _sha512(file) for file in version.files}
+            ),
+        }
+        tags = {name: _sha512_of(text) for name, text in texts.items()} | {PREMIS: digester.value()}
+        texts[f"tagmanifest-{OF_RECORD}.txt"] = _manifest(tags)
+        self._texts = {name: text.encode() for name, text in texts.items()}
+        self._premis_size = digester.size
+
+    def sizes(self) -> Iterator[tuple[str, int]]:
+        """Path and size of every part, in order."""
+        yield from ((name, len(data)) for name, data in self._texts.items())
+        yield PREMIS, self._premis_size
+        yield from ((_payload_path(file), file.size) for file in _in_order(self._version))
+
+    def parts(self, storage: Storage) -> Iterator[Part]:
+        """Every part; to be used once. DamagedObject unless storage has exactly what is recorded."""
+        yield from (Part(name, len(data), (data,)) for name, data in self._texts.items())
+        self._premis.seek(0)
+        yield Part(PREMIS, self._premis_size, iter(lambda: self._premis.read(READ_CHUNK), b""))
+        yield from (
+            replace(part, path=f"{PAYLOAD}/{part.path}")
+            for part in payload(self._ark, self._version, storage)
+        )
+
+
+def payload(ark: str, version: InventoryVersion, storage: Storage) -> Iterator[Part]:
+    """The files of the version, compared while they are read; errors as `files_of`."""
+    for file, outgoing in files_of(ark, version, storage):
+        yield Part(safe_name(file.path, stored=True), file.size, verified(ark, file, outgoing.pieces))
+
+
+def _in_order(version: InventoryVersion) -> list[InventoryFile]:
+    """The files as `Storage.read_out` orders them."""
+    return sorted(version.files, key=lambda file: file.path)
+
+
+def tar_size(folder: str, sizes: Iterable[tuple[str, int]]) -> int:
+    """The bytes of `tar`."""
+    blocks = (len(_tar_header(folder, path, size, 0)) + size + -size % _BLOCK for path, size in sizes)
+    return sum(blocks) + len(_TAR_END)
+
+
+def tar(folder: str, parts: Iterable[Part], at: datetime) -> Iterator[bytes]:
+    """The parts in a folder of a tar archive, of any size, with names in UTF-8."""
+    for part in parts:
+        yield _tar_header(folder, part.path, part.size, int(at.timestamp()))
+        yield from part.pieces
+        yield bytes(-part.size % _BLOCK)
+    yield _TAR_END
+
+
+def _tar_header(folder: str, path: str, size: int, at: int) -> bytes:
+    info = tarfile.TarInfo(f"{folder}/{path}")
+    info.size, info.mtime = size, at
+    return info.tobuf(tarfile.PAX_FORMAT, "utf-8")
+
+
+_BLOCK = tarfile.BLOCKSIZE
+_TAR_END = bytes(2 * _BLOCK)
+
+
+def zip_of(folder: str, ark: str, version: InventoryVersion, storage: Storage) -> tuple[int, Iterator[bytes]]:
+    """Size and bytes of a zip archive of the depositor's files, which are not compressed."""
+    archive = ZipStream(sized=True)
+    deposited = (part for part in payload(ark, version, storage) if part.path.startswith(PRODUCER))
+    for file in _in_order(version):
+        if file.path.startswith(PRODUCER):
+            name = f"{folder}/{file.path.removeprefix(PRODUCER)}"
+            archive.add(_next_of(deposited, file.path), name, size=file.size)
+    return len(archive), iter(archive)
+
+
+def _next_of(parts: Iterator[Part], path: str) -> Iterator[bytes]:
+    """The bytes of the next part, once they are asked for; it has to be this one."""
+    part = next(parts, None)
+    if part is None or part.path != path:
+        raise damaged(f"storage lists other files than the record: {path} is missing")
+    yield from part.pieces
 
 
 @contextmanager
@@ -80,52 +197,33 @@ def _draft(folder: Path) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _copy_payload(
-    ark: str, version: InventoryVersion, storage: Storage, draft: Path, on_read: OnRead
-) -> dict[str, str]:
-    """Copy the files; returns path in the bag -> sha512."""
-    digests = {}
-    for file, outgoing in files_of(ark, version, storage):
-        path = f"{PAYLOAD}/{safe_name(file.path, stored=True)}"
-        pieces = verified(ark, file, counted(outgoing.pieces, on_read))
-        digests[path] = _write(draft / path, pieces).value()
-    return digests
-
-
-def counted(pieces: Iterable[bytes], on_read: OnRead) -> Iterator[bytes]:
-    for piece in pieces:
-        yield piece
-        on_read(len(piece))
-
-
-def _write(path: Path, pieces: Iterable[bytes]) -> Digester:
+def _write(path: Path, pieces: Iterable[bytes], on_read: OnRead) -> None:
     """Write a new file; it is synced later with the whole bag."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    digester = Digester()
     with path.open("xb") as file:
         for piece in pieces:
-            digester.update(piece)
             file.write(piece)
-    return digester
+            on_read(len(piece))
 
 
-def _write_tags(
-    draft: Path,
-    digests: Mapping[str, str],
-    information: Iterable[tuple[str, str]],
-    premis: Iterable[bytes],
-) -> None:
-    texts = {
-        "bagit.txt": "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n",
-        "bag-info.txt": "".join(f"{label}: {' '.join(value.split())}\n" for label, value in information),
-        f"manifest-{OF_RECORD}.txt": _manifest(digests),
-    }
-    tags = {name: _write(draft / name, (text.encode(),)).value() for name, text in texts.items()}
-    tags[PREMIS] = _write(draft / PREMIS, premis).value()
-    _write(draft / f"tagmanifest-{OF_RECORD}.txt", (_manifest(tags).encode(),))
+def _payload_path(file: InventoryFile) -> str:
+    return f"{PAYLOAD}/{safe_name(file.path, stored=True)}"
 
 
-def _manifest(digests: Mapping[str, str]) -> str:
+def _sha512(file: InventoryFile) -> str:
+    algorithm, _, value = file.digest.partition(":")
+    if algorithm != OF_RECORD:
+        raise UsageRefused(f"the record has no {OF_RECORD} of {file.path}, only its {algorithm}")
+    return value
+
+
+def _sha512_of(text: str) -> str:
+    digester = Digester()
+    digester.update(text.encode())
+    return digester.value()
+
+
+def _manifest(digests: dict[str, str]) -> str:
     return "".join(f"{digest}  {_escaped(path)}\n" for path, digest in sorted(digests.items()))
 
 
@@ -135,10 +233,10 @@ def _escaped(path: str) -> str:
     return path
 
 
-def _information(known: InventoryObject, version: InventoryVersion, size: int) -> Iterator[tuple[str, str]]:
+def _information(known: InventoryObject, version: InventoryVersion) -> Iterator[tuple[str, str]]:
     yield "Bag-Software-Agent", f"arkline {metadata.version('arkline')}"
     yield "Bagging-Date", f"{now():%Y-%m-%d}"
-    yield "Payload-Oxum", f"{size}.{len(version.files)}"
+    yield "Payload-Oxum", f"{sum(file.size for file in version.files)}.{len(version.files)}"
     yield "External-Identifier", known.ark
     for local_id in known.local_id:
         yield "External-Identifier", local_id

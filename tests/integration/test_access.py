@@ -32,7 +32,9 @@ END = datetime(2031, 1, 31, tzinfo=UTC)
 EMBARGO = "mrt-embargo.txt"
 ROUTES = {
     "metadata": "/v1/objects/{ark}",
+    "preview": "/objects/{ark}?version=1&file=producer/a.txt",
     "download": "/v1/objects/{ark}/versions/1/files/producer/a.txt",
+    "bag": "/v1/objects/{ark}/versions/1/bag",
     "list": "/v1/objects",
 }
 CALLERS = {
@@ -108,6 +110,8 @@ def test_the_table_is_what_happens(
         answer = callers[who].get(ROUTES[use].format(ark=ark))
         if use == "list":
             got = ark in [one["ark"] for one in answer.json()["objects"]]
+        elif use == "preview":
+            got = '<pre class="preview"' in answer.text
         else:
             got = answer.ok
             assert answer.status_code in ((200, 403) if cell == "after an embargo" else (200, 404))

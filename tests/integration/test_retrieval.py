@@ -2,12 +2,19 @@
 
 import base64
 import hashlib
+import io
+import re
 import socket
 import sqlite3
+import tarfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import closing
+from html import unescape
+from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+import bagit
 import pytest
 import requests
 from requests.exceptions import ChunkedEncodingError, ConnectionError
@@ -20,6 +27,7 @@ from pipeline.inventory.base import PreservationEvent
 from pipeline.inventory.database import _engines
 from pipeline.inventory.description import DISSEMINATION, FAIL, FIXITY_CHECK, PASS
 from pipeline.principal import Role
+from pipeline.records import Job
 from pipeline.settings import Settings
 from tasks.app import make_context
 from tests.support import planting
@@ -54,22 +62,26 @@ def store(
     repository.close()
 
 
-@pytest.fixture(scope="module")
-def ark(record: Session, store: Store) -> str:
-    """An object of the depositor `scans`, two of whose files are damaged."""
+def deposited(record: Session, store: Store, files: dict[str, str]) -> Job:
+    """A job of the depositor `scans` whose files are downloaded."""
     batch = planting.acquired_batch(record, owner="token:scans")
     batch = planting.create_jobs(record, batch, planting.plan(1), planting.WORKING, "test", UNATTENDED)
     batches.finish_split(record, batch)
     jid = batches.all_jobs(record, batch.bid)[0]
-    made = store.repository
-    version = made.recorded(made.job(int(jid[3:]), FILES, batch_id=batch.bid))
+    return store.repository.job(int(jid[3:]), files, batch_id=batch.bid)
+
+
+@pytest.fixture(scope="module")
+def ark(record: Session, store: Store) -> str:
+    """An object of the depositor `scans`, two of whose files are damaged."""
+    version = store.repository.recorded(deposited(record, store, FILES))
     for name in ("damaged.txt", "damaged big.txt"):
         store.change(version.ark, f"v1/content/producer/{name}", flip)
     return version.ark
 
 
 @pytest.fixture(scope="module")
-def web(module_settings: Settings, ark: str) -> Iterator[Web]:
+def web(module_settings: Settings, ark: str, whole: str, markup: str) -> Iterator[Web]:
     with serving(module_settings) as running:
         yield running
 
@@ -321,3 +333,97 @@ def test_files_are_for_those_who_may_see_the_object(web: Web, scans: Caller, ark
     ):
         assert caller.get(path).status_code == 404
     assert web.anybody.get(path).status_code == 401
+
+
+@pytest.fixture(scope="module")
+def whole(record: Session, store: Store) -> str:
+    """An object of `scans` without damage."""
+    return store.repository.recorded(deposited(record, store, WHOLE)).ark
+
+
+WHOLE = {name: text for name, text in FILES.items() if "damaged" not in name and "%" not in name} | {
+    "x" * 200 + ".txt": "long",
+    'Schöne "Häuser".txt': "umlauts",
+}
+
+
+def unpacked(folder: Path) -> dict[str, str]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
+
+
+def test_a_bag_is_valid_by_an_independent_validator(
+    web: Web, scans: Caller, whole: str, tmp_path: Path
+) -> None:
+    answer = scans.get(f"/v1/objects/{whole}/versions/current/bag")
+
+    assert answer.headers["Content-Length"] == str(len(answer.content))
+    name = answer.headers["Content-Disposition"].split('"')[1].removesuffix(".tar")
+    with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
+        archive.extractall(tmp_path, filter="data")
+    bag = bagit.Bag(str(tmp_path / name))
+    bag.validate()
+    assert unpacked(tmp_path / name / "data" / "producer") == WHOLE
+    assert bag.info["External-Identifier"] == whole
+    (event,) = [one for one in events(web, whole) if "BagIt" in one.note]
+    assert f"{whole} dissemination {event.at.isoformat()}" in unpacked(tmp_path / name)["metadata/premis.xml"]
+
+
+def test_a_zip_has_the_deposited_files(scans: Caller, whole: str, tmp_path: Path) -> None:
+    answer = scans.get(f"/v1/objects/{whole}/versions/1/zip")
+
+    assert answer.headers["Content-Length"] == str(len(answer.content))
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        assert archive.testzip() is None
+        assert {one.compress_type for one in archive.infolist()} == {zipfile.ZIP_STORED}
+        archive.extractall(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    assert unpacked(folder) == WHOLE
+
+
+@pytest.mark.parametrize("kind", ["zip", "bag"])
+def test_a_damaged_file_ends_an_archive_before_its_end(web: Web, scans: Caller, ark: str, kind: str) -> None:
+    with pytest.raises((ChunkedEncodingError, ConnectionError)):
+        scans.get(f"/v1/objects/{ark}/versions/1/{kind}")
+
+    assert [event.outcome for event in events(web, ark)][-2:] == [PASS, FAIL]
+
+
+def test_the_page_of_an_object_has_its_files_in_folders_and_their_downloads(
+    web: Web, scans: Caller, whole: str
+) -> None:
+    shown = scans.get(f"/objects/{whole}").text
+
+    assert "<summary>Deposited files" in shown
+    for address in ("zip", "bag", "files/producer/a.txt", "files/producer/x/versions/2/files/a.txt"):
+        assert f'href="/v1/objects/{whole}/versions/1/{address}" download' in shown, address
+    for link in re.findall(r'href="(/v1/objects/[^"]+)" download', shown):
+        assert scans.get(unescape(link)).status_code == 200, link
+
+
+def test_a_preview_is_text_and_no_markup(scans: Caller, markup: str) -> None:
+    shown = scans.get(f"/objects/{markup}?version=1&file=producer/page.txt").text
+
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown
+    assert "<script>alert" not in shown
+
+
+def test_of_a_long_text_the_beginning_is_shown_of_an_image_the_image_and_of_others_nothing(
+    scans: Caller, markup: str
+) -> None:
+    page = f"/objects/{markup}?version=1&file=producer/"
+    long, image, other = (scans.get(f"{page}{name}").text for name in ("long.txt", "a.png", "a.tif"))
+
+    assert "b" * 65_536 in long
+    assert "b" * 65_537 not in long
+    assert "The first 64 kB" in long
+    assert f'<img class="preview" src="/v1/objects/{markup}/versions/1/files/producer/a.png"' in image
+    assert "No preview for image/tiff: download the file." in other
+    assert scans.get(f"{page}absent.txt").status_code == 404
+
+
+@pytest.fixture(scope="module")
+def markup(record: Session, store: Store, whole: str) -> str:
+    """An object of `scans` with files of several formats."""
+    files = {"page.txt": "<script>alert(1)</script>", "long.txt": "b" * 70_000, "a.png": "x", "a.tif": "x"}
+    return store.repository.recorded(deposited(record, store, files)).ark

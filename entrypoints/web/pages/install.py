@@ -11,7 +11,17 @@ from fastapi.staticfiles import StaticFiles
 
 from entrypoints.web.context import WebContext
 from entrypoints.web.middleware import CONTENT_SECURITY_POLICY
-from entrypoints.web.pages import acting, board, deposits, documentation, fleet, lists, login, one
+from entrypoints.web.pages import (
+    acting,
+    board,
+    deposits,
+    documentation,
+    fleet,
+    lists,
+    login,
+    one,
+    stored_object,
+)
 from entrypoints.web.pages.streaming import LivePages
 from entrypoints.web.pages.templating import STATIC
 from entrypoints.web.pages.whole import WholeFleet
@@ -20,7 +30,7 @@ WITH_WEBASSEMBLY = CONTENT_SECURITY_POLICY.replace(
     "script-src 'self'", "script-src 'self' 'wasm-unsafe-eval'"
 )
 
-PAGES = (board, lists, one, deposits, fleet, acting, documentation, login)
+PAGES = (board, lists, one, stored_object, deposits, fleet, acting, documentation, login)
 
 
 class _DepositScripts(StaticFiles):

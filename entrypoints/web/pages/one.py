@@ -14,7 +14,7 @@ from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import Form, Query, Request
+from fastapi import Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
@@ -33,8 +33,6 @@ from operations.jobs.allowed_verbs import allowed_verbs
 from operations.jobs.batch_view import BatchView, batch_view_of, report
 from operations.jobs.deposited_objects import Known, page_of, read_objects
 from operations.jobs.job_view import job_view_of, steps_of
-from operations.objects import fixity, objects
-from operations.objects.fixity import CustodyProof, ProofState
 from operations.objects.search import ObjectList, find_objects
 from operations.reasons import Reason
 from operations.visibility import sees_fleet, visible_batch, visible_job
@@ -43,11 +41,8 @@ from pipeline.checks import CODE_LIMIT, CheckVerdict
 from pipeline.errors import Action
 from pipeline.humanize import counted
 from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
-from pipeline.inventory.base import InventoryFile, InventoryObject
 from pipeline.inventory.finding_search import FindingSearch
-from pipeline.names import PRODUCER
 from pipeline.notify import report_mail
-from pipeline.preservation.custody import Custody, size_of
 from pipeline.principal import Principal, Role
 from pipeline.records import Batch, Job, age
 from pipeline.states import JOB, Event, FailureKind, JobState
@@ -305,16 +300,6 @@ def _followed(
     return streaming(request, caller, view)
 
 
-FOLLOWED = 1.0
-"""Seconds between two checks of a proof."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    sentence: str
-    tone: str
-
-
 @router.get("/objects")
 @slow("record_work")
 def find_object(
@@ -339,98 +324,3 @@ def find_object(
         asked=asked,
         page=find_objects(site_of(request), caller, search, ROWS, after) if asked else ObjectList(),
     )
-
-
-@router.get("/objects/{ark:path}")
-@slow("record_work")
-def stored_object(request: Request, caller: PageCaller, ark: str, version: int | None = None) -> HTMLResponse:
-    web = context_of(request)
-    known = objects.visible_object(web.site, caller, ark)
-    return page(
-        request,
-        "object.html",
-        timeline=objects.timeline(web.site.inventory(), objects.as_seen_by(caller, known)),
-        **_object_values(web, known, version),
-    )
-
-
-@router.post("/objects/{ark:path}")
-@slow("record_work")
-def prove(
-    request: Request, caller: PageCaller, ark: str, version: Annotated[int | None, Form()] = None
-) -> Response:
-    """Start a proof, and redirect to the page that follows it."""
-    web = context_of(request)
-    known = objects.visible_object(web.site, caller, ark)
-    proof = fixity.start_proof(web.site, known, version, caller.identity)
-    return RedirectResponse(f"/objects/{quote(known.ark)}?version={proof.version}", status_code=303)
-
-
-@router.get("/live/objects/{ark:path}")
-async def live_proof(request: Request, caller: PageCaller, ark: str, version: int | None = None) -> Response:
-    web = context_of(request)
-    known = await web.record_work.run(
-        request, caller.name, lambda _: objects.visible_object(web.site, caller, ark)
-    )
-
-    def part() -> str:
-        return render("object_live.html", **_object_values(web, known, version))
-
-    view = View(("object", known.ark, str(version)), part, lambda _: False, FOLLOWED)
-    return streaming(request, caller, view)
-
-
-def _object_values(web: WebContext, known: InventoryObject, version: int | None) -> dict[str, Any]:
-    """The values of `object_live.html`: this version's latest proof, or else what is recorded."""
-    (number,) = objects.versions_to_prove(known, version, every=False)
-    proof = fixity.latest_proof(web.site.inventory(), known, number)
-    recorded = objects.object_view(known, (), (number,)).custody
-    custody = proof.custody if proof and proof.custody else recorded
-    (shown,) = (one for one in known.versions if one.number == number)
-    # in the order in which they ran first
-    names = tuple(dict.fromkeys(run.check for one in known.versions for run in one.checks))
-    return {
-        "runs": shown.checks,
-        "checked": {file.path: _checked(file, names) for file in shown.files} if names else {},
-        "object": known,
-        "number": number,
-        "size": size_of(known, (number,)),
-        "proof": proof,
-        "busy": proof is not None and proof.ended is None,
-        "custody": custody,
-        "verdict": _unproved(proof) if proof and proof.custody is None else _verdict(custody),
-    }
-
-
-def _checked(file: InventoryFile, names: tuple[str, ...]) -> tuple[str, ...]:
-    """What each check says of the file; a check that says nothing did not check it."""
-    if not file.path.startswith(PRODUCER):
-        return ()
-    texts = []
-    for name in names:
-        of_check = [finding for finding in file.findings if finding.check == name]
-        for finding in of_check:
-            what = "; ".join(filter(None, (finding.code, finding.message)))
-            texts.append(f"{name}: {finding.verdict.label}" + (f" ({what})" if what else ""))
-        if not of_check:
-            texts.append(f"{name}: not checked")
-    return tuple(texts)
-
-
-def _unproved(proof: CustodyProof) -> Verdict:
-    if proof.state is ProofState.FAILED:
-        return Verdict(f"The proof could not be made: {proof.message}.", "bad")
-    if proof.state is ProofState.WAITING:
-        return Verdict(f"The proof begins when {proof.ahead} others that wait have begun.", "")
-    return Verdict(f"{in_units(proof.bytes_read)} of {in_units(proof.bytes_total)} are read.", "")
-
-
-def _verdict(custody: Custody) -> Verdict:
-    if not custody.read:
-        if custody.agrees:
-            return Verdict("The records of download and storage agree. The stored bytes were not read.", "")
-        return Verdict("The records of download and storage differ: see the files below.", "bad")
-    done = f"{in_units(custody.bytes_read)} were read from storage at {custody.ended:%Y-%m-%d %H:%M:%S} UTC"
-    if custody.agrees:
-        return Verdict(f"Every file is as it was deposited: {done}, and every digest agrees.", "good")
-    return Verdict(f"Storage does not have the bytes that were stored: {done}. See the files below.", "bad")

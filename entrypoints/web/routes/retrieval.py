@@ -16,12 +16,14 @@ from entrypoints.web.problems import answer, problem_of
 from entrypoints.web.receiving import REPR_DIGEST, written
 from entrypoints.web.retrieval import Retrieval
 from operations.objects import retrieval
-from operations.objects.objects import dissemination
+from operations.objects.objects import bag_name, dissemination
 from operations.objects.retrieval import ChosenFile, ChosenVersion
 from pipeline import codes
+from pipeline.attempt import Attempt
 from pipeline.errors import ArklineError
 from pipeline.fixity import OF_RECORD
-from pipeline.inventory.base import InventoryObject
+from pipeline.inventory.base import InventoryObject, PreservationEvent
+from pipeline.preservation.export import tar, tar_size, zip_of
 
 LAST_PROOF = "Arkline-Last-Proof"
 """When every byte of the object was last read and found to be as it was stored; absent if never."""
@@ -50,7 +52,8 @@ Version = Annotated[
 ]
 StoredPath = Annotated[str, Path(max_length=1100, examples=["producer/harbour.tif"])]
 
-_BINARY = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
+_BINARY = {"content": {"application/octet-stream": _BYTES}}
 
 
 @router.get(
@@ -98,27 +101,78 @@ def download_file(  # noqa: PLR0913 - a request has these headers
     if is_part := length < size:
         headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{size}"
     pieces = retrieval.file_bytes(web.site, of, start, length)
-    return sent(request, of, pieces, headers, f"the file {of.file.path}", 206 if is_part else 200)
+    event = dissemination(of.known.ark, of.version.number, of.by, f"the file {of.file.path}")
+    return sent(request, of, event, pieces, headers, 206 if is_part else 200)
+
+
+@router.get(
+    "/{ark:first}/versions/{version}/bag",
+    summary="Download a version as a BagIt bag",
+    response_class=Response,
+    responses={200: {"content": {"application/x-tar": _BYTES}, "description": "A tar archive of the bag."}},
+)
+@slow("retrieval_work")
+def download_bag(request: Request, caller: Caller, attempt: Attempt, ark: Ark, version: Version) -> Response:
+    """All files of the version, with their digests of record and the events of the object as PREMIS.
+
+    Every file is compared with its digest while it is sent: a damaged one ends the archive before its end.
+    """
+    site = context_of(request).site
+    of = retrieval.chosen_version(site, caller, ark, version)
+    event = dissemination(of.known.ark, of.version.number, of.by, "a copy of all files as a BagIt bag")
+    bag, folder = (
+        retrieval.bag_of(site, caller, of, event, attempt.check),
+        bag_name(of.known, of.version.number),
+    )
+    pieces = tar(folder, bag.parts(site.storage()), event.at)
+    headers = _archive(of, f"{folder}.tar", "application/x-tar", tar_size(folder, bag.sizes()))
+    return sent(request, of, event, pieces, headers)
+
+
+@router.get(
+    "/{ark:first}/versions/{version}/zip",
+    summary="Download the deposited files of a version as a zip archive",
+    response_class=Response,
+    responses={200: {"content": {"application/zip": _BYTES}, "description": "The archive."}},
+)
+@slow("retrieval_work")
+def download_zip(request: Request, caller: Caller, ark: Ark, version: Version) -> Response:
+    """The files as they were deposited, not compressed. A damaged one ends the archive before its end."""
+    site = context_of(request).site
+    of = retrieval.chosen_version(site, caller, ark, version)
+    event = dissemination(of.known.ark, of.version.number, of.by, "a copy of the deposited files as a zip")
+    folder = bag_name(of.known, of.version.number)
+    size, pieces = zip_of(folder, of.known.ark, of.version, site.storage())
+    return sent(request, of, event, pieces, _archive(of, f"{folder}.zip", "application/zip", size))
+
+
+def _archive(of: ChosenVersion, name: str, media_type: str, size: int) -> dict[str, str]:
+    return {
+        "Content-Type": media_type,
+        "Content-Disposition": attachment(name),
+        "Content-Length": str(size),
+        **last_proof(of.known),
+    }
 
 
 def sent(
     request: Request,
     of: ChosenVersion,
+    event: PreservationEvent,
     pieces: Iterator[bytes],
     headers: dict[str, str],
-    what: str,
     status: int = 200,
 ) -> Retrieval:
-    """The bytes as an answer; the event of giving out `what` is entered once they begin."""
+    """The bytes as an answer; the event is entered once they begin, one file in an hour once."""
     site, events = context_of(request).site, context_of(request).events
-    event = dissemination(of.known.ark, of.version.number, of.by, what)
+    series = isinstance(of, ChosenFile)
     return Retrieval(
         context_of(request).retrievals,
         of.by,
         pieces,
         headers,
         status,
-        on_begin=partial(retrieval.enter, site, events, event, series=True),
+        on_begin=partial(retrieval.enter, site, events, event, series=series),
         on_damage=partial(retrieval.raise_alarm, site, events, of),
         check=None if is_local(request) else request.state.check_again,
     )

@@ -1,0 +1,223 @@
+"""The page of one stored object: its versions, files and custody, previews, and downloads.
+
+A worker repeats the proof of a version on request, of any size, and the page follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import Form, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from entrypoints.web.context import WebContext, context_of
+from entrypoints.web.limits import slow
+from entrypoints.web.pages.login import PageCaller, page_router
+from entrypoints.web.pages.streaming import View, streaming
+from entrypoints.web.pages.templating import page, render
+from operations.objects import fixity, objects, retrieval
+from operations.objects.fixity import CustodyProof, ProofState
+from operations.objects.objects import dissemination
+from operations.objects.retrieval import ChosenFile
+from pipeline.inventory.base import InventoryFile, InventoryObject
+from pipeline.names import PRODUCER
+from pipeline.outcome import DamagedObject
+from pipeline.preservation.custody import Custody, size_of
+from pipeline.principal import Principal
+from pipeline.working_storage.capacity import in_units
+
+router = page_router()
+
+FOLLOWED = 1.0
+"""Seconds between two checks of a proof."""
+
+TEXT_BYTES = 65_536
+"""Bytes of a text that its preview shows."""
+
+IMAGE_BYTES = 50_000_000
+"""Maximum size of an image with a preview: the browser loads all of it."""
+
+IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
+TEXTS = frozenset({"application/json", "application/xml", "application/yaml"})
+
+LISTED = 2000
+"""Files in the tree of a version."""
+
+EVENTS = 100
+"""Latest events in the timeline."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    sentence: str
+    tone: str
+
+
+@dataclass
+class Folder:
+    """A folder of a version, while it is filled."""
+
+    name: str
+    folders: dict[str, Folder] = field(default_factory=dict)
+    files: list[InventoryFile] = field(default_factory=list)
+    number: int = 0
+    bytes: int = 0
+
+
+def tree_of(files: Iterable[InventoryFile]) -> Folder:
+    """The files in their folders, by name."""
+    top = Folder("")
+    for file in sorted(files, key=lambda one: one.path):
+        folder = top
+        for name in (None, *file.path.split("/")[:-1]):
+            if name is not None:
+                folder = folder.folders.setdefault(name, Folder(name))
+            folder.number += 1
+            folder.bytes += file.size
+        folder.files.append(file)
+    return top
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What the page shows of one file: a text, an image, or that there is nothing to show."""
+
+    file: InventoryFile
+    text: str = ""
+    is_image: bool = False
+    cut: bool = False
+    problem: str = ""
+
+
+def _preview(web: WebContext, caller: Principal, ark: str, number: int, path: str) -> Preview:
+    of = retrieval.chosen_file(web.site, caller, ark, str(number), path)
+    file, kind = of.file, of.file.mime_type
+    if kind in IMAGES and file.size <= IMAGE_BYTES:
+        return Preview(file, is_image=True)  # the browser loads it as a download
+    if not (kind.startswith("text/") or kind in TEXTS):
+        return Preview(file)
+    length = min(file.size, TEXT_BYTES)
+    try:
+        data = b"".join(retrieval.file_bytes(web.site, of, 0, length))
+    except DamagedObject as damage:
+        retrieval.raise_alarm(web.site, web.events, of, damage)
+        return Preview(file, problem=damage.message)
+    _enter(web, of)
+    return Preview(file, data.decode("utf-8", errors="replace"), cut=length < file.size)
+
+
+def _enter(web: WebContext, of: ChosenFile) -> None:
+    event = dissemination(of.known.ark, of.version.number, of.by, f"the file {of.file.path}")
+    retrieval.enter(web.site, web.events, event, series=True)
+
+
+@router.get("/objects/{ark:path}")
+@slow("record_work")
+def stored_object(
+    request: Request, caller: PageCaller, ark: str, version: int | None = None, file: str = ""
+) -> HTMLResponse:
+    """The version, and with `file` a preview of this one of its files."""
+    web = context_of(request)
+    known = objects.visible_object(web.site, caller, ark)
+    (number,) = objects.versions_to_prove(known, version, every=False)
+    withheld = retrieval.withheld(caller, known)
+    preview = _preview(web, caller, ark, number, file) if file and not withheld else None
+    (shown,) = (one for one in known.versions if one.number == number)
+    return page(
+        request,
+        "object.html",
+        timeline=objects.timeline(web.site.inventory(), objects.as_seen_by(caller, known))[-EVENTS:],
+        withheld=withheld,
+        preview=preview,
+        title=next((value for element, value in known.erc if element == "what"), ""),
+        shown=shown,
+        tree=tree_of(shown.files[:LISTED]),
+        unlisted=max(0, len(shown.files) - LISTED),
+        base=f"/v1/objects/{quote(known.ark, safe='/:')}/versions/{number}",
+        **_object_values(web, known, version),
+    )
+
+
+@router.post("/objects/{ark:path}")
+@slow("record_work")
+def prove(
+    request: Request, caller: PageCaller, ark: str, version: Annotated[int | None, Form()] = None
+) -> Response:
+    """Start a proof, and redirect to the page that follows it."""
+    web = context_of(request)
+    known = objects.visible_object(web.site, caller, ark)
+    proof = fixity.start_proof(web.site, known, version, caller.identity)
+    return RedirectResponse(f"/objects/{quote(known.ark)}?version={proof.version}", status_code=303)
+
+
+@router.get("/live/objects/{ark:path}")
+async def live_proof(request: Request, caller: PageCaller, ark: str, version: int | None = None) -> Response:
+    web = context_of(request)
+    known = await web.record_work.run(
+        request, caller.name, lambda _: objects.visible_object(web.site, caller, ark)
+    )
+
+    def part() -> str:
+        return render("object_live.html", **_object_values(web, known, version))
+
+    view = View(("object", known.ark, str(version)), part, lambda _: False, FOLLOWED)
+    return streaming(request, caller, view)
+
+
+def _object_values(web: WebContext, known: InventoryObject, version: int | None) -> dict[str, Any]:
+    """The values of `object_live.html`: this version's latest proof, or else what is recorded."""
+    (number,) = objects.versions_to_prove(known, version, every=False)
+    proof = fixity.latest_proof(web.site.inventory(), known, number)
+    recorded = objects.object_view(known, (), (number,)).custody
+    custody = proof.custody if proof and proof.custody else recorded
+    (shown,) = (one for one in known.versions if one.number == number)
+    # in the order in which they ran first
+    names = tuple(dict.fromkeys(run.check for one in known.versions for run in one.checks))
+    return {
+        "runs": shown.checks,
+        "checked": {file.path: _checked(file, names) for file in shown.files} if names else {},
+        "object": known,
+        "number": number,
+        "size": size_of(known, (number,)),
+        "proof": proof,
+        "busy": proof is not None and proof.ended is None,
+        "custody": custody,
+        "verdict": _unproved(proof) if proof and proof.custody is None else _verdict(custody),
+    }
+
+
+def _checked(file: InventoryFile, names: tuple[str, ...]) -> tuple[str, ...]:
+    """What each check says of the file; a check that says nothing did not check it."""
+    if not file.path.startswith(PRODUCER):
+        return ()
+    texts = []
+    for name in names:
+        of_check = [finding for finding in file.findings if finding.check == name]
+        for finding in of_check:
+            what = "; ".join(filter(None, (finding.code, finding.message)))
+            texts.append(f"{name}: {finding.verdict.label}" + (f" ({what})" if what else ""))
+        if not of_check:
+            texts.append(f"{name}: not checked")
+    return tuple(texts)
+
+
+def _unproved(proof: CustodyProof) -> Verdict:
+    if proof.state is ProofState.FAILED:
+        return Verdict(f"The proof could not be made: {proof.message}.", "bad")
+    if proof.state is ProofState.WAITING:
+        return Verdict(f"The proof begins when {proof.ahead} others that wait have begun.", "")
+    return Verdict(f"{in_units(proof.bytes_read)} of {in_units(proof.bytes_total)} are read.", "")
+
+
+def _verdict(custody: Custody) -> Verdict:
+    if not custody.read:
+        if custody.agrees:
+            return Verdict("The records of download and storage agree. The stored bytes were not read.", "")
+        return Verdict("The records of download and storage differ: see the files below.", "bad")
+    done = f"{in_units(custody.bytes_read)} were read from storage at {custody.ended:%Y-%m-%d %H:%M:%S} UTC"
+    if custody.agrees:
+        return Verdict(f"Every file is as it was deposited: {done}, and every digest agrees.", "good")
+    return Verdict(f"Storage does not have the bytes that were stored: {done}. See the files below.", "bad")
