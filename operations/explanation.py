@@ -12,6 +12,7 @@ from pydantic import Field
 
 from operations.reasons import Reason
 from pipeline.attempt import Progress
+from pipeline.causes import FailureCause
 from pipeline.checks import CheckSummary
 from pipeline.errors import Remedy
 from pipeline.humanize import age, ago, counted, duration, in_time, listed, progress
@@ -58,6 +59,10 @@ class Cause(Record):
     failed_in: str = ""
     """The state in which it failed."""
     failure: FailureKind | None = None
+    failure_cause: FailureCause | None = None
+    """Of the failure; null if it was not recorded."""
+    resume_helps: bool | None = None
+    """False if a resume would fail again; null if that is not known."""
     content_gone: bool = False
     """What was downloaded is not in working storage any more: a resume downloads it again."""
     resumes_in: str = ""
@@ -274,6 +279,8 @@ def _failed(facts: Explanation) -> str:
     failed = f"It failed{where}{kind}: {fault(facts)}."
     if not facts.resumes_in:
         return f"{failed} The depositor has to correct the content and submit it again."
+    if facts.resume_helps is False:
+        return f"{failed} A resume would fail again: the content is to be corrected and deposited again."
     changed = (
         f" Profile {facts.profile} was changed after the batch started ({', '.join(facts.changed_fields)}): "
         "without a renewal the job uses the old one."

@@ -65,7 +65,7 @@ class Action(Documented):
         "raise-fixity-rate",
         "Raise ARKLINE_FIXITY_RATE or the period: ARKLINE_FIXITY_DAYS, or fixity_days of the profile.",
     )
-    SUBMIT_AGAIN = "submit-again", "Make a new submission."
+    SUBMIT_AGAIN = "submit-again", "Correct the content, and deposit it again."
     START_WORKER = "start-worker", "Start a worker for the queue, beside the stack."
     START_BEAT = "start-beat", "Start the scheduler, beside the stack."
     RESTART_BEAT = (

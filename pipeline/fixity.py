@@ -11,6 +11,7 @@ from typing import Annotated, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, model_validator
 
+from pipeline.causes import FailureCause
 from pipeline.errors import ArklineError, UsageRefused
 
 OF_RECORD = "sha512"
@@ -51,6 +52,10 @@ class UnknownAlgorithm(UsageRefused, ValueError):
 class DigestMismatch(ArklineError):
     """The bytes do not have the declared digest or size."""
 
+    def __init__(self, message: str, cause: FailureCause | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
+
 
 @lru_cache(maxsize=64)
 def algorithm(name: str) -> str:
@@ -84,6 +89,17 @@ class Digest(BaseModel):
         if actual == self.value:
             return ""
         return f"{name}: the {self.algorithm} digest is {actual}, but {self.value} was declared"
+
+    def arrived_otherwise(self, actual: str, name: str) -> str:
+        """Like `mismatch`, of an uploaded file, for its depositor."""
+        declared, received = self.value, actual
+        if declared[:8] != received[:8]:
+            declared, received = f"{declared[:8]}...", f"{received[:8]}..."
+        algorithm = self.algorithm.upper().replace("_", "-")
+        return (
+            f"{name} arrived with another {algorithm} than you declared. You declared {declared}, we "
+            f"received {received}. Either the digest in your table is wrong, or the file changed."
+        )
 
 
 class _Hash(Protocol):

@@ -5,11 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipeline import codes
+from pipeline import causes, codes
+from pipeline.causes import FailureCause
 from pipeline.checks import CheckSummary
 from pipeline.codes import ErrorKind
 from pipeline.errors import ArklineError
@@ -179,6 +180,9 @@ class Wait:
 class StepFailed(ArklineError):
     code = codes.STEP_FAILED
 
+    cause: FailureCause | None = None
+    """None: it has no code of its own."""
+
     def __init__(self, kind: FailureKind, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.kind = kind
@@ -189,6 +193,11 @@ class StepFailed(ArklineError):
         """For the log only; depositors must not see it."""
         self.checks: tuple[CheckSummary, ...] = ()
         """The runs of checks whose findings stop the job, and those of the other checks."""
+
+    def because(self, cause: FailureCause | None) -> Self:
+        """This failure, with its cause."""
+        self.cause = cause
+        return self
 
     @property
     def error_kind(self) -> ErrorKind:
@@ -240,21 +249,27 @@ class HostDown(RateLimited):
 class NoAnswer(StepFailed):
     """A transient fault of a source whose host was not reached, or sent nothing in time."""
 
-    def __init__(self, message: str, cause: str, *, waited: bool) -> None:
+    def __init__(self, message: str, fault: str, *, waited: bool) -> None:
         super().__init__(FailureKind.TRANSIENT, message)
-        self.cause = cause
-        """The fault without the URL, so that other submitters may see it."""
+        self.fault = fault
+        """Without the URL, so that other submitters may see it."""
         self.waited = waited
         """A whole timeout has passed: the process must not wait again in this attempt."""
         self.place = ""
-        """Host and port that did not answer: those of the URL or of a redirect's target."""
+
+    def at(self, place: str) -> Self:
+        """This failure, of the host and port of the URL or of a redirect's target."""
+        self.place = place
+        return self.because(causes.SOURCE_SILENT(host=place, fault=self.fault))
 
 
 class HostGivenUp(StepFailed):
     """The host has answered nobody for as long as the tries of a job last, and the job waited as long."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, host: str) -> None:
         super().__init__(FailureKind.TRANSIENT, message)
+        self.host = host
+        self.cause = causes.SOURCE_SILENT(host=host)
 
     @property
     def is_tried_again(self) -> bool:
@@ -283,6 +298,7 @@ class ServiceDown(StepFailed):
         of_host: bool = False,
     ) -> None:
         super().__init__(FailureKind.TRANSIENT, message, retry_after)
+        self.cause = causes.SERVICE_DOWN(service=f"{service}:{instance}" if instance else service)
         self.service = service
         self.instance = instance
         """Identifies one of several services of this kind: the host of a callback's receiver."""
@@ -299,11 +315,22 @@ def system(message: str) -> StepFailed:
 
 
 def damaged(message: str) -> DamagedObject:
-    return DamagedObject(FailureKind.SYSTEM, message)
+    return DamagedObject(FailureKind.SYSTEM, message).because(causes.STORAGE_DAMAGED())
 
 
 def transient(message: str, retry_after: float | None = None) -> StepFailed:
     return StepFailed(FailureKind.TRANSIENT, message, retry_after)
+
+
+@contextmanager
+def caused_by(cause: FailureCause, kind: FailureKind = FailureKind.CONTENT) -> Iterator[None]:
+    """Give `cause` to the failures of this kind that the block or the decorated function raises without."""
+    try:
+        yield
+    except StepFailed as failure:
+        if failure.kind is kind:
+            failure.cause = failure.cause or cause
+        raise
 
 
 def of_object(name: str, message: str) -> Later:

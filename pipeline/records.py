@@ -15,9 +15,11 @@ from typing import Annotated, Generic, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from pipeline import causes
+from pipeline.causes import FailureCause
 from pipeline.checks import CheckedFiles, CheckSummary
 from pipeline.fixity import Digest
-from pipeline.names import name_in
+from pipeline.names import is_upload, name_in
 from pipeline.outcome import Deposited, ObjectDescription, StepFailed, WaitsFor, read_earlier_release, system
 from pipeline.principal import Interface
 from pipeline.states import BatchState, Event, FailureKind, JobState, Room, S
@@ -187,6 +189,10 @@ class Submission(_Deposit):
         return self.deposit_name or self.payload_name
 
 
+def digest_of(message: str) -> str:
+    return sha256(message.encode(errors="replace")).hexdigest()[:16]
+
+
 class FencedStatus(RewrittenRecord):
     """The fields shared by the status of jobs and of batches; the node's version fences every change.
 
@@ -209,8 +215,20 @@ class FencedStatus(RewrittenRecord):
     service_faults: Count = 0
     probe: str = ""
     deposited: Deposited | None = None
+    cause: FailureCause | None = None
+    """Of a failure; read `failure_cause`. Absent before 0.4.0, as is `cause_of`."""
+    cause_of: str | None = None
+    """The digest of the message that `cause` belongs to."""
 
     _of_earlier_releases = model_validator(mode="before")(read_earlier_release)
+
+    @property
+    def failure_cause(self) -> FailureCause | None:
+        """The cause of the failure; None if there is none, or it was not recorded.
+
+        A release before 0.4.0 preserves the cause of an earlier failure beside the message of a new one.
+        """
+        return self.cause if self.kind and self.cause_of == digest_of(self.message) else None
 
 
 class BatchStatus(FencedStatus):
@@ -255,6 +273,11 @@ class JobConfiguration(_Deposit):
     """The depositor gave no name: the name that the source states comes first. Absent before 0.2.1."""
     working_dir: str
     submission_type: SubmissionType = SubmissionType.FILE
+
+    @property
+    def is_uploaded(self) -> bool:
+        """Whether the content itself was uploaded, and so cannot be corrected at a source."""
+        return is_upload(self.payload_url) and self.payload_type is not PayloadType.OBJECT_MANIFEST
 
     @property
     def name(self) -> str:
@@ -312,6 +335,7 @@ class Entry(RewrittenRecord, Generic[S]):
     message: str = ""
     kind: FailureKind | None = None
     """The kind of the failure, or of the fault that a try met: it says who has to act."""
+    cause: FailureCause | None = None  # of a failure; absent before 0.4.0
     table: int = 1  # the version of the state table that allowed the move
     via: Interface | None = None  # of a person; None for workers and scheduled work
     request_id: str | None = None  # of a person's request to the API or a page
@@ -435,4 +459,4 @@ def reused(jid: str, evidence: str) -> StepFailed:
     return system(
         f"the number {jid} belongs to another job ({evidence}): the record was restored from a backup and "
         "gave the number again; submit this object again, and it gets another number"
-    )
+    ).because(causes.NUMBER_REUSED())

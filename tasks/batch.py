@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 
+from pipeline import causes
 from pipeline.checks import CheckedFiles, CheckVerdict, by_verdict
 from pipeline.decoding.calls import manifest_reader
 from pipeline.inventory.archive import SentReport, keep_report, kept_report
@@ -61,7 +62,8 @@ def _check_record(session: Session, settings: Settings, jobs: int) -> None:
     heap = server_memory.heap_bytes(session)
     accepted, limit = accepted_jobs(settings, heap), limit_of(settings, heap)
     if jobs > accepted:
-        raise content(f"the batch has {jobs:,} objects, and {limit} is {accepted:,}: divide it")
+        message = f"the batch has {jobs:,} objects, and {limit} is {accepted:,}: divide it"
+        raise content(message).because(causes.LIMIT_EXCEEDED(limit=f"of {accepted:,} jobs in the record"))
     recorded = listings.recorded(session)
     if recorded + jobs > accepted:
         raise Later(
@@ -82,7 +84,7 @@ def _check_live(
         raise content(
             f"the batch has {jobs:,} objects, but {whose} may have {limit:,} jobs that have not ended: "
             f"divide it, or ask the repository to raise {setting}"
-        )
+        ).because(causes.LIMIT_EXCEEDED(limit=f"{setting} of {limit:,}"))
     live = fairness.live_jobs(session, belongs)
     if live + jobs > limit:
         raise transient(
@@ -109,7 +111,8 @@ def _split(attempt: Attempt[Batch]) -> Batch | None:
 
 def _fail_split(attempt: Attempt[Batch], failure: StepFailed) -> Batch:
     """The batch has no further jobs; its report says why."""
-    request = BatchMove(Event.FAIL, attempt.context.name, message=failure.message, kind=failure.kind)
+    cause = failure.cause or causes.OTHER()
+    request = BatchMove(Event.FAIL, attempt.context.name, failure.message, failure.kind, cause=cause)
     return batches.move(attempt.session, attempt.record, request)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
 
+from pipeline import causes
 from pipeline.outcome import Service, ServiceDown
 from pipeline.records import Ticket
 from pipeline.states import BATCH, JOB, Event, FailureKind, JobState
@@ -201,7 +202,8 @@ def _fail_exhausted(context: WorkerContext, session: Session, jid: str) -> None:
     if Event.FAIL not in JOB.events(state):
         return
     message = f"lost its worker {count} times while {state}: see the workers' logs, then resume the job"
-    request = JobMove(Event.FAIL, SWEEP, message=message, kind=FailureKind.SYSTEM, lock=Lock.FREE)
+    cause = causes.WORKER_LOST(state=state)
+    request = JobMove(Event.FAIL, SWEEP, message, FailureKind.SYSTEM, Lock.FREE, cause)
     failed = jobs.move(session, exhausted, request)
     log().error("job failed by the sweep", jid=jid, message=message)
     after_move(context.app, session, context.settings, failed)
@@ -213,7 +215,8 @@ def fail_exhausted_batch(context: WorkerContext, session: Session, bid: str) -> 
     state, count = exhausted.status.status, exhausted.status.redispatches
     message = f"lost its worker {count} times while {state}: see the workers' logs"
     kind = None if BATCH.facts[state].reports else FailureKind.SYSTEM
-    failed = batches.move(session, exhausted, BatchMove(Event.FAIL, SWEEP, message, kind, Lock.FREE))
+    lost = causes.WORKER_LOST(state=state)
+    failed = batches.move(session, exhausted, BatchMove(Event.FAIL, SWEEP, message, kind, Lock.FREE, lost))
     log().error("batch failed by the sweep", bid=bid, message=message)
     after_move(context.app, session, context.settings, failed)
 

@@ -19,6 +19,7 @@ from functools import cache
 
 from kombu.exceptions import OperationalError
 
+from pipeline import causes
 from pipeline.errors import UsageRefused
 from pipeline.outcome import AttemptOver, Later, ServiceDown, StepFailed, Stopping
 from pipeline.records import Batch, Job, now
@@ -131,8 +132,9 @@ def mistakes_as(
             raise
         log().exception("work failed unexpectedly")
         if isinstance(error, Corrupt):
-            raise damaged(str(error)) from error
-        raise unexpected(f"unexpected {type(error).__name__}: {error}") from error
+            raise damaged(str(error)).because(causes.RECORD_DAMAGED()) from error
+        failure = unexpected(f"unexpected {type(error).__name__}: {error}")
+        raise failure.because(causes.MISTAKE(error=type(error).__name__)) from error
 
 
 @dataclass

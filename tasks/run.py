@@ -23,6 +23,7 @@ import structlog
 from celery import current_task
 from celery.exceptions import Retry
 
+from pipeline import causes
 from pipeline.file_system import host_lacks
 from pipeline.outcome import (
     AttemptOver,
@@ -382,6 +383,7 @@ def _fail_job(attempt: Attempt[Job], failure: StepFailed) -> Job:
         attempt.context.name,
         message=failure.message,
         kind=failure.kind,
+        cause=failure.cause or causes.OTHER(),
         lock=attempt.lock,
         done=Done(checks=failure.checks),
     )
@@ -415,7 +417,10 @@ def _settle(attempt: Attempt[R], error: BaseException) -> R | None:
         case Meaning.FAULT if isinstance(error, StepFailed):
             return _retry_or_fail(attempt, error)
         case Meaning.FAULT:
-            return _retry_or_fail(attempt, (content if isinstance(error, TooBig) else system)(str(error)))
+            limit = causes.LIMIT_EXCEEDED(limit="of the record for one change")
+            too_big = isinstance(error, TooBig)
+            failure = content(str(error)).because(limit) if too_big else system(str(error))
+            return _retry_or_fail(attempt, failure)
         case Meaning.DAMAGED:
             log().error("record unreadable", error=str(error))
             waits_for = WaitsFor(kind=WaitKind.REPAIR)
@@ -435,7 +440,7 @@ def _wait_for_service(attempt: Attempt[R], fault: ServiceDown) -> R | None:
     if fault.service is Service.RECORD:
         raise fault  # nothing may be written to a record that cannot be relied on
     if is_own_fault(attempt.session, attempt.record.status.service_faults, fault):
-        return _retry_or_fail(attempt, transient(fault.message, fault.retry_after))
+        return _retry_or_fail(attempt, transient(fault.message, fault.retry_after).because(fault.cause))
     begin_outage(attempt.session, fault)
     waits_for = WaitsFor(kind=WaitKind.SERVICE, name=name_of(fault))
     attempt.hand_back(fault.message, delay=FIRST_PROBE, waits_for=waits_for)

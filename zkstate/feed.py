@@ -24,6 +24,7 @@ from kazoo.protocol.connection import CHANGED_EVENT, CREATED_EVENT, DELETED_EVEN
 from kazoo.protocol.states import KazooState, ZnodeStat
 
 from pipeline import codes
+from pipeline.causes import FailureCause
 from pipeline.records import (
     BatchStatus,
     Identifiers,
@@ -54,6 +55,7 @@ class JobDetail:
     since: datetime
     kind: FailureKind | None
     message: str
+    cause: FailureCause | None
     waits_for: str
     bytes: int | None
     """The declared size of the payload; None if none is declared, or the payload is a manifest."""
@@ -79,6 +81,7 @@ def _detail(
         since=status.last_modification_date,
         kind=status.kind,
         message=status.message,
+        cause=status.failure_cause,
         waits_for=status.waits_for.kind if status.waits_for else "",
         bytes=None if configuration.payload_type is PayloadType.OBJECT_MANIFEST else configuration.size,
     )

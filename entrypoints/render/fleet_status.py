@@ -302,9 +302,6 @@ def cleaned(result: CleanUp) -> None:
         screen.note("beat is removing old batches now, so this command removed none")
 
 
-_OWNERS = {"depositor": "the depositor", "operator": "an operator", "wait": "nobody yet: resume later"}
-
-
 def board_tables(live: LiveView) -> Iterable[Table]:
     """Tables of counts, stops, and failures by cause."""
     view = live.summary
@@ -315,10 +312,13 @@ def board_tables(live: LiveView) -> Iterable[Table]:
             view.failures,
             Column("failed", lambda group: str(group.count + group.batches), right=True),
             Column("kind", lambda group: screen.state(group.kind)),
-            Column("to act", lambda group: _OWNERS[group.owner]),
+            Column(
+                "to act",
+                lambda group: "nobody yet: resume later" if group.to_act == "wait" else f"the {group.to_act}",
+            ),
             Column("last", lambda group: brief(age(group.last)), right=True),
             Column("id", lambda group: group.id),
-            Column("cause", lambda group: f"{group.template} {group.host}".strip(), long=True),
+            Column("cause", lambda group: group.template, long=True),
         )
 
 

@@ -5,6 +5,7 @@ No label has an id, a host or an ARK, so the number of series depends only on th
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from importlib.metadata import version
@@ -29,6 +30,7 @@ from operations.board.values import EVERYTHING
 from operations.fleet import measures
 from operations.fleet.measures import BrokerMeasures, Measures, RecordMeasures
 from operations.site import Site
+from pipeline.causes import CODES
 from pipeline.checks import CheckVerdict
 from pipeline.records import age
 from pipeline.states import JOB, BatchState, JobState
@@ -163,10 +165,13 @@ def _of_jobs(board: Board) -> Iterator[Metric]:
     yield _gauge("batches", "Batches in the record.", batches.items(), "state")
     ages = {(state,): age(since) for state, since in board.oldest_batches(EVERYTHING).items()}
     yield _gauge("oldest_batch_age_seconds", "Age of the oldest batch in a state.", ages.items(), "state")
-    failed: dict[tuple[str, ...], float] = {}
+    failed = defaultdict[tuple[str, ...], float](float)
+    by_cause = defaultdict[tuple[str, ...], float](float)
     for group in board.failures(EVERYTHING):
-        failed[group.kind,] = failed.get((group.kind,), 0) + group.count
+        failed[group.kind,] += group.count
+        by_cause[group.code if group.code in CODES else "unknown",] += group.count
     yield _gauge("failed_jobs", "Failed jobs by the kind of their failure.", failed.items(), "kind")
+    yield _gauge("failed_jobs_by_cause", "Failed jobs by the code of the cause.", by_cause.items(), "cause")
 
 
 def _of_stops(board: Board) -> Iterator[Metric]:

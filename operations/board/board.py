@@ -13,7 +13,6 @@ from operations.board.table import Table
 from operations.board.tally import Tallied, Tally
 from operations.board.values import (
     EVERYTHING,
-    OWNERS,
     BatchPage,
     BatchSearch,
     BoardBatch,
@@ -30,7 +29,9 @@ from operations.board.values import (
     scope_of,
 )
 from operations.board.writer import Writer
+from pipeline.causes import FailureCause, describe
 from pipeline.errors import ServiceUnreachable, UsageRefused
+from pipeline.humanize import counted
 from pipeline.names import NotAnArk, canonical_ark
 from pipeline.principal import Principal
 from pipeline.profiles.profile import Profiles
@@ -267,9 +268,9 @@ class Board:
         where.add("cause IS NOT NULL")
         if cause is not None:
             where.add("cause = ?", cause)
-        columns = "cause, kind, template, host, collection, since, message"
+        columns = "cause, kind, recorded, collection, since, message"
         rows = self._read(
-            "SELECT cause AS id, kind, template, host, sum(job) AS count, sum(1 - job) AS batches, "
+            "SELECT cause AS id, kind, recorded, sum(job) AS count, sum(1 - job) AS batches, "
             "min(since) AS first, max(since) AS last, group_concat(DISTINCT collection) AS collections, "
             "COALESCE(min(name) FILTER (WHERE job), min(name)) AS example, message FROM ("
             f"SELECT 1 AS job, jid AS name, {columns} FROM job WHERE {where} UNION ALL "
@@ -277,16 +278,7 @@ class Board:
             ") GROUP BY cause ORDER BY count DESC, last DESC LIMIT ?",
             [*where.values, *where.values, CAUSES],
         )
-        return tuple(
-            FailureGroup.model_validate(
-                {
-                    **_values(row),
-                    "owner": OWNERS[FailureKind(row["kind"])],
-                    "collections": sorted(row["collections"].split(",")),
-                }
-            )
-            for row in rows
-        )
+        return tuple(map(_group, rows))
 
     def collections(self, scope: Scope) -> tuple[CollectionCounts, ...]:
         where = _Where(scope)
@@ -412,6 +404,25 @@ def _job(row: sqlite3.Row, usual: Mapping[JobState, float]) -> BoardJob:
     limit = usual.get(JobState(row["state"]))
     slow = limit is not None and now().timestamp() - row["since"] > limit
     return BoardJob.model_validate({**_values(row), "usual": limit if slow else None})
+
+
+def _group(row: sqlite3.Row) -> FailureGroup:
+    recorded = FailureCause.model_validate_json(row["recorded"]) if row["recorded"] else None
+    described = describe(recorded, FailureKind(row["kind"]), row["message"])
+    numbers = counted(row["count"], "object"), counted(row["batches"], "batch", "batches")
+    failed = " and ".join(text for text in numbers if not text.startswith("0 "))
+    return FailureGroup.model_validate(
+        {
+            **_values(row),
+            **vars(described),
+            "owner": "wait" if described.owner == "source" else described.owner,
+            "to_act": described.owner,
+            "title": f"{failed}: {described.title}",
+            "template": described.title,
+            "host": described.parameters.get("host", ""),
+            "collections": sorted(row["collections"].split(",")),
+        }
+    )
 
 
 def _values(row: sqlite3.Row) -> dict[str, object]:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
-from operations.board.values import Change, cause_of
+from operations.board.values import Change
+from pipeline.causes import FailureCause, describe
 from pipeline.checks import CheckedFiles
 from pipeline.states import JOB, Bucket, FailureKind, JobState
 from zkstate.feed import BatchRead, BucketChange, JobDetail, QueueChange
@@ -28,8 +29,8 @@ CREATE TABLE job (
     jid TEXT PRIMARY KEY, bid TEXT NOT NULL, collection TEXT, owner TEXT,
     queue TEXT, bucket TEXT, state TEXT AS (COALESCE(queue, CASE bucket {_CASES} END)) STORED,
     previous TEXT, priority INTEGER NOT NULL, since REAL NOT NULL,
-    name TEXT NOT NULL DEFAULT '', ark TEXT NOT NULL DEFAULT '', kind TEXT, cause TEXT, template TEXT,
-    host TEXT, message TEXT NOT NULL DEFAULT '', waiting TEXT NOT NULL DEFAULT '',
+    name TEXT NOT NULL DEFAULT '', ark TEXT NOT NULL DEFAULT '', kind TEXT, cause TEXT, recorded TEXT,
+    message TEXT NOT NULL DEFAULT '', waiting TEXT NOT NULL DEFAULT '',
     bytes INTEGER, details INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE listed (
@@ -39,7 +40,7 @@ CREATE TABLE listed (
 CREATE TABLE batch (
     bid TEXT PRIMARY KEY, collection TEXT, owner TEXT NOT NULL, name TEXT NOT NULL, submitter TEXT NOT NULL,
     status TEXT, since REAL NOT NULL, submitted REAL NOT NULL, total INTEGER, kind TEXT, cause TEXT,
-    template TEXT, host TEXT, message TEXT NOT NULL, files INTEGER NOT NULL, bytes INTEGER NOT NULL,
+    recorded TEXT, message TEXT NOT NULL, files INTEGER NOT NULL, bytes INTEGER NOT NULL,
     checked TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE hold (collection TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
@@ -66,8 +67,8 @@ ON CONFLICT (jid) DO UPDATE SET bid = excluded.bid, collection = excluded.collec
 """
 
 _ENTER_STATE = f"""{_PUT_PLACE},
-    previous = excluded.previous, since = excluded.since, kind = NULL, cause = NULL, template = NULL,
-    host = NULL, message = '', waiting = '', details = 0
+    previous = excluded.previous, since = excluded.since, kind = NULL, cause = NULL, recorded = NULL,
+    message = '', waiting = '', details = 0
 """
 
 _LIST_BUCKET = """
@@ -303,13 +304,14 @@ class Table:
         self._sql.executemany("UPDATE job SET details = 1 WHERE jid = ?", [(jid,) for jid in requested])
         self._sql.executemany(
             "UPDATE job SET name = :name, ark = :ark, since = :since, kind = :kind, cause = :cause, "
-            "template = :template, host = :host, message = :message, waiting = :waits_for, "
-            "bytes = :bytes "
+            "recorded = :recorded, message = :message, waiting = :waits_for, bytes = :bytes "
             "WHERE jid = :jid AND state = :state",
             [
                 vars(detail)
                 | {"since": detail.since.timestamp()}
-                | _failure(detail.kind if detail.state is JobState.FAILED else None, detail.message)
+                | _failure(
+                    detail.kind if detail.state is JobState.FAILED else None, detail.cause, detail.message
+                )
                 for detail in details
             ],
         )
@@ -319,8 +321,7 @@ class Table:
         values = [_of_batch(batch) for batch in batches]
         self._sql.executemany(
             "INSERT OR REPLACE INTO batch VALUES (:bid, :collection, :owner, :name, :submitter, :status, "
-            ":since, :submitted, :total, :kind, :cause, :template, :host, :message, :files, :bytes, "
-            ":checked)",
+            ":since, :submitted, :total, :kind, :cause, :recorded, :message, :files, :bytes, :checked)",
             values,
         )
         self._sql.executemany(
@@ -378,7 +379,7 @@ def _of_batch(batch: BatchRead) -> dict[str, object]:
         "files": deposited.files if deposited else 0,
         "bytes": deposited.bytes if deposited else 0,
         "checked": CHECKED.dump_json((status and status.checked) or ()).decode(),
-        **_failure(status.kind if status else None, status.message if status else ""),
+        **(_failure(status.kind, status.failure_cause, status.message) if status else _NO_FAILURE),
     }
 
 
@@ -386,11 +387,15 @@ def _seconds(moment: datetime | None) -> float:
     return moment.timestamp() if moment else 0.0
 
 
-def _failure(kind: FailureKind | None, message: str) -> dict[str, object]:
+_NO_FAILURE: dict[str, object] = {"kind": None, "cause": None, "recorded": None}
+
+
+def _failure(kind: FailureKind | None, cause: FailureCause | None, message: str) -> dict[str, object]:
+    """`recorded`: the cause as JSON, null if it was not recorded."""
     if kind is None:
-        return {"kind": None, "cause": None, "template": None, "host": None}
-    cause = cause_of(kind, message)
-    return {"kind": kind, "cause": cause.id, "template": cause.template, "host": cause.host}
+        return _NO_FAILURE
+    recorded = cause.model_dump_json() if cause else None
+    return {"kind": kind, "cause": describe(cause, kind, message).id, "recorded": recorded}
 
 
 def _quoted(states: Iterable[JobState]) -> str:

@@ -1,77 +1,16 @@
-"""The values of the board: scopes, searches, and answers.
+"""The values of the board: scopes, searches, and answers."""
 
-The cause of a failure is its message without ids, numbers, names and URLs.
-"""
-
-import hashlib
-import re
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from pipeline.causes import FailureCause, Owner
 from pipeline.outcome import WaitKind
 from pipeline.principal import Interface, Principal, Role
 from pipeline.records import Record
 from pipeline.states import BatchState, FailureKind, JobState, Room
 from zkstate.queue.listings import Unreadable
-
-TEMPLATE_LIMIT = 300
-"""Maximum length of a template in characters."""
-
-_URL = re.compile(r"\bhttps?://[^\s'\"<>]+")
-_REPLACEMENTS = (
-    (re.compile(r"'[^'\n]*'|\"[^\"\n]*\""), "'…'"),
-    (re.compile(r"\bark:/?\d[^\s,;:)]*"), "ARK"),
-    (re.compile(r"\b(?:jid|bid)\d+\b"), "ID"),
-    (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,}\b", re.IGNORECASE), "#"),
-    (re.compile(r"(?<![\w.])/[\w.+-]+(?:/[\w.+-]+)+"), "PATH"),
-    (re.compile(r"(?<!HTTP )(?<!answered )\b\d+(?:[.,:]\d+)*"), "#"),
-)
-"""The order counts: names, identifiers and paths are replaced whole, before the numbers in them. An HTTP
-status is kept, because it distinguishes causes."""
-
-
-@dataclass(frozen=True)
-class CauseOfFailure:
-    id: str
-    template: str
-    host: str
-
-
-def cause_of(kind: FailureKind, message: str) -> CauseOfFailure:
-    """Failures with the same kind, template and host have the same cause.
-
-    >>> cause_of(FailureKind.TRANSIENT, "http://a.org/1.txt answered 503").template
-    'URL answered 503'
-    """
-    url = _URL.search(message)
-    host = _host(url[0]) if url else ""
-    template = _URL.sub("URL", message)
-    for pattern, instead in _REPLACEMENTS:
-        template = pattern.sub(instead, template)
-    template = " ".join(template.split())[:TEMPLATE_LIMIT]
-    digest = hashlib.sha256("\0".join((kind, template, host)).encode()).hexdigest()
-    return CauseOfFailure(digest[:12], template, host)
-
-
-def _host(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-Owner = Literal["depositor", "operator", "wait"]
-
-OWNERS: dict[FailureKind, Owner] = {
-    FailureKind.CONTENT: "depositor",
-    FailureKind.SYSTEM: "operator",
-    FailureKind.TRANSIENT: "wait",
-}
-"""Who has to act after a failure of this kind."""
 
 
 class Scope(Record):
@@ -151,6 +90,7 @@ class BoardJob(Record):
     """Given if the job is slow: 95 % of the jobs that left its state lately were there for fewer seconds."""
     retry_count: int | None = None
     """This and what follows stands in the record alone; null where that was not read."""
+    failure_cause: FailureCause | None = None
     last_successful_status: JobState | None = None
     deposit_name: str | None = None
     local_id: tuple[str, ...] | None = None
@@ -198,12 +138,23 @@ class FailureGroup(Record):
 
     id: str
     kind: FailureKind
-    owner: Owner
-    """Who has to act: the depositor, the operator, or nobody before a retry."""
+    owner: Literal["depositor", "operator", "wait"]
+    """`to_act`, where a source counts as wait."""
+    to_act: Owner = "wait"
+    """Who has to act: the depositor, the operator, the source's operators, or nobody before a retry."""
+    code: str = ""
+    """Of the table of causes; the code of another release is possible."""
+    title: str = ""
+    """`4 objects: the digest of a file differs from the declared one`; true for each of them."""
+    parameters: dict[str, str] = Field(default_factory=dict)
+    """What identifies the cause, as in the title."""
+    remedy: str = ""
+    resume: bool | None = None
+    """Whether a resume can help once the remedy was applied; null if that is not known."""
     template: str
-    """The message with ids, numbers, quoted names and URLs replaced."""
+    """The title without the number."""
     host: str = ""
-    """The host that the message names."""
+    """The source, with its port unless that is 443."""
     count: int
     """Failed jobs."""
     batches: int = 0

@@ -10,11 +10,12 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from operations.board.values import BoardJob, JobPage, JobSearch, Scope, cause_of
+from operations.board.values import BoardJob, JobPage, JobSearch, Scope
 from operations.jobs.allowed_verbs import allowed_verbs
 from operations.site import Site
 from operations.visibility import Gone, visible_job
 from pipeline.attempt import Progress
+from pipeline.causes import FailureCause, describe
 from pipeline.checks import CheckSummary
 from pipeline.description.metadata import final_description
 from pipeline.http.urls import redact_url
@@ -46,6 +47,8 @@ class JobView(Record):
     """Of the status in ZooKeeper, for a verb that must not meet a later state."""
     message: str = ""
     kind: FailureKind | None = None
+    failure_cause: FailureCause | None = None
+    """The code and the parameters of the failure's cause; null if it was not recorded, and once archived."""
     last_successful_status: JobState | None = None
     priority: int | None = None
     retry_count: int = 0
@@ -116,6 +119,7 @@ def job_view_of(site: Site, principal: Principal, job: Job | ArchivedJob) -> Job
 
 def _now(session: Session, job: Job) -> dict[str, Any]:
     return job.status.model_dump(include=set(JobView.model_fields)) | {
+        "failure_cause": job.status.failure_cause,
         "state": job.status.status,
         "since": job.status.since,
         "version": job.version,
@@ -242,7 +246,7 @@ def rows(
 
 def _with_record(row: BoardJob, recorded: JobRow) -> BoardJob:
     fields = recorded.model_dump(exclude={"jid", "bid", "profile"})
-    failed = recorded.state is JobState.FAILED and recorded.kind is not None
-    cause = cause_of(recorded.kind, recorded.message).id if failed and recorded.kind else ""
+    kind = recorded.kind if recorded.state is JobState.FAILED else None
+    cause = describe(recorded.failure_cause, kind, recorded.message).id if kind else ""
     moved = {} if recorded.state is row.state else {"held": False, "waiting": "", "usual": None}
     return row.model_copy(update={**fields, **moved, "cause": cause})

@@ -14,6 +14,7 @@ from operations.run import UNWATCHED, Run
 from operations.site import Site
 from operations.verbs.overruling import overruled
 from operations.visibility import recorded
+from pipeline import causes
 from pipeline.errors import Action, Remedy, UsageRefused
 from pipeline.inventory import archive
 from pipeline.notify.batch_report import deleted_with_batch
@@ -198,7 +199,8 @@ def _carry_out(
     if event is Event.FAIL:
         return _end(site, stamp, thing, FailureKind.SYSTEM, _said("failed", stamp))
     if event is Event.REJECT:
-        request = _request(stamp, event, message=f"{NOT_ACCEPTED}: {stamp.reason}", kind=FailureKind.CONTENT)
+        said = {"message": f"{NOT_ACCEPTED}: {stamp.reason}", "cause": causes.REJECTED()}
+        request = _request(stamp, event, kind=FailureKind.CONTENT, **said)
         return _result(site, thing, _move(site, thing, request))
     return _result(site, thing, _move(site, thing, _request(stamp, event, **changes)))
 
@@ -209,7 +211,8 @@ def _said(verb: str, stamp: Stamp) -> str:
 
 def _end(site: Site, stamp: Stamp, thing: Job | Batch, kind: FailureKind | None, message: str) -> VerbResult:
     """Fail the job or batch. A worker that has it loses the lock, and can have no further effect."""
-    request = _request(stamp, Event.FAIL, message=message, kind=kind, lock=Lock.BREAK)
+    cause = (causes.STOPPED if stamp.via else causes.RECORD_DAMAGED)()  # see `repair`
+    request = _request(stamp, Event.FAIL, message=message, kind=kind, lock=Lock.BREAK, cause=cause)
     try:
         return _result(site, thing, _move(site, thing, request))
     except Busy as error:

@@ -17,6 +17,7 @@ from operations.site import Site
 from operations.verbs.overruling import findings_of, names_of
 from operations.visibility import kind_of, sees_fleet, visible
 from operations.why import waiting
+from pipeline.causes import describe
 from pipeline.errors import Action, Remedy
 from pipeline.inventory import archive
 from pipeline.outcome import Service, ServiceDown
@@ -107,7 +108,9 @@ def _failed_job(fleet: Fleet, job: Job) -> Cause:
     afterwards = (Remedy(Action.UPDATE_REPORT, job.bid),) if batch is BatchState.FAILED else ()
     target = ""
     changed: tuple[str, ...] = ()
-    remedies: tuple[Remedy, ...] = (Remedy(Action.SUBMIT_AGAIN), Remedy(Action.DELETE, job.jid))
+    submit_again = Remedy(Action.SUBMIT_AGAIN, job.bid), Remedy(Action.DELETE, job.jid)
+    remedies: tuple[Remedy, ...] = submit_again
+    resume_helps = _resume_helps(job)
     obstacles: tuple[Obstacle, ...] = ()
     if resumable:
         target = jobs.target_of(status, Event.RESUME)
@@ -119,6 +122,8 @@ def _failed_job(fleet: Fleet, job: Job) -> Cause:
             *((Remedy(Action.RENEW_PROFILE, job.bid),) if changed else ()),
             Remedy(Action.OVERRULE, job.jid, findings) if findings else Remedy(Action.RESUME, job.jid),
         )
+        if resume_helps is False:
+            remedies = (submit_again[0], *(remedies if findings else ()), submit_again[1])
     if target == JobState.PROVISIONING and (too_large := waiting.exceeds_space(fleet, job)) is not None:
         return too_large.model_copy(
             update={"failed_in": _state_before_failure(job), "failure": status.kind, "afterwards": afterwards}
@@ -128,6 +133,8 @@ def _failed_job(fleet: Fleet, job: Job) -> Cause:
         message=status.message,
         failed_in=_state_before_failure(job),
         failure=status.kind,
+        failure_cause=status.failure_cause,
+        resume_helps=resume_helps if resumable else None,
         resumes_in=target,
         content_gone=_content_gone(fleet, job, target),
         changed_fields=changed,
@@ -135,6 +142,14 @@ def _failed_job(fleet: Fleet, job: Job) -> Cause:
         remedies=remedies,
         afterwards=afterwards if resumable else (),
     )
+
+
+def _resume_helps(job: Job) -> bool | None:
+    """Whether a resume can help; an upload cannot be corrected at its source. None: not known."""
+    status = job.status
+    if status.kind is FailureKind.CONTENT and job.configuration.is_uploaded:
+        return False
+    return describe(status.failure_cause, status.kind, status.message).resume if status.kind else None
 
 
 def _in_the_way(session: Session, job: Job, target: str) -> tuple[tuple[Obstacle, ...], tuple[Remedy, ...]]:

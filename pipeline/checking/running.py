@@ -11,7 +11,9 @@ from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 
+from pipeline import causes
 from pipeline.attempt import Attempt
+from pipeline.causes import FailureCause
 from pipeline.checking import journal
 from pipeline.checking.journal import Head, Journal
 from pipeline.checking.process import Checker, Opening
@@ -275,6 +277,7 @@ def judge(checking: Checking, runs: Iterable[CheckRun], files: Sequence[CheckedF
     digests = {file.path: file.sha512 for file in files}
     rules = {rule.name: rule for rule in checking.rules}
     stops, remarks, summaries = list[str](), list[str](), list[CheckSummary]()
+    met = list[FailureCause]()
     for run in runs:
         rule = rules[run.check]
         stopping, warning = _that(rule, run, Action.STOP), _that(rule, run, Action.WARN)
@@ -282,6 +285,8 @@ def judge(checking: Checking, runs: Iterable[CheckRun], files: Sequence[CheckedF
         if stopping and run.overruled is None:
             stop = _stop(stopping, _digest(rule, run, digests))
             stops.append(f"{_sentence(run, stopping)} (finding {stop.finding})")
+            named = sorted({finding.code for finding in stopping if finding.code})
+            met.append(causes.CHECK_STOPPED(check=run.check, findings=", ".join(named) or "no code"))
         elif stopping:
             remarks.append(f"{_sentence(run, stopping)}; a person of the repository decided to keep it")
         if warning:
@@ -289,6 +294,7 @@ def judge(checking: Checking, runs: Iterable[CheckRun], files: Sequence[CheckedF
         summaries.append(CheckSummary.of(run, (*stopping, *warning), stop))
     if stops:
         failure = content(f"{'; '.join(stops)}: replace or remove the files, then submit again")
+        failure.cause = causes.common(met)
         failure.checks = tuple(summaries)
         raise failure
     return Judged(tuple(remarks), tuple(summaries))

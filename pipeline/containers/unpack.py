@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
+from pipeline import causes
 from pipeline.attempt import Attempt, WorkCounter
 from pipeline.containers.base import Archive, Entry, Format
 from pipeline.containers.tar import BLOCK, TAR, TAR_BZ2, TAR_GZ
@@ -164,7 +165,8 @@ def _write_all(
         if not entry.is_folder and (clash := names.add(entry.name)):
             raise content(f"{archive.title}: {clash.reason}; rename it and pack again")
         if max(count, names.count) > archive.max_entries:
-            raise content(f"{archive.title} has more than {archive.max_entries} files and folders: divide it")
+            message = f"{archive.title} has more than {archive.max_entries} files and folders: divide it"
+            raise content(message).because(causes.LIMIT_EXCEEDED(limit=f"of {archive.max_entries:,} entries"))
         if entry.is_folder:
             folders.append(entry.name)
         else:
@@ -200,7 +202,7 @@ def _write(entry: Entry, archive: Archive, target: Path, room: int, counter: Wor
                 raise content(
                     f"{archive.title} unpacks to more than its limit allows, at {quote_name(entry.name)}: "
                     "divide it, or ask the operator for a higher limit"
-                )
+                ).because(causes.LIMIT_EXCEEDED(limit="of unpacked bytes"))
             file.write(chunk)
     return DownloadedFile(
         path=entry.name,

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline import causes
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.containers import bag, declared
 from pipeline.containers.declared import ConfirmedDigest
@@ -18,7 +19,7 @@ from pipeline.fixity import Digest
 from pipeline.manifests import lines
 from pipeline.manifests.checkm import ManifestProfile, ReadRows, Row, parse_rows
 from pipeline.names import quote_name
-from pipeline.outcome import StepFailed
+from pipeline.outcome import StepFailed, caused_by
 from pipeline.states import FailureKind
 from pipeline.tables import text
 from pipeline.tables.content import (
@@ -64,6 +65,7 @@ class Statements:
         return tuple(known[file.path].of(file) if file.path in known else file for file in files)
 
 
+@caused_by(causes.CONTAINER_INVALID())
 def unpack(  # noqa: PLR0913 - the facts of one container
     decoder: Decoder,
     path: Path,
@@ -93,6 +95,7 @@ def _file(path: str, size: int, sha512: str, name_encoding: str, raw_name: str) 
     return DownloadedFile(path=path, size=size, sha512=sha512, name_encoding=name_encoding, raw_name=raw_name)
 
 
+@caused_by(causes.LISTS_INVALID())
 def read_fetch_lists(
     decoder: Decoder,
     folder: Path,
@@ -119,6 +122,7 @@ def _most(files: tuple[DownloadedFile, ...]) -> tuple[int, int]:
     return PASSES * sum(file.size for file in files), PASSES * len(files)
 
 
+@caused_by(causes.LISTS_INVALID())
 def read_statements(
     decoder: Decoder,
     producer: Path,

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
+from pipeline import causes
 from pipeline.attempt import Attempt
 from pipeline.decoding import child
 from pipeline.decoding.child import Channel
@@ -145,7 +146,7 @@ class _Ended:
             return content(
                 f"reading {subject} needs more than {limits.memory // 1_000_000} MB of memory: divide the "
                 "object, or ask the operator to raise ARKLINE_DECODING_MEMORY"
-            )
+            ).because(causes.LIMIT_EXCEEDED(limit="ARKLINE_DECODING_MEMORY"))
         return error_of(self.kind, self.values)
 
 
@@ -155,7 +156,7 @@ def _killed(number: int, subject: str, limits: Limits) -> StepFailed:
             return content(
                 f"reading {subject} needs more than {limits.seconds} seconds of processor time beside those "
                 "for its size: pack or write it in another way, and submit it again"
-            )
+            ).because(causes.LIMIT_EXCEEDED(limit="of processor time"))
         case signal.SIGKILL | signal.SIGTERM:
             return transient(f"the process that was reading {subject} was killed from outside")
         case signal.SIGABRT:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.attempt import Attempt, Progress
+from pipeline.causes import FailureCause
 from pipeline.containers import bag, declared
 from pipeline.containers.declared import UnpackedContainer
 from pipeline.containers.unpack import Limits, unpack
@@ -51,7 +52,8 @@ def message_line(kind: str, *values: Any) -> bytes:
 def of_error(error: BaseException, traceback: Callable[[], str]) -> bytes:
     match error:
         case StepFailed():
-            return message_line(_FAILED, error.kind, error.message, error.retry_after)
+            cause = error.cause and error.cause.model_dump()
+            return message_line(_FAILED, error.kind, error.message, error.retry_after, cause)
         case Later():
             return message_line(_LATER, error.kind, error.name, error.message, error.wait)
         case OSError():
@@ -66,7 +68,8 @@ def error_of(kind: str, values: list[Any]) -> Exception:
     """The error that `of_error` wrote."""
     match kind:
         case "failed":
-            return StepFailed(FailureKind(values[0]), values[1], values[2])
+            cause = values[3] and FailureCause.model_validate(values[3])
+            return StepFailed(FailureKind(values[0]), values[1], values[2]).because(cause)
         case "later":
             return Later(WaitKind(values[0]), values[1], values[2], values[3])
         case "os-error":

@@ -24,6 +24,7 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from urllib3.util import Url, make_headers, parse_url
 from urllib3.util.connection import allowed_gai_family
 
+from pipeline import causes
 from pipeline.allowed_networks import AllowedNetwork
 from pipeline.http.transfer import (
     CHECK_INTERVAL,
@@ -111,6 +112,7 @@ class AddressRefused(StepFailed):
             f"{host} has no public address: content is not fetched from there; our staff may allow its "
             "network by the setting ARKLINE_ALLOW_NETWORKS",
         )
+        self.cause = causes.ADDRESS_REFUSED(host=host)
         self.detail = f"{host} is at {address}, port {port}"
 
 
@@ -123,6 +125,7 @@ class SourceRefused(StepFailed):
             f"content of this collection is not fetched from {host}: give a URL of its sources, or ask our "
             "staff to list the host in its profile",
         )
+        self.cause = causes.SOURCE_REFUSED(host=host)
         self.detail = f"{place or host}, port {port}, is none of the sources of the profile"
 
 
@@ -220,7 +223,9 @@ class ContentSession:
             if not _keeps_password(before, target):
                 sent.pop("Authorization", None)
         response.close()
-        raise content(f"{redact_url(url)} redirects more than {REDIRECTS} times: give the URL it leads to")
+        raise content(
+            f"{redact_url(url)} redirects more than {REDIRECTS} times: give the URL it leads to"
+        ).because(causes.SOURCE_UNUSABLE(host=place_of(url)))
 
     def _checked_source(self, url: str) -> Url:
         """The parts of a URL that may be requested; StepFailed for any other URL."""
@@ -247,7 +252,7 @@ class ContentSession:
             except BaseException as error:
                 channel.close()
                 if isinstance(error, Dropped) and self._speaks_tls(target, address, check):
-                    raise NotUnderstood(IS_TLS) from error
+                    raise NotUnderstood(IS_TLS, causes.TLS_FAILED) from error
                 raise
             else:
                 self._prefer(target, address)
@@ -338,13 +343,13 @@ def addresses_of(host: str, port: int, check: Callable[[], None]) -> list[str]:
             continue
         match answer:
             case socket.gaierror(errno=socket.EAI_NONAME):
-                raise NotUnderstood("the host does not exist; check the URL") from answer
+                raise NotUnderstood("the host does not exist; check the URL", causes.HOST_UNKNOWN) from answer
             case socket.gaierror():
                 raise Unreached(
                     f"the host's name cannot be resolved ({answer.strerror})", waited=False
                 ) from answer
             case UnicodeError():
-                raise content(f"'{host}' is not a host name") from answer
+                raise content(f"'{host}' is not a host name").because(causes.URL_INVALID()) from answer
             case Exception():
                 raise answer
             case _:
@@ -409,9 +414,11 @@ def redirection(response: Response) -> str:
     except ValueError as error:
         raise content(
             f"{redact_url(response.url)} redirects to {quote_name(location)}, which is not a URL"
-        ) from error
+        ).because(causes.SOURCE_UNUSABLE(host=place_of(response.url))) from error
     if problem := url_problem(url):
-        raise content(f"{redact_url(response.url)} redirects to {problem}")
+        raise content(f"{redact_url(response.url)} redirects to {problem}").because(
+            causes.SOURCE_UNUSABLE(host=place_of(response.url))
+        )
     return url
 
 

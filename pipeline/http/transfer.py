@@ -17,6 +17,8 @@ from typing import Self
 
 import pycurl
 
+from pipeline import causes
+from pipeline.causes import CauseCode
 from pipeline.names import quote_name
 
 CHECK_INTERVAL = 0.5
@@ -112,9 +114,17 @@ class Dropped(ConnectionFault):
 class NotUnderstood(ConnectionFault):
     """What a server is, or sends: a second request would meet the same."""
 
+    cause = causes.SOURCE_UNUSABLE
+
+    def __init__(self, message: str, cause: CauseCode | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause or self.cause
+
 
 class NotTrusted(NotUnderstood):
     """The server has no certificate that is trusted, or offers no TLS that is still safe."""
+
+    cause = causes.TLS_FAILED
 
 
 class Headers(Mapping[str, str]):
@@ -395,7 +405,7 @@ def _too_large(what: str) -> NotUnderstood:
 def _no_http(data: bytes) -> NotUnderstood:
     """The fault of an answer without a status line: what was sent instead, and the remedy."""
     if data.startswith((b"\x15\x03", b"\x16\x03")):
-        return NotUnderstood(IS_TLS)
+        return NotUnderstood(IS_TLS, causes.TLS_FAILED)
     line = _text(data.partition(b"\n")[0][:200]).strip()
     return NotUnderstood(
         f"what answers there is no web server of HTTP/1: it says {quote_name(line, 60)}; check host and port"
@@ -418,7 +428,7 @@ def _fault_of(code: int, text: str, number: int) -> ConnectionFault:
     elif code in (pycurl.E_SSL_CONNECT_ERROR, pycurl.E_PEER_FAILED_VERIFICATION):
         fault = _tls_fault(code, text) or ConnectionFault(failed)
     elif code == pycurl.E_URL_MALFORMAT:
-        fault = NotUnderstood(f"this is not a URL that can be fetched ({text})")
+        fault = NotUnderstood(f"this is not a URL that can be fetched ({text})", causes.URL_INVALID)
     elif "Too large" in text or code == _TOO_LARGE:
         fault = _too_large(text or "a line is too long")
     elif odd:

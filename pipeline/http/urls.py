@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
+from pipeline import causes
 from pipeline.names import hide_secrets, is_upload, upload_problem
 from pipeline.outcome import content
 
@@ -119,7 +120,7 @@ def _may_exist(host: str) -> bool:
 def check_url(url: str) -> None:
     """Raise StepFailed(content) if the text of `url` shows that it cannot be fetched."""
     if problem := url_problem(url):
-        raise content(problem)
+        raise content(problem).because(causes.URL_INVALID())
 
 
 def has_password(url: str) -> bool:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import requests
 from requests.auth import HTTPBasicAuth
 
+from pipeline import causes
 from pipeline.attempt import UNATTENDED, JobRecord
 from pipeline.description import anvl
 from pipeline.http import service
@@ -24,7 +25,7 @@ from pipeline.identifiers.minter import (
     no_claim,
     none_known,
 )
-from pipeline.outcome import Service, ServiceDown, StepFailed, fault_of, system, transient
+from pipeline.outcome import Service, ServiceDown, StepFailed, caused_by, fault_of, system, transient
 from pipeline.profiles.profile import MinterName, Profile
 from pipeline.records import Identifiers, Job
 from pipeline.settings import Settings
@@ -40,6 +41,7 @@ _QUOTED = 300
 """Characters of EZID's answer that a message quotes."""
 
 _LOGIN = "check ARKLINE_EZID_USER and ARKLINE_EZID_PASSWORD, and that this user may write below the shoulder"
+_REFUSES = causes.SERVICE_REFUSED(service=Service.IDENTIFIERS)
 _PERMANENT = ("bad request", "method not allowed", "not found")
 _EXISTS = "identifier already exists"
 
@@ -144,6 +146,7 @@ class EzidMinter(Minter):
                 return None
             raise
 
+    @caused_by(_REFUSES, FailureKind.SYSTEM)
     @fault_of(Service.IDENTIFIERS)
     def _ask(self, method: str, ark: str, metadata: Mapping[str, str] | None = None) -> dict[str, str]:
         """The elements of EZID's answer; _Refused if EZID refuses the request."""
@@ -212,7 +215,7 @@ def _taken(ark: str) -> StepFailed:
         f"{ark} was just minted, but EZID has this ARK registered for something else: give the profile a "
         "shoulder that nobody else uses, or set the counter of minted identifiers beyond the last ARK at "
         "EZID; then submit again"
-    )
+    ).because(causes.NUMBER_REUSED())
 
 
 def _encode(metadata: Mapping[str, str]) -> bytes:

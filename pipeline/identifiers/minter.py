@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pipeline import causes
 from pipeline.attempt import UNATTENDED, JobRecord
 from pipeline.description import anvl
 from pipeline.identifiers import noid
 from pipeline.names import NotAnArk, quote_name, spellings
-from pipeline.outcome import content
+from pipeline.outcome import caused_by, content
 from pipeline.profiles.profile import Profile
 from pipeline.records import Identifiers, Job, JobConfiguration, Submission
 
@@ -110,6 +111,7 @@ def _name_after(spell: Callable[[int], str], known: Known, last: int) -> tuple[i
         first, window = first + window, min(window * 2, MOST_AT_A_TIME)
 
 
+@caused_by(causes.IDENTIFIER_REFUSED())
 def named_ark(given: str | None, named: Mapping[str, str], is_known: Callable[[str], bool]) -> str | None:
     """The ARK that the depositor gave, else that of the local ids; None: the object is new.
 
@@ -125,7 +127,7 @@ def named_ark(given: str | None, named: Mapping[str, str], is_known: Callable[[s
     try:
         ark, *older = spellings(given)
     except NotAnArk as error:
-        raise content(f"the primary identifier {error}") from error
+        raise content(f"the primary identifier {error}").because(causes.IDENTIFIER_INVALID()) from error
     ark = next(filter(is_known, older), ark)
     for name, other in sorted(named.items()):
         if other != ark:

@@ -40,6 +40,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.schema import CreateColumn
 
+from pipeline import causes
 from pipeline.deployment import Deployment, Expected, absent, check_marker, outdated
 from pipeline.errors import UsageRefused
 from pipeline.inventory.tables import deployments, metadata
@@ -467,8 +468,9 @@ class Database:
             case DataError() | UnicodeEncodeError():
                 return content(f"the inventory cannot store a name or value of this object: {reason}")
             case IntegrityError():
-                return system(f"the entry conflicts with the inventory {self.name}: {reason}")
+                message = f"the entry conflicts with the inventory {self.name}: {reason}"
             case _ if is_transient(error) or is_unreachable(error):
                 return transient(f"the inventory {self.name} cannot be used: {reason}")
             case _:
-                return system(f"the inventory {self.name} refused the request: {reason}")
+                message = f"the inventory {self.name} refused the request: {reason}"
+        return system(message).because(causes.SERVICE_REFUSED(service=Service.INVENTORY))

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Table, bindparam, exists, null, select, union, union_all, update
 
+from pipeline import causes
 from pipeline.inventory import findings
 from pipeline.inventory.base import PreservationEvent, Provenance, Recording
 from pipeline.inventory.tables import (
@@ -34,7 +35,7 @@ from pipeline.inventory.tables import (
     rows_with,
     versions,
 )
-from pipeline.outcome import StepFailed, content, system
+from pipeline.outcome import StepFailed, caused_by, content, system
 from pipeline.records import Job, now, reused, same_job
 
 
@@ -66,6 +67,7 @@ def reserve_local_ids(connection: Connection, owner: str, ark: str, ids: Sequenc
     _reserve(connection, owner, ark, ids)
 
 
+@caused_by(causes.IDENTIFIER_INVALID())
 def _reserve(connection: Connection, owner: str, ark: str, ids: Sequence[str]) -> None:
     # sorted, so that two jobs with the same ids cannot deadlock
     names = sorted(set(ids))
@@ -96,9 +98,10 @@ def belongs_to_another(owner: str, local_id: str, named: str, ark: str) -> StepF
     return content(
         f"the local id '{local_id}' of owner {owner} belongs to {named}, not to {ark}: submit again with "
         "that ARK, or without this local id"
-    )
+    ).because(causes.IDENTIFIER_REFUSED())
 
 
+@caused_by(causes.IDENTIFIER_REFUSED())
 def _check_owner(current: str | None, owner: str, ark: str) -> None:
     """`current`: the owner of the object, if it exists."""
     if current is not None and current != owner:

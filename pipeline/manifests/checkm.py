@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from pipeline import causes
 from pipeline.errors import ArklineError
 from pipeline.fixity import Digest, Digester
 from pipeline.manifests import checkm_row
@@ -237,12 +238,13 @@ def check_declared(data: bytes, name: str, size: int | None, digest: Digest | No
         raise content(
             f"manifest {name} has {len(data):,} bytes, but {size:,} were declared: submit it again with the "
             "correct size"
-        )
+        ).because(causes.SIZE_DIFFERS(declared=size, received=len(data)))
     if digest is not None:
         digester = Digester((digest.algorithm,))
         digester.update(data)
         if mismatch := digest.mismatch(digester.value(digest.algorithm), f"manifest {name}"):
-            raise content(f"{mismatch}: submit it again with the correct digest")
+            failure = content(f"{mismatch}: submit it again with the correct digest")
+            raise failure.because(causes.DIGEST_DIFFERS())
 
 
 def check(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pipeline import names
+from pipeline import causes, names
 from pipeline.outcome import content
 
 LIST_BYTES = 50_000_000
@@ -46,7 +46,8 @@ def check_size(path: Path, title: str, limit: int = LIST_BYTES) -> None:
 def check_entries(count: int, title: str, files: int) -> None:
     """StepFailed(content) if a list has more entries than LIST_ENTRIES and than there are `files`."""
     if count > max(LIST_ENTRIES, files):
-        raise content(f"{title} has more than {max(LIST_ENTRIES, files):,} entries: divide the object")
+        message = f"{title} has more than {max(LIST_ENTRIES, files):,} entries: divide the object"
+        raise content(message).because(causes.LIMIT_EXCEEDED(limit="of entries in a list"))
 
 
 def _next(readline: Callable[[int], str], title: str, not_text: str) -> str:

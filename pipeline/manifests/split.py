@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 
+from pipeline import causes
 from pipeline.fixity import Digest
 from pipeline.http.urls import host_of
 from pipeline.manifests.checkm import (
@@ -25,7 +26,7 @@ from pipeline.manifests.checkm import (
     repeated_identifiers,
 )
 from pipeline.names import PRODUCER, UnsafeName, foreign_upload, is_ark, quote_name, safe_name
-from pipeline.outcome import content
+from pipeline.outcome import caused_by, content
 from pipeline.packed import BLOCK, Packed, packed_block
 from pipeline.records import PayloadType, Priority, Record, Submission, SubmissionType, Text
 
@@ -99,6 +100,7 @@ _TYPE_OF_ROWS = {
 _BATCHES = {profile.submission_type: profile for profile in _TYPE_OF_ROWS}
 
 
+@caused_by(causes.MANIFEST_INVALID())
 def plan(
     submission: Submission,
     read: Callable[[str, int], bytes],
@@ -138,12 +140,13 @@ def _single(submission: Submission) -> PlannedJob:
         name = safe_name(name, PRODUCER)
     except UnsafeName as error:
         if not by_source:
-            raise content(f"the payload's {error}: submit it under another name (--name)") from error
+            message = f"the payload's {error}: submit it under another name (--name)"
+            raise content(message).because(causes.NAME_REFUSED()) from error
         name = host_of(submission.payload_url)  # until the source answers
     if submission.primary_id and not is_ark(submission.primary_id):
         raise content(
             f"primary identifier {quote_name(submission.primary_id)} is not an ARK such as ark:/99999/fk4abc"
-        )
+        ).because(causes.IDENTIFIER_INVALID())
     return PlannedJob(
         payload_url=submission.payload_url,
         payload_type=_SINGLE[submission.type],
@@ -171,7 +174,7 @@ def _manifest(submission: Submission, read: Callable[[str, int], bytes], limit: 
     if len(data) > limit:
         raise content(
             f"manifest {quote_name(name)} is larger than {limit} bytes: divide it into several batches"
-        )
+        ).because(causes.LIMIT_EXCEEDED(limit=f"of {limit:,} bytes for a document"))
     check_declared(data, quote_name(name), submission.size, submission.digest)
     return data
 

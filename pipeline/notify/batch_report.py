@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from pipeline.checks import FINDING, CheckFinding, CheckSummary, CheckVerdict, first_named
+from pipeline.checks import CheckFinding, CheckSummary, CheckVerdict, first_named
 from pipeline.description import metadata
 from pipeline.humanize import counted
-from pipeline.names import is_upload
 from pipeline.packed import Packed, packed_groups
 from pipeline.records import (
     Batch,
@@ -24,7 +23,6 @@ from pipeline.records import (
     Job,
     JobConfiguration,
     JobStatus,
-    PayloadType,
     Record,
     StatusReport,
     SubmissionType,
@@ -104,6 +102,8 @@ class ReportedJob(Record):
     kind: FailureKind | None = None
     message: str = ""
     advice: str = ""
+    cause: str = ""
+    """The code of the failure's cause; empty if it was not recorded, or if a person stopped the work."""
     remark: str = ""
     """What the depositor should check, although nothing failed."""
     checks: tuple[ReportedCheck, ...] | None = None
@@ -403,6 +403,7 @@ def reported_job(job: Job | JobOutcome) -> ReportedJob:
         kind=status.kind if failed else None,
         message=(stopped or status.message) if failed else "",
         advice=(_STOPPED if stopped else _advice(job)) if failed else "",
+        cause=status.failure_cause.code if failed and status.failure_cause and not stopped else "",
         remark=status.remark,
         checks=None if status.checks is None else tuple(map(ReportedCheck.of, status.checks)),
     )
@@ -453,13 +454,8 @@ def _advice(job: Job | JobOutcome) -> str:
     kind = job.status.kind
     if kind is FailureKind.CONTENT and job.status.last_successful_status is None:
         return _CANNOT_RESUME
-    if kind is FailureKind.CONTENT and FINDING.search(job.status.message):
+    if kind is FailureKind.CONTENT and any(run.stopping for run in job.status.checks or ()):
         return _FOUND
-    configuration = job.configuration
-    if (
-        kind is FailureKind.CONTENT
-        and is_upload(configuration.payload_url)
-        and configuration.payload_type is not PayloadType.OBJECT_MANIFEST
-    ):
+    if kind is FailureKind.CONTENT and job.configuration.is_uploaded:
         return _NO_SOURCE
     return _ADVICE[kind] if kind else _UNKNOWN

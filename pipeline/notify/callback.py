@@ -22,6 +22,7 @@ from xml.etree import ElementTree
 
 from standardwebhooks import Webhook
 
+from pipeline import causes
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.description.metadata import final_description
 from pipeline.description.xml import clean
@@ -29,11 +30,11 @@ from pipeline.http.service import FIRST_PAUSE, raise_if_transient, retry_request
 from pipeline.http.session import AddressRefused, ContentSession
 from pipeline.http.transfer import ConnectionFault, NotTrusted, Response, Unanswered
 from pipeline.http.urls import redact_url
-from pipeline.outcome import Service, fault_of, system, transient
+from pipeline.outcome import Service, caused_by, fault_of, system, transient
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, ResponseType, now
 from pipeline.settings import Settings
-from pipeline.states import Event, JobState
+from pipeline.states import Event, FailureKind, JobState
 
 TIMEOUT = 60.0
 """Seconds to wait for the answer to a callback, including the connection."""
@@ -61,6 +62,7 @@ MIN_SECRET_BYTES = 16
 """Minimum length of a secret in bytes; a shorter one can be guessed."""
 
 
+@caused_by(causes.CONFIGURATION_INVALID(), FailureKind.SYSTEM)
 def callback_secrets_of(settings: Settings, profile_name: str) -> tuple[bytes, ...]:
     """The collection's secrets, else the default one; empty if callbacks are not signed.
 
@@ -262,6 +264,7 @@ class HttpCallback:
         signed = signed_headers(request.delivery, int(time.time()), payload.body, request.secrets)
         return self._post(request.url, payload.body, {"Content-Type": payload.media_type, **signed}, attempt)
 
+    @caused_by(causes.SERVICE_REFUSED(service=Service.CALLBACK), FailureKind.SYSTEM)
     def _post(self, url: str, body: bytes, headers: dict[str, str], attempt: Attempt) -> int:
         deadline = time.monotonic() + TIMEOUT
 

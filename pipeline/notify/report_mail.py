@@ -19,7 +19,7 @@ from email.utils import format_datetime
 from html import escape
 from io import BytesIO
 
-from pipeline import names
+from pipeline import causes, names
 from pipeline.names import one_line
 from pipeline.notify.batch_report import SECTION_ADVICE, BatchReport, ReportedJob, compose_update
 from pipeline.outcome import system
@@ -390,8 +390,8 @@ def _mail(sender: str, to: Recipients, subject: str, date: datetime, body: str, 
     try:
         message["From"] = sender
     except (ValueError, IndexError) as error:  # the standard library raises either for an invalid address
-        raise system(
-            "the setting ARKLINE_MAIL_FROM is not a valid sender address; write name@host"
+        raise system("the setting ARKLINE_MAIL_FROM is not a valid sender address; write name@host").because(
+            causes.CONFIGURATION_INVALID()
         ) from error
     if to.addresses:
         message["To"] = ", ".join(to.addresses)

@@ -16,14 +16,15 @@ from typing import BinaryIO
 
 from pydantic import BaseModel, ConfigDict
 
+from pipeline import causes
 from pipeline.attempt import Attempt, Progress
 from pipeline.errors import ArklineError
 from pipeline.file_system import is_full, make_below, start_writing, write_all, write_file
 from pipeline.fixity import OF_RECORD, READ_CHUNK, Digest, Digester, DigestMismatch, ignore, size_and_sha512
 from pipeline.http.service import http_date
 from pipeline.http.transfer import Response
-from pipeline.http.urls import redact_url
-from pipeline.names import quote_name
+from pipeline.http.urls import place_of, redact_url
+from pipeline.names import is_upload, quote_name
 from pipeline.outcome import StepFailed, content, system, transient
 from pipeline.sources.response import coding_of, content_length, offered_name, whole_size
 from pipeline.states import FailureKind
@@ -337,6 +338,7 @@ class DocumentTooLarge(StepFailed):
             f"{name} has {has}, but the limit is {limit:,}; "
             "divide it, or ask the operator for a higher limit",
         )
+        self.cause = causes.LIMIT_EXCEEDED(limit=f"of {limit:,} bytes for a document")
 
 
 @dataclass(frozen=True)
@@ -364,33 +366,41 @@ class Download:
     def check_stated(self, total: int | None) -> None:
         """Raise if the source states a size that the file must not have."""
         if None not in (self.size, total) and total != self.size:
-            raise content(self.size_differs(f"{total:,}"))
+            raise self._wrong_size(f"{total:,}")
         self._check_limit(total or 0)
         self.admit(total or 0)
 
     def check_size(self, size: int) -> None:
         """Raise unless the file may have that many bytes; called before they are written."""
         if self.size is not None and size > self.size:
-            raise content(self.size_differs(f"more than {self.size:,}"))
+            raise self._wrong_size(f"more than {self.size:,}")
         self._check_limit(size)
         self.admit(size)
 
     def check_whole(self, size: int, digests: StreamDigester) -> None:
         """DigestMismatch unless the received bytes have the declared size and digest."""
         if self.size is not None and size != self.size:
-            raise DigestMismatch(self.size_differs(f"{size:,}"))
+            failure = self._wrong_size(f"{size:,}")
+            raise DigestMismatch(failure.message, failure.cause)
         if self.digest is not None and (actual := digests.value(self.digest.algorithm)) != self.digest.value:
-            raise DigestMismatch(self.digest.mismatch(actual, self.label))
+            mismatch = self.digest.mismatch(actual, self.label)
+            if is_upload(self.url):
+                mismatch = self.digest.arrived_otherwise(actual, self.target.name)
+            raise DigestMismatch(mismatch, causes.DIGEST_DIFFERS(**dict(self.digest), received=actual))
 
-    def size_differs(self, actual: str) -> str:
-        return f"{self.label}: the source has {actual} bytes, but {self.size:,} were declared"
+    def _wrong_size(self, actual: str) -> StepFailed:
+        message = f"{self.label}: the source has {actual} bytes, but {self.size:,} were declared"
+        return content(message).because(causes.SIZE_DIFFERS(declared=self.size, received=actual))
 
     def broken(self, fault: str) -> StepFailed:
-        return transient(f"{redact_url(self.url)}: {fault}")
+        cause = causes.SOURCE_BROKE(host=place_of(self.url))
+        return transient(f"{redact_url(self.url)}: {fault}").because(cause)
 
     def _check_limit(self, size: int) -> None:
         if self.limit is not None and size > self.limit:
-            raise content(f"{self.label} has more than the {self.limit:,} bytes that are accepted")
+            raise content(f"{self.label} has more than the {self.limit:,} bytes that are accepted").because(
+                causes.LIMIT_EXCEEDED(limit=f"object_bytes of {self.limit:,} bytes")
+            )
 
 
 @dataclass(frozen=True)
@@ -446,7 +456,7 @@ class UploadedSource:
                 file.check_whole(part.size, part.digests)
             except DigestMismatch as mismatch:
                 part.discard()
-                raise content(str(mismatch)) from mismatch
+                raise content(str(mismatch)).because(mismatch.cause) from mismatch
             attempt.check()
             part.publish(file.target)
             return Downloaded(part.size, part.digests.value())
@@ -461,4 +471,4 @@ def _damaged(stored: StoredUpload) -> StepFailed:
     return system(
         f"{stored.path} does not have the bytes that were uploaded as {quote_name(stored.file.name)}: "
         "restore it and resume the job, or have the file uploaded and submitted again"
-    )
+    ).because(causes.UPLOAD_DAMAGED())

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, TypeVar
 
+from pipeline import causes
 from pipeline.attempt import UNATTENDED, Attempt, Progress, pause
 from pipeline.fixity import OF_RECORD, DigestMismatch
 from pipeline.http.session import ContentSession
@@ -144,10 +145,10 @@ class HttpFetcher:
             if host not in self._pausing_hosts:
                 raise
         except NoAnswer as fault:
-            self._limiter.no_answer(fault.place, fault.cause)
+            self._limiter.no_answer(fault.place, fault.fault)
         except PauseRequested as fault:
             self._pausing_hosts.add(host)
-            self._limiter.back_off(fault.host, fault.seconds, fault.cause)
+            self._limiter.back_off(fault.host, fault.seconds, fault.answer)
         except StepFailed:
             pass  # the download will meet the same fault and report it
         return None
@@ -188,7 +189,7 @@ class HttpFetcher:
                     self._complete(file, part, attempt)
                 except DigestMismatch as mismatch:
                     part.discard()
-                    raise content(str(mismatch)) from mismatch
+                    raise content(str(mismatch)).because(mismatch.cause) from mismatch
             attempt.check()
             origin = part.origin or Origin(url=file.url)
             part.publish(file.target)
@@ -271,9 +272,12 @@ class HttpFetcher:
         except HostDown as down:
             raise HostDown(f"{redact_url(url)}: {down.message}", down.wait, down.name) from down
         except HostGivenUp as failure:
-            raise HostGivenUp(f"{redact_url(url)}: {failure.message}") from failure
+            raise HostGivenUp(f"{redact_url(url)}: {failure.message}", failure.host) from failure
         except NoAnswer as fault:
-            fault.place = places[-1]
+            fault.at(places[-1])
+            raise
+        except TooSlow as fault:
+            fault.cause = causes.SOURCE_BROKE(host=places[-1])
             raise
 
     def _retry(
@@ -302,12 +306,13 @@ class HttpFetcher:
                 furthest = max(furthest, bytes_so_far())
                 requested = fault.retry_after or 0.0
                 if isinstance(fault, PauseRequested):
-                    self._limiter.back_off(fault.host, fault.seconds, fault.cause)
+                    self._limiter.back_off(fault.host, fault.seconds, fault.answer)
                 silent = isinstance(fault, NoAnswer) and fault.waited
                 if silent or tries >= self._settings.fetch_tries or requested > LONGEST_PAUSE:
                     if isinstance(fault, NoAnswer):
-                        self._limiter.no_answer(fault.place, fault.cause)
-                    raise transient(f"{fault} (try {tries})", fault.retry_after) from fault
+                        self._limiter.no_answer(fault.place, fault.fault)
+                    lasting = transient(f"{fault} (try {tries})", fault.retry_after)
+                    raise lasting.because(fault.cause) from fault
             pause(max(requested, self._back_off(tries)), attempt)
 
     def _back_off(self, tries: int) -> float:

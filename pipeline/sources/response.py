@@ -8,6 +8,7 @@ from email.header import decode_header, make_header
 from http import HTTPStatus
 from urllib.parse import unquote, urlsplit
 
+from pipeline import causes
 from pipeline.file_system import lack_of_host
 from pipeline.http.service import is_transient, retry_after
 from pipeline.http.transfer import IS_TLS, LARGEST_BODY, ConnectionFault, NotUnderstood, Response, Unanswered
@@ -38,11 +39,11 @@ _DIGITS = 30
 class PauseRequested(StepFailed):
     """A host asked for a pause: the host that answered, which a redirect may have named."""
 
-    def __init__(self, message: str, seconds: float, host: str, cause: str) -> None:
+    def __init__(self, message: str, seconds: float, host: str, answer: str) -> None:
         super().__init__(FailureKind.TRANSIENT, message, seconds)
         self.seconds = seconds
         self.host = host
-        self.cause = cause
+        self.answer = answer
         """The host's answer without the URL, so that other submitters may see it."""
 
 
@@ -51,7 +52,8 @@ def answer_of(url: str, request: Callable[[], Response]) -> Response:
     try:
         return request()
     except ValueError as error:
-        raise content(f"{redact_url(url)} is not a URL that can be fetched: {error}") from error
+        message = f"{redact_url(url)} is not a URL that can be fetched: {error}"
+        raise content(message).because(causes.URL_INVALID()) from error
     except (ConnectionFault, OSError, RuntimeError) as error:
         raise _failure(url, error) from error
 
@@ -104,15 +106,20 @@ def require_status(response: Response, url: str, *statuses: int) -> None:
     phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else quote_name(response.reason)
     answered = f"{redact_url(url)}: the source answered {status} {phrase}".rstrip()
     if status == HTTPStatus.BAD_REQUEST and response.url.startswith("http:") and _says_tls(response):
-        raise content(f"{redact_url(url)}: {IS_TLS}")
+        cause = causes.TLS_FAILED(host=place_of(response.url))
+        raise content(f"{redact_url(url)}: {IS_TLS}").because(cause)
+    host = place_of(response.url)
     if is_transient(status):
         seconds = retry_after(response.headers.get("Retry-After"))
-        host = place_of(response.url)
+        cause = causes.SOURCE_FAILED(host=host, status=status)
         if seconds and host:
-            cause = f"{status} {phrase}".rstrip()
-            raise PauseRequested(answered, seconds, host, f"{cause}, Retry-After {seconds:.0f} s")
-        raise transient(answered)
-    raise content(f"{answered}; check the URL, and that it may be read without a login")
+            answer = f"{status} {phrase}".rstrip()
+            pause = PauseRequested(answered, seconds, host, f"{answer}, Retry-After {seconds:.0f} s")
+            raise pause.because(cause)
+        raise transient(answered).because(cause)
+    raise content(f"{answered}; check the URL, and that it may be read without a login").because(
+        causes.SOURCE_ANSWERED(host=host, status=status)
+    )
 
 
 def offered_name(response: Response) -> str:
@@ -185,7 +192,7 @@ def encoded(url: str, coding: str) -> StepFailed:
         f"{redact_url(url)}: the source compresses the file for transfer "
         f"(Content-Encoding: {quote_name(coding)}) although asked not to; "
         "declare digest and size of the bytes that are sent, or have the source send the file as it is"
-    )
+    ).because(causes.SOURCE_UNUSABLE(host=place_of(url)))
 
 
 def body_chunks(response: Response, url: str) -> Iterator[bytes]:
@@ -219,7 +226,7 @@ def stated_size(stated: str, url: str) -> int | None:
         raise content(
             f"{redact_url(url)}: the source states a size of {quote_name(stated, 30)} bytes, "
             "which no file has: have the source corrected"
-        )
+        ).because(causes.SOURCE_UNUSABLE(host=place_of(url)))
     return int(stated)
 
 
@@ -227,12 +234,13 @@ def _failure(url: str, error: Exception) -> StepFailed:
     """The failure for a fault of a request; raises `error` if it is not such a fault."""
     if (outage := lack_of_host(error)) is not None:
         return outage
+    message, host = f"{redact_url(url)}: {error}", place_of(url)
     match error:
         case NotUnderstood():
-            return content(f"{redact_url(url)}: {error}")
+            return content(message).because(error.cause(host=host))
         case Unanswered():
-            return NoAnswer(f"{redact_url(url)}: {error}", str(error), waited=error.waited)
+            return NoAnswer(message, str(error), waited=error.waited).at(host)
         case ConnectionFault():
-            return transient(f"{redact_url(url)}: {error}")
+            return transient(message).because(causes.SOURCE_BROKE(host=host))
         case _:
             raise error

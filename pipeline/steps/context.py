@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from pipeline import plugins
+from pipeline import causes, plugins
 from pipeline.attempt import Attempt, JobRecord
 from pipeline.checking.process import Checker
 from pipeline.checking.running import Checking, HoldPlace, unlimited
@@ -77,7 +77,7 @@ class StepContext(Clients):
         try:
             return self.profile_of()
         except ProfileError as error:
-            raise system(str(error)) from error
+            raise system(str(error)).because(causes.CONFIGURATION_INVALID()) from error
 
     def checking(self, job: Job) -> Checking:
         """The checks that the profile asks for."""

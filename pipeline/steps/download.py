@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
+from pipeline import causes
 from pipeline.attempt import Attempt, in_parallel
+from pipeline.causes import FailureCause
 from pipeline.checking.running import NOTHING_FOUND
 from pipeline.containers.unpack import Limits
 from pipeline.decoding.calls import manifest_reader, read_fetch_lists, unpack
@@ -221,7 +223,9 @@ class _Download:
         """StepFailed(content) if two names of the manifest would be one file here or in storage."""
         clash = next(iter(duplicates(file.name for file in self.files)), None)
         if clash and not self.can_hold_both_cases:
-            raise content(f"{clash.reason}; the file system cannot hold both: rename one and submit again")
+            raise content(
+                f"{clash.reason}; the file system cannot hold both: rename one and submit again"
+            ).because(causes.NAME_REFUSED())
 
     def all_files(self) -> tuple[DownloadedFile, ...]:
         """Fetch all files into `producer/`, several at a time, and remove any other file there.
@@ -256,6 +260,7 @@ class _Download:
         """Get all `files`, in order. `size`: further bytes of the object; `place` as in `summary`."""
         downloaded: dict[int, DownloadedFile] = {}
         failures: dict[int, str] = {}
+        met: list[FailureCause | None] = []
         details: list[str] = []
         threads = self.context.settings.download_threads
         with (
@@ -272,6 +277,7 @@ class _Download:
                         check_bytes(self.profile, size)
                     case StepFailed(kind=FailureKind.CONTENT) as failure:
                         failures[file.line] = str(failure)
+                        met.append(failure.cause)
                         details += filter(None, [failure.detail])
                     case StepFailed() | RateLimited() if failures:
                         break  # content failures are reported first: this fault may be over by then
@@ -280,7 +286,7 @@ class _Download:
                 if len(failures) >= FAILURES_REPORTED:
                     break
         if failures:
-            failed = content(summary(failures, len(files), place))
+            failed = content(summary(failures, len(files), place)).because(causes.common(met))
             failed.detail = "; ".join(dict.fromkeys(details))
             raise failed
         return tuple(downloaded[file.line] for file in files)
@@ -375,7 +381,7 @@ class _Download:
         specs: list[Row] = []
         for line, file in enumerate(listed, container.line + 1):
             if problem := foreign_upload(file.url, container.url):
-                raise content(f"{file.where}: {problem}")
+                raise content(f"{file.where}: {problem}").because(causes.LISTS_INVALID())
             places[line] = f"{file.where}: "
             specs.append(Row(line, file.url, file.path, file.digest, file.size))
         size = sum(file.size for file in files)

@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import replace
 from functools import cache, partial
 
+from pipeline import causes
 from pipeline.attempt import Attempt, CheckedAttempt, Progress
 from pipeline.errors import ArklineError
 from pipeline.manifests.checkm import Row
@@ -193,7 +194,7 @@ def give_back(no_room: NoRoom, workspace: Workspace) -> Done:
             f"the content has more than the {in_units(no_room.most)} that working storage can hold, and its "
             "source did not state the size: check that the answer of the source ends; divide the object, or "
             "ask the operator to enlarge working storage"
-        )
+        ).because(causes.SPACE_EXCEEDED())
     return Done(
         event=Event.DOWNLOAD_AGAIN,
         space_needed=no_room.needed,

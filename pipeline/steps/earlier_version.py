@@ -8,6 +8,7 @@ queried for a job that has never been named, processed or resumed, and has lost 
 from collections.abc import Callable
 from itertools import takewhile
 
+from pipeline import causes
 from pipeline.fixity import StoredVersion
 from pipeline.names import NotAnArk, spellings
 from pipeline.outcome import Done, system
@@ -100,7 +101,7 @@ def _download_again(job: Job, gone: ContentGone) -> Done:
         raise system(
             f"the content was downloaded {again + 1} times and is gone again ({gone}): see who removes files "
             "from working storage, then resume the job"
-        )
+        ).because(causes.CONTENT_LOST())
     return Done(event=Event.DOWNLOAD_AGAIN, message=f"the content is downloaded again: {gone}")
 
 

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from pipeline import causes
 from pipeline.decoding.calls import manifest_reader
 from pipeline.file_system import is_fault_of
 from pipeline.http.urls import redact_url
 from pipeline.manifests import lines
 from pipeline.manifests.checkm import ManifestProfile, ReadRows, Row, check_declared, parse_rows
 from pipeline.names import PRODUCER, UnsafeName, foreign_upload, is_upload, name_in, safe_name
-from pipeline.outcome import StepFailed, content, system
+from pipeline.outcome import StepFailed, caused_by, content, system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Job, JobConfiguration, PayloadType, SubmissionMode
 from pipeline.states import FailureKind
@@ -30,7 +31,7 @@ def check_files(profile: Profile, count: int) -> None:
         raise content(
             f"the object has {count:,} files, but collection {profile.name} accepts at most {limit:,}: "
             "divide it, or ask the collection's owner"
-        )
+        ).because(causes.LIMIT_EXCEEDED(limit=f"object_files of {limit:,}"))
 
 
 def check_bytes(profile: Profile, count: int) -> None:
@@ -40,13 +41,14 @@ def check_bytes(profile: Profile, count: int) -> None:
         raise content(
             f"the object has more than the {in_units(limit)} that collection {profile.name} accepts: "
             "divide it, or ask the collection's owner to raise limits.object_bytes"
-        )
+        ).because(causes.LIMIT_EXCEEDED(limit=f"object_bytes of {limit:,} bytes"))
 
 
 class ManifestLost(StepFailed):
     """The working directory no longer has the object manifest that the step pending saved."""
 
 
+@caused_by(causes.CONTENT_LOST(), FailureKind.SYSTEM)
 def expected_files(job: Job, working: Path, parse: ReadRows = parse_rows) -> tuple[Row, ...]:
     """The files of the job's object, or its container. ManifestLost if its manifest is gone."""
     if job.configuration.payload_type is not PayloadType.OBJECT_MANIFEST:
@@ -91,6 +93,7 @@ def save_manifest(job: Job, context: StepContext) -> int:
     return len(files)
 
 
+@caused_by(causes.NAME_REFUSED())
 def payload_file(configuration: JobConfiguration) -> Row:
     """The payload as one file; a content failure if it has no usable name."""
     name, url = configuration.payload_name, configuration.payload_url
@@ -108,6 +111,7 @@ def deposited(job: Job, downloaded: Iterable[DownloadedFile]) -> Iterator[Downlo
     return (file for file in downloaded if not (is_update and file.path == lines.DELETION_LIST))
 
 
+@caused_by(causes.NAME_REFUSED())
 def named(file: Row, stated: str) -> str:
     """The name of a file that the depositor did not name: the source's, else the URL's."""
     try:
@@ -119,6 +123,7 @@ def named(file: Row, stated: str) -> str:
         ) from error
 
 
+@caused_by(causes.MANIFEST_INVALID())
 def read_manifest(
     data: bytes,
     configuration: JobConfiguration,

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pipeline import names
+from pipeline import causes, names
 from pipeline.checks import CheckRun
 from pipeline.decoding.calls import Statements, read_statements
 from pipeline.description import anvl, metadata, premis
@@ -26,10 +26,11 @@ from pipeline.identifiers.minter import Assignment, Known, none_known
 from pipeline.inventory.recording import Placement
 from pipeline.manifests import storage_manifest
 from pipeline.names import PRODUCER
-from pipeline.outcome import Done, ServiceDown, StepFailed, content, system
+from pipeline.outcome import Done, ServiceDown, StepFailed, caused_by, content, system
 from pipeline.preservation.rebuild import require_as_sent
 from pipeline.profiles.profile import Profile
 from pipeline.records import Identifiers, Job, PayloadType, SubmissionMode, now
+from pipeline.states import FailureKind
 from pipeline.steps import checks, earlier_version
 from pipeline.steps.context import StepContext
 from pipeline.steps.expected_files import deposited
@@ -95,6 +96,7 @@ def recall(job: Job, context: StepContext) -> bool:
     return ark is not None
 
 
+@caused_by(causes.VERSION_REFUSED())
 def check_consent(job: Job, ark: str, context: StepContext, *, recorded: bool = False) -> None:
     """StepFailed(content) if the job would add a version to an object without being allowed to.
 
@@ -119,6 +121,7 @@ def check_consent(job: Job, ark: str, context: StepContext, *, recorded: bool = 
         raise content(problem)
 
 
+@caused_by(causes.IDENTIFIER_REFUSED())
 def _check_ownership(ark: str, profile: Profile, placement: Placement | None, *, given: bool) -> None:
     if problem := minter.ownership_problem(ark, profile, placement, given=given):
         raise content(problem)
@@ -134,7 +137,7 @@ def _mint_ark(
         raise content(
             "the object to reset is not identified: give its ARK or one of its local ids, or submit it with "
             "mode add"
-        )
+        ).because(causes.UPDATE_INVALID())
     # Written with the ARK, in one transaction, so that the ARK is never mistaken for a depositor's.
     assigned = known.model_copy(update={"local_id": local_id, "assigned": True})
     if known.primary_id is not None:
@@ -226,7 +229,8 @@ def _read_content(job: Job, context: StepContext) -> _Content:
     )
     files = _producer_files(job, workspace, downloaded)
     if not files and not statements.deletions:
-        raise content(f"{job.configuration.payload_name or 'the payload'} has no file to store")
+        message = f"{job.configuration.payload_name or 'the payload'} has no file to store"
+        raise content(message).because(causes.NO_FILE())
     known = context.job_record.identifiers(job).local_id
     local_id = metadata.all_local_ids(known, statements.elements)
     with_digests = statements.with_digests(downloaded)
@@ -383,6 +387,7 @@ def _fence(job: Job, context: StepContext) -> None:
     context.job_record.fence(job)
 
 
+@caused_by(causes.NUMBER_REUSED(), FailureKind.SYSTEM)
 def _check_ours(job: Job, files: tuple[ContentFile, ...], stored: StoredVersion) -> None:
     """StepFailed unless the version with the job's id has this job's content.
 

@@ -5,6 +5,7 @@ since the reservations were counted. A job that does not fit waits here without 
 that would not fit into empty working storage fails.
 """
 
+from pipeline import causes
 from pipeline.outcome import Done, Reservation, Wait, system
 from pipeline.records import Job
 from pipeline.steps import earlier_version
@@ -19,7 +20,7 @@ def work(job: Job, context: StepContext) -> Done | Wait:
     needed = 0 if is_stored else job.space_needed
     too_large = never_fits(needed, context.settings)
     if too_large is not None:
-        raise system(too_large)
+        raise system(too_large).because(causes.SPACE_EXCEEDED())
     # The sum is read first: if a reservation changes before all are read, the sum is outdated.
     promised = context.job_record.promised()
     reservations = context.job_record.working_storage.reservations

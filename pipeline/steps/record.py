@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from hashlib import sha512
 
+from pipeline import causes
 from pipeline.checks import Stage
 from pipeline.description import anvl
 from pipeline.description.metadata import as_stored
@@ -84,7 +85,7 @@ def _stored(job: Job, context: StepContext) -> tuple[StoredVersion, bytes]:
     if version is None:
         raise system(
             f"storage has no version of {ark} from {job.jid}: compare the job's timeline with storage"
-        )
+        ).because(causes.STORAGE_DAMAGED())
     if version.verified is None:
         context.storage.verify(version, context.attempt)
         version = replace(version, verified=now())

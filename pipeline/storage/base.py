@@ -10,13 +10,14 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Protocol
 
-from pipeline import names
+from pipeline import causes, names
 from pipeline.attempt import UNATTENDED, Attempt
 from pipeline.deployment import StorageStore
 from pipeline.errors import UsageRefused
 from pipeline.fixity import ContentFile, OnRead, ReadBackFile, StoredFile, StoredVersion, ignore
-from pipeline.outcome import content, system
+from pipeline.outcome import caused_by, content, system
 from pipeline.records import SubmissionMode
+from pipeline.states import FailureKind
 
 
 @dataclass(frozen=True)
@@ -203,10 +204,13 @@ def check_request(request: StoreRequest) -> None:
     if not re.fullmatch(r"\w+", request.jid):
         raise system(f"'{request.jid}' is not a job id")
     if not request.files:
-        raise content(f"{request.ark} has no file to store: an object needs at least one")
+        raise content(f"{request.ark} has no file to store: an object needs at least one").because(
+            causes.NO_FILE()
+        )
     check_names(file.path for file in request.files)
 
 
+@caused_by(causes.NAME_REFUSED())
 def check_names(paths: Iterable[str]) -> None:
     """StepFailed(content) unless all logical paths are safe and can be in one object together."""
     listed = tuple(paths)
@@ -219,6 +223,7 @@ def check_names(paths: Iterable[str]) -> None:
         raise content(f"the object cannot be stored: {clash.reason}")
 
 
+@caused_by(causes.UPDATE_INVALID())
 def carried_paths(request: StoreRequest, latest: int, paths: Collection[str]) -> set[str]:
     """The paths of the latest version that the request's version will also have.
 
@@ -230,7 +235,7 @@ def carried_paths(request: StoreRequest, latest: int, paths: Collection[str]) ->
         raise system(
             f"{request.ark} was just minted, but an object with this ARK exists: the counter of minted "
             "identifiers was reset; set it beyond the last ARK in storage, then submit again"
-        )
+        ).because(causes.NUMBER_REUSED())
     if request.mode is SubmissionMode.RESET and not latest:
         raise content(f"{request.ark} cannot be reset, because it does not exist: submit it with mode add")
     if request.mode is not SubmissionMode.UPDATE:
@@ -263,6 +268,7 @@ def stored_elsewhere(ark: str, url: str, configured: str) -> UsageRefused:
     )
 
 
+@caused_by(causes.CONTENT_LOST(), FailureKind.SYSTEM)
 def check_source(file: ContentFile, actual: tuple[int, str]) -> None:
     """StepFailed(system) if a file in working storage changed after its download."""
     if actual != (file.size, file.sha512):

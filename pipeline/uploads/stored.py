@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from pydantic import Field
 
-from pipeline import codes
+from pipeline import causes, codes
 from pipeline.errors import UsageRefused
 from pipeline.file_system import Mark, mount_faults, sync, write_file
 from pipeline.fixity import Digest
@@ -216,5 +216,7 @@ def locate(root: Path, url: str) -> StoredUpload:
     file = find_file(root, address.upload, address.name) if address.name else None
     if file is None:
         what = quote_name(address.name) if address.name else "one file"
-        raise content(f"upload {address.upload} has no complete file {what}: upload it and submit it again")
+        raise content(
+            f"upload {address.upload} has no complete file {what}: upload it and submit it again"
+        ).because(causes.UPLOAD_MISSING())
     return StoredUpload(file_folder(root, address.upload, address.name) / CONTENT, file)

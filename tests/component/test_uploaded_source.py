@@ -128,7 +128,7 @@ def test_damage_of_an_upload_is_not_stored_and_is_the_sites_to_repair(
 def test_a_wrong_digest_of_the_submission_is_a_failure_of_content(settings: Settings, upload: Upload) -> None:
     url = put(settings, upload, "a.txt", b"bytes")
 
-    with pytest.raises(StepFailed, match="was declared") as failure:
+    with pytest.raises(StepFailed, match="than you declared") as failure:
         downloaded(job(settings, url, digest=md5(b"other")), settings)
 
     assert failure.value.kind is FailureKind.CONTENT

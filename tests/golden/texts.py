@@ -8,7 +8,7 @@ from itertools import chain
 from entrypoints.render import explanation, remedies
 from operations.explanation import Explanation, Obstacle
 from operations.reasons import Reason
-from pipeline.checks import CheckSummary, Stage
+from pipeline.checks import CheckSummary, Stage, Stopping
 from pipeline.errors import Action, Remedy
 from pipeline.inventory.base import DamagedFile, PreservationEvent
 from pipeline.inventory.findings import UnreportedRun
@@ -93,13 +93,14 @@ def _mails() -> Iterator[EmailMessage]:
         last_successful_status=JobState.PROVISIONING,
     )
     stuck = a_job(3, JobState.FAILED, kind=FailureKind.SYSTEM, message="storage is read-only")
+    stopping = Stopping(finding="3f9a2c41d0b7e655", codes=("Eicar",))
     stopped = a_job(
         6,
         JobState.FAILED,
         kind=FailureKind.CONTENT,
         message="the check clamav found something in 1 file: 'a.exe' (Eicar) (finding 3f9a2c41d0b7e655)",
         last_successful_status=JobState.DOWNLOADING,
-        checks=(CheckSummary.of(scanned(found_in("a.exe", "Eicar"), "b.txt", at=AT)),),
+        checks=(CheckSummary.of(scanned(found_in("a.exe", "Eicar"), "b.txt", at=AT), stopping=stopping),),
     )
     first = compose_report(
         batch,

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from operations.board.values import JobPage, cause_of
+from operations.board.values import JobPage
 from operations.fleet.health import overview
 from operations.jobs.batch_view import batch_view
 from operations.site import Site
+from pipeline.causes import describe
 from pipeline.errors import UsageRefused
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, JobState
@@ -95,7 +96,7 @@ def test_jobs_are_listed_by_collection_age_and_cause(session: Session) -> None:
     _, jids = planting.split_batch(session, 3)
     failed = planting.apply_event(session, jobs.load(session, jids[0]), Event.FAIL, FailureKind.CONTENT)
     planting.apply_event(session, jobs.load(session, jids[1]), Event.FAIL, FailureKind.SYSTEM)
-    cause = cause_of(FailureKind.CONTENT, failed.status.message).id
+    cause = describe(None, FailureKind.CONTENT, failed.status.message).id
 
     assert ids(pages(session, state=JobState.FAILED, collection="demo")) == [jids[1], jids[0]]
     assert job_page(session, collection="other").total == 0

@@ -18,6 +18,7 @@ from operations.board.tally import ENOUGH
 from operations.board.values import EVERYTHING, JobSearch
 from operations.deposits import resubmission
 from operations.verbs.holds import hold_collection, release_collection
+from pipeline import causes
 from pipeline.checks import CheckSummary, Stopping
 from pipeline.inventory.sql import open_inventory
 from pipeline.manifests import checkm
@@ -642,7 +643,9 @@ def stopped_job(session: Session, digest: str) -> Job:
     message = f"the check clamav found something in 1 file: 'a.txt' (Eicar) (finding {digest})"
     held = planting.acquire(session, planting.job_in(session, JobState.PROCESSING))
     kind, done = FailureKind.CONTENT, Done(checks=(run,))
-    return jobs.move(session, held, JobMove(Event.FAIL, "worker", message=message, kind=kind, done=done))
+    cause = causes.CHECK_STOPPED(check="clamav", findings="Eicar")
+    move = JobMove(Event.FAIL, "worker", message=message, kind=kind, done=done, cause=cause)
+    return jobs.move(session, held, move)
 
 
 def test_what_stopped_jobs_is_overruled_on_their_pages_for_one_or_for_all_of_a_cause(

@@ -7,6 +7,8 @@ from html import unescape
 
 import pytest
 
+from pipeline import causes
+from pipeline.causes import FailureCause
 from pipeline.deployment import Deployment
 from pipeline.outcome import Service, ServiceDown, WaitKind, WaitsFor
 from pipeline.principal import Role
@@ -94,7 +96,8 @@ def _no_space(session: Session, settings: Settings) -> None:
 
 
 def _too_large(session: Session, _: Settings) -> None:
-    _fail(session, FailureKind.SYSTEM, "the object needs 4.0 MB, and working storage holds 950 kB at most")
+    message = "the object needs 4.0 MB, and working storage holds 950 kB at most"
+    _fail(session, FailureKind.SYSTEM, message, causes.SPACE_EXCEEDED())
 
 
 def _busy_host(session: Session, _: Settings) -> None:
@@ -118,11 +121,13 @@ def _missing(session: Session, _: Settings) -> None:
             session,
             FailureKind.CONTENT,
             f"https://x.edu/{number}.svg: the source answered 404 Not Found; check the URL",
+            causes.SOURCE_ANSWERED(host="x.edu", status=404),
         )
 
 
 def _digest(session: Session, _: Settings) -> None:
-    _fail(session, FailureKind.CONTENT, "b.txt: the md5 digest is e26c, but d41d was declared")
+    message = "b.txt: the md5 digest is e26c, but d41d was declared"
+    _fail(session, FailureKind.CONTENT, message, causes.DIGEST_DIFFERS())
 
 
 def _redis_away(session: Session, settings: Settings) -> Settings:
@@ -148,9 +153,9 @@ def _nothing(session: Session, _: Settings) -> None:
     planting.one_job(session)
 
 
-def _fail(session: Session, kind: FailureKind, message: str) -> None:
+def _fail(session: Session, kind: FailureKind, message: str, cause: FailureCause) -> None:
     held = planting.acquire(session, planting.job_in(session, JobState.DOWNLOADING))
-    jobs.move(session, held, JobMove(Event.FAIL, "worker", message=message, kind=kind))
+    jobs.move(session, held, JobMove(Event.FAIL, "worker", message=message, kind=kind, cause=cause))
 
 
 TROUBLES: dict[str, tuple[Trouble, tuple[str, ...]]] = {
@@ -173,7 +178,7 @@ TROUBLES: dict[str, tuple[Trouble, tuple[str, ...]]] = {
     ),
     "an object larger than working storage": (
         _too_large,
-        ("1 job failed: the object needs 4.0 MB", "Remove the cause, then resume"),
+        ("1 object: more bytes than working storage can hold", "Enlarge working storage and resume"),
     ),
     "a host that asks to wait": (
         _busy_host,
@@ -188,11 +193,11 @@ TROUBLES: dict[str, tuple[Trouble, tuple[str, ...]]] = {
     ),
     "many failures of one cause": (
         _missing,
-        ("3 jobs failed, for instance: ", "the source answered 404 Not Found", "The depositor has to act"),
+        ("3 objects: the source x.edu answered 404", "Check the URL, and that it may be read"),
     ),
     "a digest that differs": (
         _digest,
-        ("1 job failed: b.txt: the md5 digest is e26c", "corrected and deposited again"),
+        ("1 object: the digest of a file differs from the declared one", "and deposit again"),
     ),
     "Redis away": (_redis_away, (f"Redis at {AWAY} does not answer", "Start Redis")),
     "ZooKeeper away": (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.checks import CheckRun, CheckSummary, CheckVerdict, Obstacle, Overrule, latest
+from pipeline.checks import CheckRun, CheckSummary, CheckVerdict, Obstacle, Overrule, Stopping, latest
 from pipeline.notify.batch_report import REPORTED_FINDINGS, BatchReport, compose_report
 from pipeline.notify.report_mail import as_csv, as_html, as_json, as_text, report_mail
 from pipeline.profiles.profile import Profile
@@ -33,6 +33,7 @@ def checked(*runs: CheckRun) -> tuple[CheckSummary, ...]:
 
 
 def stopped(number: int = 1, *runs: CheckRun) -> Job:
+    found = Stopping(finding="3f9a2c41d0b7e655", codes=("Win.Test.EICAR_HDB-1",))
     message = "the check clamav found something in 1 file: 'b.exe' (a virus) (finding 3f9a2c41d0b7e655)"
     return a_job(
         number,
@@ -40,7 +41,9 @@ def stopped(number: int = 1, *runs: CheckRun) -> Job:
         kind=FailureKind.CONTENT,
         message=message,
         last_successful_status=JobState.DOWNLOADING,
-        checks=checked(*(runs or (scanned("a.txt", VIRUS, TOO_LARGE),))),
+        checks=latest(
+            *(CheckSummary.of(run, stopping=found) for run in runs or (scanned("a.txt", VIRUS, TOO_LARGE),))
+        ),
     )
 
 

@@ -291,7 +291,7 @@ def _job_status(
         status=state,
         priority=priority,
         kind=((last and last.kind) or FailureKind.SYSTEM) if failed else None,
-        message=last.message if failed and last else "",
+        **(record.with_cause(last.message, last.cause) if failed and last else {}),
         epoch=_epoch(version),
         op=token(),
     )

@@ -353,7 +353,7 @@ class FleetHostLimiter(HostLimiter):
         cause = pause.cause or "it did not answer"
         if pause.silent >= self._give_up_after:
             minutes = round(pause.silent / 60)
-            return HostGivenUp(f"{cause}; {host} has answered no request for {minutes:,} minutes")
+            return HostGivenUp(f"{cause}; {host} has answered no request for {minutes:,} minutes", host)
         return HostDown(
             f"{cause}, when {host} was asked last; it is asked again in {pause.left:.0f} seconds",
             pause.left,

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from kazoo.protocol.states import ZnodeStat
 
+from pipeline.causes import FailureCause
 from pipeline.notify.batch_report import JobOutcome
 from pipeline.outcome import WaitsFor
 from pipeline.records import (
@@ -160,6 +161,7 @@ class JobRow(Record):
     priority: int
     kind: FailureKind | None = None
     message: str = ""
+    failure_cause: FailureCause | None = None
     last_successful_status: JobState | None = None
     ark: str = ""
     local_id: tuple[str, ...] = ()
@@ -268,6 +270,7 @@ def _job_row(jid: str, nodes: list[tuple[bytes, ZnodeStat]]) -> JobRow:
         priority=status.priority,
         kind=status.kind,
         message=status.message,
+        failure_cause=status.failure_cause,
         last_successful_status=status.last_successful_status,
         ark=identifiers.primary_id or "",
         local_id=identifiers.local_id,

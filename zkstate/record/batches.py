@@ -38,7 +38,7 @@ from zkstate.connection.transaction import Check, Create, Delete, Operation, Put
 from zkstate.errors import Ambiguous, Busy, Missing, Stale, Taken, TooBig
 from zkstate.record import histories, record
 from zkstate.record.node import Node
-from zkstate.record.record import MESSAGE_LIMIT, Lock, Move
+from zkstate.record.record import Lock, Move
 
 PART_JOBS = 10_000
 """Ids of jobs in one node: 160 KB."""
@@ -337,13 +337,16 @@ def move(session: Session, batch: Batch, request: BatchMove) -> Batch:
     target = BATCH.next(batch.status.status, request.event)
     moment = now()
     # the message of a failure stays; that of a wait is over with the move
-    cause = batch.status.message if batch.status.kind else ""
+    before = batch.status.message if batch.status.kind else ""
     status = record.next_epoch(
         batch.status,
         {
             "status": target,
             "last_modified": moment,
-            "message": (request.message or cause)[:MESSAGE_LIMIT],
+            **record.with_cause(
+                request.message or before,
+                (request.cause if request.kind else None) or batch.status.failure_cause,
+            ),
             "kind": request.kind or batch.status.kind,
             "total": _total_after(batch, request),
             # also for an interrupted report, because its mail may have been sent under this number

@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from pipeline import causes
 from pipeline.attempt import Attempt
 from pipeline.errors import ArklineError
 from pipeline.http.urls import redact_url
@@ -97,7 +98,7 @@ def _checked(size: int, planned: PlannedJob) -> int:
             f"{quote_name(planned.payload_name)} has {size:,} bytes of descriptions and identifiers; the "
             f"record keeps {JOB_LIMIT:,} bytes of an object: shorten them, or put the description into the "
             "object's own metadata files"
-        )
+        ).because(causes.LIMIT_EXCEEDED(limit=f"of {JOB_LIMIT:,} bytes for the record of an object"))
     return size
 
 

@@ -250,7 +250,10 @@ def _status_after(job: Job, request: JobMove) -> JobStatus:
             "room": Room.YIELDED if request.gives_up_room else Room.KEPT,
             "last_modification_date": moment,
             "retry_count": was.retry_count + (request.event is Event.RESUME),
-            "message": (request.message or request.done.message)[:MESSAGE_LIMIT],
+            **record.with_cause(
+                request.message or request.done.message,
+                request.cause if request.event in FAILING else None,
+            ),
             "kind": request.kind if request.event in FAILING else None,
             "priority": was.priority if request.done.priority is None else request.done.priority,
             "remark": was.remark if request.done.remark is None else request.done.remark[:MESSAGE_LIMIT],

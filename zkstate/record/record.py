@@ -13,9 +13,10 @@ from typing import Any, Generic, TypeVar
 
 from kazoo.protocol.states import ZnodeStat
 
+from pipeline.causes import FailureCause
 from pipeline.outcome import WaitKind, WaitsFor
 from pipeline.principal import Interface
-from pipeline.records import Batch, BatchStatus, FencedStatus, Job, JobStatus, Ticket, now
+from pipeline.records import Batch, BatchStatus, FencedStatus, Job, JobStatus, Ticket, digest_of, now
 from pipeline.states import BATCH, JOB, Event, FailureKind
 from zkstate import codec, paths
 from zkstate.connection.session import Session
@@ -61,6 +62,7 @@ class Move:
     message: str = ""
     kind: FailureKind | None = None
     lock: Lock = Lock.MINE
+    cause: FailureCause | None = None
     via: Interface | None = None
     """The interface through which a person requests the move."""
     request_id: str | None = None
@@ -68,8 +70,14 @@ class Move:
     @property
     def facts(self) -> dict[str, object]:
         """The details of the move in the history, besides the state."""
-        names = ("event", "by", "message", "kind", "via", "request_id")
+        names = ("event", "by", "message", "kind", "cause", "via", "request_id")
         return {name: getattr(self, name) for name in names}
+
+
+def with_cause(message: str, cause: FailureCause | None) -> dict[str, object]:
+    """The fields of a status with this message, cut as a znode requires."""
+    text = message[:MESSAGE_LIMIT]
+    return {"message": text, "cause": cause, "cause_of": digest_of(text) if cause else None}
 
 
 def status_path(record: Job | Batch) -> str:

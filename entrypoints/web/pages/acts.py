@@ -98,6 +98,10 @@ class Advice:
     doc: str
     cli: str = ""
     link: str = ""
+    name: str = ""
+    """The text of the link."""
+    first: bool = False
+    """As of a Button."""
 
 
 def of_remedies(remedies: Iterable[Remedy], version: int | None = None) -> tuple[Button | Advice, ...]:
@@ -111,9 +115,11 @@ def of_remedies(remedies: Iterable[Remedy], version: int | None = None) -> tuple
             shown.append(Button(act, remedy.target, own, first=not shown, findings=remedy.findings))
         else:
             link = _LINKS.get(remedy.action, "").format(remedy.target)
-            shown.append(
-                Advice(remedy.action.doc, "" if link else spelled(remedy.action, remedy.target), link)
-            )
+            name = "Open"
+            if remedy.action is Action.SUBMIT_AGAIN and remedy.target:
+                link, name = f"/batches/{remedy.target}/again", "Correct and deposit again"
+            spelling = "" if link else spelled(remedy.action, remedy.target)
+            shown.append(Advice(remedy.action.doc, spelling, link, name, first=not shown))
     return tuple(shown)
 
 

@@ -32,7 +32,6 @@ from operations.board.values import (
     BatchSearch,
     FailureGroup,
     Freshness,
-    Owner,
     Scope,
     Stops,
     scope_of,
@@ -288,11 +287,8 @@ def _of_jobs(whole: Whole, jobs: JobValues | None) -> Iterator[Trouble]:
             text, "", kept_waiting(host).rstrip("."), _LISTS[Reason.WAITING_FOR_HOST], "Waiting jobs"
         )
     for group in jobs.failures[:CAUSES] if jobs else ():
-        number = group.count or group.batches
-        failed = counted(number, "job") if group.count else counted(number, "batch", "batches")
-        text = f"{failed} failed{', for instance' if number > 1 else ''}: {group.message}"
-        link = f"/failures/{group.id}"
-        yield Trouble(text, "", _AGAINST[group.owner], link, "What failed", urgent=True)
+        remedy = group.remedy.rstrip(".")
+        yield Trouble(group.title, "", remedy, f"/failures/{group.id}", "What failed", urgent=True)
     if number := jobs.counts.get(JobState.REVIEW, 0) if jobs else 0:
         text = f"{counted(number, 'job')} {'waits' if number == 1 else 'wait'} for a review"
         link = _LISTS[Reason.WAITING_FOR_REVIEW]
@@ -305,12 +301,6 @@ _FOR_SPACE = "Jobs that end make room; if none ends, stop one that has much of i
 
 CAUSES = 3
 """Maximum number of failure causes in the banner; a list below shows all."""
-
-_AGAINST: Mapping[Owner, str] = {
-    "depositor": "The depositor has to act: the content is wrong. It is to be corrected and deposited again",
-    "operator": "Remove the cause, then resume these jobs",
-    "wait": "Resume these jobs once the service or the source works",
-}
 
 
 def _at_limits(web: WebContext, whole: Whole) -> Iterator[Trouble]:
