@@ -19,7 +19,7 @@ from pipeline.manifests.checkm_row import Findings, StopReading
 from pipeline.names import is_container, name_in, quote_name
 from pipeline.tables import fields
 from pipeline.tables.content import TableContent, TableRow
-from pipeline.tables.remarks import Remark, RemarkKind, by_column
+from pipeline.tables.remarks import Remark, RemarkKind, summaries
 
 COLUMNS = {
     fields.FILE: "nfo:fileName",
@@ -191,10 +191,9 @@ def _remark(table: TableContent, findings: Findings) -> Iterator[str]:
             findings.error(remark.row, f"column {quote_name(table.title(remark.column))}: {remark}")
         elif field or remark.column < 0:
             warnings.append(remark)
-    for group in by_column(warnings):
-        sentence = group.sentence(table.title(group.column))
-        findings.warn(group.rows[0], sentence)
-        yield sentence
+    for row, sentence in summaries(warnings, table.title):
+        findings.warn(row, sentence)
+        yield str(RowProblem(row, sentence))
 
 
 def _values(table: TableContent, row: TableRow) -> dict[str, str]:

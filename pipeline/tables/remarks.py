@@ -1,7 +1,7 @@
 """Remarks about the cells of a table: what a person should look at before the table is used."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
@@ -43,29 +43,17 @@ class Remark:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class RemarkedColumn:
-    """The remarks of one kind about one column."""
-
-    column: int
-    rows: tuple[int, ...]
-    first: Remark
-
-    def sentence(self, title: str) -> str:
-        if self.column < 0:
-            return str(self.first)
-        count = f" (and {len(self.rows) - 1} more)" if len(self.rows) > 1 else ""
-        return f"column {quote_name(title)}: {self.first}{count}"
-
-
-def by_column(remarks: Iterable[Remark]) -> tuple[RemarkedColumn, ...]:
+def summaries(remarks: Iterable[Remark], title: Callable[[int], str]) -> Iterator[tuple[int, str]]:
+    """A sentence for all remarks of one kind about one column, with the row of the first; 0: the table."""
     grouped: dict[tuple[RemarkKind, int], list[Remark]] = {}
     for remark in remarks:
         grouped.setdefault((remark.kind, remark.column), []).append(remark)
-    return tuple(
-        RemarkedColumn(column, tuple(remark.row for remark in group), group[0])
-        for (_, column), group in grouped.items()
-    )
+    for first, *others in grouped.values():
+        if first.column < 0:
+            yield 0, str(first)
+            continue
+        more = f" (and {len(others)} more)" if others else ""
+        yield first.row, f"column {quote_name(title(first.column))}: {first}{more}"
 
 
 _SENTENCES = {

@@ -124,6 +124,6 @@ def looks_like_table(head: bytes, tail: bytes = b"") -> bool:
 
 
 def _remarks(rows: Sequence[TableRow], encoding: str) -> Iterator[Remark]:
-    if encoding != "UTF-8":
-        number = next((row.number for row in rows if not all(map(str.isascii, row.cells))), 0)
-        yield Remark(RemarkKind.ENCODING, number, text=encoding)
+    first = next((row.number for row in rows if not all(map(str.isascii, row.cells))), 0)
+    if encoding != "UTF-8" and first:
+        yield Remark(RemarkKind.ENCODING, first, text=encoding)

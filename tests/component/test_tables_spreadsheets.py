@@ -25,7 +25,7 @@ from pipeline.tables.content import (
     TableFormat,
     TableUnreadable,
 )
-from pipeline.tables.remarks import by_column
+from pipeline.tables.remarks import summaries
 from tests.support.fuzzing import result_or_refusal
 from tests.support.spreadsheets import inline, ods, ods_row, ods_text, xlsx, zipped
 
@@ -47,7 +47,7 @@ def read(decoder: Decoder) -> Callable[..., TableContent]:
 
 
 def said(table: TableContent) -> list[str]:
-    return [group.sentence(table.title(group.column)) for group in by_column(table.remarks)]
+    return [sentence for _, sentence in summaries(table.remarks, table.title)]
 
 
 def cells(table: TableContent) -> list[tuple[int, tuple[str, ...]]]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.tables import text
 from pipeline.tables.content import Choice, TableContent, TableUnreadable, arrange
-from pipeline.tables.remarks import by_column
+from pipeline.tables.remarks import summaries
 from tests.support.fuzzing import result_or_refusal
 
 
@@ -20,7 +20,7 @@ def read(data: str | bytes, **choice: object) -> TableContent:
 
 
 def said(table: TableContent) -> list[str]:
-    return [group.sentence(table.title(group.column)) for group in by_column(table.remarks)]
+    return [sentence for _, sentence in summaries(table.remarks, table.title)]
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -51,6 +51,12 @@ def test_what_spreadsheet_programs_write_is_recognized(
         assert table.remarks == ()
     else:
         assert said(table) == [f"the table is not UTF-8 and was read as {name}: check the letters in row 3"]
+
+
+def test_an_encoding_is_no_doubt_without_special_letters() -> None:
+    table = read("File,Title\na.jpg,Hafen\n".encode("utf-16"))
+
+    assert (table.encoding, table.remarks) == ("UTF-16", ())
 
 
 def test_a_table_of_another_alphabet_in_utf_16_is_recognized_without_a_mark() -> None:
@@ -129,12 +135,6 @@ def test_doubtful_cells_are_named_by_column_with_the_first_row() -> None:
         "e;;03-04-24;\n"
     )
 
-    assert [(group.column, group.rows) for group in by_column(table.remarks)] == [
-        (1, (2,)),
-        (3, (2, 3, 5)),
-        (2, (2, 6)),
-        (2, (3,)),
-    ]
     assert said(table) == [
         """column 'Title': a formula without its value: '=HYPERLINK("http://x";"Hafen")'; """
         "replace the formula by its value",
