@@ -41,7 +41,7 @@ from pipeline.tables.content import Choice, TableContent
 from pipeline.uploads import draft, stored, writing
 from pipeline.uploads.draft import Arrived, Draft, DraftFile, DraftRefused, Objects, SavedDraft
 from pipeline.uploads.stored import Declared, UploadedFile
-from zkstate.record import batches
+from zkstate.record import batches, space
 
 DRAFTS, LOOKED_AT = 50, 500
 """Maximum drafts in a principal's list, the latest first, and maximum drafts that are read for it."""
@@ -108,6 +108,8 @@ def show(
 def unfinished(site: Site, principal: Principal) -> DraftList:
     """The principal's drafts of which no batch was made, the latest first."""
     root = site.settings.uploads_folder
+    if space.was_marked(site.session):
+        stored.require(root)  # no draft is missing because the folder is not mounted
     own = stored.names_in(stored.owner_folder(root, principal.identity))
     changed = {upload: there.st_mtime for upload in own if (there := draft.status(root, upload))}
     latest = sorted(changed, key=changed.__getitem__, reverse=True)
@@ -267,15 +269,18 @@ def _batch_of(site: Site, principal: Principal, key: str) -> str | None:
 
 def _arrived(site: Site, principal: Principal, upload: str, plan: DraftPlan) -> dict[str, UploadedFile]:
     """Name -> file of the plan; files that are not as declared are removed, to be sent again."""
-    files, problems = dict[str, UploadedFile](), dict[str, str]()
+    files, problems, changed = dict[str, UploadedFile](), dict[str, str](), set[str]()
     for chosen in (chosen for planned in plan.objects for chosen in planned.files):
         file = stored.find_file(site.settings.uploads_folder, upload, FILES + chosen.name)
-        if file is not None and not (problem := _difference(chosen, file)):
-            files[chosen.name] = file
+        if file is None:
+            problems[chosen.name] = "has not arrived"
+        elif problem := _difference(chosen, file):
+            problems[chosen.name] = problem
+            changed.add(chosen.name)
         else:
-            problems[chosen.name] = problem if file else "has not arrived"
+            files[chosen.name] = file
     if problems:
-        _drop(site, principal, upload, problems)
+        _drop(site, principal, upload, changed)
         name, problem = next(iter(problems.items()))
         more = f", and {len(problems) - 1:,} more" if len(problems) > 1 else ""
         raise DraftRefused(

@@ -132,6 +132,8 @@ class DraftPlan:
     left_out: tuple[str, ...] = ()
     """Files that an operating system or a program made for itself."""
     missing: tuple[MissingFile, ...] = ()
+    called: str = "files"
+    """What the objects' numbers count, in messages."""
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -142,7 +144,7 @@ class DraftPlan:
 
     def judge(self, site: Site, submission: Submission) -> None:
         """Add what the site knows of the objects, once."""
-        judged = judge(site, submission, [planned.named for planned in self.objects], called="rows")
+        judged = judge(site, submission, [planned.named for planned in self.objects], called=self.called)
         self.errors += [problem.message for problem in judged.errors]
         self.warnings += [problem.message for problem in judged.warnings]
         for planned, verdict in zip(self.objects, judged.objects, strict=True):
@@ -222,6 +224,7 @@ def _of_table(
         if len(row.cells) > len(table.header if table else ()):
             planned.error("the row has more cells than the header row: quote texts that contain a comma")
     _add_remarks(draft, plan, table)
+    plan.called = "rows"
     plan.missing, plan.unlisted = tuple(missing), tuple(name for name in chosen if name not in taken)
     return plan
 

@@ -17,6 +17,7 @@ from operations.deposits.draft_preview import Preview
 from operations.site import Site
 from pipeline import codes
 from pipeline.inventory.sql import open_inventory
+from pipeline.outcome import ServiceDown
 from pipeline.principal import Interface, Principal, Role
 from pipeline.profiles.profile import Profiles
 from pipeline.settings import Settings
@@ -27,6 +28,7 @@ from pipeline.uploads.stored import Declared
 from tests.support.errors import raises_code
 from tests.support.ocfl_fixture import fork
 from tests.support.recordings import recording
+from tests.support.spreadsheets import inline, xlsx
 from zkstate.connection.session import connect
 from zkstate.queue import listings
 
@@ -221,6 +223,42 @@ def test_the_folder_of_uploads_has_no_file_beside_a_draft_but_its_lock(
         stored.DRAFT,
         "draft.lock",
     }
+
+
+def test_a_spreadsheet_is_read_in_the_decoding_process_with_the_sheet_and_columns_that_were_chosen(
+    site: Site,
+) -> None:
+    rows = (("Nachlass",), ("Datei", "Was es ist"), ("a.jpg", "Hafen"))
+    body = "".join(inline(*texts) for texts in rows)
+    upload, given = begin(site, "", "a.jpg")
+    put(site, upload, "list.xlsx", xlsx(body))
+    chosen = given.model_copy(
+        update={"table": "list.xlsx", "sheet": "List", "header_row": 2, "columns": {"Was es ist": "title"}}
+    )
+
+    preview = drafts.save(site, ADA, upload, chosen)
+
+    (one,) = preview.objects
+    assert (one.row, one.title, one.errors) == (3, "Hafen", ())
+    assert preview.table is not None
+    assert (preview.table.sheets, preview.table.header_row) == (("List",), 2)
+    assert [column.field for column in preview.table.columns] == ["file", "title"]
+    wrong = drafts.save(site, ADA, upload, chosen.model_copy(update={"sheet": "Other"}))
+    assert (len(wrong.errors), wrong.objects) == (1, ())
+    site.decoder.close()
+
+
+def test_drafts_are_not_said_to_be_gone_while_the_folder_of_uploads_is_not_mounted(
+    site: Site, settings: Settings, tmp_path: Path
+) -> None:
+    elsewhere = settings.model_copy(update={"uploads": tmp_path / "not-mounted"})
+    upload, given = begin(site, "file\na.jpg\n", "a.jpg")
+    drafts.save(site, ADA, upload, given)
+
+    with pytest.raises(ServiceDown, match="mount it"):
+        drafts.unfinished(Site(elsewhere, site.session), ADA)
+
+    assert [row.id for row in drafts.unfinished(site, ADA).drafts] == [upload]
 
 
 @pytest.mark.parametrize("table", [None, "absent.csv"])

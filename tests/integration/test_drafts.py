@@ -228,6 +228,15 @@ def test_system_files_are_left_out_and_named(ada: Caller) -> None:
     assert all(map(is_system_file, system))
 
 
+def test_an_identifier_of_two_files_is_an_error_that_names_the_files(ada: Caller) -> None:
+    values = {"a.jpg:local_id": "x", "b.jpg:local_id": "x"}
+    preview = save(ada, begin(ada), draft("each", *FILES, values=values))
+
+    ((row, field, message),) = errors(preview)
+    assert (row, field) == (2, "local_id")
+    assert "files 1 and 2" in message
+
+
 def test_a_url_in_a_row_stays_a_url(web: Web, ada: Caller) -> None:
     text = "url,title\nhttps://example.org/a.jpg,Far\nupload:" + "0" * 32 + "/a.jpg,Of another\n"
     _, preview = with_table(ada, text)
