@@ -28,6 +28,7 @@ from entrypoints.web import in_process
 from pipeline import codes
 from pipeline.codes import ErrorKind
 from pipeline.errors import Action, ArklineError, Remedy, ServiceUnreachable, UsageRefused
+from pipeline.fixity import READ_CHUNK
 from pipeline.http import urls
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Client:
     def pieces(self, path: str) -> Generator[bytes]:
         """The body of an answer as it arrives; ServiceUnreachable after `timeout` seconds without data."""
         with self._answer("GET", path, None, {}) as answer:
-            while part := answer.read1():
+            while part := answer.read1(READ_CHUNK):  # without a number, an early end is no error
                 yield part
 
     @contextmanager

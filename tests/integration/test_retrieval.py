@@ -30,7 +30,7 @@ from pipeline.principal import Role
 from pipeline.records import Job
 from pipeline.settings import Settings
 from tasks.app import make_context
-from tests.support import planting
+from tests.support import cli, planting
 from tests.support.polling import eventually
 from tests.support.repository import Repository, empty_inventory
 from tests.support.stores import Store, flip
@@ -427,3 +427,18 @@ def markup(record: Session, store: Store, whole: str) -> str:
     """An object of `scans` with files of several formats."""
     files = {"page.txt": "<script>alert(1)</script>", "long.txt": "b" * 70_000, "a.png": "x", "a.tif": "x"}
     return store.repository.recorded(deposited(record, store, files)).ark
+
+
+def test_a_file_is_downloaded_by_the_command_line_and_a_damaged_one_leaves_nothing(
+    web: Web, scans: Caller, ark: str, tmp_path: Path
+) -> None:
+    alone = web.context.settings.model_copy(update={"zk_hosts": "127.0.0.1:1", "home": tmp_path / "away"})
+    site = {"ARKLINE_URL": web.url, "ARKLINE_TOKEN": scans.token}
+
+    taken = cli.run(alone, "object", ark, "--file", f"producer/folder/{ODD}", "-o", "taken.txt", **site)
+    damaged = cli.run(alone, "object", ark, "--file", "producer/damaged big.txt", **site)
+
+    assert taken.code == 0, taken.err
+    assert (tmp_path / "away" / "taken.txt").read_text() == "odd"
+    assert damaged.code != 0
+    assert not [path for path in (tmp_path / "away").iterdir() if "damaged" in path.name]
