@@ -286,6 +286,12 @@ class Settings(EnvironmentSettings):
     smtp_tls: bool = Field(False, description="TLS from the first byte on, usually on port 465.")
     smtp_starttls: bool = Field(False, description="TLS by STARTTLS, before login and mail.")
     mail_from: str = Field("arkline@localhost", description="Sender address of mail.")
+    public_url: str = Field(
+        "",
+        pattern=r"^(https?://[^\s/?#]+(/[^\s?#]*)?)?$",
+        description="Address of the site's pages, such as https://deposit.example.org, for links in mails; "
+        "empty: mails have no links.",
+    )
     callback_secret: SecretStr = Field(
         SecretStr(""),
         description="Key to sign callbacks, at least 16 bytes; NAME.secret beside a profile overrides it.",
@@ -322,6 +328,11 @@ class Settings(EnvironmentSettings):
     @classmethod
     def _networks(cls, value: object) -> object:
         return read_networks(value) if isinstance(value, str) else value
+
+    @field_validator("public_url")
+    @classmethod
+    def _has_no_slash_at_its_end(cls, value: str) -> str:
+        return value.rstrip("/")
 
     @field_validator("storage_root")
     @classmethod

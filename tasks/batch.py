@@ -162,7 +162,12 @@ def _confirm(attempt: Attempt[Batch]) -> None:
         log().warning("confirmation not mailed", message="the mail service is unavailable")
         return
     mail = confirmation_mail(
-        batch.bid, batch.submission, profile, batch.status.created, context.settings.mail_from
+        batch.bid,
+        batch.submission,
+        profile,
+        batch.status.created,
+        context.settings.mail_from,
+        context.settings.public_url,
     )
     try:
         context.clients().mailer.send(mail)
@@ -184,7 +189,8 @@ def _report(attempt: Attempt[Batch]) -> Batch:
         return _end(attempt, composed, status_report_of(composed.report))
     if earlier := kept_report(inventory, batch.bid, due.number, due.reported_at):
         due = BatchReport.model_validate(earlier.report)
-    mail = report_mail(due, profile, batch.submission, context.settings.mail_from)
+    settings = context.settings
+    mail = report_mail(due, profile, batch.submission, settings.mail_from, settings.public_url)
     attempt.guard.check()
     sent = SentReport(number=due.number, at=due.reported_at, report=due, text=report_text(mail))
     keep_report(inventory, batch.bid, sent)

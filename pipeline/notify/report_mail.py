@@ -1,7 +1,7 @@
 """Mails to depositors: the report of a batch as text, HTML, JSON and CSV; the confirmation of receipt.
 
-Rule: the HTML page is passive. Viewing it fetches nothing; it has no links made from submitted values, no
-images and no scripts.
+Rule: the HTML page is passive. Viewing it fetches nothing; it has no images and no scripts, and its only links
+lead to the pages of this site, whose address is a setting.
 """
 
 import csv
@@ -18,33 +18,39 @@ from email.message import EmailMessage
 from email.utils import format_datetime
 from html import escape
 from io import BytesIO
+from urllib.parse import quote
 
 from pipeline import causes, names
+from pipeline.humanize import counted
 from pipeline.names import one_line
 from pipeline.notify.batch_report import SECTION_ADVICE, BatchReport, ReportedJob, compose_update
 from pipeline.outcome import system
 from pipeline.profiles.profile import Profile
 from pipeline.records import Batch, StatusReport, Submission
-from pipeline.states import BatchState, JobState
+from pipeline.states import JobState
 
 LISTED = 200
 """Maximum number of jobs per section of the text; the JSON has all of them."""
 
 WIDTH = 78
 
+NAME_WIDTH = 80
+"""Maximum characters of a deposit's name in a subject."""
+
 
 def as_json(report: BatchReport) -> str:
     return report.model_dump_json(indent=1)
 
 
-def as_text(report: BatchReport) -> str:
+def as_text(report: BatchReport, site: str = "") -> str:
+    """The report as plain text; `site`: the address of the site's pages, for links."""
     lines = [*_wrapped(headline(report)), ""]
-    for name, value in facts(report):
+    for name, value in (*facts(report), *_page_line(report.bid, site)):
         lines += _labelled(name, value, width=13)
     if report.message:
         lines += ["", *_labelled("What happened", report.message), *_labelled("What to do", report.advice)]
     for title, jobs in report.sections:
-        lines += _text_section(title, jobs)
+        lines += _text_section(title, jobs, site)
     return "\n".join(lines) + "\n"
 
 
@@ -79,24 +85,34 @@ def facts(report: BatchReport) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in named if value)
 
 
-def _text_section(title: str, jobs: Sequence[ReportedJob]) -> Iterator[str]:
+def _page_line(bid: str, site: str) -> tuple[tuple[str, str], ...]:
+    return (("Page", f"{site}/batches/{bid}"),) if site else ()
+
+
+def _object_page(ark: str, site: str) -> str:
+    return f"{site}/objects/{quote(ark, safe='/:')}"
+
+
+def _text_section(title: str, jobs: Sequence[ReportedJob], site: str) -> Iterator[str]:
     if not jobs:
         return
     yield from ("", f"{title}: {len(jobs):,}")
     if title in SECTION_ADVICE:
         yield from _wrapped(SECTION_ADVICE[title], indent="  ", hanging="  ")
     for job in jobs[:LISTED]:
-        yield from _described(job)
+        yield from _described(job, site)
     if len(jobs) > LISTED:
         yield f"  and {len(jobs) - LISTED:,} more"
 
 
-def _described(job: ReportedJob) -> Iterator[str]:
+def _described(job: ReportedJob, site: str) -> Iterator[str]:
     local_ids = f"(local id {'; '.join(job.local_id)})" if job.local_id else ""
     title = f'"{job.title}"' if job.title else ""
     names = "  ".join(filter(None, (job.jid, job.name, title, job.ark, local_ids)))
     if job.state is not JobState.FAILED:
         yield from _wrapped(f"{names}: {job.message}" if job.message else names, indent="  ")
+        if site and job.ark and job.state is JobState.COMPLETED:
+            yield f"      {_object_page(job.ark, site)}"
         if job.remark:
             yield from _labelled("please check", job.remark, indent="      ")
         yield from _checks_line(job)
@@ -207,15 +223,19 @@ class Section:
     """The number of all objects; the rows are the first LISTED."""
 
 
-def as_html(report: BatchReport) -> str:
+def as_html(report: BatchReport, site: str = "") -> str:
+    """The report as a page; `site`: the address of the site's pages, for links."""
     lines = [_HEAD.format(title=_text(report.bid)), f"<h1>{_text(headline(report))}</h1>", "<table>"]
     lines += [_html_row(f"<strong>{_text(name)}</strong>", _text(value)) for name, value in facts(report)]
+    lines += [
+        _html_row(f"<strong>{name}</strong>", _link(url, url)) for name, url in _page_line(report.bid, site)
+    ]
     lines.append("</table>")
     if report.message:
         lines.append(f"<p><strong>What happened:</strong> {_text(report.message)}</p>")
         lines.append(f"<p><strong>What to do:</strong> {_text(report.advice)}</p>")
     for section in sections(report):
-        lines += _html_section(section)
+        lines += _html_section(section, site)
     return "\n".join([*lines, "</body></html>", ""])
 
 
@@ -259,13 +279,24 @@ def _cells(job: ReportedJob) -> dict[str, str]:
     }
 
 
-def _html_section(section: Section) -> Iterator[str]:
+def _link(url: str, text: str) -> str:
+    return f'<a href="{escape(url)}">{_text(text)}</a>'
+
+
+def _html_section(section: Section, site: str) -> Iterator[str]:
     yield f"<h2>{section.title}: {section.count:,}</h2>"
     if section.advice:
         yield f"<p>{_text(section.advice)}</p>"
     yield "<table>"
     yield _html_row(*(f"<strong>{column}</strong>" for column in section.columns))
-    yield from (_html_row(*map(_text, row)) for row in section.rows)
+    for row in section.rows:
+        cells = zip(section.columns, row, strict=True)
+        yield _html_row(
+            *(
+                _link(_object_page(cell, site), cell) if site and cell and column == "object" else _text(cell)
+                for column, cell in cells
+            )
+        )
     yield "</table>"
     if section.count > len(section.rows):
         yield f"<p>and {section.count - len(section.rows):,} more</p>"
@@ -306,14 +337,33 @@ def recipients(profile: Profile, submission: Submission) -> Recipients:
     return Recipients(valid, tuple(address for address in by_key.values() if address not in valid))
 
 
-def report_mail(report: BatchReport, profile: Profile, submission: Submission, sender: str) -> EmailMessage:
+def subject_of(report: BatchReport) -> str:
+    """`demo: 2 of 40 objects not stored (Harbour views)`: what a list of mails shows first."""
+    counts = report.counts
+    objects = counted(counts.total, "object")
+    if not counts.total:
+        outcome = "no objects could be created"
+    elif counts.failed:
+        outcome = f"{counts.failed:,} of {objects} not stored"
+    else:
+        outcome = (
+            f"{objects if counts.completed == counts.total else f'{counts.completed:,} of {objects}'} stored"
+        )
+    return _subject(report.profile_name, f"update: {outcome}" if report.since else outcome, report.name)
+
+
+def _subject(profile: str, outcome: str, name: str) -> str:
+    return on_one_line(f"{profile}: {outcome} ({textwrap.shorten(name, NAME_WIDTH, placeholder='…')})")
+
+
+def report_mail(
+    report: BatchReport, profile: Profile, submission: Submission, sender: str, site: str = ""
+) -> EmailMessage:
     """The report as a mail; the same report always gives the same bytes.
 
-    A mail without recipients is written to an outbox, for the operator, but not sent by SMTP.
+    A mail without recipients is written to an outbox, for the operator, but not sent by SMTP. `site`: the
+    address of the site's pages, for links.
     """
-    outcome = "OK" if report.status is BatchState.COMPLETED else "FAIL"
-    action = "Updated" if report.since else "Processed"
-    subject = f"Ingest: {outcome} -- Submission {action}: {report.bid}"
     to = recipients(profile, submission)
     lists = {"completed": report.completed, "failed": report.failed}
     attached = {name: jobs for name, jobs in lists.items() if jobs}
@@ -321,9 +371,9 @@ def report_mail(report: BatchReport, profile: Profile, submission: Submission, s
     if attached:
         names = " and ".join(f"{name}.json" for name in attached)
         more = f"\nThe complete lists are attached for use by programs: {names}.\n{more}"
-    body = as_text(report) + more
-    page = as_html(report).replace("</body>", f"{as_paragraphs(more)}</body>")
-    message = _mail(sender, to, subject, report.reported_at, body, page)
+    body = as_text(report, site) + more
+    page = as_html(report, site).replace("</body>", f"{as_paragraphs(more)}</body>")
+    message = _mail(sender, to, subject_of(report), report.reported_at, body, page)
     message["Message-ID"] = _identifier(report.bid, report.number)
     if report.number > 1:
         message["In-Reply-To"] = _identifier(report.bid, 1)
@@ -351,12 +401,12 @@ def report_text(mail: EmailMessage) -> str:
 
 
 def confirmation_mail(
-    bid: str, submission: Submission, profile: Profile, jobs: int, sender: str
+    bid: str, submission: Submission, profile: Profile, jobs: int, sender: str, site: str = ""
 ) -> EmailMessage:
     """A mail that confirms a submission, with its number of objects."""
     to = recipients(profile, submission)
     name = submission.name
-    objects = "1 object" if jobs == 1 else f"{jobs:,} objects"
+    objects = counted(jobs, "object")
     body = (
         f"We received your submission {bid}: {objects} will be created.\n"
         "You will get a report when the whole submission has been processed.\n\n"
@@ -365,8 +415,9 @@ def confirmation_mail(
     )
     if submission.note:
         body += f"Note:       {on_one_line(submission.note)}\n"
-    subject = f"Ingest: OK -- Submission Queued: {bid}"
+    body += "".join(f"{name}:       {url}\n" for name, url in _page_line(bid, site))
     body += _refused_line(to)
+    subject = _subject(submission.profile_name, f"received, {objects}", name)
     message = _mail(sender, to, subject, submission.submitted_at, body, text_page(subject, body))
     message["Message-ID"] = f"<{bid}.confirmation@arkline>"
     return _repeatable(message, body)

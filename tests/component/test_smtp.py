@@ -3,6 +3,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Callable, Iterator
+from email import message_from_bytes, policy
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,13 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from pydantic import SecretStr
 
+from pipeline.notify.batch_report import compose_report
 from pipeline.notify.mail import SmtpMailer
+from pipeline.notify.report_mail import report_mail
 from pipeline.outcome import ServiceDown, StepFailed
+from pipeline.profiles.profile import Profile
 from pipeline.states import FailureKind
+from tests.support.records import a_batch, a_job
 from tests.support.requirements import unavailable
 
 pytestmark = [
@@ -93,6 +98,26 @@ def test_a_message_reaches_all_its_recipients(serve: Serve) -> None:
     (envelope,) = postbox.taken
     assert envelope.rcpt_tos == ["a@example.org", "b@example.org"]
     assert b"Message-ID: <bid1.report-1@arkline>" in (envelope.original_content or b"")
+
+
+def test_the_subject_of_a_report_arrives_with_the_deposits_name(serve: Serve) -> None:
+    postbox, port = serve()
+    batch = a_batch(deposit_name="Nachlass Müller 1911")
+    profile = Profile(
+        name="demo", owner="ark:/99999/j2", collections=("ark:/99999/m5",), notification=("ann@example.org",)
+    )
+    report = compose_report(batch, [a_job(number) for number in range(40)])
+    mail = report_mail(
+        report, profile, batch.submission, "arkline@example.org", "https://deposit.example.org"
+    )
+    SmtpMailer("127.0.0.1", port).send(mail)
+
+    (envelope,) = postbox.taken
+    arrived = message_from_bytes(envelope.original_content or b"", policy=policy.default)
+    assert arrived["Subject"] == "demo: 40 objects stored (Nachlass Müller 1911)"
+    text = arrived.get_body(("plain",))
+    assert text is not None
+    assert f"https://deposit.example.org/batches/{batch.bid}" in text.get_content()
 
 
 def test_a_message_to_nobody_is_not_sent(serve: Serve) -> None:

@@ -358,9 +358,14 @@ class Surfaces:
             wanted = [jid for jid in wanted if self.so.job(jid)["state"] != first.job(jid)["state"]]
         state = "update-reporting" if updated else "reporting"
         began = next(entry["at"] for entry in reversed(self.so.histories[bid]) if entry["state"] == state)
-        outcome = "OK" if so["status"] == "completed" else "FAIL"
-        action = "Updated" if updated else "Processed"
-        subject = f"Ingest: {outcome} -- Submission {action}: {bid}"
+        number_of = so["counts"]
+        of, stored, lost = (number_of[name] for name in ("total", "completed", "failed"))
+        objects = "1 object" if of == 1 else f"{of} objects"
+        outcome = f"{lost} of {objects} not stored" if lost else f"{stored} of {objects} stored"
+        if stored == of:
+            outcome = f"{objects} stored"
+        name = self.so.batches[bid]["name"]
+        subject = f"demo: {'update: ' if updated else ''}{outcome} ({name})"
         answers = f"<{bid}.report-1@arkline>" if updated else None
         surface = "update mail" if updated else "mail"
         self._heads(surface, mail, status, subject=subject, date=began, answers=answers)
@@ -384,7 +389,9 @@ class Surfaces:
             "payload": self._payload(bid),
             "total": str(so["counts"]["total"]),
         }
-        subject = f"Ingest: OK -- Submission Queued: {bid}"
+        of = so["counts"]["total"]
+        objects = "1 object" if of == 1 else f"{of} objects"
+        subject = f"demo: received, {objects} ({self.so.batches[bid]['name']})"
         self._heads("confirmation", mail, so["status"], subject=subject, date=so["submitted_at"])
         paragraphs = documents.Page.read(page_of(mail)).text["p"]
         for form, text in (("text", report_text(mail)), ("HTML", " ".join(paragraphs))):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from fast_mail_parser import parse_email
+from pydantic import ValidationError
 
 from pipeline.notify.batch_report import compose_report, compose_update, known_after, status_report_of
 from pipeline.notify.report_mail import (
@@ -23,6 +24,7 @@ from pipeline.outcome import ObjectDescription, StepFailed
 from pipeline.principal import Interface
 from pipeline.profiles.profile import Profile
 from pipeline.records import HistoryEntry, PayloadType, StatusReport, SubmissionType
+from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
 from tests.support.records import AT, BID, a_batch, a_job, a_submission, a_tombstone, jid
 
@@ -395,8 +397,52 @@ def test_an_update_without_changes_sends_no_mail() -> None:
 
 
 def test_the_subject_has_the_outcome() -> None:
-    assert a_mail([C])["Subject"] == f"Ingest: OK -- Submission Processed: {BID}"
-    assert a_mail([C, F])["Subject"] == f"Ingest: FAIL -- Submission Processed: {BID}"
+    assert a_mail([C])["Subject"] == "demo: 1 object stored (batch.checkm)"
+    assert a_mail([C, F])["Subject"] == "demo: 1 of 2 objects not stored (batch.checkm)"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "subject"),
+    [
+        ([C] * 40, "demo: 40 objects stored (Nachlass Müller 1911)"),
+        ([F], "demo: 1 of 1 object not stored (Nachlass Müller 1911)"),
+        ([C, JobState.PROCESSING], "demo: 1 of 2 objects stored (Nachlass Müller 1911)"),
+        ([], "demo: no objects could be created (Nachlass Müller 1911)"),
+    ],
+)
+def test_the_subject_counts_what_is_stored_and_names_the_deposit(jobs: list[JobState], subject: str) -> None:
+    assert a_mail(jobs, deposit_name="Nachlass Müller 1911")["Subject"] == subject
+
+
+def test_a_long_name_is_cut_in_the_subject() -> None:
+    subject = a_mail([C], deposit_name="Harbour " * 31)["Subject"]
+
+    assert subject.startswith("demo: 1 object stored (Harbour Harbour")
+    assert subject.endswith("Harbour…)")
+    assert len(subject) < 120
+
+
+def test_mails_link_to_the_deposit_and_to_what_is_stored_if_the_sites_address_is_known() -> None:
+    site = Settings(public_url="https://deposit.example.org/ark/").public_url
+    batch = a_batch()
+    report = compose_report(batch, [a_job(1), a_job(2, F)], at=AT)
+    mail = report_mail(report, a_profile("ann@example.org"), batch.submission, SENDER, site)
+    confirmation = confirmation_mail(BID, batch.submission, a_profile("ann@example.org"), 2, SENDER, site)
+    links = ["https://deposit.example.org/ark/batches/bid0000000001"]
+
+    assert re.findall(r"https://\S+", body(confirmation)) == links
+    links.append("https://deposit.example.org/ark/objects/ark:/99999/fk41")
+    assert re.findall(r"https://\S+", body(mail)) == links
+    page = mail.get_body(("html",))
+    assert page is not None
+    assert re.findall(r'href="([^"]+)"', page.get_content()) == links
+    assert "https://" not in body(a_mail([C, F]))
+
+
+@pytest.mark.parametrize("url", ["deposit.example.org", "ftp://x.edu", "https://x.edu/?a=b"])
+def test_an_address_of_the_site_that_is_no_beginning_of_a_link_is_refused(url: str) -> None:
+    with pytest.raises(ValidationError):
+        Settings(public_url=url)
 
 
 def test_every_report_of_a_batch_has_one_message_id_that_repetitions_share() -> None:
@@ -412,7 +458,7 @@ def test_every_report_of_a_batch_has_one_message_id_that_repetitions_share() -> 
     assert mail(0)["Message-ID"] == f"<{BID}.report-1@arkline>"
     assert mail(1)["Message-ID"] == f"<{BID}.report-2@arkline>"
     assert mail(1)["In-Reply-To"] == f"<{BID}.report-1@arkline>"
-    assert mail(1)["Subject"] == f"Ingest: OK -- Submission Updated: {BID}"
+    assert mail(1)["Subject"] == "demo: update: 1 object stored (batch.checkm)"
     assert mail(1).as_bytes() == mail(1).as_bytes()
 
 
@@ -532,7 +578,7 @@ def test_a_confirmation_has_the_number_of_objects() -> None:
     submission = a_submission(note="line\r\nbreak", type=SubmissionType.BATCH_MANIFEST)
     mail = confirmation_mail(BID, submission, a_profile("ann@example.org"), 3, SENDER)
 
-    assert mail["Subject"] == f"Ingest: OK -- Submission Queued: {BID}"
+    assert mail["Subject"] == "demo: received, 3 objects (batch.checkm)"
     assert mail["Message-ID"] == f"<{BID}.confirmation@arkline>"
     assert "We received your submission bid0000000001: 3 objects will be created." in body(mail)
     assert "Deposit:    batch.checkm (batch-manifest)" in body(mail)
