@@ -10,14 +10,11 @@ from pipeline.inventory.archive import archive_batch
 from pipeline.inventory.sql import open_inventory
 from pipeline.principal import Role
 from pipeline.settings import Settings
-from pipeline.states import Event, FailureKind, JobState
-from tests.support import planting
-from tests.support.recordings import recording
+from pipeline.states import Event, JobState
+from tests.support.planted_deposit import NAME, ark_of, end, planted, to
 from tests.support.web import OWN_FORM, Caller, Web, serving_board
 from zkstate.connection.session import Session
 from zkstate.record import batches, deletion, jobs
-from zkstate.record.batches import BatchMove
-from zkstate.record.record import Lock
 
 
 @pytest.fixture(scope="module")
@@ -31,28 +28,6 @@ def dora(web: Web) -> Caller:
     return web.caller(Role.DEPOSITOR, name="dora")
 
 
-def to(session: Session, jid: str, state: JobState, kind: FailureKind = FailureKind.SYSTEM) -> None:
-    """Move the pending job to `state`."""
-    for row in planting.any_way_to(state):
-        planting.apply_event(session, jobs.load(session, jid), row.event, kind)
-
-
-def planted(web: Web, session: Session) -> tuple[str, list[str]]:
-    """A deposit with an object that is stored, one that failed, one that waits and one that was deleted."""
-    submitted = {"deposit_name": "Nachlass Müller 1911", "owner": "token:dora"}
-    bid, jids = planting.split_batch_of(session, submitted, 4, erc_what="Hafen", local_id=("MUE-1",))
-    to(session, jids[0], JobState.COMPLETED)
-    version = recording(
-        f"ark:/99999/fk4{jids[0]}", jid=jids[0], bid=bid, key=jobs.load(session, jids[0]).configuration.key
-    )
-    open_inventory(web.context.settings.inventory).record(version)
-    to(session, jids[1], JobState.FAILED, FailureKind.CONTENT)
-    to(session, jids[3], JobState.FAILED)
-    operator = web.caller(Role.OPERATOR, name=f"olga-{bid}")
-    assert operator.post(f"/v1/jobs/{jids[3]}/delete", {"reason": "deposited twice"}).status_code == 200
-    return bid, jids
-
-
 def test_each_object_of_a_deposit_has_its_names_its_files_and_its_result(
     web: Web, record: Session, dora: Caller
 ) -> None:
@@ -62,6 +37,7 @@ def test_each_object_of_a_deposit_has_its_names_its_files_and_its_result(
 
     assert [one["jid"] for one in answer["objects"]] == jids
     assert [one["files"] for one in answer["objects"]] == [1, None, None, None]
+    assert [one["ark"] for one in answer["objects"]] == [ark_of(jids[0]), None, None, None]
     results = [one["result"].partition(":")[0] for one in answer["objects"]]
     assert results == ["stored", "not stored", "waiting", "taken out by our staff"]
     assert answer["objects"][3]["result"] == "taken out by our staff: deposited twice"
@@ -90,15 +66,14 @@ def test_an_archived_deposit_has_its_name_and_its_objects(web: Web, record: Sess
     inventory = open_inventory(web.context.settings.inventory)
     batch = batches.load(record, bid)
     archive_batch(inventory, batch, [jobs.load(record, jid) for jid in jids[:3]], by="retention")
-    for event in (Event.SUCCEED, Event.FAIL, Event.DELETE):
-        batch = batches.move(record, batch, BatchMove(event, "test", lock=Lock.FREE))
-    deletion.remove_batch(record, batch)
+    end(record, bid, Event.SUCCEED, Event.FAIL, Event.DELETE)
+    deletion.remove_batch(record, batches.load(record, bid))
 
     after = dora.get(f"/v1/batches/{bid}/objects").json()["objects"]
 
     assert [one["result"] for one in after] == [one["result"] for one in before]
     assert [one["files"] for one in after] == [1, None, None, None]
-    assert dora.get(f"/v1/batches/{bid}").json()["name"] == "Nachlass Müller 1911"
+    assert dora.get(f"/v1/batches/{bid}").json()["name"] == NAME
 
 
 def test_the_page_of_a_deposit_is_about_its_objects_and_has_its_jobs_behind_details(
@@ -113,6 +88,7 @@ def test_the_page_of_a_deposit_is_about_its_objects_and_has_its_jobs_behind_deta
     assert "<h1>Nachlass Müller 1911</h1>" in page
     assert "<title>Nachlass Müller 1911: processing" in page
     assert "1 of 4 objects stored, 1 not stored" in page
+    assert f'<a href="/objects/{ark_of(jids[0])}">' in page
     assert (
         page.index("not stored: ")
         < page.index("<summary>Details")

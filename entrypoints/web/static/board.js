@@ -4,19 +4,20 @@
 (() => {
   const root = document.documentElement;
   const REOPEN_MS = 2000;
-  const units = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
+  const units = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
 
   const scheme = localStorage.getItem("scheme");
   if (scheme) root.dataset.scheme = scheme;
 
-  function age(moment) {
+  function age(moment, long) {
     const seconds = Math.max(0, (Date.now() - Date.parse(moment)) / 1000);
-    for (const [length, letter] of units) if (seconds >= length) return Math.floor(seconds / length) + letter;
-    return "0s";
+    const [length, unit] = units.find(([length]) => seconds >= length) ?? [1, "second"];
+    const number = Math.floor(seconds / length);
+    return long ? `${number} ${unit}${number === 1 ? "" : "s"}` : number + unit[0];
   }
 
   function renewAges() {
-    for (const element of document.querySelectorAll("time[data-age]")) element.textContent = age(element.dateTime);
+    for (const element of document.querySelectorAll("time[data-age]")) element.textContent = age(element.dateTime, element.dataset.age);
   }
 
   function renewTimes() {
