@@ -1,7 +1,7 @@
 """Mails to depositors: the report of a batch as text, HTML, JSON and CSV; the confirmation of receipt.
 
-Rule: the HTML page is passive. Viewing it fetches nothing; it has no images and no scripts, and its only links
-lead to the pages of this site, whose address is a setting.
+Rule: the HTML page is passive. Viewing it fetches nothing; it has no images and no scripts, and it links only
+to the pages of this site, whose address is a setting.
 """
 
 import csv

@@ -45,7 +45,7 @@ def test_a_depositor_reads_copies_and_follows_the_result_of_each_object(
             assert utc is not None
             assert utc.endswith(" UTC")
             expect(submitted).not_to_have_text(utc.removesuffix(" UTC"))
-            page.context.grant_permissions(["clipboard-read"])
+            page.context.grant_permissions(["clipboard-read", "clipboard-write"])
             page.get_by_role("button", name="Copy").click()
             expect(page.get_by_role("button", name="Copied")).to_be_visible()
             assert page.evaluate("navigator.clipboard.readText()") == ark_of(jids[0])
