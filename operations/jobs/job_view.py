@@ -249,4 +249,5 @@ def _with_record(row: BoardJob, recorded: JobRow) -> BoardJob:
     kind = recorded.kind if recorded.state is JobState.FAILED else None
     cause = describe(recorded.failure_cause, kind, recorded.message).id if kind else ""
     moved = {} if recorded.state is row.state else {"held": False, "waiting": "", "usual": None}
-    return row.model_copy(update={**fields, **moved, "cause": cause})
+    shown = {**fields, **moved, "cause": cause, "failure_cause": recorded.failure_cause}
+    return row.model_copy(update=shown)

@@ -9,7 +9,7 @@ import pytest
 from entrypoints.render.explanation import text
 from operations.board.board import Board
 from operations.board.values import EVERYTHING, FailureGroup, JobSearch
-from operations.jobs.job_view import job_view
+from operations.jobs.job_view import job_view, rows
 from operations.site import Site
 from operations.verbs.verbs import act, repair
 from operations.why.why import why
@@ -238,10 +238,12 @@ def test_jobs_are_found_by_the_id_of_their_cause(session: Session) -> None:
     assert board.wait_filled(30)
     group = next(one for one in board.failures(EVERYTHING) if one.code == "no-file")
 
-    found = board.jobs(EVERYTHING, JobSearch(cause=group.id), 10)
+    found = rows(session, board, EVERYTHING, JobSearch(cause=group.id), 10)
     board.close()
 
     assert sorted(row.jid for row in found.rows) == sorted(wanted)
+    listed = json.loads(found.model_dump_json(warnings="error"))["rows"]
+    assert [row["failure_cause"] for row in listed] == [{"code": "no-file", "parameters": {}}] * 2
 
 
 def test_a_lost_status_is_derived_with_the_cause_of_the_history(session: Session, settings: Settings) -> None:
