@@ -21,7 +21,7 @@ from operations.deposits.dry_run_result import (
     Trouble,
     judged_facts,
 )
-from operations.deposits.judgement import judge
+from operations.deposits.judgement import judge, upload_problems
 from operations.deposits.planned import FieldProblem, JudgedObject, NamedObject, ObjectFile
 from operations.deposits.submission import check_url, owned
 from operations.deposits.uploads import resolved_url
@@ -97,7 +97,7 @@ def perform_dry_run(
     return opening.model_copy(
         update={
             **_counts(jobs),
-            **judged_facts(judged.model_copy(update={"objects": tuple(objects)})),
+            **judged_facts(judged.model_copy(update={"objects": tuple(objects)}), len(jobs)),
             "asked": len(answers),
             "priority": planned.jobs[0].priority if planned.jobs else None,
             "doubtful": len(doubtful),
@@ -124,9 +124,13 @@ def dry_run_local(
     profile = with_site_limits(site.profiles.get(submission.profile_name), site.settings)
     judged = judge(site, submission, planned.named, total=planned.objects)
     files = [file for one in planned.named for file in one.files or ()]
+    if not files:  # a client up to 0.3.0, which names the largest files alone
+        largest = (ObjectFile(name=file.name, size=file.size, to_upload=True) for file in planned.largest)
+        too_large = tuple(chain.from_iterable(upload_problems(file, site.settings) for file in largest))
+        judged = judged.model_copy(update={"errors": judged.errors + too_large})
     return _opening(site, submission, profile).model_copy(
         update={
-            **judged_facts(judged),
+            **judged_facts(judged, planned.objects),
             "jobs": planned.objects,
             "files": planned.files,
             "bytes": planned.bytes,
@@ -198,7 +202,7 @@ class DryRunJob:
             primary_id=self.planned.primary_id,
             local_id=self.planned.local_id,
             payload=self.planned.payload_url,
-            files=tuple(files) if self.read else None,
+            files=tuple(files) or None,
         )
 
     def doubtful(self) -> Iterator[Trouble]:

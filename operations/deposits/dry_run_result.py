@@ -132,18 +132,18 @@ class DryRunResult(Record):
         return not self.failing
 
 
-def judged_facts(judgement: Judgement) -> dict[str, object]:
-    """The fields of a result that the judge fills."""
+def judged_facts(judgement: Judgement, total: int) -> dict[str, object]:
+    """The fields of a result that the judge fills; `total`: the number of all objects."""
     failures = [Trouble(number=0, name="", message=fault.message) for fault in judgement.errors]
     failures += (
         Trouble(number=one.number, name=one.name, message=fault.message)
         for one in judgement.objects
         for fault in one.errors
     )
-    failing = sum(bool(one.errors) for one in judgement.objects)
+    failing = total if judgement.errors else sum(bool(one.errors) for one in judgement.objects)
     return {
         "objects": judgement.objects[:NAMED],
-        "failing": max(failing, len(judgement.objects) if judgement.errors else 0),
+        "failing": failing,
         "failures": tuple(failures[:LIST_LIMIT]),
         "known": dict(list(judgement.known.items())[:LIST_LIMIT]),
         "known_count": len(judgement.known),

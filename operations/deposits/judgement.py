@@ -16,6 +16,7 @@ from operations.deposits.planned import (
     JudgedObject,
     Judgement,
     NamedObject,
+    ObjectFile,
 )
 from operations.site import Site
 from pipeline.description import metadata
@@ -164,17 +165,20 @@ def _problems_of_files(one: NamedObject, known: _Known) -> Iterator[FieldProblem
         clashes = duplicates(file.name for file in one.files or ())
         yield from (FieldProblem(message=clash.reason, field="file") for clash in clashes)
     for file in one.files or ():
-        name, limit = quote_name(file.name), known.settings.upload_bytes
         try:
             safe_name(file.name, PRODUCER)
         except UnsafeName as unsafe:
             yield FieldProblem(message=str(unsafe), field="file")
-        if file.to_upload and (file.bytes or 0) > limit:
-            yield FieldProblem(
-                message=f"{name}: {file.bytes:,} bytes are more than {limit:,} (ARKLINE_UPLOAD_BYTES)",
-                field="file",
-            )
+        yield from upload_problems(file, known.settings)
         yield from file.differences()
+
+
+def upload_problems(file: ObjectFile, settings: Settings) -> Iterator[FieldProblem]:
+    """Why the file cannot be uploaded, if it has yet to be."""
+    size, limit = file.bytes or 0, settings.upload_bytes
+    if file.to_upload and size > limit:
+        message = f"{quote_name(file.name)}: {size:,} bytes are more than {limit:,} (ARKLINE_UPLOAD_BYTES)"
+        yield FieldProblem(message=message, field="file")
 
 
 def _problems_of_all(total: int, known: _Known) -> Iterator[FieldProblem]:

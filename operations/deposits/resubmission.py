@@ -11,6 +11,8 @@ from io import BytesIO
 from itertools import islice
 
 from operations.deposits import uploads
+from operations.deposits.judgement import judge
+from operations.deposits.planned import NamedObject
 from operations.deposits.submission import Submitted, submit
 from operations.jobs.batch_view import load_jobs
 from operations.site import Site
@@ -19,7 +21,6 @@ from pipeline.errors import UsageRefused
 from pipeline.fixity import OF_RECORD, Digest
 from pipeline.http.urls import redact_url
 from pipeline.inventory.archive import ArchivedBatch, ArchivedJob
-from pipeline.inventory.sql import SqlInventory
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestProfile, Row
 from pipeline.names import UploadAddress, is_upload
@@ -113,22 +114,27 @@ def prepare(site: Site, principal: Principal, bid: str, upload: str, corrections
     UsageRefused if no object failed because of its content, or if an object has no address any more;
     ManifestError for an invalid address.
     """
-    failed = _failed(site, correctable(site, principal, bid))
+    batch = correctable(site, principal, bid)
+    failed = _failed(site, batch)
     if not failed:
         raise UsageRefused(f"no object of {bid} failed by its content: there is nothing to correct")
     profile = _PROFILES[failed[0].configuration.payload_type]
     rows = [_row(job, upload, corrections) for job in failed]
     data = checkm.write(profile, rows)
     written = uploads.receive_file(site, principal, upload, Declared(name=MANIFEST), BytesIO(data))
-    inventory = site.archive()
+    planned = [
+        NamedObject(number=number, name=row.name, primary_id=row.primary_id, local_id=row.local_id)
+        for number, row in enumerate(rows, 1)
+    ]
+    judged = judge(site, batch.submission, planned).objects
     renewed = (
         Renewed(
             name=row.name,
             address=_shown(row.url),
             corrected=job.jid in corrections.files,
-            becomes=_becomes(site, inventory, job),
+            becomes=one.becomes if one.version_of else "",
         )
-        for job, row in zip(failed, rows, strict=True)
+        for job, row, one in zip(failed, rows, judged, strict=True)
     )
     return Preview(
         bid=bid,
@@ -207,16 +213,3 @@ def _row(job: Job | ArchivedJob, upload: str, corrections: Corrections) -> Row:
         raise UsageRefused(f"{row.name} ({job.jid}) was a file of your computer: choose the corrected file")
     # a digest declared for other content does not apply
     return replace(row, digest=None, size=None) if address or job.jid in corrections.changed else row
-
-
-def _becomes(site: Site, inventory: SqlInventory | None, job: Job | ArchivedJob) -> str:
-    """The version and object that the deposit creates; empty for a new object."""
-    if inventory is None:
-        return ""
-    owner = site.profiles.get(job.configuration.profile_name).owner
-    named = inventory.arks_of(owner, job.identifiers.local_id) if job.identifiers.local_id else {}
-    own = job.identifiers.primary_id
-    for ark in dict.fromkeys((*named.values(), *((own,) if own else ()))):
-        if (known := inventory.describe_object(ark)) is not None:
-            return f"version {known.versions[-1].number + 1} of {ark}"
-    return ""

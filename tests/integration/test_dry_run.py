@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from operations.deposits.dry_run import dry_run_local, perform_dry_run
-from operations.deposits.dry_run_result import DryRunResult, Fit, SpaceNeed, plans
+from operations.deposits.dry_run_result import DryRunResult, Fit, LocalPlan, SpaceNeed, plans
 from operations.deposits.local_deposit import plan_deposit
 from operations.site import Site
 from pipeline.inventory.sql import SqlInventory, open_inventory
@@ -231,6 +231,26 @@ def test_a_row_of_a_local_table_that_names_an_object_would_fail(
 
     assert (found.jobs, found.failing, [number for number, _ in messages(found)]) == (2, 1, [2])
     assert found.known == {"ark:99999/fk4-kept": "ark:/99999/fk4kept"}
+
+
+def test_a_plan_of_an_older_client_which_names_the_largest_files_alone_is_judged(
+    session: Session, settings: Settings
+) -> None:
+    small = settings.model_copy(update={"upload_bytes": 4})
+    sent = {"objects": 2, "files": 2, "bytes": 6, "largest": [{"name": "files/a", "size": 5}]}
+
+    found = dry_run_local(Site(small, session), ANN, planting.submission(), LocalPlan.model_validate(sent))
+
+    assert messages(found) == [(0, "'files/a': 5 bytes are more than 4 (ARKLINE_UPLOAD_BYTES)")]
+    assert (found.jobs, found.failing, found.objects) == (2, 2, ())
+
+
+def test_the_files_of_a_manifest_that_cannot_be_read_are_not_known(
+    session: Session, settings: Settings, source: HttpSource
+) -> None:
+    (one,) = told(session, settings, batch_of_objects(source, ("ftp://x",))).objects
+
+    assert (one.files, one.bytes, len(one.errors)) == (None, None, 1)
 
 
 @pytest.mark.parametrize("named", [{"local_id": ("known",)}, {"primary_id": "ark:/99999/fk4-kept"}])
