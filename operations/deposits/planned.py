@@ -17,7 +17,6 @@ NAMED = 2000
 LISTED = 200
 """Maximum number of files listed of one object in a request; the others are counted."""
 
-
 NEW_VERSION = "new_version"
 """The field of a problem that a consent to a version would solve."""
 

@@ -65,6 +65,7 @@ SAYS = {
     "arkline export ark:": "is a bag in .*: 13 files, [0-9.]+ kB, verified",
     "arkline fixity report": r"objects +1 in the schedule\n(.|\n)*No damage is known\.",
     "arkline manifest check http://library.example.org/photos.checkm": "object-manifest of 3 rows, good",
+    "arkline manifest check --profile demo": "object-manifest of 3 rows, good",
     "arkline profile template": "^$",
     "arkline profile check harbour": "harbour.yaml: profile, good",
     "arkline profile show harbour": "collections +ark:/99999/fk4collection",
