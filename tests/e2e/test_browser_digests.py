@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -26,11 +27,9 @@ async () => {
 
 
 @pytest.fixture
-def dora(web: Web, request: pytest.FixtureRequest) -> Iterator[Visitor]:
+def dora(web: Web) -> Iterator[Visitor]:
     with chromium() as browser, visitor(browser, web.url) as opened:
-        opened.log_in(
-            new_token(web.context.settings, f"dora{hash(request.node.name)}", Role.DEPOSITOR, ["demo"])
-        )
+        opened.log_in(new_token(web.context.settings, uuid4().hex, Role.DEPOSITOR, ["demo"]))
         opened.open("/deposits/new")
         yield opened
 

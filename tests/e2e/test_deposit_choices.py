@@ -1,10 +1,12 @@
 """What the deposit page makes of choices: dropped files, a corrected table, the same deposit twice."""
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from pipeline.principal import Role
 from tests.support.browser import Chromium, Visitor, chromium, visitor
@@ -12,6 +14,8 @@ from tests.support.web import Web, new_token
 from zkstate.record import batches
 
 ROWS = 10_000
+LARGE = 20 << 20
+"""Bytes of a file that is sent in several pieces."""
 
 DROP = """
 (names) => {
@@ -29,9 +33,9 @@ def browser() -> Iterator[Chromium]:
 
 
 @pytest.fixture
-def dora(browser: Chromium, web: Web, request: pytest.FixtureRequest) -> Iterator[Visitor]:
+def dora(browser: Chromium, web: Web) -> Iterator[Visitor]:
     with visitor(browser, web.url) as opened:
-        opened.log_in(new_token(web.context.settings, request.node.name[:60], Role.DEPOSITOR, ["demo"]))
+        opened.log_in(new_token(web.context.settings, uuid4().hex, Role.DEPOSITOR, ["demo"]))
         opened.open("/deposits/new")
         yield opened
         assert opened.complaints == []
@@ -39,6 +43,14 @@ def dora(browser: Chromium, web: Web, request: pytest.FixtureRequest) -> Iterato
 
 def deposit(page: Page) -> None:
     page.get_by_role("button", name="Deposit", exact=True).click()
+
+
+def without_digests(dora: Visitor) -> None:
+    """Open the page in a browser whose WebAssembly fails."""
+    dora.page.route("**/static/sha512.umd.min.js", lambda route: route.fulfill(status=200, body="throw 1"))
+    dora.open("/deposits/new")
+    expect(dora.page.get_by_text("This browser cannot compute digests")).to_be_visible()
+    dora.complaints.clear()  # the library's own failure
 
 
 def choose(page: Page, *files: Path) -> None:
@@ -93,10 +105,13 @@ def test_a_table_that_was_corrected_outside_and_chosen_again_takes_the_place_of_
     dora.complaints.clear()
 
 
-def test_a_file_that_is_gone_before_it_is_sent_is_said_and_costs_no_corrections(
-    dora: Visitor, tmp_path: Path
+@pytest.mark.parametrize("digests", [True, False], ids=["with digests", "without digests"])
+def test_a_file_that_changes_before_it_is_sent_is_said_and_costs_no_corrections(
+    dora: Visitor, tmp_path: Path, digests: bool
 ) -> None:
     page, letter = dora.page, tmp_path / "a.txt"
+    if not digests:
+        without_digests(dora)
     letter.write_text("a")
     choose(page, letter)
     page.get_by_label("Title of the object").fill("A letter")
@@ -107,17 +122,16 @@ def test_a_file_that_is_gone_before_it_is_sent_is_said_and_costs_no_corrections(
 
     expect(page.get_by_role("alert")).to_contain_text("a.txt cannot be read")
     expect(page.get_by_label("Title of the object")).to_have_value("A letter")
+    assert [said for said in dora.complaints if "ERR_UPLOAD_FILE_CHANGED" not in said] == []
+    dora.complaints.clear()
 
 
 def test_without_webassembly_files_are_sent_and_the_page_says_that_no_digest_is_declared(
     dora: Visitor, tmp_path: Path
 ) -> None:
     page, declared = dora.page, list[str]()
-    page.route("**/static/sha512.umd.min.js", lambda route: route.fulfill(status=200, body="throw 1"))
     page.on("request", lambda sent: declared.append(sent.headers.get("repr-digest", "")))
-    dora.open("/deposits/new")
-    expect(page.get_by_text("This browser cannot compute digests")).to_be_visible()
-    dora.complaints.clear()  # the library's own failure
+    without_digests(dora)
     (tmp_path / "a.txt").write_text("a")
     choose(page, tmp_path / "a.txt")
     expect(page.get_by_text("1 object of 1 file")).to_be_visible()
@@ -126,6 +140,44 @@ def test_without_webassembly_files_are_sent_and_the_page_says_that_no_digest_is_
 
     page.wait_for_url("**/batches/*")
     assert not any(declared)
+
+
+def test_without_digests_a_file_that_changed_while_the_tab_was_closed_is_not_mixed_with_what_had_arrived(
+    dora: Visitor, tmp_path: Path
+) -> None:
+    scan, other = tmp_path / "a.tif", b"b" * LARGE
+    scan.write_bytes(b"a" * LARGE)
+    without_digests(dora)
+    page, addresses = dora.page, list[str]()
+
+    def cut_off_the_second_piece(route: Route) -> None:
+        addresses.append(route.request.url)
+        if len(addresses) == 2:
+            page.context.set_offline(True)
+        route.continue_()
+
+    page.route("**/files/a.tif", cut_off_the_second_piece)
+    choose(page, scan)
+    expect(page.get_by_text("1 object of 1 file")).to_be_visible()
+    deposit(page)
+    expect(page.get_by_text("The network is away")).to_be_visible()
+    context = page.context
+    page.close()
+    context.set_offline(False)
+
+    scan.write_bytes(other)
+    dora.page = page = context.new_page()
+    without_digests(dora)
+    page.get_by_role("button", name="Continue a.tif").click()
+    expect(page.get_by_text("Choose the files of “a.tif” again")).to_be_visible()
+    choose(page, scan)
+    deposit(page)
+
+    page.wait_for_url("**/batches/*")
+    (upload,) = {address.split("/")[5] for address in addresses}
+    (file,) = page.evaluate(f"fetch('/v1/uploads/{upload}').then(answer => answer.json())")["files"]
+    assert file["sha512"] == hashlib.sha512(other).hexdigest()
+    dora.complaints.clear()  # of the network
 
 
 def test_ten_thousand_rows_are_shown_in_pages_and_those_with_mistakes_first_if_asked(

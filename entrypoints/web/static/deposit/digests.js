@@ -1,6 +1,8 @@
 // The digests of files, computed one after the other beside the page.
 
-export class Unreadable extends Error {
+import { Said } from "./requests.js";
+
+export class Unreadable extends Said {
   constructor(name) {
     super(`${name} cannot be read: it was moved, removed or changed since you chose it. Choose the files again.`);
   }

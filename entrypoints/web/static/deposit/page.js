@@ -3,7 +3,7 @@ import { chosen, dropped, isTable } from "./choose.js";
 import { startDigests } from "./digests.js";
 import { columnChoices } from "./columns.js";
 import { objectTable } from "./preview.js";
-import { Problem, request } from "./requests.js";
+import { Problem, Said, request } from "./requests.js";
 import { uploadAll, uploadFile } from "./upload.js";
 import { bytes, counted, duration, element, some } from "./words.js";
 
@@ -34,22 +34,25 @@ async function attempt(work) {
     alert("");
     await work();
   } catch (error) {
-    if (error.name !== "AbortError") alert(error.message);
-    if (!(error instanceof Problem) && !error.message) throw error;
+    if (error.name === "AbortError") return;
+    alert(error instanceof Said ? error.message : "This page has failed: load it again, then continue your deposit.");
+    if (!(error instanceof Said)) throw error;
   }
 }
 
 function alert(...content) {
   const box = at("alert");
   box.hidden = !content[0];
-  box.replaceChildren(element("p", {}, ...content));
-  if (content[0]) box.scrollIntoView({ block: "nearest" });
+  const close = element("button", { type: "button", onclick: () => { box.hidden = true; } }, "Close");
+  box.replaceChildren(element("p", {}, ...content), close);
 }
 
 async function add({ folder: name, files: found }) {
-  if (!found.length) throw new Error("There is no file in what you chose.");
+  if (!found.length) throw new Said("There is no file in what you chose.");
   for (const one of found) files.set(one.name, one.file);
   folder ||= name;
+  at("by-form").hidden = at("unfinished").hidden = true; // at once, so that nothing moves later
+  at("preview").hidden = false;
   if (draft) draft.files = listed(draft.files);
   else draft = proposal();
   await save();
@@ -160,7 +163,7 @@ function show() {
   at("chosen").textContent = files.size ? `${counted(files.size, "file")} chosen, ${bytes(size)}.` : "";
   at("choose-again").hidden = !away.length;
   at("choose-again").textContent = `Choose the files of “${draft.name}” again: ${some(away.map(({ name }) => name), 3)}. What has arrived is not sent again.`;
-  at("preview").hidden = false;
+  at("preview").hidden = at("preview-body").hidden = false;
   at("to-collection").value = draft.profile;
   at("deposit-name").value = draft.name;
   for (const radio of document.getElementsByName("objects")) radio.checked = radio.value === draft.objects;
@@ -209,24 +212,26 @@ async function deposit(query = "") {
     const skipped = new Set([...preview.unlisted, ...preview.left_out, ...(draft.objects === "table" ? [draft.table] : [])]);
     const needed = draft.files.filter(({ name }) => !skipped.has(name));
     const lacking = needed.filter(({ name, size }) => !files.has(name) && there.get(`files/${name}`)?.size !== size);
-    if (lacking.length) throw new Error(`Choose the same files again: ${some(lacking.map(({ name }) => name))} ${lacking.length === 1 ? "has" : "have"} not arrived yet.`);
+    if (lacking.length) throw new Said(`Choose the same files again: ${some(lacking.map(({ name }) => name))} ${lacking.length === 1 ? "has" : "have"} not arrived yet.`);
     const sending = needed.filter(({ name }) => files.has(name)).map(({ name }) => ({ name: `files/${name}`, file: files.get(name) }));
     const watch = { progress, waiting: note };
     const found = await uploadAll(upload, sending, there, digests, watch, stop.signal);
     for (const file of draft.files) file.sha512 = found[`files/${file.name}`] ?? there.get(`files/${file.name}`)?.sha512 ?? null;
     await save();
-    leave(await request("POST", `/v1/drafts/${upload}/deposit${query}`));
+    const { bid, again } = await request("POST", `/v1/drafts/${upload}/deposit${query}`);
+    stop = null;
+    if (again) offerRepetition(bid);
+    else location.assign(`/batches/${bid}`);
   } catch (error) {
+    stop = null;
+    busy(false);
     if (error instanceof Problem && error.status !== 401) await attempt(save); // what is true now
     throw error;
-  } finally {
-    busy(false);
-    stop = null;
   }
 }
 
-function leave({ bid, again }) {
-  if (!again) return location.assign(`/batches/${bid}`);
+function offerRepetition(bid) {
+  busy(false);
   const page = element("a", { href: `/batches/${bid}` }, bid);
   const repeat = element("button", { type: "button", onclick: () => attempt(() => deposit("?again=true")) }, "Deposit it again");
   alert("You have deposited exactly this before: ", page, ". Nothing was added. ", repeat);
@@ -239,7 +244,7 @@ async function arrivedFiles() {
 
 function busy(yes) {
   at("transfer").hidden = !yes;
-  at("choose").hidden = at("preview").hidden = at("by-form").hidden = yes;
+  at("choose").hidden = at("preview").hidden = yes;
   at(yes ? "transfer-title" : "deposit").focus();
 }
 
@@ -257,7 +262,7 @@ async function resume(id) {
   draft = known;
   preview = kept.preview;
   show();
-  at("unfinished").hidden = true;
+  at("by-form").hidden = at("unfinished").hidden = true;
   at("choose-files").focus();
 }
 
@@ -283,6 +288,7 @@ async function discard(id, name) {
 
 function listen() {
   for (const id of ["choose-files", "choose-folder"]) {
+    at(id).addEventListener("click", () => { at(id).value = ""; }); // the same files may be chosen again
     at(id).addEventListener("change", () => attempt(() => add(chosen(at(id).files))));
   }
   for (const kind of ["dragover", "dragleave", "drop"]) { // anywhere: a browser would open what is dropped beside

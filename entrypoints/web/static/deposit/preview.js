@@ -111,7 +111,9 @@ function version(object, name, draft, onConsent) {
   const current = object.version - 1;
   const box = element("input", {
     type: "checkbox", checked: draft.new_version[object.version_of] === current,
+    "aria-label": `Yes, ${name} becomes version ${object.version} of ${object.version_of}`,
     onchange: () => onConsent(object.version_of, box.checked ? current : null),
   });
-  return [element("label", {}, box, ` version ${object.version} of ${object.version_of}: replace the files of ${name} there`)];
+  const link = element("a", { href: `/objects/${object.version_of}`, target: "_blank" }, object.version_of);
+  return [`version ${object.version} of `, link, element("label", {}, box, "yes, a new version")];
 }

@@ -1,6 +1,9 @@
 // Requests to the repository: JSON, and bytes whose transfer is seen.
 
-export class Problem extends Error {
+// What a person is told; any other error is a mistake of these scripts.
+export class Said extends Error {}
+
+export class Problem extends Said {
   constructor(status, body) {
     super(status === 401
       ? "Your login has ended. Log in again in another tab of this browser, then continue here: nothing is lost."
@@ -11,7 +14,7 @@ export class Problem extends Error {
   }
 }
 
-export class Unreachable extends Error {
+export class Unreachable extends Said {
   constructor() {
     super("The repository cannot be reached: check the network, then try again. What you entered is still here.");
   }

@@ -1,6 +1,6 @@
 // Files to an upload: three at a time, each in pieces that continue after a cut.
 import { Problem, Unreachable, cancelled, send } from "./requests.js";
-import { reprDigest } from "./digests.js";
+import { Unreadable, reprDigest } from "./digests.js";
 
 const PIECE = 8 << 20;
 const AT_ONCE = 3;
@@ -53,8 +53,9 @@ export async function uploadAll(upload, files, arrived, digests, watch, outer) {
 export async function uploadFile(upload, name, file, sha512, { signal, onBytes = () => {}, onWait = () => {} }) {
   const path = pathOf(upload, name);
   let offset = 0;
+  let begun = false; // by this page, with these bytes
   for (;;) {
-    const end = Math.min(offset + PIECE, file.size);
+    let end = Math.min(offset + PIECE, file.size);
     const headers = {
       "Upload-Offset": offset,
       "Upload-Complete": end === file.size ? "?1" : "?0",
@@ -62,10 +63,14 @@ export async function uploadFile(upload, name, file, sha512, { signal, onBytes =
       ...(sha512 ? { "Repr-Digest": reprDigest(sha512) } : {}),
     };
     const from = offset;
-    const answer = await persist("PATCH", path, headers, file.slice(offset, end), {
-      signal, onWait, onSent: (bytes) => onBytes(Math.min(from + bytes, end)),
-    });
-    if (answer.status === 409 && answer.body?.code === "offset-differs") {
+    const options = { signal, onWait, name: file.name, onSent: (bytes) => onBytes(Math.min(from + bytes, end)) };
+    let answer = await persist("PATCH", path, headers, file.slice(offset, end), options);
+    const differs = answer.body?.code === "offset-differs";
+    if (differs && !sha512 && !begun) { // nothing tells whether these are the bytes that began to arrive earlier
+      offset = end = file.size;
+      answer = await persist("PUT", path, {}, file, options);
+    }
+    if (answer.body?.code === "offset-differs") {
       const there = await persist("HEAD", path, {}, null, { signal, onWait });
       offset = there.status === 404 ? 0 : Number(there.header("Upload-Offset"));
       if (there.header("Upload-Complete") === "?1") {
@@ -79,6 +84,7 @@ export async function uploadFile(upload, name, file, sha512, { signal, onBytes =
     } else if (end === file.size) {
       return;
     } else {
+      begun = true;
       offset = end;
     }
     onBytes(offset);
@@ -105,9 +111,19 @@ async function persist(method, path, headers, body, options) {
       options.onWait("The repository is busy");
     } catch (error) {
       if (!(error instanceof Unreachable)) throw error;
+      await checkReadable(body, options.name);
       options.onWait("The network is away");
     }
     await pause(wait, options.signal);
+  }
+}
+
+// A browser says the same of a file that has changed as of a network that is away.
+async function checkReadable(body, name) {
+  try {
+    await body?.slice(0, 1).arrayBuffer();
+  } catch {
+    throw new Unreadable(name);
   }
 }
 
