@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.errors import UsageRefused
 from pipeline.inventory import archive
+from pipeline.inventory.sight import Sight
 from pipeline.notify.batch_report import BatchReport
 from pipeline.principal import Forbidden, Principal, Role
 from pipeline.records import Batch, Job, Record
@@ -145,6 +146,12 @@ def in_sight(principal: Principal, collection: str, owner: str) -> bool:
     if principal.collections is not None and collection not in principal.collections:
         return False
     return principal.role is not Role.DEPOSITOR or owner == principal.identity
+
+
+def sight_of(principal: Principal) -> Sight:
+    """The same, for searches of objects in the inventory."""
+    depositor = principal.identity if principal.role is Role.DEPOSITOR else None
+    return Sight(principal.collections, depositor)
 
 
 def sees_fleet(principal: Principal) -> bool:

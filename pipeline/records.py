@@ -149,6 +149,9 @@ class _Deposit(Record):
     notification: tuple[Text, ...] = ()
     note: Text = ""
     submitted_at: datetime = Field(default_factory=now)
+    owner: Text = ""
+    """Identity of the principal that submitted; idempotency keys belong to it. Empty in records of 0.1.0, and
+    of jobs up to 0.3.0."""
     new_version: bool | None = None
     """Whether an object that is here already may get a new version. None: submitted before 0.2.1."""
 
@@ -175,8 +178,6 @@ class Submission(_Deposit):
     idempotency_key: Text | None = None
     new_version_of: AgreedVersions = Field(default_factory=dict)
     """Where `new_version` is no: the objects that may get a version all the same. Absent up to 0.3.0."""
-    owner: Text = ""
-    """Identity of the principal that submitted; idempotency keys belong to it. Empty in 0.1.0's records."""
 
     @property
     def payload_name(self) -> str:

@@ -1,69 +1,59 @@
-"""Lists of objects by what checks found in them, for who may see the objects."""
+"""Lists of objects by a text and by what checks found in them, for who may see the objects."""
 
 from dataclasses import replace
 
 from operations.site import Site
-from operations.visibility import visible_batch
-from pipeline.inventory.finding_search import Candidate, FindingSearch, FoundObject
-from pipeline.principal import Principal, Role
+from operations.visibility import sight_of
+from pipeline.inventory.finding_search import FindingSearch, FoundObject
+from pipeline.inventory.search_index import Indexing
+from pipeline.principal import Principal
 from pipeline.records import Record
-from zkstate.errors import Missing
 from zkstate.fleet import notes
 
-READ_FOR_DEPOSITOR = 200
-"""Objects that are read for one page of a depositor, who sees only those that it submitted."""
+QUERY_LIMIT = 500
+"""Maximum characters of a text to search for."""
+
+SEARCHED = (
+    "title, creator, date, ARK, local id, file names, digests of files, collection, submitter, and names of "
+    "deposits, batches and jobs"
+)
+"""What a text is searched in."""
 
 
 class ObjectList(Record):
-    """A page of objects, in the order in which they were entered in the inventory."""
+    """A page of objects: by a text, the best first; else in the order in which they were entered."""
 
     objects: tuple[FoundObject, ...] = ()
+    indexing: Indexing | None = None
+    """How many objects a text can find as yet, while the inventory is being indexed; null: all."""
     next: str | None = None
-    """The cursor of the next page, which may be empty; None on the last page."""
+    """The cursor of the next page; None on the last page."""
 
 
 def find_objects(
-    site: Site, principal: Principal, search: FindingSearch, limit: int, after: int = 0
+    site: Site, principal: Principal, search: FindingSearch, limit: int, after: int = 0, query: str = ""
 ) -> ObjectList:
-    """Objects that meet the conditions, and all of whose versions the principal may see."""
+    """Objects that meet the conditions, and all of whose versions the principal may see.
+
+    `query`: only objects that have all its words, or words with these beginnings.
+    """
     inventory = site.archive()
     if inventory is None:
         return ObjectList()
     if search.outdated:
         installed = {one.check: one.version for one in notes.repeated_checks(site.session) if one.version}
         search = replace(search, installed=installed)
-    most = max(limit, READ_FOR_DEPOSITOR) if principal.role is Role.DEPOSITOR else limit
-    read = inventory.objects_with(search, principal.collections, most + 1, after)
-    own = _Submissions(site, principal)
-    visible = [candidate for candidate in read[:most] if own.include(candidate)]
-    page, last = visible[:limit], None
-    if len(visible) > limit:
-        last = page[-1]
-    elif len(read) > most:
-        last = read[most - 1]
+    sight = sight_of(principal)
+    if not query.strip():
+        keys = inventory.objects_with(search, sight, limit + 1, after)
+        return ObjectList(
+            objects=inventory.found_objects(search, keys[:limit]),
+            next=str(keys[limit - 1]) if len(keys) > limit else None,
+        )
+    hits = inventory.objects_by_text(query[:QUERY_LIMIT], search, sight, limit + 1, after)
+    found = inventory.found_objects(search, [hit.key for hit in hits[:limit]])
     return ObjectList(
-        objects=inventory.found_objects(search, [candidate.id for candidate in page]),
-        next=None if last is None else str(last.id),
+        objects=inventory.found_by(query, found),
+        indexing=inventory.indexing(),
+        next=str(hits[limit - 1].position) if len(hits) > limit else None,
     )
-
-
-class _Submissions:
-    """What a depositor submitted; for all others, everything."""
-
-    def __init__(self, site: Site, principal: Principal) -> None:
-        self._site = site
-        self._principal = principal
-        self._known: dict[str, bool] = {}
-
-    def include(self, candidate: Candidate) -> bool:
-        return self._principal.role is not Role.DEPOSITOR or all(map(self._sees, candidate.bids))
-
-    def _sees(self, bid: str) -> bool:
-        if bid not in self._known:
-            try:
-                visible_batch(self._site, self._principal, bid)
-            except Missing:
-                self._known[bid] = False
-            else:
-                self._known[bid] = True
-        return self._known[bid]

@@ -52,6 +52,8 @@ class Recording:
     """When all files were downloaded; None if that is not known, and then `provenance` is empty."""
     key: str = ""
     """The job's key; empty for a job of a release before 0.2.1."""
+    depositor: str = ""
+    """The identity of who submitted it; empty if that is not known."""
     checks: tuple[CheckRun, ...] = ()
     """The checks of the deposit so far."""
 

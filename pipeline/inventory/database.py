@@ -43,6 +43,7 @@ from sqlalchemy.schema import CreateColumn
 from pipeline import causes
 from pipeline.deployment import Deployment, Expected, absent, check_marker, outdated
 from pipeline.errors import UsageRefused
+from pipeline.inventory import search_index
 from pipeline.inventory.tables import deployments, metadata
 from pipeline.outcome import Service, ServiceDown, StepFailed, content, fault_of, system, transient
 from pipeline.records import Record
@@ -168,9 +169,8 @@ def _primary_code(error: sqlite3.Error) -> int:
 
 T = TypeVar("T")
 
-SCHEMA = "0012"
-"""The schema of this release; 0.3.0 had 0011, 0.2.1 had 0010, 0.2.0 0002, 0.1.0 0001. Every
-change increments it."""
+SCHEMA = "0013"
+"""The schema of this release; 0.3.0 had 0011, 0.2.1 0010, 0.2.0 0002, 0.1.0 0001; every change has one."""
 
 _REVISIONS = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 """The table with the schema's number, which releases up to 0.2.1 wrote with Alembic."""
@@ -246,6 +246,7 @@ def _upgrade(connection: Connection, name: str) -> None:
             for index in table.indexes:
                 index.create(connection, checkfirst=True)
     metadata.create_all(connection)
+    search_index.create(connection)
     if before is None:
         _REVISIONS.create(connection)
     connection.execute(_REVISIONS.delete())

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, exists, false, not_, or_, select, true
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, false, func, not_, or_, select, true
 
 from pipeline.checks import CheckVerdict
 from pipeline.inventory import outdated
+from pipeline.inventory.sight import EVERYTHING, Sight, deposited_by, sees
 from pipeline.inventory.tables import checks, files, findings, ingests, objects, versions
 
 SHOWN_MATCHES = 10
@@ -61,6 +62,13 @@ class Match:
 class FoundObject:
     ark: str
     title: str
+    creator: str
+    date: str
+    """As the depositor described it."""
+    collection: str
+    """The collection of the current version."""
+    files: int
+    """Files of the current version."""
     modified: datetime
     matches: tuple[Match, ...]
     """The first findings that meet the conditions."""
@@ -70,41 +78,49 @@ class FoundObject:
     """Versions without a run of the check; if no check is named, without a run of any."""
     outdated: tuple[OutdatedRun, ...] = ()
     """The first runs of older versions of a check, if the search is for those."""
+    file: str = ""
+    """The first deposited file that a search by text found it by; empty if it was not by a file."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """An object that meets the conditions."""
+def keys(
+    connection: Connection, search: FindingSearch, sight: Sight = EVERYTHING, limit: int = 100, after: int = 0
+) -> tuple[int, ...]:
+    """The keys above `after` of objects that meet the conditions, in their order."""
+    column, query = _matching(search, _older(connection, search))
+    if sight.depositor is not None:
+        query = query.where(column.in_(deposited_by(sight.depositor, after)))
+    # in the order of an index, so that a page reads its own rows only
+    query = query.distinct().where(column > after, sees(sight, column)).order_by(column)
+    return tuple(connection.scalars(query.limit(limit)))
 
-    id: int
-    bids: tuple[str, ...]
-    """The batches of its versions."""
 
-
-def candidates(
-    connection: Connection, search: FindingSearch, within: frozenset[str] | None, limit: int, after: int = 0
-) -> tuple[Candidate, ...]:
-    """Objects with a key above `after` all of whose versions are in these collections; None: in any."""
-    query = _object_ids(search, _older(connection, search), within, after).limit(limit)
-    bids: dict[int, list[str]] = {object_id: [] for object_id in connection.scalars(query)}
-    rows = connection.execute(
-        select(ingests.c.inv_object_id, ingests.c.batch_id)
-        .where(ingests.c.inv_object_id.in_(bids))
-        .order_by(ingests.c.id)
-    )
-    for object_id, bid in rows:
-        bids[object_id].append(bid)
-    return tuple(Candidate(object_id, tuple(dict.fromkeys(of))) for object_id, of in bids.items())
+def meets(
+    connection: Connection, search: FindingSearch, object_id: ColumnElement[int]
+) -> ColumnElement[bool]:
+    """Whether the object of this key meets the conditions."""
+    if search == FindingSearch():
+        return true()
+    column, query = _matching(search, _older(connection, search))
+    return query.where(column == object_id).correlate(object_id.table).exists()
 
 
 def found_objects(
     connection: Connection, search: FindingSearch, keys: Sequence[int]
 ) -> tuple[FoundObject, ...]:
     """The objects with these keys, in this order."""
+    of_version = files.c.inv_version_id == versions.c.id
     rows = connection.execute(
-        select(objects.c.id, objects.c.ark, objects.c.erc_what, objects.c.modified).where(
-            objects.c.id.in_(keys)
+        select(
+            objects,
+            ingests.c.profile,
+            select(func.count()).select_from(files).where(of_version).scalar_subquery().label("files"),
         )
+        .join(
+            versions,
+            and_(versions.c.inv_object_id == objects.c.id, versions.c.number == objects.c.version_number),
+        )
+        .join(ingests, ingests.c.inv_version_id == versions.c.id)
+        .where(objects.c.id.in_(keys))
     )
     known = {row.id: row for row in rows}
     older = _older(connection, search)
@@ -115,6 +131,10 @@ def found_objects(
             FoundObject(
                 ark=row.ark,
                 title=row.erc_what,
+                creator=row.erc_who,
+                date=row.erc_when,
+                collection=row.profile,
+                files=row.files,
                 modified=row.modified,
                 matches=matches[:SHOWN_MATCHES],
                 more=len(matches) > SHOWN_MATCHES,
@@ -141,9 +161,8 @@ def _older(connection: Connection, search: FindingSearch) -> Older:
     return and_(checks.c.last, or_(false(), *conditions))
 
 
-def _object_ids(
-    search: FindingSearch, older: Older, within: frozenset[str] | None, after: int
-) -> Select[Any]:
+def _matching(search: FindingSearch, older: Older) -> tuple[ColumnElement[int], Select[Any]]:
+    """A column of keys of objects, and its rows that meet the conditions."""
     unchecked = search.verdict is CheckVerdict.UNCHECKED and search.code is None
     if search.outdated and (unchecked or (search.code, search.verdict) == (None, None)):
         column = checks.c.inv_object_id
@@ -161,17 +180,7 @@ def _object_ids(
     else:
         column = objects.c.id
         query = select(column)
-    # in the order of an index, so that a page reads its own rows only
-    return query.distinct().where(column > after, _within(column, within)).order_by(column)
-
-
-def _within(object_id: ColumnElement[int], collections: frozenset[str] | None) -> ColumnElement[bool]:
-    if collections is None:
-        return true()
-    if not collections:
-        return false()
-    elsewhere = and_(ingests.c.inv_object_id == object_id, ingests.c.profile.not_in(sorted(collections)))
-    return not_(exists().where(elsewhere))
+    return column, query
 
 
 def _meets(search: FindingSearch) -> ColumnElement[bool]:

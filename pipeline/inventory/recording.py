@@ -13,8 +13,10 @@ from typing import Any
 from sqlalchemy import Connection, Select, Table, bindparam, exists, null, select, union, union_all, update
 
 from pipeline import causes
-from pipeline.inventory import findings
+from pipeline.fixity import StoredFile
+from pipeline.inventory import findings, search_index
 from pipeline.inventory.base import PreservationEvent, Provenance, Recording
+from pipeline.inventory.search_tokens import Findable
 from pipeline.inventory.tables import (
     LOCAL_ID_LENGTH,
     NAMES_AT_A_TIME,
@@ -303,7 +305,9 @@ def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") ->
         connection.execute(_FILES, portion)
     if kernel := list(_kernel(recording, own)):
         connection.execute(_KERNELS, kernel)
-    connection.execute(_INGESTS, {**own, **_ingest(recording)})
+    ingest = _ingest(recording)
+    connection.execute(_INGESTS, {**own, **ingest})
+    search_index.enter(connection, object_id, _findable(recording, ingest))
     findings.enter_first_runs(connection, object_id, version_id, recording.checks)
     if rebuilt_by:
         version, at = recording.version, now()
@@ -453,7 +457,25 @@ def _erc_columns(recording: Recording) -> dict[str, str]:
     }
 
 
+def _findable(recording: Recording, ingest: dict[str, Any]) -> Findable:
+    return Findable(
+        ark=recording.version.ark,
+        local_ids=recording.local_id,
+        erc=recording.erc,
+        texts=(*recording.collections, *search_index.texts_of(ingest)),
+        files=((file.path, _digests(recording, file)) for file in recording.version.files),
+        profile=recording.profile,
+        depositor=ingest["depositor"],
+    )
+
+
+def _digests(recording: Recording, file: StoredFile) -> tuple[str | None, ...]:
+    arrived = recording.provenance.get(file.path)
+    return (file.sha512, arrived.sha512, arrived.digest) if arrived else (file.sha512,)
+
+
 def _ingest(recording: Recording) -> dict[str, Any]:
+    depositor = search_index.known_depositor(recording.depositor)
     return {
         "filename": recording.payload_name,
         "ingest_type": recording.ingest_type,
@@ -467,4 +489,7 @@ def _ingest(recording: Recording) -> dict[str, Any]:
         "landed": recording.downloaded,
         "verified": recording.version.verified,
         "recorded": now(),
+        "depositor": depositor,
+        # a version without a depositor is left to the scheduled work, which may find it
+        "indexed": True if depositor else None,
     }

@@ -7,7 +7,16 @@ from typing import Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Column, Connection, func, select
 
 from pipeline.deployment import Deployment, Expected
-from pipeline.inventory import description, embargoes, finding_search, findings, outdated, recording
+from pipeline.inventory import (
+    description,
+    embargoes,
+    finding_search,
+    findings,
+    object_search,
+    outdated,
+    recording,
+    search_index,
+)
 from pipeline.inventory.database import Database, read_deployment
 from pipeline.inventory.tables import (
     batches_archived,
@@ -142,8 +151,14 @@ class SqlInventory:
         return self.database.read(lambda connection: recording.known_local_ids(connection, owner, local_id))
 
     describe_object = _reads(description.describe)
-    objects_with = _reads(finding_search.candidates)
+    objects_with = _reads(finding_search.keys)
     found_objects = _reads(finding_search.found_objects)
+    objects_by_text = _reads(object_search.hits)
+    found_by = _reads(object_search.found_by)
+    arks_identified = _reads(object_search.arks_identified)
+    indexing = _reads(search_index.indexing)
+    unindexed_versions = _reads(search_index.unindexed)
+    index_versions = _writes(search_index.enter_portion)
     files_of_job = _reads(description.files_of_job)
     deposited_files = _reads(description.deposited_files)
     older_versions = _reads(outdated.older_versions)

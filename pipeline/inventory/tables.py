@@ -6,9 +6,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,8 +17,6 @@ from sqlalchemy import (
     Boolean,
     Column,
     Connection,
-    DateTime,
-    Dialect,
     ForeignKey,
     Index,
     Integer,
@@ -33,60 +29,13 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.sql.dml import ReturningInsert
-from sqlalchemy.types import TypeDecorator
+
+from pipeline.inventory.columns import Prose, Utc, key_column, of_column, prose_column, time_column
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
 
     Insert = sqlite.Insert | postgresql.Insert
-
-# PostgreSQL cannot store NUL; half of a surrogate pair is not a character
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-
-
-class Utc(TypeDecorator[datetime]):
-    """A point in time in UTC, regardless of how the database handles time zones."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        return None if value is None else value.astimezone(UTC)
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-class Prose(TypeDecorator[str]):
-    """Text written by people. Characters that the database cannot store are replaced, because they must not
-    prevent the recording of a stored version."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else _UNSTORABLE.sub("\ufffd", value)
-
-
-def key_column() -> Column[int]:
-    return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
-
-
-def prose_column(name: str) -> Column[str]:
-    return Column(name, Prose, nullable=False, default="")
-
-
-def time_column(name: str) -> Column[datetime]:
-    return Column(name, Utc, nullable=False)
-
-
-def of_column(table: str, *, index: bool = False, unique: bool = False) -> Column[int]:
-    return Column(
-        f"{table.removesuffix('s')}_id", ForeignKey(f"{table}.id"), nullable=False, index=index, unique=unique
-    )
-
 
 ARK_LENGTH = 255
 LOCAL_ID_LENGTH = 255
@@ -182,6 +131,8 @@ files = Table(
     Column("source_url", Prose, nullable=True),
 )
 
+_UNINDEXED = text("indexed IS NULL")
+
 ingests = Table(
     "inv_ingests",
     metadata,
@@ -202,6 +153,12 @@ ingests = Table(
     Column("verified", Utc, nullable=True),
     # when the version was entered; NULL in the rows of releases before 0.2.1
     Column("recorded", Utc, nullable=True),
+    # the identity of who submitted it; NULL if that is not known
+    Column("depositor", Prose, nullable=True),
+    # NULL until the version's tokens and its depositor, if known, are entered
+    Column("indexed", Boolean, nullable=True),
+    Index(None, "depositor", "inv_object_id"),
+    Index("ix_inv_ingests_unindexed", "id", sqlite_where=_UNINDEXED, postgresql_where=_UNINDEXED),
 )
 
 local_ids = Table(

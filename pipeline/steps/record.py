@@ -111,6 +111,7 @@ def _recording(
         bid=job.bid,
         jid=job.jid,
         key=configuration.key,
+        depositor=configuration.owner,
         submitter=configuration.submitter,
         payload_name=configuration.payload_name,
         ingest_type=configuration.submission_type.label,

@@ -16,6 +16,7 @@ from tests.support.recordings import ARK, recording
 from tests.unit.test_archive import *  # noqa: F403
 from tests.unit.test_finding_search import *  # noqa: F403
 from tests.unit.test_inventory import *  # noqa: F403
+from tests.unit.test_object_search import *  # noqa: F403
 from tests.unit.test_recorded_checks import *  # noqa: F403
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.checks import CheckVerdict, Obstacle
 from pipeline.inventory.finding_search import SHOWN_MATCHES, FindingSearch, FoundObject
+from pipeline.inventory.sight import EVERYTHING, Sight
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from tests.support.checks import found_in, identified, scanned
 from tests.support.recordings import FIRST_DAY, of_job, recording, stored_file
@@ -32,13 +33,12 @@ def ark(name: str) -> str:
 
 def search(inventory: SqlInventory, asked: FindingSearch, within: frozenset[str] | None = None) -> list[str]:
     """The last letters of the ARKs."""
-    keys = [one.id for one in inventory.objects_with(asked, within, 100)]
+    keys = inventory.objects_with(asked, Sight(within), 100)
     return [one.ark.removeprefix(ark("")) for one in inventory.found_objects(asked, keys)]
 
 
 def one_found(inventory: SqlInventory, asked: FindingSearch) -> FoundObject:
-    (candidate,) = inventory.objects_with(asked, None, 100)
-    (one,) = inventory.found_objects(asked, (candidate.id,))
+    (one,) = inventory.found_objects(asked, inventory.objects_with(asked))
     return one
 
 
@@ -79,7 +79,7 @@ def test_not_scanned_are_obstacles_silence_and_versions_without_a_run(inventory:
     assert search(inventory, NOT_SCANNED) == ["large", "silent", "never", "none"]
     assert search(inventory, FindingSearch(verdict=CheckVerdict.UNCHECKED)) == ["large", "silent", "none"]
     assert search(inventory, FindingSearch(verdict=CheckVerdict.UNCHECKED, code="too-large")) == ["large"]
-    keys = [one.id for one in inventory.objects_with(NOT_SCANNED, None, 100)]
+    keys = inventory.objects_with(NOT_SCANNED)
     shown = inventory.found_objects(NOT_SCANNED, keys)
     assert [(len(one.matches), one.never_checked) for one in shown] == [
         (1, ()),
@@ -168,10 +168,9 @@ def test_a_page_continues_after_the_one_before(inventory: SqlInventory) -> None:
         inventory.record(of_job(name, files=(PICTURE,), checks=(identified({"a.jpg": "fmt/44"}),)))
 
     for asked in (FindingSearch(code="fmt/44"), NOT_SCANNED, FindingSearch(check="pronom"), FindingSearch()):
-        keys, after = [], 0
-        while page := inventory.objects_with(asked, None, 2, after):
-            keys += [one.id for one in page]
-            after = keys[-1]
+        keys: list[int] = []
+        while page := inventory.objects_with(asked, EVERYTHING, 2, keys[-1] if keys else 0):
+            keys += page
         assert [one.ark for one in inventory.found_objects(asked, keys)] == list(map(ark, "abcde"))
 
 
@@ -186,6 +185,20 @@ def test_an_object_is_found_only_where_all_its_versions_may_be_seen(inventory: S
         assert search(inventory, asked, frozenset({"maps"})) == ["own"]
         assert search(inventory, asked, frozenset({"maps", "scans"})) == ["own", "other", "both"]
         assert search(inventory, asked, frozenset()) == []
+
+
+def test_a_depositor_finds_the_objects_all_of_whose_versions_she_deposited(inventory: SqlInventory) -> None:
+    formats = (identified({"a.jpg": "fmt/44"}),)
+    for name, depositor in (("own", "token:anna"), ("other", "token:ben"), ("unknown", "")):
+        inventory.record(of_job(name, files=(PICTURE,), depositor=depositor, checks=formats))
+    for number, depositor in enumerate(("token:anna", "token:ben"), 1):
+        own = {"depositor": depositor, "checks": formats}
+        inventory.record(recording(ark("both"), number, f"jid{number}", (PICTURE,), **own))
+
+    for asked in (FindingSearch(code="fmt/44"), NOT_SCANNED, FindingSearch(check="pronom"), FindingSearch()):
+        keys = inventory.objects_with(asked, Sight(depositor="token:anna"))
+        assert [one.ark for one in inventory.found_objects(asked, keys)] == [ark("own")]
+        assert inventory.objects_with(asked, Sight(frozenset({"maps"}), "token:anna")) == ()
 
 
 def test_of_many_matches_the_first_are_shown(inventory: SqlInventory) -> None:

@@ -1,0 +1,56 @@
+"""Types and kinds of columns in the tables of the inventory."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from sqlalchemy import BigInteger, Column, DateTime, Dialect, ForeignKey, Integer, Text
+from sqlalchemy.types import TypeDecorator
+
+# PostgreSQL cannot store NUL; half of a surrogate pair is not a character
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+class Utc(TypeDecorator[datetime]):
+    """A point in time in UTC, regardless of how the database handles time zones."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Prose(TypeDecorator[str]):
+    """Text written by people. Characters that the database cannot store are replaced, because they must not
+    prevent the recording of a stored version."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else _UNSTORABLE.sub("\ufffd", value)
+
+
+def key_column() -> Column[int]:
+    return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
+
+
+def prose_column(name: str) -> Column[str]:
+    return Column(name, Prose, nullable=False, default="")
+
+
+def time_column(name: str) -> Column[datetime]:
+    return Column(name, Utc, nullable=False)
+
+
+def of_column(table: str, *, index: bool = False, unique: bool = False) -> Column[int]:
+    return Column(
+        f"{table.removesuffix('s')}_id", ForeignKey(f"{table}.id"), nullable=False, index=index, unique=unique
+    )

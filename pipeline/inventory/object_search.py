@@ -1,0 +1,123 @@
+"""Objects by a text: by their identifier first, then by their title, then by all that is recorded of them.
+
+Within each of the three, the object that was entered last comes first.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, select
+
+from pipeline.inventory import finding_search, search_index
+from pipeline.inventory.finding_search import FindingSearch, FoundObject
+from pipeline.inventory.search_index import Wanted
+from pipeline.inventory.search_tokens import (
+    compared_digests,
+    identifier,
+    of_collection,
+    of_depositor,
+    terms_of,
+    title_terms,
+    words_of,
+)
+from pipeline.inventory.sight import Sight, sees
+from pipeline.inventory.tables import files, objects, versions
+from pipeline.names import PRODUCER
+
+_NEWEST = 1 << 60
+"""Above the keys of all objects."""
+
+_RANKS = 4
+"""A position is key * _RANKS + rank."""
+
+FILES_READ = 1_000
+"""Files of an object that are compared with the query, to show the one by which the object was found."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    key: int
+    position: int
+    """After which the search continues."""
+
+
+def hits(
+    connection: Connection, query: str, search: FindingSearch, sight: Sight, limit: int, after: int = 0
+) -> tuple[Hit, ...]:
+    """Objects that have all terms of the query, meet the conditions and are seen; none without a term."""
+    terms = terms_of(query)
+    if not terms:
+        return ()
+
+    def condition(key: ColumnElement[int]) -> ColumnElement[bool]:
+        return and_(sees(sight, key), finding_search.meets(connection, search, key))
+
+    found: list[Hit] = []
+    before, first = divmod(after, _RANKS) if after else (_NEWEST, 0)
+    ranks = ((identifier(query),), title_terms(terms), terms)
+    for rank in range(first, len(ranks)):
+        wanted = _narrowed(Wanted(ranks[rank], but=ranks[:rank]), sight)
+        rows = search_index.newest(connection, wanted, condition, before, limit - len(found))
+        found += (Hit(key, key * _RANKS + rank) for key in rows)
+        if len(found) == limit:
+            break
+        before = _NEWEST
+    return tuple(found)
+
+
+def _narrowed(wanted: Wanted, sight: Sight) -> Wanted:
+    """So that the index leaves out most of what is not seen; `sees` decides."""
+    if sight.depositor is not None:
+        return replace(wanted, all=(of_depositor(sight.depositor), *wanted.all))
+    if sight.collections is not None:
+        return replace(wanted, any=tuple(map(of_collection, sorted(sight.collections))))
+    return wanted
+
+
+def arks_identified(connection: Connection, name: str) -> tuple[str, ...]:
+    """The ARKs of the objects with this ARK, with or without its prefix, or this local id."""
+    wanted = Wanted((identifier(name),))
+    keys = search_index.newest(connection, wanted, lambda key: key > 0, _NEWEST, FILES_READ)
+    query = select(objects.c.ark).where(objects.c.id.in_(keys)).order_by(objects.c.id)
+    return tuple(connection.scalars(query))
+
+
+def found_by(connection: Connection, query: str, found: Sequence[FoundObject]) -> tuple[FoundObject, ...]:
+    """The objects, each with the file that has the terms that its description does not have."""
+    terms = terms_of(query)
+    return tuple(replace(one, file=_file(connection, one, terms)) for one in found)
+
+
+def _file(connection: Connection, found: FoundObject, terms: Iterable[str]) -> str:
+    described = [*_words(found.ark, found.title, found.creator, found.date, found.collection)]
+    left = [term for term in terms if not _has(described, term)]
+    if not left:
+        return ""
+    for row in _files(connection, found.ark):
+        name = str(row.pathname).removeprefix(PRODUCER)
+        digests = compared_digests((row.digest_value, row.landed_digest, row.source_digest))
+        words = [*_words(name), *digests]
+        if all(_has(words, term) for term in left):
+            return name
+    return ""
+
+
+def _words(*texts: str) -> Iterator[str]:
+    return (word for text in texts for word in words_of(text))
+
+
+def _has(words: Iterable[str], term: str) -> bool:
+    return any(word.startswith(term) if len(term) > 1 else word == term for word in words)
+
+
+def _files(connection: Connection, ark: str) -> Iterable[Any]:
+    """The first deposited files of the object, those of its last version first."""
+    return connection.execute(
+        select(files.c.pathname, files.c.digest_value, files.c.landed_digest, files.c.source_digest)
+        .join(versions, versions.c.id == files.c.inv_version_id)
+        .join(objects, objects.c.id == versions.c.inv_object_id)
+        .where(objects.c.ark == ark, files.c.pathname.like(f"{PRODUCER}%"))
+        .order_by(versions.c.number.desc(), files.c.id)
+        .limit(FILES_READ)
+    )

@@ -1,0 +1,280 @@
+"""The index of all objects by their tokens: FTS5 in SQLite, an array with a GIN index in PostgreSQL.
+
+Rule: a row has the tokens of all versions of an object, whatever their order. A version is entered with the
+transaction that records it; `inv_ingests.indexed` marks it. Versions without the mark, which were entered by
+a release without an index or rebuilt from storage, are entered by scheduled work, `enter_portion`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Dialect,
+    MetaData,
+    Select,
+    Table,
+    Text,
+    distinct,
+    func,
+    literal,
+    literal_column,
+    select,
+    text,
+    type_coerce,
+    update,
+)
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from pipeline.inventory.search_tokens import Findable, tokens_of
+from pipeline.inventory.tables import (
+    collections,
+    dublin_kernels,
+    files,
+    ingests,
+    local_ids,
+    memberships,
+    objects,
+    versions,
+)
+
+DEPOSITOR_LENGTH = 600
+"""Characters; no principal's identity is longer, and PostgreSQL cannot have longer ones in an index."""
+
+
+class _Tokens(TypeDecorator[frozenset[str]]):
+    """Words without spaces: as one text in SQLite, whose index divides it at spaces; else as an array."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return Text() if dialect.name == "sqlite" else ARRAY(Text)
+
+    def process_bind_param(self, value: frozenset[str] | None, dialect: Dialect) -> Any:
+        tokens = sorted(value or ())
+        return " ".join(tokens) if dialect.name == "sqlite" else tokens
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> frozenset[str]:
+        return frozenset(value.split(" ") if dialect.name == "sqlite" else value)
+
+
+_searches = Table(
+    "inv_search",
+    MetaData(),
+    # the object's key; SQLite gives this name to the key of its index
+    Column("rowid", BigInteger, primary_key=True, autoincrement=False),
+    Column("tokens", _Tokens, nullable=False),
+)
+
+# no separators but spaces; no case is changed. The positions of tokens are not kept
+_PUNCTUATION = "".join(chr(code) for code in range(33, 127) if not chr(code).isalnum()).replace("'", "''")
+_SQLITE = f"""CREATE VIRTUAL TABLE IF NOT EXISTS inv_search USING fts5(tokens, detail=none, columnsize=0,
+tokenize='ascii tokenchars ''{_PUNCTUATION.replace("'", "''")}''')"""
+
+_POSTGRESQL = (
+    # tokens are kept apart from the rows: a query reads the index, and the keys
+    "ALTER TABLE inv_search SET (toast_tuple_target = 256)",
+    # kilobytes: every query reads the whole list of pending entries
+    "CREATE INDEX IF NOT EXISTS ix_inv_search_tokens ON inv_search USING gin (tokens) "
+    "WITH (gin_pending_list_limit = 256)",
+)
+
+
+def create(connection: Connection) -> None:
+    """Create the index unless it is there."""
+    if connection.dialect.name == "sqlite":
+        connection.execute(text(_SQLITE))
+        return
+    _searches.create(connection, checkfirst=True)
+    for statement in _POSTGRESQL:
+        connection.execute(text(statement))
+
+
+def known_depositor(identity: str) -> str | None:
+    return identity if 0 < len(identity) <= DEPOSITOR_LENGTH else None
+
+
+def enter(connection: Connection, object_id: int, version: Findable) -> None:
+    """Add the tokens of a version; the caller has locked the object."""
+    new = frozenset(tokens_of(version))
+    own = _searches.c.rowid == object_id
+    before = connection.scalar(select(_searches.c.tokens).where(own))
+    if before is None:
+        connection.execute(_searches.insert(), {"rowid": object_id, "tokens": new})
+    elif not new <= before:
+        connection.execute(update(_searches).where(own).values(tokens=before | new))
+
+
+PORTION = 100
+"""Versions that scheduled work enters in one transaction, at most."""
+
+FILES_OF_PORTION = 10_000
+"""Files after which no further version is entered in the transaction."""
+
+
+@dataclass(frozen=True)
+class Unindexed:
+    """A version that is not in the index."""
+
+    id: int
+    """The key of its ingest."""
+    bid: str
+    depositor: str | None
+
+
+@dataclass(frozen=True)
+class Indexing:
+    """How many objects can be found while scheduled work enters the others."""
+
+    indexed: int
+    objects: int
+
+
+_UNINDEXED = ingests.c.indexed.is_(None)
+
+
+def unindexed(connection: Connection) -> tuple[Unindexed, ...]:
+    """The first versions that are not in the index."""
+    query = select(ingests.c.id, ingests.c.batch_id.label("bid"), ingests.c.depositor).where(_UNINDEXED)
+    rows = connection.execute(query.order_by(ingests.c.id).limit(PORTION)).mappings()
+    return tuple(Unindexed(**row) for row in rows)
+
+
+def indexing(connection: Connection) -> Indexing | None:
+    """How far the scheduled work is; None if all objects are in the index."""
+    if connection.scalar(select(ingests.c.id).where(_UNINDEXED).limit(1)) is None:
+        return None
+    left = connection.scalar(select(func.count(distinct(ingests.c.inv_object_id))).where(_UNINDEXED)) or 0
+    total = connection.scalar(select(func.count()).select_from(objects)) or 0
+    return Indexing(total - left, total)
+
+
+def enter_portion(connection: Connection, portion: Sequence[Unindexed], depositors: Mapping[str, str]) -> int:
+    """Enter the first of these versions; returns how many. `depositors`: batch -> identity, if known."""
+    own = ingests.c.id.in_([version.id for version in portion])
+    rows = connection.execute(
+        select(ingests, versions.c.number, objects.c.ark)
+        .join(versions, versions.c.id == ingests.c.inv_version_id)
+        .join(objects, objects.c.id == ingests.c.inv_object_id)
+        .where(own, _UNINDEXED)
+        .order_by(ingests.c.id)
+    ).all()
+    keys = sorted({row.inv_object_id for row in rows})
+    connection.execute(
+        select(objects.c.id).where(objects.c.id.in_(keys)).order_by(objects.c.id).with_for_update()
+    )
+    entered, read = 0, 0
+    for row in rows:
+        depositor = row.depositor or known_depositor(depositors.get(row.batch_id, ""))
+        version, number = _findable(connection, row, depositor)
+        enter(connection, row.inv_object_id, version)
+        done = update(ingests).where(ingests.c.id == row.id)
+        connection.execute(done.values(depositor=depositor, indexed=True))
+        entered, read = entered + 1, read + number
+        if read > FILES_OF_PORTION:
+            break
+    return entered
+
+
+def _findable(connection: Connection, row: Any, depositor: str | None) -> tuple[Findable, int]:
+    """What is recorded of a version, and the number of its files."""
+    of_version = row.inv_version_id
+    described = connection.execute(
+        select(dublin_kernels.c.element, dublin_kernels.c.value)
+        .where(dublin_kernels.c.inv_version_id == of_version)
+        .order_by(dublin_kernels.c.seq_num)
+    ).all()
+    stored = connection.execute(
+        select(files.c.pathname, files.c.digest_value, files.c.landed_digest, files.c.source_digest).where(
+            files.c.inv_version_id == of_version
+        )
+    ).all()
+    members = (
+        select(collections.c.ark)
+        .join(memberships, memberships.c.inv_collection_id == collections.c.id)
+        .where(memberships.c.inv_object_id == row.inv_object_id)
+    )
+    names = select(local_ids.c.local_id).where(local_ids.c.inv_object_ark == row.ark)
+    findable = Findable(
+        ark=row.ark,
+        local_ids=tuple(connection.scalars(names)),
+        erc=[(element, value) for element, value in described],
+        texts=(*connection.scalars(members), *texts_of(row._mapping)),
+        files=[(path, digests) for path, *digests in stored],
+        profile=row.profile,
+        depositor=depositor,
+    )
+    return findable, len(stored)
+
+
+def texts_of(ingest: Mapping[str, Any]) -> Iterator[str]:
+    """The texts by which a version is found, of its row in inv_ingests."""
+    return (ingest[name] for name in ("profile", "user_agent", "filename", "batch_id", "job_id"))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The tokens of the objects that are looked for."""
+
+    all: tuple[str, ...]
+    any: tuple[str, ...] = ()
+    """At least one of these; empty: no such condition."""
+    but: tuple[tuple[str, ...], ...] = ()
+    """Not all tokens of any of these."""
+
+
+Condition = Callable[[ColumnElement[int]], ColumnElement[bool]]
+"""What an object has to meet, given its key."""
+
+
+def newest(
+    connection: Connection, wanted: Wanted, condition: Condition, before: int, limit: int
+) -> list[int]:
+    """The keys of objects below `before` that have the tokens and meet the condition, newest first."""
+    query = _sqlite if connection.dialect.name == "sqlite" else _postgresql
+    if query is _postgresql:
+        # the planner does not know that a row's tokens are expensive to read: it shall use their index
+        connection.execute(text("SET LOCAL enable_seqscan = off"))
+        connection.execute(text("SET LOCAL enable_indexscan = off"))
+    return list(connection.scalars(query(wanted, condition, before).limit(limit)))
+
+
+def _sqlite(wanted: Wanted, condition: Condition, before: int) -> Select[tuple[int]]:
+    key = _searches.c.rowid
+    expression = _both(wanted.all)
+    if wanted.any:
+        expression += f" AND ({' OR '.join(map(_quoted, wanted.any))})"
+    for tokens in wanted.but:
+        expression = f"({expression}) NOT ({_both(tokens)})"
+    found = literal_column(_searches.name).op("MATCH")(expression)
+    return select(key).where(found, key < before, condition(key)).order_by(key.desc())
+
+
+def _both(tokens: Iterable[str]) -> str:
+    return " AND ".join(map(_quoted, tokens))
+
+
+def _quoted(token: str) -> str:
+    return '"' + token.replace('"', '""') + '"'
+
+
+def _postgresql(wanted: Wanted, condition: Condition, before: int) -> Select[tuple[int]]:
+    """The inner query reads the index and sorts; the condition is asked of as many as the limit needs."""
+    found = select(_searches.c.rowid).where(_has("@>", wanted.all), _searches.c.rowid < before)
+    if wanted.any:
+        found = found.where(_has("&&", wanted.any))
+    key = found.order_by(_searches.c.rowid.desc()).offset(0).subquery().c.rowid
+    query = select(key).where(condition(key)).order_by(key.desc())
+    for tokens in wanted.but:
+        query = query.where(key.not_in(select(_searches.c.rowid).where(_has("@>", tokens))))
+    return query
+
+
+def _has(operator: str, tokens: tuple[str, ...]) -> ColumnElement[bool]:
+    return type_coerce(_searches.c.tokens, ARRAY(Text)).bool_op(operator)(literal(list(tokens), ARRAY(Text)))

@@ -1,0 +1,41 @@
+"""Which objects a principal sees, as a condition in SQL, so that every page is full."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Select, exists, false, not_, or_, select, true
+
+from pipeline.inventory.tables import ingests
+
+
+@dataclass(frozen=True)
+class Sight:
+    """An object is seen if this holds of all of its versions."""
+
+    collections: frozenset[str] | None = None
+    """Those of the versions; None: any."""
+    depositor: str | None = None
+    """The identity that submitted them; None: any. Versions whose depositor is not known are not seen."""
+
+
+EVERYTHING = Sight()
+
+
+def sees(sight: Sight, object_id: ColumnElement[int]) -> ColumnElement[bool]:
+    """Whether the object of this key is seen."""
+    hidden: list[ColumnElement[bool]] = []
+    if sight.collections is not None:
+        if not sight.collections:
+            return false()
+        hidden.append(ingests.c.profile.not_in(sorted(sight.collections)))
+    if sight.depositor is not None:
+        hidden += [ingests.c.depositor.is_(None), ingests.c.depositor != sight.depositor]
+    if not hidden:
+        return true()
+    of_object = ingests.c.inv_object_id == object_id
+    return exists().where(of_object) & not_(exists().where(of_object, or_(*hidden)))
+
+
+def deposited_by(depositor: str, after: int) -> Select[tuple[int]]:
+    """The keys above `after` of the objects that have a version of this depositor."""
+    of_depositor = ingests.c.depositor == depositor
+    return select(ingests.c.inv_object_id).where(of_depositor, ingests.c.inv_object_id > after)
