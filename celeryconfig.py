@@ -37,6 +37,7 @@ task_routes = {
     "beat.proofs": {"queue": Queue.PROCESS.value},
     "beat.checks": {"queue": Queue.PROCESS.value},
     "beat.embargoes": {"queue": Queue.PROCESS.value},
+    "beat.index_objects": {"queue": Queue.PROCESS.value},
     "beat.*": {"queue": Queue.CONTROL.value},
     "callback.*": {"queue": Queue.IO.value},
 }
@@ -76,5 +77,6 @@ beat_schedule = {
         "proofs": 60.0,
         "checks": 60.0,
         "embargoes": 60.0,
+        "index_objects": 60.0,
     }.items()
 }

@@ -10,6 +10,7 @@ from rich.text import Text
 from entrypoints.render import screen
 from entrypoints.render.screen import Column
 from entrypoints.render.views import when
+from operations.objects.search import SEARCHED
 from pipeline.checks import CheckVerdict
 from pipeline.humanize import counted
 from pipeline.names import printable
@@ -77,16 +78,28 @@ def _what(code: str, message: str) -> str:
     return f" ({text})" if text else ""
 
 
-def object_list(page: ObjectList) -> None:
-    checks = (Column("checks", _lines, long=True),) if any(map(_lines, page.objects)) else ()
+def object_list(page: ObjectList, text: str) -> None:
+    more = (Column("file", _file, long=True), Column("checks", _lines, long=True))
     screen.table(
         page.objects,
         Column("object", lambda row: row.ark),
         Column("title", lambda row: row.title, wide=True),
-        *checks,
+        Column("date", lambda row: row.date),
+        Column("collection", lambda row: row.collection),
+        Column("files", lambda row: f"{row.files:,}", right=True),
+        *(column for column in more if any(map(column.cell, page.objects))),
     )
+    if text and not page.objects:
+        screen.note(f"no object has all of these words; a text is looked for in {SEARCHED}")
+    if page.indexing is not None:
+        done, of = page.indexing.indexed, page.indexing.objects
+        screen.note(f"{done:,} of {of:,} objects are indexed: words do not find the others yet")
     if page.next is not None:
         screen.note(f"{counted(len(page.objects), 'object')} shown; --after {page.next} shows the next page")
+
+
+def _file(row: FoundObject) -> str:
+    return row.file
 
 
 def _lines(row: FoundObject) -> str:

@@ -1,7 +1,8 @@
 """An object in the inventory, with the custody of its files, its PREMIS, and its export as a BagIt bag."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from operations.run import Stopped
@@ -14,7 +15,7 @@ from pipeline.fixity import OnRead
 from pipeline.inventory.base import InventoryObject, PreservationEvent
 from pipeline.inventory.description import DISSEMINATION, FAIL, PASS
 from pipeline.inventory.sql import SqlInventory
-from pipeline.names import NotAnArk, canonical_ark, spellings
+from pipeline.names import NotAnArk, spellings
 from pipeline.outcome import DamagedObject, StepFailed, damaged
 from pipeline.preservation import premis_record
 from pipeline.preservation.custody import Custody, Reading, prove
@@ -33,46 +34,69 @@ class ObjectView(InventoryObject):
     """All events after processing, oldest first; `events` are the latest of those that are rows."""
 
 
-def known_object(inventory: SqlInventory, name: str, paths: Collection[str] | None = None) -> InventoryObject:
-    """The object of this ARK; UsageRefused, with a hint, if there is none. `paths`: only these files."""
+Paths = Collection[str] | None
+"""Only these files of an object; None: all."""
+
+
+def known_object(inventory: SqlInventory, name: str, paths: Paths = None) -> InventoryObject:
+    """The object of this ARK, also without its prefix, or of this local id.
+
+    UsageRefused, with a hint, if there is none, or more than one.
+    """
+    named = objects_named(inventory, name, paths)
+    if not named:
+        raise _unknown(name)
+    return _only(name, named)
+
+
+def objects_named(inventory: SqlInventory, name: str, paths: Paths = None) -> tuple[InventoryObject, ...]:
+    """The object of this ARK; else those of this local id or of this ARK without its prefix."""
     try:
-        arks = spellings(name)
+        arks, most = spellings(name), 1
     except NotAnArk:
-        arks = (name,)
-    for ark in arks:
-        known = inventory.describe_object(ark, paths)
-        if known is not None:
-            return known
-    named = inventory.objects_named(name)
-    if named:
-        raise UsageRefused(f"'{name}' is a local id: give the ARK of its object, {' or '.join(named)}")
-    if not name.lower().startswith("ark:"):
-        canonical_ark(name)
-    raise UsageRefused(
-        f"the inventory has no object {arks[0]}: an object is entered when its first job is recorded. "
-        "Write the ARK "
-        "as in a report, ark:/99999/fk4abc"
+        arks = inventory.objects_named(name) or inventory.arks_identified(name)
+        most = len(arks)
+    known = (inventory.describe_object(ark, paths) for ark in arks)
+    return tuple(islice(filter(None, known), most))
+
+
+def _only(name: str, named: Sequence[InventoryObject]) -> InventoryObject:
+    if len(named) > 1:
+        arks = " or ".join(known.ark for known in named)
+        raise UsageRefused(f"'{name}' names more than one object: give the ARK, {arks}")
+    return named[0]
+
+
+def _unknown(name: str) -> UsageRefused:
+    return UsageRefused(
+        f"the inventory has no object {name}: an object is entered when its first job is recorded. Write its "
+        "ARK as in a report, ark:/99999/fk4abc or fk4abc, or its local id"
     ).with_remedies(Remedy(Action.SHOW_OBJECTS))
 
 
-def visible_object(
-    site: Site, principal: Principal, ark: str, paths: Collection[str] | None = None
-) -> InventoryObject:
-    """The object; Missing unless it exists and the principal may see it. `paths`: only these files.
+def visible_object(site: Site, principal: Principal, name: str, paths: Paths = None) -> InventoryObject:
+    """The object; Missing unless it exists and the principal may see it.
 
-    For those who see the fleet, the message suggests similar names.
+    For those who see the fleet, the message says how objects are named.
     """
     inventory = site.archive()
     if inventory is None:
         raise Missing("the inventory is empty: no object has been stored yet")
+    named = [known for known in objects_named(inventory, name, paths) if _is_visible(site, principal, known)]
+    if named:
+        return _only(name, named)
+    if not sees_fleet(principal):
+        raise Missing(f"there is no object {name}")
+    error = _unknown(name)
+    raise Missing(str(error)).with_remedies(*error.remedies)
+
+
+def _is_visible(site: Site, principal: Principal, known: InventoryObject) -> bool:
     try:
-        known = known_object(inventory, ark, paths)
-    except UsageRefused as error:
-        if sees_fleet(principal):
-            raise Missing(str(error)).with_remedies(*error.remedies) from error
-        raise Missing(f"there is no object {ark}") from error
-    check_visible(site, principal, known)
-    return known
+        check_visible(site, principal, known)
+    except Missing:
+        return False
+    return True
 
 
 def check_visible(site: Site, principal: Principal, known: InventoryObject) -> None:

@@ -25,7 +25,8 @@ from sqlalchemy import (
 
 from pipeline.inventory import tables
 from pipeline.inventory.base import Embargo
-from pipeline.inventory.tables import Utc, files, ingests, objects, versions
+from pipeline.inventory.columns import Utc
+from pipeline.inventory.tables import files, ingests, objects, versions
 
 PATH = "producer/mrt-embargo.txt"
 

@@ -5,9 +5,8 @@ Within each of the three, the object that was entered last comes first.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, select
 
 from pipeline.inventory import finding_search, search_index
 from pipeline.inventory.finding_search import FindingSearch, FoundObject
@@ -89,12 +88,23 @@ def found_by(connection: Connection, query: str, found: Sequence[FoundObject]) -
     return tuple(replace(one, file=_file(connection, one, terms)) for one in found)
 
 
+_FILES = (
+    select(files.c.pathname, files.c.digest_value, files.c.landed_digest, files.c.source_digest)
+    .join(versions, versions.c.id == files.c.inv_version_id)
+    .join(objects, objects.c.id == versions.c.inv_object_id)
+    .where(objects.c.ark == bindparam("ark"), files.c.pathname.like(f"{PRODUCER}%"))
+    .order_by(versions.c.number.desc(), files.c.id)
+    .limit(FILES_READ)
+)
+"""The first deposited files of an object, those of its last version first."""
+
+
 def _file(connection: Connection, found: FoundObject, terms: Iterable[str]) -> str:
     described = [*_words(found.ark, found.title, found.creator, found.date, found.collection)]
     left = [term for term in terms if not _has(described, term)]
     if not left:
         return ""
-    for row in _files(connection, found.ark):
+    for row in connection.execute(_FILES, {"ark": found.ark}):
         name = str(row.pathname).removeprefix(PRODUCER)
         digests = compared_digests((row.digest_value, row.landed_digest, row.source_digest))
         words = [*_words(name), *digests]
@@ -109,15 +119,3 @@ def _words(*texts: str) -> Iterator[str]:
 
 def _has(words: Iterable[str], term: str) -> bool:
     return any(word.startswith(term) if len(term) > 1 else word == term for word in words)
-
-
-def _files(connection: Connection, ark: str) -> Iterable[Any]:
-    """The first deposited files of the object, those of its last version first."""
-    return connection.execute(
-        select(files.c.pathname, files.c.digest_value, files.c.landed_digest, files.c.source_digest)
-        .join(versions, versions.c.id == files.c.inv_version_id)
-        .join(objects, objects.c.id == versions.c.inv_object_id)
-        .where(objects.c.ark == ark, files.c.pathname.like(f"{PRODUCER}%"))
-        .order_by(versions.c.number.desc(), files.c.id)
-        .limit(FILES_READ)
-    )

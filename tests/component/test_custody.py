@@ -26,6 +26,7 @@ from tests.component.test_download_container import packed
 from tests.servers.http_source import HttpSource
 from tests.support.downloading import md5
 from tests.support.fleet import environment
+from tests.support.recordings import ARK, OTHER_OWNER, recording
 from tests.support.repository import Repository
 
 UPDATE = SubmissionMode.UPDATE
@@ -405,15 +406,25 @@ def test_an_object_or_version_that_is_not_known_is_refused_with_a_hint(repositor
 
     for arguments, message in (
         (("ark:/99999/unknown",), "the inventory has no object ark:/99999/unknown"),
-        (("loc-1",), f"'loc-1' is a local id: give the ARK of its object, {ark}"),
-        (("nonsense",), "'nonsense' is not an ARK; expected the form"),
+        (("nonsense",), "the inventory has no object nonsense"),
         ((ark, "--version", "3"), f"the inventory has no version 3 of {ark}; it has 1"),
         ((ark, "--version", "1", "--all-versions"), "cannot be combined"),
     ):
         told = asked(repository, *arguments)
         assert (told.exit_code, told.stdout) == (2, ""), arguments
         assert message in told.stderr
-    assert asked(repository, ark.replace("ark:/", "ARK:"), "--no-verify").exit_code == 0
+    for name in (ark.replace("ark:/", "ARK:"), ark.rpartition("/")[2], "loc-1", "LOC-1"):
+        assert asked(repository, name, "--no-verify").exit_code == 0
+
+
+def test_a_local_id_of_two_owners_names_no_object(repository: Repository) -> None:
+    ark = repository.recorded(repository.job(1, local_id=("loc-1",))).ark
+    repository.inventory.record(recording(owner=OTHER_OWNER, local_id=("loc-1",), jid="jid0000000009"))
+
+    told = asked(repository, "loc-1", "--no-verify")
+
+    assert told.exit_code == 2
+    assert f"'loc-1' names more than one object: give the ARK, {ark} or {ARK}" in told.stderr
 
 
 def test_an_inventory_that_is_not_there_is_not_made(repository: Repository, tmp_path: Path) -> None:

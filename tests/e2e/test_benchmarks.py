@@ -88,6 +88,15 @@ def test_moves_lists_and_periodic_work_are_measured_among_many_jobs() -> None:
     assert figures["jobs_pending_s"] > 0
 
 
+def test_searches_of_both_databases_find_the_same_while_deposits_are_entered() -> None:
+    figures = output("search", objects=3000, queries=48)
+
+    assert figures["hits"] > 100
+    assert figures["sqlite_p95_s"] > 0
+    if "postgresql_p95_s" in figures:
+        assert figures["same_hits"]
+
+
 def test_a_fleet_is_measured_near_zookeeper_and_at_a_distance() -> None:
     figures = run("fleet", processes=2, jobs=1, step_ms=10)["figures"]
 

@@ -39,7 +39,8 @@ def job(record: Session) -> Job:
 def ark(module_settings: Settings, job: Job, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The object of that job."""
     repository = Repository(module_settings.home, empty_inventory(tmp_path_factory.mktemp("inventory")))
-    stored = repository.job(int(job.jid[3:]), {"a.txt": "a", "b.txt": "b"}, batch_id=job.bid)
+    own = {"batch_id": job.bid, "owner": "token:scans"}
+    stored = repository.job(int(job.jid[3:]), {"a.txt": "a", "b.txt": "b"}, **own)
     version = repository.recorded(stored)
     scan = scanned("a.txt", found_in("b.txt", "Eicar")).model_copy(update={"overruled": OVERRULE})
     repository.inventory.add_checks(version.ark, 1, (scan, identified({"a.txt": "x-fmt/111"})))
@@ -195,7 +196,7 @@ def test_a_list_says_what_was_found_where(scans: Caller, ark: str) -> None:
     ]
     assert (silent["matches"], silent["never_checked"]) == ([], [])
     assert (never["matches"], never["never_checked"]) == ([], [1])
-    assert scans.get("/v1/objects?code=x-fmt/112").json() == {"objects": [], "next": None}
+    assert scans.get("/v1/objects?code=x-fmt/112").json() == {"objects": [], "indexing": None, "next": None}
     assert scans.get("/v1/objects?verdict=clean").status_code == 422
 
 

@@ -75,8 +75,12 @@ def jobs(
     screen.emit(page.model_dump(exclude_unset=True)) if options.json else views.job_list(page)
 
 
-@command("arkline objects --check clamav --verdict unchecked")
+@command("arkline objects müller img_0")
 def objects(  # noqa: PLR0913 - the conditions of a search
+    query: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="WORD...", help="Words, or beginnings of words; all have to match."),
+    ] = None,
     code: Annotated[
         str | None,
         typer.Option(
@@ -103,14 +107,18 @@ def objects(  # noqa: PLR0913 - the conditions of a search
     ] = None,
     json: Json = False,
 ) -> None:
-    """List objects by what checks found in them.
+    """Find objects by words, and by what checks found in them.
 
-    The last run of each check counts. Without options, all objects are listed.
+    Words are looked for in titles, creators, dates, ARKs, local ids, names and digests of files, collections
+    and deposits. The object with this ARK or local id comes first, then titles, then all others, the newest
+    first. Of each check the last run counts. Without words and options, all objects are listed.
     """
+    text = " ".join(query or ())
     with api.site() as site:
         page = site.get(
             "/v1/objects",
             search.ObjectList,
+            q=text or None,
             code=code,
             verdict=verdict and verdict.value,
             check=check,
@@ -118,7 +126,7 @@ def objects(  # noqa: PLR0913 - the conditions of a search
             limit=limit,
             cursor=after,
         )
-    screen.emit(page) if json else check_runs.object_list(page)
+    screen.emit(page) if json else check_runs.object_list(page, text)
 
 
 @command("arkline timeline jid0000000001")

@@ -32,9 +32,14 @@ if TYPE_CHECKING:
     from operations.objects.objects import ObjectView
 
 
+ObjectName = Annotated[
+    str, typer.Argument(metavar="ARK", help="ARK of the object, such as ark:/99999/fk4abc, or its local id.")
+]
+
+
 @command("arkline object ark:/99999/fk4abc --all-versions")
 def object(  # noqa: PLR0913 - a command has these options
-    ark: Annotated[str, typer.Argument(metavar="ARK", help="ARK of the object, such as ark:/99999/fk4abc.")],
+    ark: ObjectName,
     version: Annotated[
         int | None,
         typer.Option("--version", metavar="N", min=1, help="Prove this version; default: the current one."),
@@ -124,7 +129,7 @@ def _write(pieces: Iterable[bytes], file: Path) -> None:
 
 @command("arkline export ark:/99999/fk4abc --output harbour-master")
 def export(
-    ark: Annotated[str, typer.Argument(metavar="ARK", help="ARK of the object, such as ark:/99999/fk4abc.")],
+    ark: ObjectName,
     version: Annotated[
         int | None,
         typer.Option("--version", metavar="N", min=1, help="Export this version; default: the current one."),

@@ -22,11 +22,14 @@ from entrypoints.web.parameters import REASON_LIMIT
 from entrypoints.web.routes.verbs import FINDINGS, WITH_REASON, Finding
 from operations.board.board import Board
 from operations.board.values import BatchSearch, JobSearch, scope_of
-from operations.objects.objects import check_visible
+from operations.objects.objects import visible_object
+from operations.objects.search import find_objects
 from operations.run import Run
 from operations.verbs.bulk import carry_out, make_plan, read_plan
 from operations.verbs.verbs import Resumption
 from pipeline.errors import ArklineError, UsageRefused
+from pipeline.inventory.finding_search import FindingSearch
+from pipeline.outcome import StepFailed
 from pipeline.principal import Forbidden, Principal
 from pipeline.states import Event
 from zkstate.errors import Missing
@@ -83,42 +86,44 @@ def _await_shown(board: Board, before: str, target: str) -> None:
 @router.get("/find")
 @slow("record_work")
 def find(request: Request, caller: PageCaller, q: str = "") -> Response:
-    """Redirect to the batch, job or object of this name, or else to a list of jobs."""
+    """Redirect to the batch, job or object of this name, or else to a list of jobs or of objects."""
     web, text = context_of(request), q.strip()
     kinds = {"bid": "batches", "jid": "jobs"}
     if text[:3] in kinds and text[3:].isdigit():
         return RedirectResponse(f"/{kinds[text[:3]]}/{text}", status_code=303)
-    if text.lower().startswith("ark:"):
-        return RedirectResponse(f"/objects/{quote(text)}", status_code=303)
-    rows = web.board.jobs(scope_of(caller), JobSearch(q=text), 2).rows if text else ()
-    if len(rows) == 1:
-        return RedirectResponse(f"/jobs/{rows[0].jid}", status_code=303)
-    if not rows:
-        return RedirectResponse(_found_by_name(request, web, caller, text), status_code=303)
-    return RedirectResponse(request.url_for("jobs").include_query_params(q=text), status_code=303)
+    on_board = _on_board(request, web, caller, text) if text else {}
+    try:
+        place = _objects_found(web, caller, text)
+    except StepFailed:  # of the inventory
+        if not on_board:
+            raise
+        place = None
+    if place is None and on_board:
+        return RedirectResponse(next(iter(on_board.values())), status_code=303)
+    also = dict.fromkeys(on_board, "true")
+    listed = request.url_for("find_object").include_query_params(q=text, **also)
+    return RedirectResponse(place or listed, status_code=303)
 
 
-def _found_by_name(request: Request, web: WebContext, caller: Principal, text: str) -> str:
-    """The page of the object with this local id, or of the deposit of this name, or a list of deposits."""
-    if ark := _object_named(web, caller, text):
-        return f"/objects/{quote(ark)}"
-    deposits = web.board.batches(scope_of(caller), BatchSearch(q=text), 2).rows if text else ()
-    if len(deposits) == 1:
-        return f"/batches/{deposits[0].bid}"
-    if deposits:
-        return str(request.url_for("batches").include_query_params(q=text))
-    raise Missing(f"nothing here has the id, the name or the local id '{text}'")
+def _on_board(request: Request, web: WebContext, caller: Principal, text: str) -> dict[str, str]:
+    """`jobs` and `batches` with this name -> the address of the only one, or of their list."""
+    scope = scope_of(caller)
+    jobs = [row.jid for row in web.board.jobs(scope, JobSearch(q=text), 2).rows]
+    batches = [row.bid for row in web.board.batches(scope, BatchSearch(q=text), 2).rows]
+    return {
+        kind: f"/{kind}/{names[0]}"
+        if len(names) == 1
+        else str(request.url_for(kind).include_query_params(q=text))
+        for kind, names in (("jobs", jobs), ("batches", batches))
+        if names
+    }
 
 
-def _object_named(web: WebContext, caller: Principal, text: str) -> str:
-    """The ARK of the stored object with this local id; empty unless the caller may see one."""
-    inventory = web.site.archive()
-    if inventory is not None and text:
-        for known in filter(None, map(inventory.describe_object, inventory.objects_named(text))):
-            with suppress(Missing):
-                check_visible(web.site, caller, known)
-                return known.ark
-    return ""
+def _objects_found(web: WebContext, caller: Principal, text: str) -> str | None:
+    """The address of the object of this name; empty if there is none, but others have the text; else None."""
+    with suppress(Missing, UsageRefused):  # UsageRefused: more than one has the name
+        return f"/objects/{quote(visible_object(web.site, caller, text).ark)}"
+    return "" if find_objects(web.site, caller, FindingSearch(), 1, query=text).objects else None
 
 
 MOST = 1000

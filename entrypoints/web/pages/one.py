@@ -33,7 +33,7 @@ from operations.jobs.allowed_verbs import allowed_verbs
 from operations.jobs.batch_view import BatchView, batch_view_of, report
 from operations.jobs.deposited_objects import Known, page_of, read_objects
 from operations.jobs.job_view import job_view_of, steps_of
-from operations.objects.search import ObjectList, find_objects
+from operations.objects.search import QUERY_LIMIT, SEARCHED, find_objects
 from operations.reasons import Reason
 from operations.visibility import sees_fleet, visible_batch, visible_job
 from operations.why.why import why_loaded
@@ -303,9 +303,13 @@ def _followed(
 @router.get("/objects")
 @slow("record_work")
 def find_object(
-    request: Request, caller: PageCaller, ark: str = "", after: Annotated[int, Query(ge=0, lt=10**18)] = 0
+    request: Request,
+    caller: PageCaller,
+    q: str = "",
+    ark: str = "",
+    after: Annotated[int, Query(ge=0, lt=10**19)] = 0,
 ) -> Response:
-    """To the object of an ARK, or a list of objects by what checks found in them."""
+    """Objects by a text, and by what checks found in them; to the object of an ARK, if `ark` is given."""
     if ark:
         return RedirectResponse(f"/objects/{quote(ark.strip())}", status_code=303)
     query = request.query_params
@@ -315,12 +319,14 @@ def find_object(
         check=query.get("check", "").strip()[:CODE_LIMIT] or None,
         outdated=query.get("outdated") == "true",
     )
-    asked = search != FindingSearch() or after > 0
+    text = q.strip()[:QUERY_LIMIT]
     return page(
         request,
         "objects.html",
         search=search,
+        text=text,
+        searched=SEARCHED,
         verdicts=tuple(CheckVerdict),
-        asked=asked,
-        page=find_objects(site_of(request), caller, search, ROWS, after) if asked else ObjectList(),
+        conditions=search != FindingSearch(),
+        page=find_objects(site_of(request), caller, search, ROWS, after, text),
     )

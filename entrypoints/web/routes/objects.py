@@ -15,7 +15,7 @@ from entrypoints.web.routes.jobs import Xml, premis_answer
 from operations.objects import fixity, objects, recheck
 from operations.objects.fixity import CustodyProof
 from operations.objects.recheck import Recheck
-from operations.objects.search import ObjectList, find_objects
+from operations.objects.search import QUERY_LIMIT, ObjectList, find_objects
 from pipeline.attempt import Attempt
 from pipeline.checks import CHECK_NAME, CODE_LIMIT, CheckVerdict
 from pipeline.inventory.finding_search import FindingSearch
@@ -26,7 +26,14 @@ from pipeline.records import Record
 
 router = APIRouter(prefix="/v1/objects", tags=["objects"])
 
-Ark = Annotated[str, Path(max_length=255, examples=["ark:/99999/fk4abc"])]
+Ark = Annotated[
+    str,
+    Path(
+        max_length=255,
+        examples=["ark:/99999/fk4abc"],
+        description="The ARK of the object, also without its prefix (`fk4abc`), or its local id.",
+    ),
+]
 ProofId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", examples=["0123456789abcdef"])]
 Version = Annotated[int | None, Query(ge=1, le=1_000_000, description="null: the current one.")]
 
@@ -70,22 +77,27 @@ def finding_search(
     return FindingSearch(code=code, verdict=verdict, check=check, outdated=outdated)
 
 
-@router.get("", summary="Objects, by what checks found in them")
+@router.get("", summary="Objects, by a text and by what checks found in them")
 @slow("record_work")
-def list_objects(
+def list_objects(  # noqa: PLR0913 - the conditions of a search
     request: Request,
     response: Response,
     caller: Caller,
     search: Annotated[FindingSearch, Depends(finding_search)],
+    q: Annotated[
+        str, Query(max_length=QUERY_LIMIT, description="Words, or beginnings of words; all have to match.")
+    ] = "",
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> ObjectList:
-    """The last run of each check counts. With `verdict=unchecked`, versions without a run are meant too.
-    `outdated` alone finds whatever an older version of a check has read, such as older signatures.
+    """`q` is looked for in titles, creators, dates, ARKs, local ids, names and digests of files, collections,
+    submitters, and names of deposits, batches and jobs. An object with this ARK or local id comes first, then
+    titles, then all others, the newest first. `indexing` is given while some objects cannot be found as yet.
 
-    For a depositor a page may have fewer objects than there are: continue while there is a `next`.
+    The last run of each check counts. With `verdict=unchecked`, versions without a run are meant too.
+    `outdated` alone finds whatever an older version of a check has read, such as older signatures.
     """
-    page = find_objects(site_of(request), caller, search, limit, decode_number(cursor))
+    page = find_objects(site_of(request), caller, search, limit, decode_number(cursor), q)
     return linked(request, response, page)
 
 
