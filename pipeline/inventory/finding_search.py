@@ -62,13 +62,6 @@ class Match:
 class FoundObject:
     ark: str
     title: str
-    creator: str
-    date: str
-    """As the depositor described it."""
-    collection: str
-    """The collection of the current version."""
-    files: int
-    """Files of the current version."""
     modified: datetime
     matches: tuple[Match, ...]
     """The first findings that meet the conditions."""
@@ -78,6 +71,13 @@ class FoundObject:
     """Versions without a run of the check; if no check is named, without a run of any."""
     outdated: tuple[OutdatedRun, ...] = ()
     """The first runs of older versions of a check, if the search is for those."""
+    creator: str = ""
+    date: str = ""
+    """As the depositor described it."""
+    collection: str = ""
+    """The collection of the current version."""
+    files: int = 0
+    """Files of the current version."""
     file: str = ""
     """The first deposited file that a search by text found it by; empty if it was not by a file."""
 
