@@ -25,14 +25,14 @@ from sqlalchemy import Connection
 from benchmarks._options import option
 from benchmarks._output import tell
 from pipeline.fixity import StoredFile
-from pipeline.inventory import recording as entering
+from pipeline.inventory import recording
 from pipeline.inventory.base import Recording
 from pipeline.inventory.finding_search import FindingSearch
 from pipeline.inventory.sight import Sight
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.inventory.tables import portions
 from tests.servers import postgresql
-from tests.support.recordings import FIRST_DAY, recording
+from tests.support import recordings
 
 OBJECTS = option("OBJECTS", 100_000)
 QUERIES = option("QUERIES", 200)
@@ -62,7 +62,7 @@ def stored(number: int) -> Recording:
         )
         for page in range(1, 10)
     )
-    return recording(
+    return recordings.recording(
         f"ark:/99999/fk4{number:09d}",
         jid=f"jid{number:010d}",
         files=files,
@@ -73,14 +73,14 @@ def stored(number: int) -> Recording:
             ("when", str(1700 + number % 300)),
         ),
         bid=f"bid{number // 100:010d}",
-        submitted=FIRST_DAY + timedelta(seconds=number),
+        submitted=recordings.FIRST_DAY + timedelta(seconds=number),
         depositor=f"token:depositor-{number % DEPOSITORS}",
     )
 
 
 def enter_all(connection: Connection, entries: list[Recording]) -> None:
     for entry in entries:
-        entering.enter(connection, entry)
+        recording.enter(connection, entry)
 
 
 def fill(inventory: SqlInventory, first: int, last: int) -> float:
@@ -110,9 +110,9 @@ def queries() -> Iterator[tuple[str, str]]:
 
 
 def hits(inventory: SqlInventory, query: str) -> tuple[Any, ...]:
-    found = inventory.objects_by_text(query, FindingSearch(), OWN, PAGE + 1)
+    matching = inventory.objects_by_text(query, FindingSearch(), OWN, PAGE + 1)
     return inventory.found_by(
-        query, inventory.found_objects(FindingSearch(), [hit.key for hit in found[:PAGE]])
+        query, inventory.found_objects(FindingSearch(), [hit.key for hit in matching[:PAGE]])
     )
 
 
@@ -161,14 +161,14 @@ def main() -> None:
                 tell({"left_out": str(missing)})
         asked = [one for one, _ in zip(queries(), range(QUERIES), strict=False)]
         figures: dict[str, Any] = {"objects": OBJECTS, "queries": QUERIES, "deposits_per_second": DEPOSITS}
-        found = {}
+        results = {}
         for name, url in urls.items():
             inventory = open_inventory(url)
             figures[f"{name}_fill_s"] = round(fill(inventory, 1, OBJECTS), 1)
-            found[name] = [[(one.ark, one.file) for one in hits(inventory, query)] for _, query in asked]
+            results[name] = [[(one.ark, one.file) for one in hits(inventory, query)] for _, query in asked]
             figures |= {f"{name}_{key}": value for key, value in timed(inventory, url, asked).items()}
             inventory.database.close()
-        first, *others = found.values()
+        first, *others = results.values()
         figures["hits"] = sum(map(len, first))
         if others:
             figures["same_hits"] = all(one == first for one in others)

@@ -51,9 +51,9 @@ def find_objects(
             next=str(keys[limit - 1]) if len(keys) > limit else None,
         )
     hits = inventory.objects_by_text(query[:QUERY_LIMIT], search, sight, limit + 1, after)
-    found = inventory.found_objects(search, [hit.key for hit in hits[:limit]])
+    page = inventory.found_objects(search, [hit.key for hit in hits[:limit]])
     return ObjectList(
-        objects=inventory.found_by(query, found),
+        objects=inventory.found_by(query, page),
         indexing=inventory.indexing(),
         next=str(hits[limit - 1].position) if len(hits) > limit else None,
     )

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, select
 
 from pipeline.inventory import finding_search, search_index
 from pipeline.inventory.finding_search import FindingSearch, FoundObject
-from pipeline.inventory.search_index import Wanted
+from pipeline.inventory.search_index import TokenQuery
 from pipeline.inventory.search_tokens import (
     compared_digests,
     identifier,
@@ -52,44 +52,44 @@ def hits(
     def condition(key: ColumnElement[int]) -> ColumnElement[bool]:
         return and_(sees(sight, key), finding_search.meets(connection, search, key))
 
-    found: list[Hit] = []
+    matching: list[Hit] = []
     before, first = divmod(after, _RANKS) if after else (_NEWEST, 0)
     ranks = ((identifier(query),), title_terms(terms), terms)
     for rank in range(first, len(ranks)):
-        wanted = _narrowed(Wanted(ranks[rank], but=ranks[:rank]), sight)
-        rows = search_index.newest(connection, wanted, condition, before, limit - len(found))
-        found += (Hit(key, key * _RANKS + rank) for key in rows)
-        if len(found) == limit:
+        required = _narrowed(TokenQuery(ranks[rank], but=ranks[:rank]), sight)
+        rows = search_index.newest(connection, required, condition, before, limit - len(matching))
+        matching += (Hit(key, key * _RANKS + rank) for key in rows)
+        if len(matching) == limit:
             break
         before = _NEWEST
-    return tuple(found)
+    return tuple(matching)
 
 
-def _narrowed(wanted: Wanted, sight: Sight) -> Wanted:
+def _narrowed(required: TokenQuery, sight: Sight) -> TokenQuery:
     """So that the index leaves out most of what is not seen; `sees` decides."""
     if sight.depositor is not None:
-        return replace(wanted, all=(of_depositor(sight.depositor), *wanted.all))
+        return replace(required, all=(of_depositor(sight.depositor), *required.all))
     if sight.collections is not None:
-        return replace(wanted, any=tuple(map(of_collection, sorted(sight.collections))))
-    return wanted
+        return replace(required, any=tuple(map(of_collection, sorted(sight.collections))))
+    return required
 
 
 def arks_identified(connection: Connection, name: str) -> tuple[str, ...]:
     """The ARKs of the objects with this ARK, with or without its prefix, or this local id."""
-    wanted = Wanted((identifier(name),))
-    keys = search_index.newest(connection, wanted, lambda key: key > 0, _NEWEST, FILES_READ)
+    required = TokenQuery((identifier(name),))
+    keys = search_index.newest(connection, required, lambda key: key > 0, _NEWEST, FILES_READ)
     query = select(objects.c.ark).where(objects.c.id.in_(keys)).order_by(objects.c.id)
     return tuple(connection.scalars(query))
 
 
-def found_by(connection: Connection, query: str, found: Sequence[FoundObject]) -> tuple[FoundObject, ...]:
+def found_by(connection: Connection, query: str, shown: Sequence[FoundObject]) -> tuple[FoundObject, ...]:
     """The objects, each with the file that has the terms that its description does not have."""
     terms = terms_of(query)
-    return tuple(replace(one, file=_file(connection, one, terms)) for one in found)
+    return tuple(replace(one, file=_file(connection, one, terms)) for one in shown)
 
 
 _FILES = (
-    select(files.c.pathname, files.c.digest_value, files.c.landed_digest, files.c.source_digest)
+    select(*search_index.NAME_AND_DIGESTS)
     .join(versions, versions.c.id == files.c.inv_version_id)
     .join(objects, objects.c.id == versions.c.inv_object_id)
     .where(objects.c.ark == bindparam("ark"), files.c.pathname.like(f"{PRODUCER}%"))
@@ -99,15 +99,14 @@ _FILES = (
 """The first deposited files of an object, those of its last version first."""
 
 
-def _file(connection: Connection, found: FoundObject, terms: Iterable[str]) -> str:
-    described = [*_words(found.ark, found.title, found.creator, found.date, found.collection)]
+def _file(connection: Connection, one: FoundObject, terms: Iterable[str]) -> str:
+    described = [*_words(one.ark, one.title, one.creator, one.date, one.collection)]
     left = [term for term in terms if not _has(described, term)]
     if not left:
         return ""
-    for row in connection.execute(_FILES, {"ark": found.ark}):
-        name = str(row.pathname).removeprefix(PRODUCER)
-        digests = compared_digests((row.digest_value, row.landed_digest, row.source_digest))
-        words = [*_words(name), *digests]
+    for path, *digests in connection.execute(_FILES, {"ark": one.ark}):
+        name = str(path).removeprefix(PRODUCER)
+        words = [*_words(name), *compared_digests(digests)]
         if all(_has(words, term) for term in left):
             return name
     return ""

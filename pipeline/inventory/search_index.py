@@ -182,6 +182,10 @@ def enter_portion(connection: Connection, portion: Sequence[Unindexed], deposito
     return entered
 
 
+NAME_AND_DIGESTS = (files.c.pathname, files.c.digest_value, files.c.landed_digest, files.c.source_digest)
+"""The columns by which a file is found."""
+
+
 def _findable(connection: Connection, row: Any, depositor: str | None) -> tuple[Findable, int]:
     """What is recorded of a version, and the number of its files."""
     of_version = row.inv_version_id
@@ -190,11 +194,7 @@ def _findable(connection: Connection, row: Any, depositor: str | None) -> tuple[
         .where(dublin_kernels.c.inv_version_id == of_version)
         .order_by(dublin_kernels.c.seq_num)
     ).all()
-    stored = connection.execute(
-        select(files.c.pathname, files.c.digest_value, files.c.landed_digest, files.c.source_digest).where(
-            files.c.inv_version_id == of_version
-        )
-    ).all()
+    stored = connection.execute(select(*NAME_AND_DIGESTS).where(files.c.inv_version_id == of_version)).all()
     members = (
         select(collections.c.ark)
         .join(memberships, memberships.c.inv_collection_id == collections.c.id)
@@ -219,7 +219,7 @@ def texts_of(ingest: Mapping[str, Any]) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TokenQuery:
     """The tokens of the objects that are looked for."""
 
     all: tuple[str, ...]
@@ -234,7 +234,7 @@ Condition = Callable[[ColumnElement[int]], ColumnElement[bool]]
 
 
 def newest(
-    connection: Connection, wanted: Wanted, condition: Condition, before: int, limit: int
+    connection: Connection, required: TokenQuery, condition: Condition, before: int, limit: int
 ) -> list[int]:
     """The keys of objects below `before` that have the tokens and meet the condition, newest first."""
     query = _sqlite if connection.dialect.name == "sqlite" else _postgresql
@@ -242,18 +242,18 @@ def newest(
         # the planner does not know that a row's tokens are expensive to read: it shall use their index
         connection.execute(text("SET LOCAL enable_seqscan = off"))
         connection.execute(text("SET LOCAL enable_indexscan = off"))
-    return list(connection.scalars(query(wanted, condition, before).limit(limit)))
+    return list(connection.scalars(query(required, condition, before).limit(limit)))
 
 
-def _sqlite(wanted: Wanted, condition: Condition, before: int) -> Select[tuple[int]]:
+def _sqlite(required: TokenQuery, condition: Condition, before: int) -> Select[tuple[int]]:
     key = _searches.c.rowid
-    expression = _both(wanted.all)
-    if wanted.any:
-        expression += f" AND ({' OR '.join(map(_quoted, wanted.any))})"
-    for tokens in wanted.but:
+    expression = _both(required.all)
+    if required.any:
+        expression += f" AND ({' OR '.join(map(_quoted, required.any))})"
+    for tokens in required.but:
         expression = f"({expression}) NOT ({_both(tokens)})"
-    found = literal_column(_searches.name).op("MATCH")(expression)
-    return select(key).where(found, key < before, condition(key)).order_by(key.desc())
+    match = literal_column(_searches.name).op("MATCH")(expression)
+    return select(key).where(match, key < before, condition(key)).order_by(key.desc())
 
 
 def _both(tokens: Iterable[str]) -> str:
@@ -264,14 +264,14 @@ def _quoted(token: str) -> str:
     return '"' + token.replace('"', '""') + '"'
 
 
-def _postgresql(wanted: Wanted, condition: Condition, before: int) -> Select[tuple[int]]:
+def _postgresql(required: TokenQuery, condition: Condition, before: int) -> Select[tuple[int]]:
     """The inner query reads the index and sorts; the condition is asked of as many as the limit needs."""
-    found = select(_searches.c.rowid).where(_has("@>", wanted.all), _searches.c.rowid < before)
-    if wanted.any:
-        found = found.where(_has("&&", wanted.any))
-    key = found.order_by(_searches.c.rowid.desc()).offset(0).subquery().c.rowid
+    matching = select(_searches.c.rowid).where(_has("@>", required.all), _searches.c.rowid < before)
+    if required.any:
+        matching = matching.where(_has("&&", required.any))
+    key = matching.order_by(_searches.c.rowid.desc()).offset(0).subquery().c.rowid
     query = select(key).where(condition(key)).order_by(key.desc())
-    for tokens in wanted.but:
+    for tokens in required.but:
         query = query.where(key.not_in(select(_searches.c.rowid).where(_has("@>", tokens))))
     return query
 

@@ -145,8 +145,8 @@ def _folded(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text.lower()
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
-    kept = (c if c.isprintable() else " " for c in decomposed if unicodedata.category(c) != "Mn")
-    return unicodedata.normalize("NFKC", "".join(kept)).lower()
+    letters = (c if c.isprintable() else " " for c in decomposed if unicodedata.category(c) != "Mn")
+    return unicodedata.normalize("NFKC", "".join(letters)).lower()
 
 
 @lru_cache(maxsize=1024)
