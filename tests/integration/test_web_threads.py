@@ -99,6 +99,7 @@ BOUNDED = {
 
 MIXED = {
     "POST /v1/batches": "a dry run; a submission is one transaction",
+    "PUT /v1/drafts/{upload}": "the draft, once it has arrived, and its preview",
     "POST /act": "acts on batches, collections, folders and workers; the others are one transaction",
     "POST /deposits": "the form, once it has arrived",
     "POST /batches/{bid}/again": "the form, once it has arrived, and the failed objects",
