@@ -87,6 +87,7 @@ BOUNDED = {
     "GET /deposits": _BOARD,
     "GET /fleet": "what was asked for all pages together",
     "GET /help/deposit": _TEMPLATE,
+    "GET /docs": _TEMPLATE,
     "GET /deposits/new": _PROFILES,
     "GET /live/board": _STREAM,
     "GET /live/jobs/{jid}": _STREAM,
@@ -102,6 +103,7 @@ MIXED = {
     "PUT /v1/drafts/{upload}": "the draft, once it has arrived, and its preview",
     "POST /act": "acts on batches, collections, folders and workers; the others are one transaction",
     "POST /deposits": "the form, once it has arrived",
+    "PUT /v1/drafts/{upload}": "the draft, once it has arrived",
     "POST /batches/{bid}/again": "the form, once it has arrived, and the failed objects",
     "GET /live/objects/{ark:path}": "the object, before the stream begins",
 }

@@ -1,5 +1,6 @@
 """What the znodes say of every batch and job, read with kazoo and json alone, by the surfaces' names."""
 
+import hashlib
 import json
 import re
 from collections import Counter
@@ -70,6 +71,13 @@ def read_all(zk: KazooClient) -> tuple[dict[str, Told], dict[str, Told]]:
     return of_batches, of_jobs
 
 
+def cause_in(status: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The cause of the failure, if it was recorded with this very message."""
+    digest = hashlib.sha256(status.get("message", "").encode()).hexdigest()
+    is_own = status.get("kind") and digest.startswith(status.get("cause_of") or "none")
+    return status["cause"] if is_own else None
+
+
 def job_facts(jid: str, job: Told, batch: Told) -> dict[str, Any]:
     """Under every name that a surface uses."""
     status, given, named = job["status"], job["configuration"], job["identifiers"]
@@ -96,6 +104,7 @@ def job_facts(jid: str, job: Told, batch: Told) -> dict[str, Any]:
         "priority": int(job["priority"]),
         "kind": status.get("kind"),
         "message": status.get("message", ""),
+        "failure_cause": cause_in(status),
         "last_successful_status": status.get("last_successful_status"),
         "retry_count": status.get("retry_count", 0),
         "tries": status.get("tries", 0),
@@ -151,6 +160,7 @@ def batch_facts(bid: str, batch: Told, members: dict[str, Told]) -> dict[str, An
         "version": batch.versions["status"],
         "message": status.get("message", ""),
         "kind": status.get("kind"),
+        "failure_cause": cause_in(status),
         "total": status.get("total"),
         "jobs": dict(states),
         "buckets": buckets,
@@ -172,8 +182,13 @@ def line_facts(facts: dict[str, Any]) -> dict[str, Any]:
     stopped = re.match(r"failed by ann@desk: (.*)", facts["message"])
     message = f"our staff stopped this object: {stopped[1]}" if stopped else facts["message"]
     if facts["state"] == "deleted":
-        return facts | {"message": "because", "kind": None, "remark": ""}
-    return facts | {"message": message if failed else "", "kind": facts["kind"] if failed else None}
+        return facts | {"message": "because", "kind": None, "remark": "", "cause": ""}
+    cause = facts["failure_cause"]["code"] if failed and facts["failure_cause"] and not stopped else ""
+    return facts | {
+        "message": message if failed else "",
+        "kind": facts["kind"] if failed else None,
+        "cause": cause,
+    }
 
 
 def outage_facts(zk: KazooClient) -> dict[str, dict[str, Any]]:

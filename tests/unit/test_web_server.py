@@ -28,7 +28,8 @@ POST = b"POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n"
 def _serving(limits: ClientLimits, proxies: str = "") -> Iterator[int]:
     """The port of a server whose paths need nothing of this project."""
     application = FastAPI()
-    application.state.context = SimpleNamespace(streams=SimpleNamespace(close=lambda: None))
+    nothing = SimpleNamespace(close=lambda *_: None)
+    application.state.context = SimpleNamespace(streams=nothing, events=nothing)
 
     @application.get("/health")
     async def health() -> bool:
