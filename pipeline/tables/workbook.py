@@ -7,7 +7,13 @@ from datetime import date, datetime, time, timedelta
 from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile, ZipFile
 
-import python_calamine as calamine
+from python_calamine import (
+    CalamineError,
+    PasswordError,
+    SheetTypeEnum,
+    SheetVisibleEnum,
+    load_workbook,
+)
 
 from pipeline.tables import sheet_xml
 from pipeline.tables.content import (
@@ -27,7 +33,7 @@ EXACT = 1e15
 """Whole numbers below it have all the digits that a spreadsheet program keeps."""
 
 _DAMAGED = (
-    calamine.CalamineError,
+    CalamineError,
     BadZipFile,
     ParseError,
     zlib.error,
@@ -44,7 +50,7 @@ def read_sheet(data: bytes, kind: TableFormat, choice: str = "") -> Sheet:
     """The rows of one sheet: the chosen one, or the first that is visible."""
     try:
         return _read(data, kind, choice)
-    except calamine.PasswordError as error:
+    except PasswordError as error:
         raise TableUnreadable("it is protected by a password: save it without one") from error
     except BaseException as error:
         # a panic of the library is no Exception, and its class cannot be imported
@@ -58,9 +64,9 @@ def read_sheet(data: bytes, kind: TableFormat, choice: str = "") -> Sheet:
 def _read(data: bytes, kind: TableFormat, choice: str) -> Sheet:
     if kind is not TableFormat.XLS:
         _check_size(data)
-    with calamine.load_workbook(io.BytesIO(data)) as book:
-        listed = [sheet for sheet in book.sheets_metadata if sheet.typ is calamine.SheetTypeEnum.WorkSheet]
-        visible = [sheet.name for sheet in listed if sheet.visible is calamine.SheetVisibleEnum.Visible]
+    with load_workbook(io.BytesIO(data)) as book:
+        listed = [sheet for sheet in book.sheets_metadata if sheet.typ is SheetTypeEnum.WorkSheet]
+        visible = [sheet.name for sheet in listed if sheet.visible is SheetVisibleEnum.Visible]
         names = tuple(sheet.name for sheet in listed)
         name = chosen_sheet(names, choice or next(iter(visible), ""))
         sheet = book.get_sheet_by_name(name)

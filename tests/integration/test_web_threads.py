@@ -103,7 +103,6 @@ MIXED = {
     "PUT /v1/drafts/{upload}": "the draft, once it has arrived, and its preview",
     "POST /act": "acts on batches, collections, folders and workers; the others are one transaction",
     "POST /deposits": "the form, once it has arrived",
-    "PUT /v1/drafts/{upload}": "the draft, once it has arrived",
     "POST /batches/{bid}/again": "the form, once it has arrived, and the failed objects",
     "GET /live/objects/{ark:path}": "the object, before the stream begins",
 }
