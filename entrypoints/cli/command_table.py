@@ -104,7 +104,9 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
         Entry("timeline", "inspect_commands", "Show every step of a job, and how long it took."),
         Entry("why", "inspect_commands", "Explain what a job or batch waits for."),
         Entry("objects", "inspect_commands", "Find objects by words, and by what checks found in them."),
-        Entry("object", "object_commands", "Show an object and prove its custody."),
+        Entry(
+            "object", "object_commands", "Show an object and prove its custody, or download one of its files."
+        ),
         Entry("export", "object_commands", "Write an object as a BagIt bag."),
         Entry("fixity", "object_commands", "Fixity of the stored files.", ("report", "check")),
         Entry("recheck", "object_commands", "Check stored objects again by the checks of their profile."),

@@ -205,7 +205,7 @@ def _findable(connection: Connection, row: Any, depositor: str | None) -> tuple[
         ark=row.ark,
         local_ids=tuple(connection.scalars(names)),
         erc=[(element, value) for element, value in described],
-        texts=(*connection.scalars(members), *texts_of(row._mapping)),
+        texts=(*connection.scalars(members), *texts_of(row._asdict())),
         files=[(path, digests) for path, *digests in stored],
         profile=row.profile,
         depositor=depositor,

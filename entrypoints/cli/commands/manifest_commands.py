@@ -96,7 +96,7 @@ def manifest_from_csv(  # noqa: PLR0913 - a command's arguments are its options
         typer.Option(
             "--type",
             "-t",
-            help=f"{_MANIFESTS}. By default an object of each row, as with `arkline submit`.",
+            help=f"{_MANIFESTS}. By default an object of each row, as when it is submitted.",
         ),
     ] = "",
     output: Annotated[

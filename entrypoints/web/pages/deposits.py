@@ -164,8 +164,8 @@ def _ask_about_table(file: UploadFile) -> None:
         amount = f" of {humanize.counted(len(table.rows), 'row')}" if len(data) < READ_OF_TABLE else ""
     raise Mistake(
         f"{name} looks like a table{amount}. To deposit an object for each row, choose the table and its "
-        "files above, or use the command `arkline submit`. To keep the table itself as one file, choose "
-        "“file” as what it is.",
+        "files above, or run `arkline submit --profile NAME FILE` where they are. To keep the table itself "
+        "as one file, choose “file” as what it is.",
         "kind",
     )
 
