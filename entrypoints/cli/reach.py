@@ -17,7 +17,6 @@ STACK_URL = "ARKLINE_STACK_URL"
 
 HOST_ONLY = frozenset(
     {
-        "export",
         "fixity check",
         "init",
         "backup",

@@ -15,8 +15,8 @@ from operations.deposits.judgement import judge
 from operations.deposits.local_deposit import FILES, similar
 from operations.deposits.planned import FieldProblem, NamedObject, ObjectFile
 from operations.site import Site
-from pipeline.fixity import HEX_LENGTH, OF_RECORD, Digest
-from pipeline.manifests import checkm_row
+from pipeline.fixity import OF_RECORD, Digest
+from pipeline.manifests import checkm_row, from_csv
 from pipeline.manifests.checkm import ManifestProfile, Row, Severity
 from pipeline.manifests.checkm_row import TEXT_LIMIT, Findings
 from pipeline.names import (
@@ -31,25 +31,10 @@ from pipeline.names import (
 )
 from pipeline.records import Record, Submission, SubmissionType
 from pipeline.tables import fields
-from pipeline.tables.content import TableContent, TableRow
+from pipeline.tables.content import TableContent
 from pipeline.uploads.draft import Draft, DraftFile, Objects
 
-COLUMNS = {
-    fields.URL: "nfo:fileUrl",
-    fields.FILE: "nfo:fileName",
-    fields.ALGORITHM: "nfo:hashAlgorithm",
-    fields.DIGEST: "nfo:hashValue",
-    fields.SIZE: "nfo:fileSize",
-    fields.MIME_TYPE: "mrt:mimeType",
-    fields.ARK: "mrt:primaryIdentifier",
-    fields.LOCAL_ID: "mrt:localIdentifier",
-    fields.CREATOR: "mrt:creator",
-    fields.TITLE: "mrt:title",
-    fields.DATE: "mrt:date",
-}
-"""Field -> column of the manifest."""
-
-_FIELDS = {column: name for name, column in COLUMNS.items()}
+_FIELDS = {column: name for name, column in from_csv.COLUMNS.items()}
 
 ONE_OBJECT = (SubmissionType.FILE, SubmissionType.CONTAINER, SubmissionType.OBJECT_MANIFEST)
 
@@ -196,14 +181,14 @@ def _of_table(
     upload: str, draft: Draft, chosen: Mapping[str, DraftFile], table: TableContent | None
 ) -> DraftPlan:
     """An object of each row."""
-    rows = [] if table is None else [(row, _values(draft, table, row)) for row in table.rows]
+    rows = []
+    if table is not None:
+        given = ((row, from_csv.values_of(table, row)) for row in table.rows)
+        rows = [(row, _corrected(draft, str(row.number), values)) for row, values in given]
     payloads = [values.get(fields.URL) or values.get(fields.FILE, "") for _, values in rows]
     profile, names = _manifest_of(payloads), ChosenFiles(chosen)
-    plan, taken, missing = (
-        DraftPlan(profile.submission_type, []),
-        dict[str, DraftObject](),
-        list[MissingFile](),
-    )
+    plan = DraftPlan(profile.submission_type, [], called="rows")
+    taken, missing = dict[str, DraftObject](), list[tuple[DraftObject, str]]()
     for (row, values), payload in zip(rows, payloads, strict=True):
         local = PurePosixPath(payload).as_posix() if payload and is_local(payload) else ""
         name = names.find(local)
@@ -211,37 +196,33 @@ def _of_table(
         planned = _object(upload, profile, str(row.number), row.number, files, values)
         plan.objects.append(planned)
         if local and not name:
-            near = names.near(local)
-            missing.append(MissingFile(key=planned.key, name=local, near=near))
-            meant = f"; did you mean {' or '.join(map(quote_name, near))}?" if near else ""
-            planned.error(f"there is no file {quote_name(local)} among the chosen files{meant}", fields.FILE)
+            missing.append((planned, local))
         elif name != local:
             planned.warn(f"it {COMPOSED_OTHERWISE} from {quote_name(name)}, which was chosen", fields.FILE)
         elif not payload:
             planned.error("the row names no file", fields.FILE)
         if name and (first := taken.setdefault(name, planned)) is not planned:
-            planned.error(f"{quote_name(name)} is also the file of row {first.number}", fields.FILE)
+            planned.warn(f"{quote_name(name)} is also the file of row {first.number}", fields.FILE)
         if len(row.cells) > len(table.header if table else ()):
             planned.error("the row has more cells than the header row: quote texts that contain a comma")
     _add_remarks(draft, plan, table)
-    plan.called = "rows"
-    plan.missing, plan.unlisted = tuple(missing), tuple(name for name in chosen if name not in taken)
+    plan.unlisted = tuple(name for name in chosen if name not in taken)
+    unlisted = ChosenFiles(plan.unlisted)  # what no row names is meant more often than a file of another row
+    plan.missing = tuple(
+        _missing(planned, local, unlisted.near(local) or names.near(local)) for planned, local in missing
+    )
     return plan
 
 
-def _values(draft: Draft, table: TableContent, row: TableRow) -> dict[str, str]:
-    """Field -> text of the row, as corrected; a digest in a column such as MD5 has that algorithm."""
-    values: dict[str, str] = {}
-    for name, cell in zip(table.fields, row.cells, strict=False):
-        if name in HEX_LENGTH and cell:
-            values |= {fields.DIGEST: cell, fields.ALGORITHM: name}
-        elif name in COLUMNS:
-            values[name] = cell
-    return _corrected(draft, str(row.number), values)
+def _missing(planned: DraftObject, name: str, near: tuple[str, ...]) -> MissingFile:
+    meant = f"; did you mean {' or '.join(map(quote_name, near))}?" if near else ""
+    planned.error(f"there is no file {quote_name(name)} among the chosen files{meant}", fields.FILE)
+    return MissingFile(key=planned.key, name=name, near=near)
 
 
 def _corrected(draft: Draft, key: str, values: Mapping[str, str]) -> dict[str, str]:
-    given = ((name, draft.values.get(f"{key}:{name}")) for name in COLUMNS) if draft.values else ()
+    """Field -> text, as corrected."""
+    given = ((name, draft.values.get(f"{key}:{name}")) for name in _FIELDS.values()) if draft.values else ()
     return {**values, **{name: text.strip() for name, text in given if text is not None}}
 
 
@@ -251,7 +232,8 @@ def _add_remarks(draft: Draft, plan: DraftPlan, table: TableContent | None) -> N
     for remark in table.remarks if table else ():
         name = table.fields[remark.column] if table and 0 <= remark.column < len(table.fields) else ""
         if (planned := objects.get(remark.row)) and name and f"{remark.row}:{name}" not in draft.values:
-            planned.warn(str(remark), name)
+            add = planned.error if from_csv.is_error(remark, name) else planned.warn
+            add(str(remark), name)
         elif remark.column < 0:
             plan.warnings.append(str(remark))
 
@@ -266,7 +248,7 @@ def _object(
 ) -> DraftObject:
     """The object, with its values checked as those of a manifest's row."""
     too_long = [name for name, text in values.items() if len(text) > TEXT_LIMIT]
-    cells = {column: "" if name in too_long else values.get(name, "") for name, column in COLUMNS.items()}
+    cells = {column: "" if name in too_long else values.get(name, "") for column, name in _FIELDS.items()}
     url = cells.pop("nfo:fileUrl")
     uploaded = files and (not url or is_local(url))
     if uploaded and len(files) == 1:

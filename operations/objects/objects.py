@@ -199,6 +199,17 @@ def plain_name(ark: str) -> str:
     return "".join(c if c.isalnum() or c in "-." else "_" for c in ark)
 
 
+def until_stopped(on_read: OnRead, stopped: Callable[[], bool], folder: Path) -> OnRead:
+    """`on_read`, and `export-interrupted` once `stopped` returns true."""
+
+    def count(size: int) -> None:
+        on_read(size)
+        if stopped():
+            raise Stopped(f"interrupted: there is no bag in {folder}", code=codes.EXPORT_INTERRUPTED)
+
+    return count
+
+
 def export(
     request: ExportRequest,
     inventory: SqlInventory,
@@ -213,12 +224,6 @@ def export(
     """
 
     known, folder = request.known, request.folder
-
-    def count(size: int) -> None:
-        on_read(size)
-        if stopped():
-            raise Stopped(f"interrupted: there is no bag in {folder}", code=codes.EXPORT_INTERRUPTED)
-
     event = dissemination(known.ark, request.number, request.by)
 
     def premis() -> Iterator[bytes]:
@@ -228,7 +233,9 @@ def export(
         return premis_record.pieces(known, events_of(known, entered), storage)
 
     try:
-        bag = export_bag(known, request.number, storage, folder, premis, count)
+        bag = export_bag(
+            known, request.number, storage, folder, premis, until_stopped(on_read, stopped, folder)
+        )
     except DamagedObject as damage:
         refused = replace(event, at=now(), outcome=FAIL, damaged=1, note=damage.message)
         if problem := _enter(inventory, refused):

@@ -71,7 +71,7 @@ class Checking:
     history: tuple[HistoryEntry, ...]
     place: HoldPlace = unlimited
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         return self.workspace.folder / "checks"
 

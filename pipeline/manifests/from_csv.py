@@ -100,7 +100,7 @@ def template(profile: ManifestProfile) -> str:
 
 def batch_profile(table: TableContent) -> ManifestProfile:
     """What the rows are by default: an object each, of a container if all of them name containers."""
-    named = [_values(table, row) for row in table.rows]
+    named = [values_of(table, row) for row in table.rows]
     names = [values.get(fields.FILE) or name_in(values.get(fields.URL, "")) for values in named]
     packed = bool(names) and all(map(is_container, names))
     return ManifestProfile.CONTAINER_BATCH if packed else ManifestProfile.FILE_BATCH
@@ -187,7 +187,7 @@ def _remark(table: TableContent, findings: Findings) -> Iterator[str]:
     warnings = list[Remark]()
     for remark in table.remarks:
         field = table.field(remark.column)
-        if remark.kind in (RemarkKind.ERROR, RemarkKind.NO_VALUE) and field in _IDENTIFYING:
+        if is_error(remark, field):
             findings.error(remark.row, f"column {quote_name(table.title(remark.column))}: {remark}")
         elif field or remark.column < 0:
             warnings.append(remark)
@@ -196,7 +196,12 @@ def _remark(table: TableContent, findings: Findings) -> Iterator[str]:
         yield str(RowProblem(row, sentence))
 
 
-def _values(table: TableContent, row: TableRow) -> dict[str, str]:
+def is_error(remark: Remark, field: str) -> bool:
+    """Whether a remark about a cell of this field prevents the deposit."""
+    return remark.kind in (RemarkKind.ERROR, RemarkKind.NO_VALUE) and field in _IDENTIFYING
+
+
+def values_of(table: TableContent, row: TableRow) -> dict[str, str]:
     """Field -> cell; a digest in a column such as MD5 has that algorithm."""
     values: dict[str, str] = {}
     for field, cell in zip(table.fields, row.cells, strict=False):
@@ -215,7 +220,7 @@ def _row(
     findings: Findings,
 ) -> Row:
     _check_cells(table, row, findings)
-    given = _values(table, row)
+    given = values_of(table, row)
     for field, value in given.items():
         if _CONTROL.search(value):
             findings.error(row.number, f"{fields.LABELS[field]} contains a line break or a control character")

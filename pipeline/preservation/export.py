@@ -35,6 +35,7 @@ from pipeline.storage.base import Storage
 
 PAYLOAD = "data"
 PREMIS = "metadata/premis.xml"
+MANIFEST, TAG_MANIFEST = f"manifest-{OF_RECORD}.txt", f"tagmanifest-{OF_RECORD}.txt"
 _ESCAPES = {"%": "%25", "\n": "%0A", "\r": "%0D"}
 """The characters of a path that RFC 8493 encodes in a manifest; the percent sign comes first."""
 
@@ -74,9 +75,9 @@ def export_bag(
     """
     version = next(version for version in known.versions if version.number == number)
     size = sum(file.size for file in version.files)
-    with _draft(folder) as draft:
+    with drafted(folder) as draft:
         for part in Bag(known, version, premis()).parts(storage):
-            _write(draft / part.path, part.pieces, on_read)
+            write_part(draft / part.path, part.pieces, on_read)
         sync_tree(draft)
     return ExportedBag(known.ark, number, str(folder), len(version.files), size)
 
@@ -98,12 +99,10 @@ class Bag:
         texts = {
             "bagit.txt": "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n",
             "bag-info.txt": "".join(f"{label}: {' '.join(value.split())}\n" for label, value in lines),
-            f"manifest-{OF_RECORD}.txt": _manifest(
-                {_payload_path(file): _sha512(file) for file in version.files}
-            ),
+            MANIFEST: _manifest({_payload_path(file): _sha512(file) for file in version.files}),
         }
         tags = {name: _sha512_of(text) for name, text in texts.items()} | {PREMIS: digester.value()}
-        texts[f"tagmanifest-{OF_RECORD}.txt"] = _manifest(tags)
+        texts[TAG_MANIFEST] = _manifest(tags)
         self._texts = {name: text.encode() for name, text in texts.items()}
         self._premis_size = digester.size
 
@@ -180,7 +179,7 @@ def _next_of(parts: Iterator[Part], path: str) -> Iterator[bytes]:
 
 
 @contextmanager
-def _draft(folder: Path) -> Iterator[Path]:
+def drafted(folder: Path) -> Iterator[Path]:
     """A new folder beside `folder` that gets its name if the block succeeds, and is removed otherwise."""
     if folder.exists() or folder.is_symlink():
         raise UsageRefused(f"{folder} exists: choose another folder for the bag")
@@ -197,7 +196,7 @@ def _draft(folder: Path) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _write(path: Path, pieces: Iterable[bytes], on_read: OnRead) -> None:
+def write_part(path: Path, pieces: Iterable[bytes], on_read: OnRead) -> None:
     """Write a new file; it is synced later with the whole bag."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as file:
@@ -231,6 +230,15 @@ def _escaped(path: str) -> str:
     for character, escape in _ESCAPES.items():
         path = path.replace(character, escape)
     return path
+
+
+def listed(manifest: Path) -> Iterator[tuple[str, str]]:
+    """Path and digest of each line of a manifest."""
+    for line in manifest.read_text(encoding="utf-8").split("\n")[:-1]:
+        digest, _, path = line.partition("  ")
+        for character, escape in reversed(_ESCAPES.items()):
+            path = path.replace(escape, character)
+        yield path, digest
 
 
 def _information(known: InventoryObject, version: InventoryVersion) -> Iterator[tuple[str, str]]:

@@ -1,8 +1,10 @@
 """The page of a new deposit in a browser: chosen, corrected in the preview, cut off, continued, stored."""
 
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import bagit
 import pytest
 import xlsxwriter
 from playwright.sync_api import Locator, Page, Route, expect
@@ -14,6 +16,7 @@ from pipeline.settings import Settings
 from tests.support.browser import Chromium, Visitor, chromium, visitor
 from tests.support.fleet import Fleet, assert_completed, batch_ended
 from tests.support.operators import ANN
+from tests.support.outbox import letters
 from tests.support.web import Web, new_token, serving
 from zkstate.connection.session import Session
 
@@ -144,6 +147,43 @@ def assert_stored(session: Session, settings: Settings, page: Page) -> None:
     assert {job.name for job in stored} == {f"scans/img_{number:03}.jpg" for number in range(IMAGES)}
 
 
+def find_and_take_out(dora: Visitor, scans: Path, settings: Settings, folder: Path) -> None:
+    """The ARKs are on the page and in the mail; an object is found by its title, and a file and a bag are
+    as they were deposited."""
+    page = dora.page
+    arks = page.locator("section[aria-labelledby=objects] a[href^='/objects/ark:']")
+    expect(arks).to_have_count(IMAGES)
+    (letter,) = [mail for mail in letters(settings) if "Nachlass Müller" in mail["Subject"]]
+    body = letter.get_body(("plain",))
+    assert body is not None
+    mailed = body.get_content()
+    assert all(ark in mailed for ark in arks.all_inner_texts())
+
+    page.locator("#search").fill("brief 37 müller")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/objects/ark:*")
+    expect(page.get_by_role("heading", name="Brief 37", exact=True)).to_be_visible()
+    page.locator("summary").filter(has_text="scans").click()
+    image = scans / "scans" / "img_037.jpg"
+    assert (
+        taken(page, f"Download producer/scans/{image.name}", folder / image.name).read_bytes()
+        == image.read_bytes()
+    )
+
+    with tarfile.open(taken(page, "Download a BagIt bag (tar)", folder / "bag.tar")) as archive:
+        archive.extractall(folder / "bag", filter="data")
+    (bag,) = (folder / "bag").iterdir()
+    bagit.Bag(str(bag)).validate()
+    assert [path.read_bytes() for path in bag.rglob(image.name)] == [image.read_bytes()]
+
+
+def taken(page: Page, link: str, target: Path) -> Path:
+    with page.expect_download() as download:
+        page.get_by_role("link", name=link).click()
+    download.value.save_as(target)
+    return target
+
+
 def agree_to_new_versions(dora: Visitor, scans: Path) -> None:
     """The same identifiers once more: a consent is needed for each object, and is not there before."""
     page = dora.open("/deposits/new")
@@ -190,6 +230,7 @@ def test_a_folder_with_a_table_is_corrected_in_the_preview_and_continues_after_a
 
         assert_stored(session, settings, page)
         assert cut.offsets[:3] == ["0", str(8 << 20), str(8 << 20)]
+        find_and_take_out(dora, scans, settings, tmp_path)
         agree_to_new_versions(dora, scans)
         assert unexpected(dora) == []
 

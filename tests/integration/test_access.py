@@ -70,7 +70,8 @@ def stored(record: Session, store: Store, files: dict[str, str]) -> str:
     batch = planting.create_jobs(record, batch, planting.plan(1), planting.WORKING, "test", UNATTENDED)
     batches.finish_split(record, batch)
     jid = batches.all_jobs(record, batch.bid)[0]
-    return store.repository.recorded(store.repository.job(int(jid[3:]), files, batch_id=batch.bid)).ark
+    job = store.repository.job(int(jid[3:]), files, batch_id=batch.bid, owner="token:scans")
+    return store.repository.recorded(job).ark
 
 
 @pytest.fixture(scope="module")

@@ -202,6 +202,13 @@ def test_all_missing_files_are_listed_with_near_matches(ada: Caller) -> None:
     ]
 
 
+def test_of_similar_files_one_that_no_row_names_is_meant(ada: Caller) -> None:
+    text = "file\nimg_0O1.jpg\nimg_011.jpg\nimg_021.jpg\n"
+    _, preview = with_table(ada, text, "img_001.jpg", "img_011.jpg", "img_021.jpg")
+
+    assert [one["near"] for one in preview["missing"]] == [["img_001.jpg"]]
+
+
 def test_a_name_that_is_composed_otherwise_is_matched_and_said(ada: Caller) -> None:
     chosen, listed = (unicodedata.normalize(form, "café.jpg") for form in ("NFD", "NFC"))
     _, preview = with_table(ada, f"file\n{listed}\n", chosen)

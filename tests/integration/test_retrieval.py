@@ -429,6 +429,30 @@ def markup(record: Session, store: Store, whole: str) -> str:
     return store.repository.recorded(deposited(record, store, files)).ark
 
 
+def test_a_bag_is_exported_over_the_api_and_of_a_damaged_object_nothing_is_left(
+    web: Web, scans: Caller, ark: str, whole: str, tmp_path: Path
+) -> None:
+    alone = web.context.settings.model_copy(update={"zk_hosts": "127.0.0.1:1", "home": tmp_path / "away"})
+    site = {"ARKLINE_URL": web.url, "ARKLINE_TOKEN": scans.token}
+
+    done = cli.run(alone, "export", whole, "--output", "harbour", "--json", **site)
+    again = cli.run(alone, "export", whole, "--output", "harbour", **site)
+    damaged = cli.run(alone, "export", ark, "--output", "damaged", **site)
+
+    assert done.code == 0, done.err
+    folder = tmp_path / "away" / "harbour"
+    bagit.Bag(str(folder)).validate()
+    assert unpacked(folder / "data" / "producer") == WHOLE
+    assert {name: done.json()[name] for name in ("ark", "version", "folder")} == {
+        "ark": whole,
+        "version": 1,
+        "folder": "harbour",
+    }
+    assert (again.code, "exists" in again.err) == (2, True)
+    assert damaged.code != 0
+    assert [path.name for path in (tmp_path / "away").iterdir() if "damaged" in path.name] == []
+
+
 def test_a_file_is_downloaded_by_the_command_line_and_a_damaged_one_leaves_nothing(
     web: Web, scans: Caller, ark: str, tmp_path: Path
 ) -> None:

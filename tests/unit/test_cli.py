@@ -22,6 +22,7 @@ from pipeline.errors import ServiceUnreachable
 from pipeline.records import now
 from pipeline.states import JobState
 from tests.servers.raw_answer import RawAnswer
+from tests.support.cli import COMMAND, arkline
 from tests.support.fleet import PROJECT
 
 COMMANDS = [entry.name for entry in ENTRIES if not entry.commands]
@@ -290,3 +291,27 @@ def test_a_command_whose_output_was_closed_ends_as_usual(closed: str) -> None:
     done = subprocess.run(shell, cwd=PROJECT, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("variable", ["ARKLINE_URL", "ARKLINE_PUBLIC_URL"])
+def test_open_prints_the_address_of_the_page_and_opens_it_in_the_browser(
+    tmp_path: Path, variable: str
+) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text('#!/bin/sh\nprintf %s "$1" > "$0.opened"\n')
+    browser.chmod(0o755)
+    variables = {**os.environ, "BROWSER": f"{browser} %s", variable: "https://deposit.example.org/"}
+
+    done = subprocess.run(
+        [*COMMAND, "open", "ark:/99999/fk4abc"], env=variables, capture_output=True, text=True, check=True
+    )
+
+    address = "https://deposit.example.org/find?q=ark%3A/99999/fk4abc"
+    assert (done.stdout, (tmp_path / "browser.opened").read_text()) == (f"{address}\n", address)
+
+
+def test_open_says_which_variable_has_the_address_of_the_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARKLINE_URL", raising=False)
+    monkeypatch.delenv("ARKLINE_PUBLIC_URL", raising=False)
+
+    assert "set ARKLINE_PUBLIC_URL" in arkline("open", "bid0000000001", code=2).output

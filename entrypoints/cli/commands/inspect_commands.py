@@ -1,13 +1,16 @@
-"""Commands that only read: status, jobs, objects, timeline, why."""
+"""Commands that only read: status, jobs, objects, timeline, why, open."""
 
 from __future__ import annotations
 
+import os
+import webbrowser
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
 import operations.explanation
-from entrypoints.cli import api, completion, exit_codes, selection
+from entrypoints.cli import api, completion, context, exit_codes, reach, selection
 from entrypoints.cli.options import Json, SharedOptions, command, read_id, read_jid
 from entrypoints.render import check_runs, explanation, fleet_status, screen, views
 from operations.fleet import health
@@ -15,6 +18,7 @@ from operations.jobs import batch_view, job_view
 from operations.objects import search
 from pipeline import attempt
 from pipeline.checks import CheckVerdict
+from pipeline.errors import UsageRefused
 
 
 @command("arkline status bid0000000001")
@@ -165,3 +169,28 @@ def why(
     with api.site() as site:
         explained = site.get(f"{api.path_of(name)}/why", operations.explanation.Explanation)
     screen.emit(explanation.document(explained)) if json else screen.say(explanation.text(explained))
+
+
+@command("arkline open bid0000000001")
+def open(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            autocompletion=completion.ids,
+            help="A batch, a job, an ARK, a local id, or words of an object.",
+        ),
+    ],
+) -> None:
+    """Open the page of a deposit, a job or an object in the browser.
+
+    Prints its address, so that it can be opened elsewhere if this machine has no browser.
+    """
+    site = os.environ.get(reach.URL) or context.settings().public_url
+    if not site:
+        raise UsageRefused(
+            "the address of the pages is not known: set ARKLINE_PUBLIC_URL, or ARKLINE_URL and ARKLINE_TOKEN"
+        )
+    address = f"{site.rstrip('/')}/find?q={quote(name)}"
+    screen.say(address)
+    webbrowser.open(address)

@@ -23,6 +23,7 @@ from pipeline import humanize
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.names import quote_name
 from pipeline.preservation.custody import size_of
+from pipeline.preservation.received_bag import receive_bag
 from pipeline.working_storage import capacity
 
 if TYPE_CHECKING:
@@ -144,19 +145,12 @@ def export(
 ) -> None:
     """Write an object as a BagIt bag.
 
-    Every file is compared with its recorded digest during the copy. Exit 4 without a bag if storage is
-    damaged. The folder gets its name when the bag is complete. metadata/premis.xml has the events of the
-    object, and the export becomes one of them.
+    Every file is compared with its recorded digest during the copy, and over the API with the bag's manifests
+    again. Exit 4 without a bag if storage is damaged. The folder gets its name when the bag is complete.
+    metadata/premis.xml has the events of the object, and the export becomes one of them.
     """
-    settings = context.settings()
-    inventory = context.own_inventory(settings)
-    known, number = objects.object_to_export(inventory, ark, version)
-    folder = output or Path(objects.bag_name(known, number))
-    storage = operations.site.storage_of(settings, inventory)
-    request = objects.ExportRequest(known, number, folder, context.principal().name)
-    with acting.shown(acting.bytes_read) as run:
-        on_read = run.adding(size_of(known, (number,)))
-        bag = objects.export(request, inventory, storage, on_read, run.should_stop)
+    over_api = api.client() is not None and not reach.is_own_stack()
+    bag = (_received if over_api else _exported)(ark, version, output)
     if bag.not_entered:
         screen.note(f"the bag is complete, but the inventory has no event of this export: {bag.not_entered}")
     if json:
@@ -164,6 +158,32 @@ def export(
         return
     amount = f"{humanize.counted(bag.files, 'file')}, {capacity.in_units(bag.bytes)}"
     screen.say(f"{bag.ark} version {bag.version} is a bag in {bag.folder}: {amount}, verified", "green")
+
+
+def _received(name: str, version: int | None, output: Path | None) -> objects.Export:
+    """The bag as the site sends it; the site enters the event."""
+    path = f"/v1/objects/{quote(name, safe=':')}"
+    with api.site(record=False) as site:
+        view = _view(site, path, version, every=False)
+        (number,) = objects.versions_to_prove(view, version, every=False)
+        folder = output or Path(objects.bag_name(view, number))
+        with acting.shown(acting.bytes_read) as run:
+            on_read = objects.until_stopped(run.adding(size_of(view, (number,))), run.should_stop, folder)
+            pieces = site.pieces(f"/v1/objects/{quote(view.ark, safe='/:')}/versions/{number}/bag")
+            files, size = receive_bag(pieces, folder, on_read)
+    return objects.Export(view.ark, number, str(folder), files, size, not_entered="")
+
+
+def _exported(name: str, version: int | None, output: Path | None) -> objects.Export:
+    settings = context.settings()
+    inventory = context.own_inventory(settings)
+    known, number = objects.object_to_export(inventory, name, version)
+    folder = output or Path(objects.bag_name(known, number))
+    storage = operations.site.storage_of(settings, inventory)
+    request = objects.ExportRequest(known, number, folder, context.principal().name)
+    with acting.shown(acting.bytes_read) as run:
+        on_read = run.adding(size_of(known, (number,)))
+        return objects.export(request, inventory, storage, on_read, run.should_stop)
 
 
 @command("arkline fixity report")
