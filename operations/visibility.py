@@ -13,8 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pipeline.errors import UsageRefused
-from pipeline.inventory import archive
-from pipeline.inventory.sight import Sight
+from pipeline.inventory import archive, sight
 from pipeline.notify.batch_report import BatchReport
 from pipeline.principal import Forbidden, Principal, Role
 from pipeline.records import Batch, Job, Record
@@ -148,10 +147,10 @@ def in_sight(principal: Principal, collection: str, owner: str) -> bool:
     return principal.role is not Role.DEPOSITOR or owner == principal.identity
 
 
-def sight_of(principal: Principal) -> Sight:
+def sight_of(principal: Principal) -> sight.Sight:
     """The same, for searches of objects in the inventory."""
     depositor = principal.identity if principal.role is Role.DEPOSITOR else None
-    return Sight(principal.collections, depositor)
+    return sight.Sight(principal.collections, depositor)
 
 
 def sees_fleet(principal: Principal) -> bool:

@@ -13,7 +13,7 @@ import typer
 
 from entrypoints.cli import completion
 from pipeline.states import JOB, JobState
-from pipeline.tables.content import Choice
+from pipeline.tables import content
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
@@ -68,12 +68,12 @@ SheetName = Annotated[
 ]
 
 
-def table_choice(columns: Sequence[str] | None, sheet: str) -> Choice:
+def table_choice(columns: Sequence[str] | None, sheet: str) -> "content.Choice":
     for column in columns or ():
         if "=" not in column:
             raise typer.BadParameter(f"'{column}' is not TITLE=FIELD", param_hint="--column")
     named = (column.partition("=") for column in columns or ())
-    return Choice(sheet=sheet, columns={title: name for title, _, name in named})
+    return content.Choice(sheet=sheet, columns={title: name for title, _, name in named})
 
 
 Json = Annotated[

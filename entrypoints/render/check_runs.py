@@ -10,7 +10,7 @@ from rich.text import Text
 from entrypoints.render import screen
 from entrypoints.render.screen import Column
 from entrypoints.render.views import when
-from operations.objects.search import SEARCHED
+from operations.objects import search
 from pipeline.checks import CheckVerdict
 from pipeline.humanize import counted
 from pipeline.names import printable
@@ -90,7 +90,7 @@ def object_list(page: ObjectList, text: str) -> None:
         *(column for column in more if any(map(column.cell, page.objects))),
     )
     if text and not page.objects:
-        screen.note(f"no object has all of these words; a text is looked for in {SEARCHED}")
+        screen.note(f"no object has all of these words; a text is looked for in {search.SEARCHED}")
     if page.indexing is not None:
         done, of = page.indexing.indexed, page.indexing.objects
         screen.note(f"{done:,} of {of:,} objects are indexed: words do not find the others yet")

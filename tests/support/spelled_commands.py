@@ -20,13 +20,14 @@ FILES = frozenset(
     {
         "manifest check",
         "manifest from-csv",
+        "open",
         "profile template",
         "profile check",
         "standalone start",
         "standalone stop",
     }
 )
-"""Commands on files of this machine, which ask no site."""
+"""Commands that ask no site: most are about files of this machine."""
 
 FILLED = {
     "BID": BID,

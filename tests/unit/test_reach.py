@@ -56,6 +56,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "repair": (JID,),
     "cleanup": (),
     "fixity report": (),
+    "export": ("ark:/99999/fk4abc",),
     "reconcile": (),
     "token create": ("scans", "--role", "viewer"),
     "token list": (),
@@ -130,12 +131,12 @@ def test_in_the_shell_of_a_stack_what_has_no_route_works_beside_it(
         monkeypatch.setenv(variable, value)
     monkeypatch.setenv("ARKLINE_STACK_URL", site["ARKLINE_URL"])
 
-    refuse_over_api("`arkline export`")
+    refuse_over_api("`arkline init`")
     assert api.client() is not None
 
     monkeypatch.setenv("ARKLINE_URL", "https://ingest.example.org")
     with pytest.raises(UsageRefused):
-        refuse_over_api("`arkline export`")
+        refuse_over_api("`arkline init`")
 
 
 def test_half_of_the_variables_is_refused_too(site: dict[str, str]) -> None:

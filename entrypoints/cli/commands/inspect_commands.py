@@ -181,10 +181,12 @@ def open(
             help="A batch, a job, an ARK, a local id, or words of an object.",
         ),
     ],
+    json: Json = False,
 ) -> None:
     """Open the page of a deposit, a job or an object in the browser.
 
-    Prints its address, so that it can be opened elsewhere if this machine has no browser.
+    Prints its address, so that it can be opened elsewhere if this machine has no browser. With --json
+    it opens nothing.
     """
     site = os.environ.get(reach.URL) or context.settings().public_url
     if not site:
@@ -192,5 +194,8 @@ def open(
             "the address of the pages is not known: set ARKLINE_PUBLIC_URL, or ARKLINE_URL and ARKLINE_TOKEN"
         )
     address = f"{site.rstrip('/')}/find?q={quote(name)}"
+    if json:
+        screen.emit({"address": address})
+        return
     screen.say(address)
     webbrowser.open(address)

@@ -22,8 +22,8 @@ from operations.objects import objects
 from pipeline import humanize
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.names import quote_name
+from pipeline.preservation import received_bag
 from pipeline.preservation.custody import size_of
-from pipeline.preservation.received_bag import receive_bag
 from pipeline.working_storage import capacity
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _received(name: str, version: int | None, output: Path | None) -> objects.Ex
         with acting.shown(acting.bytes_read) as run:
             on_read = objects.until_stopped(run.adding(size_of(view, (number,))), run.should_stop, folder)
             pieces = site.pieces(f"/v1/objects/{quote(view.ark, safe='/:')}/versions/{number}/bag")
-            files, size = receive_bag(pieces, folder, on_read)
+            files, size = received_bag.receive_bag(pieces, folder, on_read)
     return objects.Export(view.ark, number, str(folder), files, size, not_entered="")
 
 
