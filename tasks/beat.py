@@ -9,7 +9,7 @@ from pipeline.outcome import Service, ServiceDown
 from pipeline.records import Ticket
 from pipeline.states import BATCH, JOB, Event, FailureKind, JobState
 from pipeline.working_storage import capacity, mount
-from tasks import checks, embargoes, fixity, indexing, retention
+from tasks import checks, fixity, inventory, retention
 from tasks.after_move import after_move, clean_up_completed, feed, remove_folder, request_feed, take_requests
 from tasks.broker import (
     dispatch_batch,
@@ -267,8 +267,8 @@ WORK: dict[str, Callable[[WorkerContext, Session, ServerClock], None]] = {
     fixity.LOCK: fixity.run,
     fixity.WORK: fixity.run_proofs,
     checks.WORK: checks.run,
-    embargoes.WORK: embargoes.run,
-    indexing.WORK: indexing.run,
+    inventory.EMBARGOES: inventory.read_embargoes,
+    inventory.INDEXING: inventory.index_objects,
 }
 
 

@@ -11,7 +11,7 @@ from pipeline.attempt import UNATTENDED
 from pipeline.inventory.tables import ingests
 from pipeline.principal import Role
 from pipeline.settings import Settings
-from tasks import indexing
+from tasks import inventory
 from tasks.app import make_context
 from tests.support import cli, planting
 from tests.support.repository import Repository, empty_inventory
@@ -158,7 +158,7 @@ def test_scheduled_work_enters_what_an_earlier_release_recorded(
     assert "0 of 2 objects are indexed" in viewer.get("/objects?q=brief").text
     assert hits(anna, "brief") == []
     worker = make_context(web.context.settings)
-    with single_flight(record, indexing.WORK):
+    with single_flight(record, inventory.INDEXING):
         worker.app.tasks["beat.index_objects"]()  # another process is at it
     assert repository.inventory.indexing() is not None
 

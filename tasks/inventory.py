@@ -1,15 +1,18 @@
-"""Versions that the inventory's index does not have as yet: entered by scheduled work, portion by portion.
+"""Scheduled work that completes the inventory: its index of objects, and embargoes that it does not know.
 
-Releases without an index entered them, or they were rebuilt from storage, which does not know the depositor.
-The inventory marks what is done: a run continues where the last one ended, whichever process has it.
+Earlier releases entered objects without both, and storage, from which objects are rebuilt, does not know the
+depositor. A recording may be interrupted, and storage unable to deliver a file. The inventory marks what is
+done: a run continues where the last one ended, whichever process has it.
 """
 
+import time
 from collections.abc import Iterable
 
 from pipeline.inventory import archive
 from pipeline.inventory.search_index import Unindexed
 from pipeline.inventory.sql import SqlInventory
-from pipeline.outcome import StepFailed
+from pipeline.outcome import DamagedObject, StepFailed
+from pipeline.preservation.embargo import read_embargo
 from tasks.fixity import Turn
 from tasks.logs import log
 from tasks.worker_context import WorkerContext
@@ -19,11 +22,15 @@ from zkstate.connection.session import Session
 from zkstate.errors import Corrupt, Missing
 from zkstate.record import batches
 
-WORK = "index_objects"
-"""The name of the work, which one process of the fleet does at a time."""
+INDEXING, EMBARGOES = "index_objects", "embargoes"
+"""The names of the work, of which one process of the fleet does each at a time."""
+
+EMBARGOES_AT_A_TIME = 500
+EMBARGO_SECONDS = 20.0
+"""Seconds after which a run reads no further embargo, so that it keeps its process from few jobs."""
 
 
-def run(context: WorkerContext, session: Session, _: ServerClock) -> None:
+def index_objects(context: WorkerContext, session: Session, _: ServerClock) -> None:
     turn = Turn(context.settings, AttemptGuard(session, context.stopping))
     inventory = context.clients().inventory
     entered = 0
@@ -54,3 +61,19 @@ def _depositor(session: Session, inventory: SqlInventory, bid: str) -> str:
     except (Missing, Corrupt):
         archived = archive.find_batch(inventory, bid)
         return archived.submission.owner if archived else ""
+
+
+def read_embargoes(context: WorkerContext, _session: Session, _clock: ServerClock) -> None:
+    clients, began, after = context.clients(), time.monotonic(), 0
+    try:
+        while portion := clients.inventory.unread_embargoes(after, EMBARGOES_AT_A_TIME):
+            for one in portion:
+                if context.stopping() or time.monotonic() - began > EMBARGO_SECONDS:
+                    return
+                try:
+                    read_embargo(clients.inventory, clients.storage, one)
+                except DamagedObject as damage:
+                    log().warning("embargo not read", ark=one.ark, error=damage.message)
+            after = portion[-1].object_id
+    except StepFailed as failure:  # of storage or the inventory; another run follows in a minute
+        log().warning("embargoes wait", error=failure.message)
