@@ -61,6 +61,8 @@ SAYS = {
     "arkline history bid0000000001": "split|processing|acquire",
     "arkline jobs --state failed": "^job +state ",
     "arkline report bid0000000001": r"^bid0000000001: 1 of 1 object completed\.",
+    "arkline objects ": "South Mole light",
+    "arkline object MUE-003": r"^ark:/99999/fk4\w+\n(.|\n)*version 1, 13 files",
     "arkline object ark:": r"^ark:/99999/fk4\w+\n(.|\n)*version 1, 13 files",
     "arkline export ark:": "is a bag in .*: 13 files, [0-9.]+ kB, verified",
     "arkline fixity report": r"objects +1 in the schedule\n(.|\n)*No damage is known\.",
@@ -154,6 +156,8 @@ def real(site: Site, page: str, command: str, said: str) -> str:
         "upload:ID/": lambda: re.findall(r"upload:\w+/", said)[-1],
         '"token": "..."': lambda: re.findall(r'"token": ?"[^"]+"', said)[-1],
         "ark:/99999/fk4abc": "ark:/99999/fk4000000019",
+        "MUE-003": "fk4000000019",
+        "müller 1911 img_0": "mole south li",
         "jid0000000007": jids[1] if jids else "",
         "-N ": "-N --max-time 3 ",  # the stream has no end
     }

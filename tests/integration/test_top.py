@@ -20,7 +20,7 @@ def test_top_shows_counts_stops_and_causes_for_people_and_for_scripts(
     scripts = cli.run(settings, "top", "--once", "--json").json()
 
     assert people.code == 0, people.err
-    for text in ("pending", "move of the disk", "keeps back 2 jobs", "said so", "the depositor"):
+    for text in ("pending", "move of the disk", "keeps back 2 jobs", "was not recorded", "the depositor"):
         assert text in people.out
     assert (scripts["jobs"]["pending"], scripts["jobs"]["failed"]) == (2, 1)
     assert scripts["failures"][0]["example"] == jids[0]
