@@ -54,7 +54,7 @@ class Template(Record):
 
 class Address(Record):
     url: str
-    """Where the program answers."""
+    """Where the program or the page answers."""
 
 
 class StackStarted(Record):
@@ -103,6 +103,7 @@ DOCUMENTS: dict[str, object] = {
     "jobs": JobList,
     "timeline": Timeline,
     "why": Answer,
+    "open": Address,
     "objects": ObjectList,
     "object": ObjectView,
     "export": Export,

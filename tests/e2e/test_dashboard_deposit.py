@@ -53,7 +53,8 @@ def test_a_deposit_by_the_form_is_followed_to_its_objects_and_its_failure_is_exp
         expect(page.get_by_role("link", name="deposit the corrected objects again")).to_be_visible()
         expect(page.get_by_text("What an operator may do")).to_have_count(0)
         dora.picture("batch", whole=False)
-        page.locator("section[aria-labelledby=failed] a").first.click()
+        lost = page.locator("section[aria-labelledby=objects] tr", has_text="not stored")
+        lost.get_by_role("link").first.click()
         expect(page.get_by_text("404 Not Found").first).to_be_visible()
         dora.picture("job", whole=False)
         dora.open("/deposits")
@@ -70,12 +71,12 @@ def test_a_deposit_by_the_form_is_followed_to_its_objects_and_its_failure_is_exp
 
         with visitor(browser, web.url) as olga:
             olga.log_in(new_token(settings, "olga", Role.OPERATOR))
-            expect(olga.page.get_by_text("404 Not Found").first).to_be_visible()
+            expect(olga.page.get_by_text("answered 404").first).to_be_visible()
             olga.picture("board", whole=False)
             olga.open(f"/batches/{second}")
             expect(olga.page.get_by_text(f"this is version 2 of {stored.ark}")).to_be_visible()
             olga.open("/find?q=batch-0")  # a local id
-            expect(olga.page.get_by_role("heading", name=stored.ark)).to_be_visible()
+            expect(olga.page.get_by_text(str(stored.ark)).first).to_be_visible()
             olga.open(f"/objects/{stored.ark}?version=1")
             olga.page.get_by_role("button", name="Prove now").click()
             expect(olga.page.get_by_text("Every file is as it was deposited")).to_be_visible()

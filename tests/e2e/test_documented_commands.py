@@ -83,6 +83,9 @@ SAYS = {
     "curl -X POST -T": '"name":"South light.jpg","size":858,"complete":true',
     "curl ": '"(bid|version)":',
     "api -N ": "event: open",
+    "api -G ": '"title":"South Mole light"',
+    "api -OJ ": "^$",
+    "api -C ": "^$",
     'api -X POST "$ARKLINE_URL/v1/jobs/jid0000000007/resume': '"was":"failed","now":"pending"',
     'api -X POST "$ARKLINE_URL/v1/objects': '"state":"(running|waiting|done|ended|ok)',
     'api "$ARKLINE_URL/v1/bulk/resume/dry-run': '"jobs":1,',
@@ -158,6 +161,8 @@ def real(site: Site, page: str, command: str, said: str) -> str:
         "ark:/99999/fk4abc": "ark:/99999/fk4000000019",
         "MUE-003": "fk4000000019",
         "müller 1911 img_0": "mole south li",
+        "müller img_0": "mole light",
+        "producer/harbour.tif": "producer/keeper-log.txt",
         "jid0000000007": jids[1] if jids else "",
         "-N ": "-N --max-time 3 ",  # the stream has no end
     }

@@ -46,8 +46,7 @@ def test_a_batch_of_manifests_is_stored_recorded_and_reported(
     assert rows(settings, "select count(*) from inv_versions") == [(3,)]
     assert rows(settings, "select count(*) from inv_files where source = 'producer'") == [(6,)]
     assert [path.name for path in settings.working.rglob("*")] == [mount.MARK]
-    (letter,) = [each for each in letters(settings) if "Processed" in each["Subject"]]
-    assert "OK" in letter["Subject"]
+    (letter,) = [each for each in letters(settings) if "3 objects stored" in each["Subject"]]
     assert "depositor@example.org" in letter["To"]
     assert_custody(settings, str(arks.pop()))
 
@@ -117,7 +116,7 @@ def test_a_payload_that_cannot_be_split_is_reported_as_failed(
 
     assert batch.status.status is BatchState.FAILED
     assert "nowhere.checkm" in batch.status.message
-    assert "FAIL" in letters(settings)[-1]["Subject"]
+    assert "no objects could be created" in letters(settings)[-1]["Subject"]
     assert batches.all_jobs(session, batch.bid) == []
 
 

@@ -218,12 +218,16 @@ def test_a_name_that_is_composed_otherwise_is_matched_and_said(ada: Caller) -> N
     assert "NFC and NFD" in one["warnings"][0]["message"]
 
 
-def test_a_file_or_an_identifier_in_two_rows_is_an_error(ada: Caller) -> None:
+def test_an_identifier_in_two_rows_is_an_error_and_a_file_in_two_rows_is_said(ada: Caller) -> None:
     _, preview = with_table(ada, "file,id\na.jpg,x\na.jpg,y\nb.jpg,x\n", *FILES)
 
-    assert [(row, field) for row, field, _ in errors(preview)] == [(3, "file"), (4, "local_id")]
-    assert "row 2" in errors(preview)[0][2]
-    assert "rows 2 and 4" in errors(preview)[1][2]
+    assert [(row, field) for row, field, _ in errors(preview)] == [(4, "local_id")]
+    assert "rows 2 and 4" in errors(preview)[0][2]
+    said = {
+        one["row"]: [(each["field"], each["message"]) for each in one["warnings"]]
+        for one in preview["objects"]
+    }
+    assert said[3] == [("file", "'a.jpg' is also the file of row 2")]
 
 
 def test_system_files_are_left_out_and_named(ada: Caller) -> None:

@@ -379,7 +379,7 @@ def test_an_idempotency_key_stores_a_submission_once(session: Session) -> None:
 
     assert batches.submit(session, planting.submission(idempotency_key="k")) == first
     with raises_code(codes.KEY_REUSED, match="belongs to"):
-        batches.submit(session, planting.submission(idempotency_key="k", submitter="else"))
+        batches.submit(session, planting.submission(idempotency_key="k", erc_what="else"))
 
 
 def test_jobs_wait_in_the_order_of_their_priority(session: Session) -> None:

@@ -195,7 +195,7 @@ def open(
         )
     address = f"{site.rstrip('/')}/find?q={quote(name)}"
     if json:
-        screen.emit({"address": address})
+        screen.emit({"url": address})
         return
     screen.say(address)
     webbrowser.open(address)
