@@ -60,7 +60,7 @@ class Cause(Record):
     """The state in which it failed."""
     failure: FailureKind | None = None
     failure_cause: FailureCause | None = None
-    """Of the failure; null if it was not recorded."""
+    """Why the job failed; null if the cause was not recorded."""
     resume_helps: bool | None = None
     """False if a resume would fail again; null if that is not known."""
     content_gone: bool = False

@@ -50,7 +50,7 @@ def known_object(inventory: SqlInventory, name: str, paths: Paths = None) -> Inv
 
 
 def objects_named(inventory: SqlInventory, name: str, paths: Paths = None) -> tuple[InventoryObject, ...]:
-    """The object of this ARK; else those of this local id or of this ARK without its prefix."""
+    """The object with this ARK; if there is none, the objects with this local id, or whose ARK ends so."""
     try:
         arks, most = spellings(name), 1
     except NotAnArk:

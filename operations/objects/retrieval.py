@@ -118,6 +118,11 @@ def file_bytes(site: Site, of: ChosenFile, start: int, length: int) -> Iterator[
     return part_of(ark, of.file, outgoing.read(start), length)
 
 
+def event_of(of: ChosenFile) -> PreservationEvent:
+    """The event of giving out the file, now."""
+    return dissemination(of.known.ark, of.version.number, of.by, f"the file {of.file.path}")
+
+
 def enter(site: Site, writer: EventWriter, event: PreservationEvent, *, series: bool = False) -> None:
     """Have the event entered; of a `series` of equal ones within SERIES, only the first."""
     since = event.at - SERIES if series else None

@@ -214,7 +214,7 @@ def _findable(connection: Connection, row: Any, depositor: str | None) -> tuple[
 
 
 def texts_of(ingest: Mapping[str, Any]) -> Iterator[str]:
-    """The texts by which a version is found, of its row in inv_ingests."""
+    """The texts in a row of inv_ingests by which its version is found."""
     return (ingest[name] for name in ("profile", "user_agent", "filename", "batch_id", "job_id"))
 
 

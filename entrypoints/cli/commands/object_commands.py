@@ -38,6 +38,10 @@ ObjectName = Annotated[
 ]
 
 
+def _path_of(name: str) -> str:
+    return f"/v1/objects/{quote(name, safe=':')}"
+
+
 @command("arkline object ark:/99999/fk4abc --all-versions")
 def object(  # noqa: PLR0913 - a command has these options
     ark: ObjectName,
@@ -76,7 +80,7 @@ def object(  # noqa: PLR0913 - a command has these options
     """
     if all_versions and version is not None:
         raise UsageRefused("--version and --all-versions cannot be combined")
-    path = f"/v1/objects/{quote(ark, safe=':')}"
+    path = _path_of(ark)
     if file is not None:
         _download(f"{path}/versions/{version or 'current'}/files/{quote(file)}", file, output)
         return
@@ -162,14 +166,14 @@ def export(
 
 def _received(name: str, version: int | None, output: Path | None) -> objects.Export:
     """The bag as the site sends it; the site enters the event."""
-    path = f"/v1/objects/{quote(name, safe=':')}"
+    path = _path_of(name)
     with api.site(record=False) as site:
         view = _view(site, path, version, every=False)
         (number,) = objects.versions_to_prove(view, version, every=False)
         folder = output or Path(objects.bag_name(view, number))
         with acting.shown(acting.bytes_read) as run:
             on_read = objects.until_stopped(run.adding(size_of(view, (number,))), run.should_stop, folder)
-            pieces = site.pieces(f"/v1/objects/{quote(view.ark, safe='/:')}/versions/{number}/bag")
+            pieces = site.pieces(f"{path}/versions/{number}/bag")
             files, size = received_bag.receive_bag(pieces, folder, on_read)
     return objects.Export(view.ark, number, str(folder), files, size, not_entered="")
 
@@ -287,7 +291,7 @@ def _by_workers(
 ) -> operations.objects.recheck.RecheckRun:
     """Ask for all objects, then wait for each, and show its outcomes; Ctrl-C ends the wait."""
     kind = operations.objects.recheck.Recheck
-    paths = [f"/v1/objects/{quote(ark, safe=':')}/rechecks" for ark in dict.fromkeys(arks)]
+    paths = [f"{_path_of(ark)}/rechecks" for ark in dict.fromkeys(arks)]
     asked = [site.post(path, kind, {"check": check}) for path in paths]
     ended = []
     with screen.interruptible() as interrupted:

@@ -20,9 +20,7 @@ from entrypoints.web.pages.streaming import View, streaming
 from entrypoints.web.pages.templating import page, render
 from operations.objects import fixity, objects, retrieval
 from operations.objects.fixity import CustodyProof, ProofState
-from operations.objects.objects import dissemination
-from operations.objects.retrieval import ChosenFile
-from pipeline.inventory.base import InventoryFile, InventoryObject
+from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion
 from pipeline.names import PRODUCER
 from pipeline.outcome import DamagedObject
 from pipeline.preservation.custody import Custody, size_of
@@ -105,13 +103,8 @@ def _preview(web: WebContext, caller: Principal, ark: str, number: int, path: st
     except DamagedObject as damage:
         retrieval.raise_alarm(web.site, web.events, of, damage)
         return Preview(file, problem=damage.message)
-    _enter(web, of)
+    retrieval.enter(web.site, web.events, retrieval.event_of(of), series=True)
     return Preview(file, data.decode("utf-8", errors="replace"), cut=length < file.size)
-
-
-def _enter(web: WebContext, of: ChosenFile) -> None:
-    event = dissemination(of.known.ark, of.version.number, of.by, f"the file {of.file.path}")
-    retrieval.enter(web.site, web.events, event, series=True)
 
 
 @router.get("/objects/{ark:path}")
@@ -122,10 +115,9 @@ def stored_object(
     """The version, and with `file` a preview of this one of its files."""
     web = context_of(request)
     known = objects.visible_object(web.site, caller, ark)
-    (number,) = objects.versions_to_prove(known, version, every=False)
+    shown = _chosen(known, version)
     withheld = retrieval.withheld(caller, known)
-    preview = _preview(web, caller, ark, number, file) if file and not withheld else None
-    (shown,) = (one for one in known.versions if one.number == number)
+    preview = _preview(web, caller, ark, shown.number, file) if file and not withheld else None
     return page(
         request,
         "object.html",
@@ -133,11 +125,10 @@ def stored_object(
         withheld=withheld,
         preview=preview,
         title=next((value for element, value in known.erc if element == "what"), ""),
-        shown=shown,
         tree=tree_of(shown.files[:LISTED]),
         unlisted=max(0, len(shown.files) - LISTED),
-        base=f"/v1/objects/{quote(known.ark, safe='/:')}/versions/{number}",
-        **_object_values(web, known, version),
+        base=f"/v1/objects/{quote(known.ark, safe='/:')}/versions/{shown.number}",
+        **_object_values(web, known, shown),
     )
 
 
@@ -161,22 +152,28 @@ async def live_proof(request: Request, caller: PageCaller, ark: str, version: in
     )
 
     def part() -> str:
-        return render("object_live.html", **_object_values(web, known, version))
+        return render("object_live.html", **_object_values(web, known, _chosen(known, version)))
 
     view = View(("object", known.ark, str(version)), part, lambda _: False, FOLLOWED)
     return streaming(request, caller, view)
 
 
-def _object_values(web: WebContext, known: InventoryObject, version: int | None) -> dict[str, Any]:
-    """The values of `object_live.html`: this version's latest proof, or else what is recorded."""
+def _chosen(known: InventoryObject, version: int | None) -> InventoryVersion:
+    """The version of this number; by default the current one."""
     (number,) = objects.versions_to_prove(known, version, every=False)
+    return next(one for one in known.versions if one.number == number)
+
+
+def _object_values(web: WebContext, known: InventoryObject, shown: InventoryVersion) -> dict[str, Any]:
+    """The values of `object_live.html`: this version's latest proof, or else what is recorded."""
+    number = shown.number
     proof = fixity.latest_proof(web.site.inventory(), known, number)
     recorded = objects.object_view(known, (), (number,)).custody
     custody = proof.custody if proof and proof.custody else recorded
-    (shown,) = (one for one in known.versions if one.number == number)
     # in the order in which they ran first
     names = tuple(dict.fromkeys(run.check for one in known.versions for run in one.checks))
     return {
+        "shown": shown,
         "runs": shown.checks,
         "checked": {file.path: _checked(file, names) for file in shown.files} if names else {},
         "object": known,

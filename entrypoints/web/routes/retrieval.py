@@ -101,8 +101,7 @@ def download_file(  # noqa: PLR0913 - a request has these headers
     if is_part := length < size:
         headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{size}"
     pieces = retrieval.file_bytes(web.site, of, start, length)
-    event = dissemination(of.known.ark, of.version.number, of.by, f"the file {of.file.path}")
-    return sent(request, of, event, pieces, headers, 206 if is_part else 200)
+    return sent(request, of, retrieval.event_of(of), pieces, headers, 206 if is_part else 200)
 
 
 @router.get(
@@ -120,10 +119,8 @@ def download_bag(request: Request, caller: Caller, attempt: Attempt, ark: Ark, v
     site = context_of(request).site
     of = retrieval.chosen_version(site, caller, ark, version)
     event = dissemination(of.known.ark, of.version.number, of.by, "a copy of all files as a BagIt bag")
-    bag, folder = (
-        retrieval.bag_of(site, caller, of, event, attempt.check),
-        bag_name(of.known, of.version.number),
-    )
+    bag = retrieval.bag_of(site, caller, of, event, attempt.check)
+    folder = bag_name(of.known, of.version.number)
     pieces = tar(folder, bag.parts(site.storage()), event.at)
     headers = _archive(of, f"{folder}.tar", "application/x-tar", tar_size(folder, bag.sizes()))
     return sent(request, of, event, pieces, headers)
