@@ -42,6 +42,10 @@ class Site:
     def profiles(self) -> profile.Profiles:
         return profile.Profiles(self.settings.profiles)
 
+    def profile(self, name: str) -> profile.Profile:
+        """The collection's profile as it is in its file now, within the limits of the site."""
+        return profile.with_site_limits(self.profiles.get(name), self.settings)
+
     @cached_property
     def quotas(self) -> quota.Quotas:
         """The upload quotas in use, as this process knows them."""

@@ -109,6 +109,11 @@ class SubmissionType(_Spelling):
     CONTAINER_BATCH_MANIFEST = "container_batch_manifest"
     SINGLE_FILE_BATCH_MANIFEST = "single_file_batch_manifest"
 
+    @property
+    def is_batch(self) -> bool:
+        """Whether each row makes an object; all others make one."""
+        return self.value.endswith("batch_manifest")
+
 
 class PayloadType(_Spelling):
     """The kind of one job's payload."""

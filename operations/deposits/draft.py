@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import Field
 
 from operations.deposits import submission, uploads
-from operations.deposits.draft_plan import ONE_OBJECT, DraftPlan, plan_draft
+from operations.deposits.draft_plan import DraftPlan, plan_draft
 from operations.deposits.draft_preview import PAGE, DraftList, DraftRow, DraftView, Preview, preview_of
 from operations.deposits.local_deposit import FILES
 from operations.deposits.validation import check_manifest_size
@@ -34,7 +34,7 @@ from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestError, Row
 from pipeline.names import UploadAddress, is_upload, quote_name
 from pipeline.principal import Principal, Role
-from pipeline.profiles.profile import Profile, with_site_limits
+from pipeline.profiles.profile import Profile
 from pipeline.records import Batch, Record, Submission, SubmissionType
 from pipeline.states import BatchState
 from pipeline.tables.content import Choice, TableContent
@@ -62,7 +62,7 @@ def save(site: Site, principal: Principal, upload: str, given: Draft) -> Preview
     """Save the draft, and preview it; `draft-submitted` once a batch was made of it."""
     root = site.settings.uploads_folder
     uploads.own_upload(site, principal, upload)
-    _profile(site, principal, given)
+    profile = _profile(site, principal, given)
     saved = SavedDraft(**dict(given))
     with draft.locked(root, upload):
         before = draft.status(root, upload)
@@ -77,8 +77,11 @@ def save(site: Site, principal: Principal, upload: str, given: Draft) -> Preview
             draft.write(root, upload, saved)
         arrived = Arrived(root, upload)
         sizes = ((file, arrived.size(FILES + file.name)) for file in given.files)
-        _drop(site, principal, upload, [file.name for file, size in sizes if size not in (None, file.size)])
-    return _preview(site, principal, upload, saved, 0, PAGE, errors_only=False)
+        if changed := [file.name for file, size in sizes if size not in (None, file.size)]:
+            _drop(site, principal, upload, changed)
+            arrived = Arrived(root, upload)
+    plan, table = _judged(site, principal, profile, upload, saved)
+    return preview_of(plan, table, profile, arrived, 0, PAGE, errors_only=False)
 
 
 def _key_of(root: Path, upload: str) -> str:
@@ -95,11 +98,14 @@ def show(
     """The draft with a page of its preview; `no-draft`, `upload-missing`."""
     uploads.own_upload(site, principal, upload)
     saved = draft.read(site.settings.uploads_folder, upload)
+    profile = _profile(site, principal, saved)
+    plan, table = _judged(site, principal, profile, upload, saved)
+    arrived = Arrived(site.settings.uploads_folder, upload)
     return DraftView(
         id=upload,
         draft=None if after else saved,
         updated=saved.updated,
-        preview=_preview(site, principal, upload, saved, after, limit, errors_only=errors_only),
+        preview=preview_of(plan, table, profile, arrived, after, limit, errors_only=errors_only),
         bid=_batch_of(site, principal, saved.key),
         expires=_expires(site, upload),
     )
@@ -152,24 +158,16 @@ def _expires(site: Site, upload: str) -> datetime:
 
 def _profile(site: Site, principal: Principal, given: Draft) -> Profile:
     principal.require(Role.DEPOSITOR, f"submit to collection {given.profile}", given.profile)
-    return with_site_limits(site.profiles.get(given.profile), site.settings)
+    return site.profile(given.profile)
 
 
-def _preview(  # noqa: PLR0913 - a page of one draft
-    site: Site,
-    principal: Principal,
-    upload: str,
-    saved: SavedDraft,
-    after: int,
-    limit: int,
-    *,
-    errors_only: bool,
-) -> Preview:
-    profile = _profile(site, principal, saved)
+def _judged(
+    site: Site, principal: Principal, profile: Profile, upload: str, saved: SavedDraft
+) -> tuple[DraftPlan, TableContent | None]:
+    """The plan with what the site knows of it, and the table."""
     plan, table = _planned(site, upload, saved)
-    plan.judge(site, _submission(principal, upload, saved, plan))
-    arrived = Arrived(site.settings.uploads_folder, upload)
-    return preview_of(plan, table, profile, arrived, after, limit, errors_only=errors_only)
+    plan.judge(site, profile, _submission(principal, upload, saved, plan))
+    return plan, table
 
 
 def _planned(site: Site, upload: str, saved: SavedDraft) -> tuple[DraftPlan, TableContent | None]:
@@ -226,14 +224,14 @@ def deposit(site: Site, principal: Principal, upload: str, *, again: bool = Fals
     uploads.own_upload(site, principal, upload)
     with draft.locked(root, upload):
         saved = draft.read(root, upload)
-        _profile(site, principal, saved)
+        profile = _profile(site, principal, saved)
         plan, _ = _planned(site, upload, saved)
         rows = _rows(upload, plan, _arrived(site, principal, upload, plan))
         key = _key(saved, plan, rows) + (f"-{upload}" if again else "")
         if bid := _batch_of(site, principal, key):
             return Deposited(bid=bid, again=True)
         described = _submission(principal, upload, saved, plan)
-        plan.judge(site, described)
+        plan.judge(site, profile, described)
         _require_depositable(saved, plan)
         draft.write(root, upload, saved.model_copy(update={"key": key}))
         payload = rows[0] if plan.profile is None else _manifest(site, principal, upload, plan, rows)
@@ -279,8 +277,9 @@ def _arrived(site: Site, principal: Principal, upload: str, plan: DraftPlan) -> 
             changed.add(chosen.name)
         else:
             files[chosen.name] = file
-    if problems:
+    if changed:
         _drop(site, principal, upload, changed)
+    if problems:
         name, problem = next(iter(problems.items()))
         more = f", and {len(problems) - 1:,} more" if len(problems) > 1 else ""
         raise DraftRefused(
@@ -330,7 +329,7 @@ def _rows(upload: str, plan: DraftPlan, files: Mapping[str, UploadedFile]) -> li
 
 def _key(saved: SavedDraft, plan: DraftPlan, rows: Sequence[Row]) -> str:
     """The idempotency key of the content, whatever upload it is in."""
-    described = plan.objects[:1] if plan.type in ONE_OBJECT else []
+    described = [] if plan.type.is_batch else plan.objects[:1]
     content = [
         (
             "" if is_upload(row.url) else row.url,
@@ -362,7 +361,7 @@ def _require_depositable(saved: SavedDraft, plan: DraftPlan) -> None:
 
 def _submission(principal: Principal, upload: str, saved: SavedDraft, plan: DraftPlan) -> Submission:
     """The submission without its payload, which is known when all files have arrived."""
-    one = plan.objects[0].row if plan.objects and plan.type in ONE_OBJECT else None
+    one = plan.objects[0].row if plan.objects and not plan.type.is_batch else None
     return Submission(
         profile_name=saved.profile,
         deposit_name=saved.name.strip() or saved.table,

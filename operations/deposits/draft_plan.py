@@ -4,7 +4,6 @@ Rule: a plan depends on the draft and its table alone. The one judge of planned 
 knows.
 """
 
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from pathlib import PurePosixPath
 
 from operations.deposits.judgement import judge
 from operations.deposits.local_deposit import FILES, similar
-from operations.deposits.planned import FieldProblem, NamedObject, ObjectFile
+from operations.deposits.planned import FieldProblem, NamedObject, ObjectFile, of_row
 from operations.site import Site
 from pipeline.fixity import OF_RECORD, Digest
 from pipeline.manifests import checkm_row, from_csv
@@ -29,14 +28,13 @@ from pipeline.names import (
     is_system_file,
     quote_name,
 )
+from pipeline.profiles.profile import Profile
 from pipeline.records import Record, Submission, SubmissionType
 from pipeline.tables import fields
 from pipeline.tables.content import TableContent
 from pipeline.uploads.draft import Draft, DraftFile, Objects
 
 _FIELDS = {column: name for name, column in from_csv.COLUMNS.items()}
-
-ONE_OBJECT = (SubmissionType.FILE, SubmissionType.CONTAINER, SubmissionType.OBJECT_MANIFEST)
 
 NEAR = 3
 """Maximum names suggested for a missing file."""
@@ -47,8 +45,6 @@ suffix alone are found without."""
 
 _VALID = "http://localhost/-"
 """A valid URL."""
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class MissingFile(Record):
@@ -84,28 +80,23 @@ class DraftObject:
     def named(self) -> NamedObject:
         """The object as the judge takes it."""
         row, alone = self.row, len(self.files) == 1
-        return NamedObject(
-            number=max(1, self.number),
-            name=row.name,
-            primary_id=row.primary_id if row.primary_id and is_ark(row.primary_id) else None,
-            local_id=row.local_id,
-            title=row.title,
-            creator=row.creator,
-            date=row.date,
-            payload="" if self.files else row.url,
-            files=tuple(
-                ObjectFile(
-                    name=file.name,
-                    size=row.size if alone else None,
-                    digest=row.digest if alone else None,
-                    found_size=file.size,
-                    found_digest=(file.sha512 and Digest(algorithm=OF_RECORD, value=file.sha512)) or None,
-                    to_upload=True,
-                )
-                for file in self.files
+        if row.primary_id and not is_ark(row.primary_id):
+            row = replace(row, primary_id=None)
+        files = tuple(
+            ObjectFile(
+                name=file.name,
+                size=row.size if alone else None,
+                digest=row.digest if alone else None,
+                found_size=file.size,
+                found_digest=Digest(algorithm=OF_RECORD, value=file.sha512) if file.sha512 else None,
+                to_upload=True,
             )
-            or (ObjectFile(name=row.name, size=row.size, digest=row.digest),),
+            for file in self.files
         )
+        if files:
+            return of_row(row, max(1, self.number), "", files)
+        payload = ObjectFile(name=row.name, size=row.size, digest=row.digest)
+        return of_row(row, max(1, self.number), row.url, (payload,))
 
 
 @dataclass
@@ -118,18 +109,19 @@ class DraftPlan:
     """Files that an operating system or a program made for itself."""
     missing: tuple[MissingFile, ...] = ()
     called: str = "files"
-    """What the objects' numbers count, in messages."""
+    """The word in messages for what is numbered: files or rows."""
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property
     def profile(self) -> ManifestProfile | None:
         """That of the manifest which the deposit needs; None if its payload is one file."""
-        return next((known for known in ManifestProfile if known.submission_type is self.type), None)
+        return ManifestProfile.of(self.type)
 
-    def judge(self, site: Site, submission: Submission) -> None:
+    def judge(self, site: Site, profile: Profile, submission: Submission) -> None:
         """Add what the site knows of the objects, once."""
-        judged = judge(site, submission, [planned.named for planned in self.objects], called=self.called)
+        objects = [planned.named for planned in self.objects]
+        judged = judge(site, profile, submission, objects, called=self.called)
         self.errors += [problem.message for problem in judged.errors]
         self.warnings += [problem.message for problem in judged.warnings]
         for planned, verdict in zip(self.objects, judged.objects, strict=True):
@@ -149,7 +141,7 @@ def plan_draft(upload: str, draft: Draft, table: TableContent | None) -> DraftPl
         chosen.pop(draft.table or "", None)
         plan = _of_table(upload, draft, chosen, table)
     elif draft.objects is Objects.EACH:
-        profile, numbered = _manifest_of(chosen), enumerate(chosen.items(), 1)
+        profile, numbered = from_csv.payload_profile(tuple(chosen)), enumerate(chosen.items(), 1)
         objects = [
             _object(upload, profile, name, number, (file,), _corrected(draft, name, {}))
             for number, (name, file) in numbered
@@ -186,7 +178,7 @@ def _of_table(
         given = ((row, from_csv.values_of(table, row)) for row in table.rows)
         rows = [(row, _corrected(draft, str(row.number), values)) for row, values in given]
     payloads = [values.get(fields.URL) or values.get(fields.FILE, "") for _, values in rows]
-    profile, names = _manifest_of(payloads), ChosenFiles(chosen)
+    profile, names = from_csv.payload_profile([*filter(None, payloads)]), ChosenFiles(chosen)
     plan = DraftPlan(profile.submission_type, [], called="rows")
     taken, missing = dict[str, DraftObject](), list[tuple[DraftObject, str]]()
     for (row, values), payload in zip(rows, payloads, strict=True):
@@ -230,7 +222,7 @@ def _add_remarks(draft: Draft, plan: DraftPlan, table: TableContent | None) -> N
     """Add the remarks about cells to their objects, unless the value was corrected."""
     objects = {planned.number: planned for planned in plan.objects}
     for remark in table.remarks if table else ():
-        name = table.fields[remark.column] if table and 0 <= remark.column < len(table.fields) else ""
+        name = table.field(remark.column) if table else ""
         if (planned := objects.get(remark.row)) and name and f"{remark.row}:{name}" not in draft.values:
             add = planned.error if from_csv.is_error(remark, name) else planned.warn
             add(str(remark), name)
@@ -263,18 +255,11 @@ def _object(
         add = planned.error if problem.severity is Severity.ERROR else planned.warn
         add(problem.message, _FIELDS.get(problem.column))
     for column, text in cells.items():
-        if _CONTROL.search(text):
-            planned.error("it contains a line break or a control character", _FIELDS[column])
+        if problem_of_text := from_csv.text_problem(text):
+            planned.error(f"it {problem_of_text}", _FIELDS[column])
     if not uploaded and (problem_of_url := foreign_upload(url, UploadAddress(upload).url)):
         planned.error(problem_of_url, fields.URL)
     return planned
-
-
-def _manifest_of(names: Iterable[str]) -> ManifestProfile:
-    """Containers are unpacked if all payloads are containers, as in a deposit of local files."""
-    given = [name for name in names if name]
-    containers = given and all(map(is_container, given))
-    return ManifestProfile.CONTAINER_BATCH if containers else ManifestProfile.FILE_BATCH
 
 
 class ChosenFiles:

@@ -35,7 +35,7 @@ from pipeline.manifests.split import PlannedJob, plan
 from pipeline.names import SCHEME, is_upload
 from pipeline.outcome import StepFailed
 from pipeline.principal import Principal
-from pipeline.profiles.profile import Profile, with_site_limits
+from pipeline.profiles.profile import Profile
 from pipeline.records import JobConfiguration, PayloadType, Submission
 from pipeline.settings import Settings
 from pipeline.sources.download import DocumentTooLarge
@@ -72,7 +72,7 @@ def perform_dry_run(
     check_url(submission.payload_url)
     resolved_url(site, principal, submission.payload_url)
     settings = site.settings
-    profile = with_site_limits(site.profiles.get(submission.profile_name), settings)
+    profile = site.profile(submission.profile_name)
     opening = _opening(site, submission, profile)
     with HttpFetcher(settings, sources=lambda: profile.allowed_sources) as fetcher:
         run = DryRun(submission, profile, settings, fetcher, most, lines, attempt)
@@ -90,7 +90,7 @@ def perform_dry_run(
         jobs = run.read_jobs(planned.jobs)
         answers = run.ask_sources(jobs)
         hosts = run.hosts(jobs, answers)
-    judged = judge(site, submission, [job.named for job in jobs])
+    judged = judge(site, profile, submission, [job.named for job in jobs])
     objects = [_with_faults(job, one) for job, one in zip(jobs, judged.objects, strict=True)]
     doubtful = [job for job, one in zip(jobs, objects, strict=True) if job.doubts and not one.errors]
     doubts = chain.from_iterable(map(DryRunJob.doubtful, jobs))
@@ -121,8 +121,8 @@ def dry_run_local(
 ) -> DryRunResult:
     """A dry run of objects that the caller describes, as of files that are not uploaded yet."""
     submission = owned(submission, principal)
-    profile = with_site_limits(site.profiles.get(submission.profile_name), site.settings)
-    judged = judge(site, submission, planned.named, total=planned.objects)
+    profile = site.profile(submission.profile_name)
+    judged = judge(site, profile, submission, planned.named, total=planned.objects)
     files = [file for one in planned.named for file in one.files or ()]
     if not files:  # a client up to 0.3.0, which names the largest files alone
         largest = (ObjectFile(name=file.name, size=file.size, to_upload=True) for file in planned.largest)

@@ -192,11 +192,12 @@ def _parts(named: Iterable[NamedObject]) -> Iterator[tuple[NamedObject, ...]]:
     part: list[NamedObject] = []
     size = 0
     for one in named:
-        size += len(one.model_dump_json())
-        if part and (len(part) == NAMED or size > PART_BYTES):
+        own = len(one.model_dump_json())
+        if part and (len(part) == NAMED or size + own > PART_BYTES):
             yield tuple(part)
-            part, size = [], len(one.model_dump_json())
+            part, size = [], 0
         part.append(one)
+        size += own
     yield tuple(part)
 
 

@@ -34,14 +34,13 @@ from pipeline.names import (
     spellings,
 )
 from pipeline.outcome import StepFailed
-from pipeline.profiles.profile import Profile, with_site_limits
+from pipeline.profiles.profile import Profile
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
 from pipeline.steps.estimate import CONTAINER_FACTOR
 from pipeline.steps.expected_files import check_bytes, check_files
 from pipeline.working_storage.capacity import Usage, never_fits, usage_now
 
-_ONE_OBJECT = (SubmissionType.FILE, SubmissionType.CONTAINER, SubmissionType.OBJECT_MANIFEST)
 _OF_CONTAINERS = (SubmissionType.CONTAINER, SubmissionType.CONTAINER_BATCH_MANIFEST)
 
 
@@ -61,17 +60,18 @@ class _Known:
 
 def judge(
     site: Site,
+    profile: Profile,
     submission: Submission,
     objects: Sequence[NamedObject],
     *,
     total: int | None = None,
     called: str = "objects",
 ) -> Judgement:
-    """Judge the objects of a deposit, of which nothing is changed; UnknownProfile if it names none.
+    """Judge the objects of a deposit, of which nothing is changed; `profile`: within the limits of the site.
 
     `total`: the number of all objects, if these are a part. `called`: what their numbers count, in messages.
     """
-    known = _look_up(site, submission, objects)
+    known = _look_up(site, profile, submission, objects)
     places: dict[tuple[str, str], int] = {}
     judged = tuple(
         _judged(one, known, repeated_identifiers(one.local_id, one.primary_id, one.number, places, called))
@@ -107,9 +107,8 @@ def _judged(one: NamedObject, known: _Known, repeats: Iterator[str]) -> JudgedOb
     )
 
 
-def _look_up(site: Site, submission: Submission, objects: Sequence[NamedObject]) -> _Known:
+def _look_up(site: Site, profile: Profile, submission: Submission, objects: Sequence[NamedObject]) -> _Known:
     settings = site.settings
-    profile = with_site_limits(site.profiles.get(submission.profile_name), settings)
     local_ids = list(dict.fromkeys(name for one in objects for name in one.local_id))
     given = {ark for one in objects if one.primary_id for ark in _spellings(one.primary_id)}
     inventory = site.archive() if local_ids or given else None
@@ -127,7 +126,7 @@ def _spellings(given: str) -> tuple[str, ...]:
 
 
 def _identified(one: NamedObject, known: _Known) -> tuple[str | None, FieldProblem | None]:
-    """The ARK that the object names, if it may have it; else the reason, if it names one."""
+    """The ARK that the object names and may have, or why it may not have it; neither if it names none."""
     named = {name: known.arks[name] for name in one.local_id if name in known.arks}
     field = "ark" if one.primary_id else "local_id"
     try:
@@ -183,7 +182,7 @@ def upload_problems(file: ObjectFile, settings: Settings) -> Iterator[FieldProbl
 
 def _problems_of_all(total: int, known: _Known) -> Iterator[FieldProblem]:
     most = known.profile.limits.batch_jobs
-    if known.submission.type not in _ONE_OBJECT and most is not None and total > most:
+    if known.submission.type.is_batch and most is not None and total > most:
         yield FieldProblem(message=too_many_rows(most))
 
 

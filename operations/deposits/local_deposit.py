@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from operations.deposits.planned import NamedObject, ObjectFile, as_named
+from operations.deposits.planned import NamedObject, ObjectFile, as_named, of_row
 from pipeline import codes
 from pipeline.containers.unpack import folders_without_files
 from pipeline.decoding import calls
@@ -126,7 +126,7 @@ class LocalDeposit:
     def named(self, submission: Submission, *, read: bool = False) -> tuple[NamedObject, ...]:
         """The objects for the judge. `read`: compute the digests of files for which one is declared."""
         rows = self.rows or self.listed
-        if "batch" in self.type:
+        if self.type.is_batch:
             return tuple(self._of_row(number, row, submission, read) for number, row in enumerate(rows, 1))
         if self.rows:
             files = tuple(self._file(row, read) for row in self.rows)
@@ -138,17 +138,14 @@ class LocalDeposit:
     def _of_row(self, number: int, row: Row, submission: Submission, read: bool) -> NamedObject:
         """The object of a row of a batch; the files of an object manifest are not known."""
         is_manifest = self.type is SubmissionType.BATCH_MANIFEST
-        return NamedObject(
-            number=number,
-            name=row.name,
-            primary_id=row.primary_id,
-            local_id=row.local_id,
+        described = replace(
+            row,
             title=row.title or submission.erc_what,
             creator=row.creator or submission.erc_who,
             date=row.date or submission.erc_when,
-            payload=parse_upload_url(row.url).name if is_upload(row.url) else row.url,
-            files=None if is_manifest else (self._file(row, read),),
         )
+        payload = parse_upload_url(row.url).name if is_upload(row.url) else row.url
+        return of_row(described, number, payload, None if is_manifest else (self._file(row, read),))
 
     def _file(self, row: Row, read: bool, local: LocalFile | None = None) -> ObjectFile:
         if local is None and is_upload(row.url):
@@ -235,7 +232,7 @@ def _file(source: Path, kind: SubmissionType | None) -> LocalDeposit:
             manifests = ", ".join(known.label for known in SubmissionType if "manifest" in known)
             raise UsageRefused(f"{name} is a manifest: give its type, one of {manifests}")
         kind = SubmissionType.CONTAINER if is_container(name) else SubmissionType.FILE
-    profile = next((known for known in ManifestProfile if known.submission_type is kind), None)
+    profile = ManifestProfile.of(kind)
     listed: tuple[Row, ...] = ()
     if profile is not None and profile is not ManifestProfile.OBJECT:
         listed = checkm.parse(_read(source), quote_name(name), profile).rows
@@ -310,7 +307,7 @@ def _may_be_table(source: Path) -> bool:
 
 def _table(source: Path, kind: SubmissionType | None, table: TableContent, choice: Choice) -> LocalDeposit:
     """The deposit of a table: by default an object per row, of a container if all rows name containers."""
-    profile = next((known for known in ManifestProfile if known.submission_type is kind), None)
+    profile = ManifestProfile.of(kind)
     if kind is None:
         profile = from_csv.batch_profile(table)
     if profile is None:
@@ -429,7 +426,8 @@ def upload_deposit(
         (payload,) = arrived.values()
         return _payload(upload, payload)
     rows = [_row(row, upload, arrived) for row in deposit.rows]
-    profile = next(known for known in ManifestProfile if known.submission_type is deposit.type)
+    profile = ManifestProfile.of(deposit.type)
+    assert profile is not None, "rows are those of a manifest"
     data = checkm.write(profile, rows)
     return _payload(upload, uploader.put(upload, MANIFEST, (data,), len(data)))
 

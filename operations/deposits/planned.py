@@ -4,12 +4,16 @@ What is not known is absent: a size that no source stated is None, and is never 
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from pipeline.fixity import Digest
 from pipeline.names import quote_name
 from pipeline.records import Count, Record, Submission, Text
+
+if TYPE_CHECKING:
+    from pipeline.manifests.checkm import Row
 
 NAMED = 2000
 """Maximum number of objects that one request may name."""
@@ -115,6 +119,21 @@ def as_named(
         creator=submission.erc_who,
         date=submission.erc_when,
     ).with_files(files)
+
+
+def of_row(row: "Row", number: int, payload: str, files: tuple[ObjectFile, ...] | None) -> NamedObject:
+    """The object of a row of a manifest or of a table."""
+    return NamedObject(
+        number=number,
+        name=row.name,
+        primary_id=row.primary_id,
+        local_id=row.local_id,
+        title=row.title,
+        creator=row.creator,
+        date=row.date,
+        payload=payload,
+        files=files,
+    )
 
 
 class JudgedObject(Record):

@@ -126,7 +126,8 @@ def prepare(site: Site, principal: Principal, bid: str, upload: str, corrections
         NamedObject(number=number, name=row.name, primary_id=row.primary_id, local_id=row.local_id)
         for number, row in enumerate(rows, 1)
     ]
-    judged = judge(site, batch.submission, planned).objects
+    collection = site.profile(batch.submission.profile_name)
+    judged = judge(site, collection, batch.submission, planned).objects
     renewed = (
         Renewed(
             name=row.name,

@@ -14,7 +14,6 @@ from pipeline.http.urls import has_password, url_problem
 from pipeline.names import is_upload
 from pipeline.outcome import Service, ServiceDown
 from pipeline.principal import Principal, Role
-from pipeline.profiles import profile
 from pipeline.records import Record, Submission, SubmissionType
 from pipeline.settings import accepted_jobs, limit_of
 from pipeline.states import BATCH
@@ -109,9 +108,9 @@ def _require_current_record(session: Session) -> None:
         ).with_remedies(Remedy(Action.SHOW_STATUS))
 
 
-def _check_recipients(settings: Settings, chosen: Profile, submission: Submission) -> None:
+def _check_recipients(chosen: Profile, submission: Submission) -> None:
     """Require one address per entry, so that the limit on entries is a limit on recipients."""
-    limit = profile.with_site_limits(chosen, settings).limits.recipients
+    limit = chosen.limits.recipients
     if limit is not None and (given := len(names.mail_addresses(submission.notification))) > limit:
         raise UsageRefused(
             f"the submission names {given} mail addresses for its report, and {limit} are accepted: name "
@@ -150,11 +149,11 @@ def submit(
     """
     submission = owned(submission, principal)
     session, settings = site.session, site.settings
-    chosen = site.profiles.get(submission.profile_name)
+    chosen = site.profile(submission.profile_name)
     check_url(submission.payload_url)
     _check_name(submission.deposit_name)
     _require_current_record(session)
-    _check_recipients(settings, chosen, submission)
+    _check_recipients(chosen, submission)
 
     def prepare() -> None:
         _require_room(session, settings)

@@ -140,7 +140,7 @@ def planned_deposit(manifest: ManifestBytes, expected: ManifestProfile | None) -
 
 def with_judgement(result: CheckResult, deposit: LocalDeposit, judged: DryRunResult) -> CheckResult:
     """The result with what the collection would refuse; a missing consent to a version is a warning."""
-    lines = [row.line for row in deposit.rows] if "batch" in deposit.type else [0]
+    lines = [row.line for row in deposit.rows] if deposit.type.is_batch else [0]
     of_objects = [(lines[one.number - 1], problem) for one in judged.objects for problem in one.errors]
     errors = [
         *(Finding(line=0, message=trouble.message) for trouble in judged.failures if not trouble.number),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import NoReturn
+from typing import NoReturn, Self
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import ValidationError
@@ -113,6 +113,11 @@ class ManifestProfile(Documented):
     @property
     def submission_type(self) -> SubmissionType:
         return _SUBMITTED_AS[self]
+
+    @classmethod
+    def of(cls, kind: SubmissionType | None) -> Self | None:
+        """The profile of manifests of this type; None if the type is no manifest's."""
+        return next((known for known in cls if known.submission_type is kind), None)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ are reported with the row of the table.
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -101,7 +101,13 @@ def template(profile: ManifestProfile) -> str:
 def batch_profile(table: TableContent) -> ManifestProfile:
     """What the rows are by default: an object each, of a container if all of them name containers."""
     named = [values_of(table, row) for row in table.rows]
-    names = [values.get(fields.FILE) or name_in(values.get(fields.URL, "")) for values in named]
+    return payload_profile(
+        [values.get(fields.FILE) or name_in(values.get(fields.URL, "")) for values in named]
+    )
+
+
+def payload_profile(names: Sequence[str]) -> ManifestProfile:
+    """Payloads are unpacked if all of these names are of containers."""
     packed = bool(names) and all(map(is_container, names))
     return ManifestProfile.CONTAINER_BATCH if packed else ManifestProfile.FILE_BATCH
 
@@ -222,8 +228,8 @@ def _row(
     _check_cells(table, row, findings)
     given = values_of(table, row)
     for field, value in given.items():
-        if _CONTROL.search(value):
-            findings.error(row.number, f"{fields.LABELS[field]} contains a line break or a control character")
+        if problem := text_problem(value):
+            findings.error(row.number, f"{fields.LABELS[field]} {problem}")
     by_column = {COLUMNS[field]: value for field, value in given.items()}
     values = {column: by_column.get(column, "") for column in profile.columns}
     url = values.pop(profile.columns[0])
@@ -241,6 +247,11 @@ def _row(
     if len(findings.errors) == before and not _reads_back(profile, converted):
         findings.error(row.number, "the row would not read back from a manifest as it is")
     return converted
+
+
+def text_problem(text: str) -> str:
+    """Why the text cannot be written into a manifest; empty if it can."""
+    return "contains a line break or a control character" if _CONTROL.search(text) else ""
 
 
 def _check_cells(table: TableContent, row: TableRow, findings: Findings) -> None:

@@ -146,9 +146,15 @@ class Arrived:
     def __init__(self, root: Path, upload: str) -> None:
         self._folder = stored.folder_of(root, upload)
         self._complete = stored.names_in(self._folder / "files")
+        self._sizes: dict[str, int | None] = {}
 
     def size(self, name: str) -> int | None:
-        """The bytes of a file; None if it is not complete."""
+        """The bytes of a file, as they were when they were first asked for; None if it is not complete."""
+        if name not in self._sizes:
+            self._sizes[name] = self._size(name)
+        return self._sizes[name]
+
+    def _size(self, name: str) -> int | None:
         if self._complete and (folder := stored.folder_name(name)) in self._complete:
             with suppress(FileNotFoundError):
                 return (self._folder / "files" / folder / stored.CONTENT).stat().st_size

@@ -53,7 +53,8 @@ def judged(
     session: Session, settings: Settings, *objects: NamedObject, total: int | None = None, **facts: Any
 ) -> Judgement:
     kind = {"type": SubmissionType.SINGLE_FILE_BATCH_MANIFEST, "new_version": False}
-    return judge(Site(settings, session), planting.submission(**kind | facts), objects, total=total)
+    site, submission = Site(settings, session), planting.submission(**kind | facts)
+    return judge(site, site.profile(submission.profile_name), submission, objects, total=total)
 
 
 def only(judgement: Judgement) -> JudgedObject:
@@ -139,7 +140,7 @@ def test_two_rows_with_one_identifier_are_refused(session: Session, settings: Se
     rows = [NamedObject(number=number, local_id=("same",)) for number in (2, 3)]
     site = Site(settings, session)
 
-    first, second = judge(site, planting.submission(), rows, called="rows").objects
+    first, second = judge(site, site.profile("demo"), planting.submission(), rows, called="rows").objects
 
     assert first.errors == ()
     assert second.errors[0].message.startswith("rows 2 and 3 have the same local id 'same'")
