@@ -22,7 +22,7 @@ from pipeline.inventory.fixity import (
     count_proof_bytes,
     end_proof,
     mark_reported,
-    next_asked_proof,
+    next_asked_proofs,
     unreported,
 )
 from pipeline.inventory.sql import SqlInventory
@@ -213,22 +213,22 @@ def run_proofs(context: WorkerContext, session: Session, _: ServerClock) -> None
 def _prove_all(context: WorkerContext, turn: Turn) -> None:
     schedule = schedule_of(context.clients(), f"arkline {context.name}")
     inventory = schedule.inventory
-    while not turn.must_yield() and (asked := next_asked_proof(inventory)) is not None:
-        begin_proof(inventory, asked, now())
+    while not turn.must_yield() and (asked := next_asked_proofs(inventory)):
+        for one in asked:
+            begin_proof(inventory, one, now())
         pace = Pace(0, turn.must_yield, turn.stopped)
-        proved = schedule.prove(asked.ark, pace, _Progress(inventory, asked).read)
+        proved = schedule.prove(asked[0].ark, pace, _Progress(inventory, asked).read)
         if proved is None:
             return
-        if isinstance(proved, Unreadable):
-            log_outcome(proved)
-            end_proof(inventory, asked, now(), {"message": proved.problem})
-        else:
-            check, custody = proved
-            log_outcome(check)
-            end_proof(inventory, asked, now(), _result(check, custody, asked))
+        log_outcome(proved if isinstance(proved, Unreadable) else proved[0])
+        for one in asked:
+            end_proof(inventory, one, now(), _result(proved, one))
 
 
-def _result(check: FixityCheck, custody: Custody | None, asked: AskedProof) -> dict[str, object]:
+def _result(proved: tuple[FixityCheck, Custody | None] | Unreadable, asked: AskedProof) -> dict[str, object]:
+    if isinstance(proved, Unreadable):
+        return {"message": proved.problem}
+    check, custody = proved
     if custody is None:
         return {"message": check.damaged[0].what}
     files = tuple(file for file in custody.files if file.version == asked.version)
@@ -241,16 +241,17 @@ def _result(check: FixityCheck, custody: Custody | None, asked: AskedProof) -> d
 
 
 class _Progress:
-    """Counts the bytes that a proof reads, and stores the number every PROGRESS_INTERVAL."""
+    """Counts the bytes that are read for proofs, and stores the number every PROGRESS_INTERVAL."""
 
-    def __init__(self, inventory: SqlInventory, asked: AskedProof) -> None:
+    def __init__(self, inventory: SqlInventory, asked: Sequence[AskedProof]) -> None:
         self._inventory = inventory
         self._asked = asked
-        self._read = asked.bytes_read
+        self._read = asked[0].bytes_read
         self._entered = time.monotonic()
 
     def read(self, size: int) -> None:
         self._read += size
         if time.monotonic() - self._entered > PROGRESS_INTERVAL:
             self._entered = time.monotonic()
-            count_proof_bytes(self._inventory, self._asked, self._read)
+            for one in self._asked:
+                count_proof_bytes(self._inventory, one, self._read)

@@ -5,7 +5,6 @@ depositor. A recording may be interrupted, and storage unable to deliver a file.
 done: a run continues where the last one ended, whichever process has it.
 """
 
-import time
 from collections.abc import Iterable
 
 from pipeline.inventory import archive
@@ -26,8 +25,6 @@ INDEXING, EMBARGOES = "index_objects", "embargoes"
 """The names of the work, of which one process of the fleet does each at a time."""
 
 EMBARGOES_AT_A_TIME = 500
-EMBARGO_SECONDS = 20.0
-"""Seconds after which a run reads no further embargo, so that it keeps its process from few jobs."""
 
 
 def index_objects(context: WorkerContext, session: Session, _: ServerClock) -> None:
@@ -63,12 +60,13 @@ def _depositor(session: Session, inventory: SqlInventory, bid: str) -> str:
         return archived.submission.owner if archived else ""
 
 
-def read_embargoes(context: WorkerContext, _session: Session, _clock: ServerClock) -> None:
-    clients, began, after = context.clients(), time.monotonic(), 0
+def read_embargoes(context: WorkerContext, session: Session, _: ServerClock) -> None:
+    turn = Turn(context.settings, AttemptGuard(session, context.stopping))
+    clients, after = context.clients(), 0
     try:
         while portion := clients.inventory.unread_embargoes(after, EMBARGOES_AT_A_TIME):
             for one in portion:
-                if context.stopping() or time.monotonic() - began > EMBARGO_SECONDS:
+                if turn.over():
                     return
                 try:
                     read_embargo(clients.inventory, clients.storage, one)

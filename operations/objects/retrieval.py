@@ -109,8 +109,7 @@ def file_bytes(site: Site, of: ChosenFile, start: int, length: int) -> Iterator[
     DamagedObject instead of the last bytes if storage has others.
     """
     ark, version = of.known.ark, of.version
-    listed = site.storage().read_out(ark, version.storage_url, version.number)
-    outgoing = next((one for one in listed if one.path == of.file.path), None)
+    outgoing = next(site.storage().read_out(ark, version.storage_url, version.number, of.file.path), None)
     if outgoing is None:
         raise lost(ark, version, of.file.path)
     if (start, length) == (0, of.file.size):

@@ -11,7 +11,18 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    Select,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from pipeline import codes, records
 from pipeline.errors import ArklineError
@@ -296,10 +307,10 @@ def _id_of(connection: Connection, ark: str) -> int:
 
 
 WAITING = 50
-"""Maximum waiting proofs."""
+"""Maximum objects with waiting proofs."""
 
 OF_ONE = 5
-"""Maximum unfinished proofs of one principal."""
+"""Maximum objects with unfinished proofs of one principal."""
 
 
 @dataclass(frozen=True)
@@ -335,9 +346,9 @@ def ask_proof(
         known = _first(connection, _query().where(*of_version))
         if known is not None:
             return known
-        if limited:
-            _check_room(connection, by)
         of_ark = select(objects.c.id).where(objects.c.ark == ark).scalar_subquery()
+        if limited:
+            _check_room(connection, by, proofs.c.inv_object_id != of_ark)
         new = {"inv_object_id": of_ark, "version": version, "asked_by": by, "bytes_read": 0, **facts}
         connection.execute(insert(proofs).values(new))
         asked = _first(connection, _query().where(proofs.c.id == facts["id"]))
@@ -347,17 +358,19 @@ def ask_proof(
     return inventory.database.write(write)
 
 
-def _check_room(connection: Connection, by: str) -> None:
-    unended = select(func.count()).where(proofs.c.ended.is_(None))
+def _check_room(connection: Connection, by: str, of_others: ColumnElement[bool]) -> None:
+    # one reading answers all proofs of an object
+    unended = select(func.count(proofs.c.inv_object_id.distinct())).where(proofs.c.ended.is_(None), of_others)
     waiting = connection.scalar(unended.where(proofs.c.began.is_(None))) or 0
     if waiting >= WAITING:
         raise ArklineError(
-            f"{waiting} proofs wait already: ask again when some have ended", code=codes.TOO_MANY_PROOFS
+            f"{waiting} objects wait for their proofs already: ask again when some have ended",
+            code=codes.TOO_MANY_PROOFS,
         )
     own = connection.scalar(unended.where(proofs.c.asked_by == by)) or 0
     if own >= OF_ONE:
         raise ArklineError(
-            f"{own} proofs that you asked for have not ended: ask again when some have",
+            f"the proofs of {own} objects that you asked for have not ended: ask again when some have",
             code=codes.TOO_MANY_PROOFS,
         )
 
@@ -371,9 +384,14 @@ def latest_proof(inventory: SqlInventory, ark: str, version: int) -> AskedProof 
     return _read(inventory, own.order_by(proofs.c.asked.desc()))
 
 
-def next_asked_proof(inventory: SqlInventory) -> AskedProof | None:
-    """The oldest unfinished proof."""
-    return _read(inventory, _query().where(proofs.c.ended.is_(None)).order_by(proofs.c.asked, proofs.c.id))
+def next_asked_proofs(inventory: SqlInventory) -> tuple[AskedProof, ...]:
+    """The oldest unfinished proof, then the other unfinished ones of its object: one reading answers all."""
+    order, unended = (proofs.c.asked, proofs.c.id), proofs.c.ended.is_(None)
+    oldest = select(proofs.c.inv_object_id).where(unended).order_by(*order).limit(1).scalar_subquery()
+    of_object = _query().where(unended, proofs.c.inv_object_id == oldest).order_by(*order).limit(None)
+    return inventory.database.read(
+        lambda connection: tuple(map(_asked, connection.execute(of_object).mappings()))
+    )
 
 
 def begin_proof(inventory: SqlInventory, proof: AskedProof, at: datetime) -> None:
@@ -427,6 +445,8 @@ def _read(inventory: SqlInventory, query: Select[Any]) -> AskedProof | None:
 
 def _first(connection: Connection, query: Select[Any]) -> AskedProof | None:
     row = connection.execute(query).mappings().one_or_none()
-    return (
-        None if row is None else AskedProof(**{field.name: row[field.name] for field in fields(AskedProof)})
-    )
+    return None if row is None else _asked(row)
+
+
+def _asked(row: RowMapping) -> AskedProof:
+    return AskedProof(**{field.name: row[field.name] for field in fields(AskedProof)})

@@ -5,7 +5,7 @@ has read count as proved.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -105,6 +105,23 @@ class Custody:
     agrees: bool
     """No problem was found in what was compared."""
     files: tuple[FileCustody, ...]
+
+
+def joined(recorded: Custody, proofs: Sequence[Custody]) -> Custody:
+    """The custody of the versions in `recorded`, whose records were compared, with proofs of some of them."""
+    proved = {number for proof in proofs for number in proof.versions}
+    unread = (file for file in recorded.files if file.version not in proved)
+    files = (*(file for proof in proofs for file in proof.files), *unread)
+    return Custody(
+        versions=recorded.versions,
+        began=min((proof.began for proof in proofs), default=recorded.began),
+        ended=max((proof.ended for proof in proofs), default=recorded.ended),
+        bytes_read=max((proof.bytes_read for proof in proofs), default=0),  # one reading is for all versions
+        read=True,
+        complete=proved.issuperset(recorded.versions),
+        agrees=not any(file.problems for file in files),
+        files=files,
+    )
 
 
 def problems_of(

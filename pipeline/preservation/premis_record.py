@@ -234,11 +234,10 @@ def _copy(
     ark: str, version: InventoryVersion, recorded: InventoryFile, storage: Storage, copy: IO[bytes]
 ) -> None:
     digest = Digester()
-    for file in storage.read_out(ark, version.storage_url, version.number):
-        if file.path == _STORED:
-            for piece in file.pieces:
-                digest.update(piece)
-                copy.write(piece)
+    for file in storage.read_out(ark, version.storage_url, version.number, _STORED):
+        for piece in file.pieces:
+            digest.update(piece)
+            copy.write(piece)
     if f"{OF_RECORD}:{digest.value()}" != recorded.digest:
         raise damaged(f"{_STORED} of version {version.number} of {ark} is not as it was stored")
 

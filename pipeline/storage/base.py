@@ -192,8 +192,12 @@ class Storage(Protocol):
         Errors as in `read_back`. A service that does not expose these files has no problems.
         """
 
-    def read_out(self, ark: str, url: str, number: int) -> Iterator[OutgoingFile]:
-        """The files of a version, ordered by path, to be copied elsewhere; errors as in `read_back`."""
+    def read_out(self, ark: str, url: str, number: int, path: str = "") -> Iterator[OutgoingFile]:
+        """The files of a version, ordered by path, to be copied elsewhere; errors as in `read_back`.
+
+        `path`: only this file, if the version has it. Storage that finds a file without listing the others
+        yields it unseen: DamagedObject when it is read, if it is missing.
+        """
 
     def tidy(self, ended: Callable[[str], bool]) -> tuple[str, ...]:
         """Remove unfinished versions of jobs that have ended; returns the ids of these jobs."""

@@ -88,6 +88,22 @@ def test_the_files_of_a_version_are_read_out_in_order(place: Place) -> None:
     assert list(place.storage.read_out(ARK, stored.url, 3)) == []
 
 
+def test_one_file_is_read_out_alone(place: Place) -> None:
+    stored = place.store(1, {C: "c", A: "a", B: "b"})
+
+    (outgoing,) = place.storage.read_out(ARK, stored.url, 1, B)
+
+    assert (outgoing.path, b"".join(outgoing.pieces)) == (B, b"b")
+
+
+def test_a_file_that_the_version_lacks_is_not_read_out(place: Place) -> None:
+    """A storage that does not list it first says so when it is read."""
+    stored = place.store(1, {A: "a"})
+
+    with suppress(DamagedObject):
+        assert [b"".join(file.pieces) for file in place.storage.read_out(ARK, stored.url, 1, B)] == []
+
+
 def test_of_an_object_that_does_not_exist_nothing_is_read(place: Place) -> None:
     url = place.store(1, {A: "a"}).url.replace(ARK, OTHER)
 

@@ -166,11 +166,14 @@ class MerrittStorage:
         del ark, url
         return ()
 
-    def read_out(self, ark: str, url: str, number: int) -> Iterator[OutgoingFile]:
-        stored, node = self._opened(ark, url)
-        version = _version(stored, number)
-        for path in sorted(version.files) if version else ():
+    def read_out(self, ark: str, url: str, number: int, path: str = "") -> Iterator[OutgoingFile]:
+        node = self._node_of(url, ark)
+        if path:
             yield OutgoingFile(path, self._pieces(node, ark, number, path))
+            return
+        version = _version(self._object(ark, node), number)
+        for one in sorted(version.files) if version else ():
+            yield OutgoingFile(one, self._pieces(node, ark, number, one))
 
     def _pieces(self, *parts: str | int) -> Iterator[bytes]:
         try:
@@ -180,10 +183,13 @@ class MerrittStorage:
 
     def _opened(self, ark: str, url: str) -> tuple[ManifestObject | None, int]:
         """The object as the service lists it, and its node, for reading."""
+        node = self._node_of(url, ark)
+        return self._object(ark, node), node
+
+    def _node_of(self, url: str, ark: str) -> int:
         if _NODE.search(url) is None:
             raise stored_elsewhere(ark, url, self._http.name)
-        node = _node_in(url)
-        return self._object(ark, node), node
+        return _node_in(url)
 
     def tidy(self, ended: Callable[[str], bool]) -> tuple[str, ...]:
         """Nothing to do: the service does not expose unfinished versions."""

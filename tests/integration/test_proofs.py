@@ -1,6 +1,10 @@
 """Proofs of custody: fixity checks that somebody asks for, with their results in the inventory."""
 
+import signal
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -12,13 +16,18 @@ from pipeline import codes
 from pipeline.errors import UsageRefused
 from pipeline.inventory import fixity as asked_proofs
 from pipeline.inventory.base import InventoryObject
+from pipeline.principal import Role
+from pipeline.records import SubmissionMode
 from pipeline.settings import Settings
 from tasks import fixity as work
 from tasks.app import make_context
 from tasks.worker_context import Stop, WorkerContext
+from tests.support import cli
 from tests.support.errors import raises_code
+from tests.support.polling import eventually
 from tests.support.repository import Repository
 from tests.support.stores import Store, flip, with_record
+from tests.support.web import serving
 from zkstate.connection.session import Session
 from zkstate.errors import Missing
 
@@ -46,6 +55,15 @@ def worker(store: Store) -> Iterator[WorkerContext]:
 def stored(store: Store, number: int = 1) -> InventoryObject:
     made = store.repository
     return made.described(made.recorded(made.job(number, {"a.txt": f"alpha {number}"})).ark)
+
+
+def stored_twice(store: Store) -> InventoryObject:
+    """An object with two versions."""
+    made = store.repository
+    ark = stored(store).ark
+    update = made.job(2, {"b.txt": "beta"}, primary_id=ark, submission_mode=SubmissionMode.UPDATE)
+    made.recorded(update)
+    return made.described(ark)
 
 
 def ended(site: Site, worker: WorkerContext, proof: CustodyProof, known: InventoryObject) -> CustodyProof:
@@ -100,10 +118,10 @@ def test_proofs_wait_in_their_order_and_are_limited_for_one_and_for_all(
     objects = [stored(store, number) for number in range(1, 6)]
 
     waiting = [fixity.start_proof(site, known, None, ANN) for known in objects[:2]]
-    with raises_code(codes.TOO_MANY_PROOFS, match="2 proofs that you asked for"):
+    with raises_code(codes.TOO_MANY_PROOFS, match="proofs of 2 objects that you asked for"):
         fixity.start_proof(site, objects[2], None, ANN)
     fixity.start_proof(site, objects[3], None, BOB)
-    with raises_code(codes.TOO_MANY_PROOFS, match="3 proofs wait"):
+    with raises_code(codes.TOO_MANY_PROOFS, match="3 objects wait"):
         fixity.start_proof(site, objects[4], None, BOB)
 
     assert [proof.ahead for proof in waiting] == [0, 1]
@@ -179,3 +197,79 @@ def test_a_proof_is_that_of_its_object_and_of_a_version_that_is_there(site: Site
     with pytest.raises(Missing):
         fixity.proof_of(site.inventory(), proof.id, other)
     assert fixity.latest_proof(site.inventory(), other, 1) is None
+
+
+def test_one_reading_answers_all_proofs_of_an_object(
+    site: Site, store: Store, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asked_proofs, "OF_ONE", 1)
+    known = stored_twice(store)
+    first, second = (fixity.start_proof(site, known, number, ANN) for number in (1, 2))
+
+    proofs = [ended(site, worker, proof, known) for proof in (first, second)]
+
+    results = [proof.custody for proof in proofs if proof.custody]
+    assert [(result.versions, result.agrees) for result in results] == [((1,), True), ((2,), True)]
+    assert len({result.began for result in results}) == 1
+
+
+@contextmanager
+def at_work(worker: WorkerContext) -> Iterator[None]:
+    """A worker that does what is asked for, until the end of the block."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(0.1):
+            worker.app.tasks["beat.proofs"]()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_the_command_line_has_a_worker_prove_an_object_and_waits_for_the_result(
+    site: Site, store: Store, worker: WorkerContext, tmp_path: Path
+) -> None:
+    known = stored_twice(store)
+    with serving(site.settings) as web:
+        viewer = web.caller(Role.VIEWER, name="reader")
+        given = {"ARKLINE_URL": web.url, "ARKLINE_TOKEN": viewer.token}
+        away = site.settings.model_copy(update={"zk_hosts": "127.0.0.1:1", "home": tmp_path / "away"})
+        pending = fixity.start_proof(site, known, 2, ANN)
+        with at_work(worker):
+            done = cli.run(away, "object", known.ark, "--json", **given)
+            every = cli.run(away, "object", known.ark, "--all-versions", "--json", **given)
+            store.change(known.ark, CONTENT, flip)
+            damaged = cli.run(away, "object", known.ark, "--version", "1", **given)
+            store.change(known.ark, "inventory.json", lambda _: None)
+            unlisted = cli.run(away, "object", known.ark, **given)
+
+    assert (done.code, every.code, damaged.code, unlisted.code) == (0, 0, 4, 4), unlisted.err + damaged.err
+    custody = done.json()["custody"]
+    assert (custody["versions"], custody["read"], custody["complete"]) == ([2], True, True)
+    assert datetime.fromisoformat(custody["began"]) >= pending.asked
+    assert every.json()["custody"]["versions"] == [1, 2]
+    assert {file["version"] for file in every.json()["custody"]["files"]} == {1, 2}
+    assert "Custody is broken: 1 of" in damaged.out
+    assert "could not be proved" in unlisted.err
+
+
+def test_who_stops_waiting_for_a_proof_sees_what_was_not_read(
+    site: Site, store: Store, tmp_path: Path
+) -> None:
+    known = stored(store)
+    with serving(site.settings) as web:
+        viewer = web.caller(Role.VIEWER, name="reader")
+        given = {"ARKLINE_URL": web.url, "ARKLINE_TOKEN": viewer.token}
+        away = site.settings.model_copy(update={"zk_hosts": "127.0.0.1:1", "home": tmp_path / "away"})
+        with cli.start(away, "object", known.ark, **given) as waiting:
+            eventually(lambda: fixity.latest_proof(site.inventory(), known, 1))
+            waiting.send_signal(signal.SIGINT)
+            out, _ = waiting.communicate(timeout=20)
+
+    assert waiting.returncode == 130
+    assert "Interrupted:" in out

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 import time
 from json import loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 from urllib.parse import quote
 
 import pydantic
@@ -19,19 +20,25 @@ from entrypoints.cli import acting, api, context, exit_codes, reach
 from entrypoints.cli.options import Json, SharedOptions, command
 from entrypoints.render import check_runs, custody, screen
 from operations.objects import objects
-from pipeline import humanize
-from pipeline.errors import ServiceUnreachable, UsageRefused
+from pipeline import codes, humanize
+from pipeline.errors import ArklineError, ServiceUnreachable, UsageRefused
 from pipeline.names import quote_name
 from pipeline.preservation import received_bag
-from pipeline.preservation.custody import size_of
+from pipeline.preservation.custody import joined, size_of
 from pipeline.working_storage import capacity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from entrypoints.cli.api import Client
     from operations.objects.objects import ObjectView
 
+
+Asked = TypeVar("Asked", "operations.objects.fixity.CustodyProof", "operations.objects.recheck.Recheck")
+"""What a worker does on request."""
+
+ASKED_AGAIN = 1.0
+"""Seconds between two questions how far the workers are."""
 
 ObjectName = Annotated[
     str, typer.Argument(metavar="ARK", help="ARK of the object, such as ark:/99999/fk4abc, or its local id.")
@@ -76,7 +83,7 @@ def object(  # noqa: PLR0913 - a command has these options
 
     For every file: its digest at the source, after download, in storage and now; then the events since
     storage. Exit 4 if the digests differ or a file is missing. Ctrl-C stops the reading and shows the result
-    so far.
+    so far. Over the API a worker reads, and Ctrl-C ends the wait; the same command waits on.
     """
     if all_versions and version is not None:
         raise UsageRefused("--version and --all-versions cannot be combined")
@@ -89,8 +96,11 @@ def object(  # noqa: PLR0913 - a command has these options
             context.own_inventory(context.settings())
         if premis is not None:
             _write(site.pieces(f"{path}/premis"), premis)
-        with acting.attended(site, acting.bytes_read):
-            view = _view(site, f"{path}/custody" if verify else path, version, every=all_versions)
+        if verify and site.here is None:
+            view = _proved(site, path, version, every=all_versions)
+        else:
+            with acting.attended(site, acting.bytes_read):
+                view = _view(site, f"{path}/custody" if verify else path, version, every=all_versions)
     if json:
         screen.emit(view)
     else:
@@ -112,6 +122,35 @@ def _view(site: Client, path: str, version: int | None, *, every: bool) -> Objec
     answer = loads(site.request("GET", path, query={"version": version, "every": every}))
     facts = {**answer["object"], "custody": answer["custody"], "timeline": answer["timeline"]}
     return pydantic.TypeAdapter(objects.ObjectView).validate_python(facts)
+
+
+def _proved(site: Client, path: str, version: int | None, *, every: bool) -> ObjectView:
+    """The object, whose versions a worker has proved; what was not proved when Ctrl-C came is not read."""
+    kind = operations.objects.fixity.CustodyProof
+    recorded = _view(site, path, version, every=every).custody
+    proofs = []
+    with acting.shown(acting.bytes_read) as run:
+        asked = [site.post(f"{path}/proofs", kind, {"version": number}) for number in recorded.versions]
+        for first in asked:
+            for proof in _waited(site, f"{path}/proofs", first, run.should_stop):
+                run.on_progress(proof.bytes_read, proof.bytes_total)
+            proofs.append(proof)
+    view = _view(site, path, version, every=every)
+    if problem := next((proof.message for proof in proofs if proof.ended and proof.custody is None), ""):
+        is_damaged = view.fixity is not None and view.fixity.damaged
+        error = f"{view.ark} could not be proved: {problem}"
+        raise ArklineError(error, code=codes.REMOTE_DAMAGE) if is_damaged else ServiceUnreachable(error)
+    results = [proof.custody for proof in proofs if proof.custody is not None]
+    return dataclasses.replace(view, custody=joined(recorded, results))
+
+
+def _waited(site: Client, path: str, asked: Asked, stopped: Callable[[], bool]) -> Iterator[Asked]:
+    """The request as it is, again and again until it has ended, or the wait for it."""
+    yield asked
+    while asked.ended is None and not stopped():
+        time.sleep(ASKED_AGAIN)
+        asked = site.get(f"{path}/{asked.id}", type(asked))
+        yield asked
 
 
 def _write(pieces: Iterable[bytes], file: Path) -> None:
@@ -233,10 +272,6 @@ def fixity_check(
     raise typer.Exit(exit_codes.of_fixity(checked))
 
 
-RECHECK_INTERVAL = 1.0
-"""Seconds between two questions how far the workers are."""
-
-
 @command("arkline recheck ark:/99999/fk4abc --check pronom", "by", "json")
 def recheck(
     options: SharedOptions,
@@ -296,10 +331,7 @@ def _by_workers(
     ended = []
     with screen.interruptible() as interrupted:
         for path, last in zip(paths, asked, strict=True):
-            one = last
-            while one.ended is None and not interrupted():
-                time.sleep(RECHECK_INTERVAL)
-                one = site.get(f"{path}/{one.id}", kind)
+            *_, one = _waited(site, path, last, interrupted)
             if one.ended is None:
                 break
             if one.message:

@@ -226,12 +226,15 @@ class OcflReader(ABC):
                     )
                 yield replace(results[content_path], number=number, path=path)
 
-    def read_out(self, ark: str, url: str, number: int) -> Iterator[OutgoingFile]:
+    def read_out(self, ark: str, url: str, number: int, path: str = "") -> Iterator[OutgoingFile]:
         stored, head = self._opened(ark, url)
         version = head.versions.get(f"v{number}") if head else None
-        for path, sha512 in sorted(version.digests().items()) if head and version else ():
-            content_path = head.manifest.get(sha512, ("",))[0] if head else ""
-            yield OutgoingFile(path, pieces(stored, content_path), partial(pieces, stored, content_path))
+        if head is None or version is None:
+            return
+        digests = version.digests()
+        for one in digests.keys() & {path} if path else sorted(digests):
+            content_path = head.manifest.get(digests[one], ("",))[0]
+            yield OutgoingFile(one, pieces(stored, content_path), partial(pieces, stored, content_path))
 
     def problems_of(self, ark: str, url: str) -> tuple[str, ...]:
         stored, head = self._opened(ark, url)
