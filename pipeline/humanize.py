@@ -19,6 +19,7 @@ __all__ = [
     "duration",
     "in_time",
     "kept_back",
+    "left",
     "listed",
     "progress",
 ]
@@ -127,5 +128,13 @@ def _left(download: Progress) -> str:
     """The time left at this rate; empty if size or rate is not known."""
     if not download.bytes_per_second or download.bytes_expected is None:
         return ""
-    left = max(0, download.bytes_expected - download.bytes) / download.bytes_per_second
-    return f", about {duration(left)} left"
+    return f", {left(max(0, download.bytes_expected - download.bytes) / download.bytes_per_second)}"
+
+
+def left(seconds: float) -> str:
+    """An estimate.
+
+    >>> left(7300)
+    'about 2 hours left'
+    """
+    return f"about {duration(seconds)} left"

@@ -11,7 +11,7 @@ from entrypoints.render import screen
 from entrypoints.render.remedies import command
 from entrypoints.render.screen import Column
 from pipeline.errors import Action, Remedy
-from pipeline.humanize import age, ago, brief, by_whom, counted, duration, listed, progress
+from pipeline.humanize import age, ago, brief, by_whom, counted, duration, left, listed, progress
 from pipeline.states import Event, FailureKind
 from pipeline.working_storage.capacity import in_units
 
@@ -36,7 +36,8 @@ def when(moment: datetime) -> str:
 def batch(view: BatchView) -> None:
     head = Text.assemble((view.bid, "bold"), "  ", screen.state(view.status))
     if view.percent is not None:
-        head.append(f"  {view.percent:g} % of {counted(view.total or 0, 'job')}")
+        remaining = "" if view.seconds_left is None else f", {left(view.seconds_left)}"
+        head.append(f"  {view.percent:g} % of {counted(view.total or 0, 'job')}{remaining}")
     screen.say(head)
     screen.facts(
         (

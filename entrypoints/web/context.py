@@ -21,9 +21,14 @@ from entrypoints.web.limits import (
     WrongTokens,
 )
 from entrypoints.web.metrics import ArklineCollector, RequestMetrics
+from entrypoints.web.recent import Recent
 from entrypoints.web.retrieval import Retrievals
 from entrypoints.web.streams import Streams
+from operations.board import throughput
 from operations.board.board import Board
+from operations.board.throughput import Throughput
+from operations.board.values import BatchPage
+from operations.jobs.batch_view import BatchView
 from operations.objects.retrieval import EventWriter
 from operations.run import UNWATCHED, Run
 from operations.site import Site
@@ -33,7 +38,9 @@ from pipeline.attempt import Attempt, is_over
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Interface, Principal
 from pipeline.settings import Settings
+from pipeline.states import BatchState
 from zkstate.connection.session import Session, connect
+from zkstate.fleet import holds
 
 
 class Login(Protocol):
@@ -135,6 +142,34 @@ class WebContext:
     def metrics(self) -> ArklineCollector:
         """One collector for all scrapes: it caches the answers of workers and disks for some seconds."""
         return ArklineCollector(self.board, self.site)
+
+    @cached_property
+    def _throughput(self) -> Recent[Throughput | None]:
+        def ask() -> Throughput | None:
+            return throughput.read(self.site, recent.last)
+
+        recent = Recent(ask, "what was stored", throughput.PERIOD, throughput.LATE)
+        return recent
+
+    def throughput(self) -> Throughput | None:
+        """The last reading of what was stored: the inventory is asked once a minute, for all requests."""
+        return self._throughput.get()
+
+    def with_time_left(self, page: BatchPage) -> BatchPage:
+        """The batches with their time left; the stops are the board's, as the batches are."""
+        if not any(row.status is BatchState.PROCESSING for row in page.rows):
+            return page
+        pace = throughput.pace_of(self.throughput(), self.session, self.board.stopped())
+        return throughput.with_time_left(page, pace)
+
+    def timed(self, view: BatchView) -> BatchView:
+        """The batch with its time left; the stops are read from the record, as the batch was."""
+        if view.status is not BatchState.PROCESSING:
+            return view
+        stopped = holds.stops(self.session).keys()
+        pace = throughput.pace_of(self.throughput(), self.session, stopped)
+        left = throughput.seconds_left(pace, view, view.profile)
+        return view.model_copy(update={"seconds_left": left})
 
     def run_of(self, attempt: Attempt) -> Run:
         """The run of a long verb, which stops once the attempt is over."""

@@ -186,9 +186,10 @@ class Board:
         where, usual = _Where(scope), self._tally.usual()
         if search.state is None:
             where.add("state IS NOT NULL AND state != 'deleted'")
-        where.add_fields(search, "state", "bid", "collection", "kind", "cause", "waiting")
-        if search.older_than is not None:
-            where.add("since <= ?", now().timestamp() - search.older_than)
+        where.add_fields(search, "state", "bid", "collection", "owner", "kind", "cause", "waiting")
+        for seconds, compared in ((search.older_than, "<="), (search.younger_than, ">=")):
+            if seconds is not None:
+                where.add(f"since {compared} ?", now().timestamp() - seconds)
         if search.q:
             _search_text(where, search.q.strip())
         if search.slow:
@@ -210,6 +211,28 @@ class Board:
         last = rows[limit - 1] if len(rows) > limit else None
         cursor = last and (f"{last['priority']:02d}-{last['jid']}" if by_priority else last["jid"])
         return JobPage(rows=tuple(_job(row, usual) for row in rows[:limit]), next=cursor, total=total)
+
+    def failed_by_hour(self, scope: Scope, start: datetime) -> dict[datetime, int] | None:
+        """Beginning of an hour -> the failed jobs that failed in it, from `start`; hours without any are
+        omitted.
+
+        None while that is not known: the board is stale, or a failed job has not been read yet.
+        """
+        where = _Where(scope)
+        where.add("state = 'failed'")
+        unread = self._read(f"SELECT 1 FROM job WHERE {where} AND details = 0 LIMIT 1", where.values)
+        if unread or self.freshness().stale:
+            return None
+        rows = self._read(
+            f"SELECT CAST(since / 3600 AS INTEGER) AS hour, count(*) AS jobs FROM job "
+            f"WHERE {where} AND since >= ? GROUP BY hour",
+            [*where.values, start.timestamp()],
+        )
+        return {_moment(row["hour"] * 3600): row["jobs"] for row in rows}
+
+    def stopped(self) -> frozenset[str]:
+        """The collections on hold, and the empty name if the queue is paused."""
+        return frozenset(row["collection"] for row in self._read("SELECT collection FROM hold"))
 
     def usual(self) -> dict[JobState, float]:
         """Seconds after which a job is slow in a state: 95 % of the jobs that left it recently took less.

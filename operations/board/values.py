@@ -1,5 +1,6 @@
 """The values of the board: scopes, searches, and answers."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -46,8 +47,12 @@ class JobSearch(Record):
     """The id of a FailureGroup."""
     waiting: WaitKind | None = None
     """What the job waits for in a working state."""
+    owner: str | None = None
+    """The identity of who submitted it."""
     older_than: float | None = Field(default=None, ge=0)
     """Seconds since the job came to its state."""
+    younger_than: float | None = Field(default=None, ge=0)
+    """The same, at most."""
     slow: bool = False
     """Only jobs that are in their state for longer than is usual there."""
     q: str | None = None
@@ -121,6 +126,8 @@ class BoardBatch(Record):
     total: int | None = None
     """Jobs in all; None until the payload has been split."""
     jobs: dict[JobState, int] = Field(default_factory=dict)
+    seconds_left: float | None = None
+    """Until its last job has ended, at its pace of the last hour; null while that is not known."""
     kind: FailureKind | None = None
     cause: str = ""
     message: str = ""
@@ -213,6 +220,24 @@ class Freshness(Record):
     """True if changes are pushed; False if the server cannot, and the record is listed every few seconds."""
 
 
+class Hour(Record):
+    """What was stored and what failed within an hour; null for what is not known."""
+
+    begins: datetime
+    stored: int | None = None
+    """Versions of objects."""
+    bytes: int | None = None
+    """Of the files that were new in these versions."""
+    failed: int | None = None
+    """Jobs that failed, and that nobody has resumed or deleted since."""
+
+
+def in_all(hours: Sequence[Hour], figure: Literal["stored", "bytes", "failed"]) -> int | None:
+    """The sum of the hours; None unless it is known of each."""
+    numbers = [getattr(hour, figure) for hour in hours]
+    return None if None in numbers or not hours else sum(numbers)
+
+
 class Change(Record):
     """A change on the board, with absolute values: a client may apply it twice."""
 
@@ -252,6 +277,8 @@ class BoardSummary(Record):
     oldest: dict[JobState, datetime]
     """Since when the job is there that has been in the state for longest."""
     stops: Stops
+    hours: tuple[Hour, ...] = ()
+    """The last 24 hours, oldest first, without those before the deployment began."""
     failures: tuple[FailureGroup, ...]
     """The most frequent causes."""
     causes: int

@@ -66,6 +66,8 @@ class BatchView(Record):
     jobs: dict[JobState, int]
     percent: float | None = None
     """Jobs that have ended, of a hundred."""
+    seconds_left: float | None = None
+    """Until the last job has ended, at the batch's pace of the last hour; null while that is not known."""
     failed_jobs: tuple[FailedJob, ...] = ()
     report: StatusReport | None = None
     archived: Gone | None = None

@@ -16,6 +16,7 @@ from pipeline.inventory import (
     outdated,
     recording,
     search_index,
+    throughput,
 )
 from pipeline.inventory.database import Database, read_deployment
 from pipeline.inventory.tables import (
@@ -168,6 +169,8 @@ class SqlInventory:
     unread_embargoes = _reads(embargoes.unread)
     enter_embargo = _writes(embargoes.enter)
     enter_export = _writes(description.enter_export)
+    stored_between = _reads(throughput.stored_between)
+    stored_of_batches = _reads(throughput.stored_of_batches)
 
     @property
     def service(self) -> Service:

@@ -105,6 +105,7 @@ versions = Table(
     prose_column("note"),
     time_column("created"),
     UniqueConstraint("inv_object_id", "number"),
+    Index(None, "created"),
 )
 
 files = Table(

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from entrypoints.web.pages.streaming import LivePages, View
-from entrypoints.web.pages.whole import Recent, WholeFleet
+from entrypoints.web.pages.whole import WholeFleet
+from entrypoints.web.recent import Recent
 from operations.fleet.fleet import ANSWER_WAIT
 from tasks.redis_keys import client
 from tests.support.web import Web

@@ -5,7 +5,7 @@ import re
 import threading
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
 from html import unescape
 
@@ -34,7 +34,7 @@ from tests.support.checks import found_in, scanned
 from tests.support.operators import ANN
 from tests.support.recordings import recording
 from tests.support.waits import HOST
-from tests.support.web import MAIN_PAGES, OWN_FORM, Web
+from tests.support.web import MAIN_PAGES, OWN_FORM, Browser, Web, browser
 from zkstate import paths
 from zkstate.connection.session import Session
 from zkstate.fleet import holds, hosts
@@ -47,38 +47,6 @@ from zkstate.record.journal import Stamp
 @pytest.fixture(scope="module")
 def session(web: Web) -> Session:
     return web.context.session
-
-
-class Browser:
-    """A person with a login, without JavaScript."""
-
-    def __init__(self, web: Web, token: str) -> None:
-        self._url = web.url
-        self._http = requests.Session()
-        answer = self.send("/login", token=token, next="/")
-        assert answer.status_code == 200, answer.text
-
-    def open(self, path: str, status: int = 200) -> str:
-        answer = self._http.get(f"{self._url}{path}", timeout=30)
-        assert answer.status_code == status, f"{answer.status_code}: {answer.text[:2000]}"
-        return unescape(re.sub(r"\s+", " ", answer.text))
-
-    def send(self, path: str, headers: Mapping[str, str] = OWN_FORM, **fields: str) -> requests.Response:
-        return self._http.post(f"{self._url}{path}", data=fields, headers=headers, timeout=30)
-
-    def send_file(self, path: str, name: str, body: bytes, **fields: str) -> requests.Response:
-        files = {"file": (name, body)}
-        return self._http.post(f"{self._url}{path}", data=fields, files=files, headers=OWN_FORM, timeout=30)
-
-    def act(self, act: str, target: str = "", **fields: str) -> str:
-        """The page that follows the act."""
-        answer = self.send("/act", OWN_FORM, act=act, target=target, **fields)
-        assert answer.status_code == 200, answer.text
-        return unescape(answer.text)
-
-
-def browser(web: Web, role: Role, name: str, collections: list[str] | None = None) -> Browser:
-    return Browser(web, web.caller(role, collections, name=name).token)
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,10 @@
 """The web application in a test: the real server on a free port, and callers with tokens."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from html import unescape
 from typing import Any
 
 import requests
@@ -94,3 +96,35 @@ def serving_board(settings: Settings) -> Iterator[Web]:
     with serving(settings) as running:
         assert running.context.board.wait_filled(FILL_SECONDS)
         yield running
+
+
+class Browser:
+    """A person with a login, without JavaScript."""
+
+    def __init__(self, web: Web, token: str) -> None:
+        self._url = web.url
+        self._http = requests.Session()
+        answer = self.send("/login", token=token, next="/")
+        assert answer.status_code == 200, answer.text
+
+    def open(self, path: str, status: int = 200) -> str:
+        answer = self._http.get(f"{self._url}{path}", timeout=30)
+        assert answer.status_code == status, f"{answer.status_code}: {answer.text[:2000]}"
+        return unescape(re.sub(r"\s+", " ", answer.text))
+
+    def send(self, path: str, headers: Mapping[str, str] = OWN_FORM, **fields: str) -> requests.Response:
+        return self._http.post(f"{self._url}{path}", data=fields, headers=headers, timeout=30)
+
+    def send_file(self, path: str, name: str, body: bytes, **fields: str) -> requests.Response:
+        files = {"file": (name, body)}
+        return self._http.post(f"{self._url}{path}", data=fields, files=files, headers=OWN_FORM, timeout=30)
+
+    def act(self, act: str, target: str = "", **fields: str) -> str:
+        """The page that follows the act."""
+        answer = self.send("/act", OWN_FORM, act=act, target=target, **fields)
+        assert answer.status_code == 200, answer.text
+        return unescape(answer.text)
+
+
+def browser(web: Web, role: Role, name: str, collections: list[str] | None = None) -> Browser:
+    return Browser(web, web.caller(role, collections, name=name).token)

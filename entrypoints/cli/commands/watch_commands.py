@@ -65,6 +65,7 @@ def _board(site: api.Client) -> values.LiveView:
     summary = values.BoardSummary.model_validate(
         {
             **{name: counts[name] for name in ("freshness", "jobs", "oldest", "stops")},
+            "hours": counts.get("hours", ()),  # not from 0.3
             "failures": failures[: values.CAUSES_SHOWN],
             "causes": len(failures),
             "collections": site.get_json("/v1/collections"),
@@ -217,13 +218,14 @@ def _meter(site: api.Client, bid: str) -> Iterator[Callable[[batch_view.BatchVie
 
 
 def ended(view: batch_view.BatchView) -> str:
-    """`3 of 10 jobs, 1 failed`."""
+    """`3 of 10 jobs, 1 failed, about 2 minutes left`."""
     if view.total is None:
         return "not split yet"
     failed = view.buckets[Bucket.FAILED]
-    return f"{view.ended_jobs} of {humanize.counted(view.total, 'job')}" + (
-        f", {failed} failed" if failed else ""
-    )
+    parts = [f"{view.ended_jobs} of {humanize.counted(view.total, 'job')}"]
+    parts += [f"{failed} failed"] if failed else []
+    parts += [humanize.left(view.seconds_left)] if view.seconds_left is not None else []
+    return ", ".join(parts)
 
 
 @contextmanager

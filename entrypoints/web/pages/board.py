@@ -14,6 +14,7 @@ from markupsafe import Markup
 from entrypoints.render.fleet_status import (
     HOSTS,
     kept_waiting,
+    of_hours,
     outage_text,
     problem_text,
     space_text,
@@ -26,12 +27,13 @@ from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.streaming import View, streaming
 from entrypoints.web.pages.templating import page, render, rights
 from entrypoints.web.pages.whole import Whole, whole_of
-from operations.board.board import Board
+from operations.board.throughput import last_hours
 from operations.board.values import (
     EVERYTHING,
     BatchSearch,
     FailureGroup,
     Freshness,
+    Hour,
     Scope,
     Stops,
     scope_of,
@@ -109,6 +111,10 @@ class JobValues:
     slow: dict[JobState, int]
     usual: dict[JobState, float]
     ribbon: drawings.Ribbon
+    hours: tuple[Hour, ...]
+    drawn_hours: tuple[tuple[str, tuple[drawings.Box, ...]], ...]
+    in_hours: str
+    """The sums of the hours in words."""
     stops: Stops
     stop_buttons: Shown
     failures: tuple[FailureGroup, ...]
@@ -144,7 +150,9 @@ def front(request: Request, caller: PageCaller) -> Response:
         request,
         "board.html",
         board=board_values(web, scope, whole, sees_fleet(caller)),
-        latest=web.board.batches(scope, BatchSearch(), LATEST).rows if web.board.known else None,
+        latest=web.with_time_left(web.board.batches(scope, BatchSearch(), LATEST)).rows
+        if web.board.known
+        else None,
     )
 
 
@@ -164,7 +172,7 @@ async def live_board(request: Request, caller: PageCaller) -> Response:
 
 def board_values(web: WebContext, scope: Scope, whole: Whole | None, sees_whole: bool) -> BoardValues:
     board = web.board
-    facts = BoardValues(board.freshness(), _job_values(board, scope) if board.known else None)
+    facts = BoardValues(board.freshness(), _job_values(web, scope) if board.known else None)
     if not web.session.connected:
         return replace(facts, away=web.settings.zk_hosts)
     if not sees_whole:
@@ -187,14 +195,19 @@ def board_values(web: WebContext, scope: Scope, whole: Whole | None, sees_whole:
     )
 
 
-def _job_values(board: Board, scope: Scope) -> JobValues:
+def _job_values(web: WebContext, scope: Scope) -> JobValues:
+    board = web.board
     counts, stops = board.counts(scope), board.stops(scope)
+    hours = last_hours(web.throughput(), board, scope)
     return JobValues(
         counts=counts,
         oldest=board.oldest(scope),
         slow=board.slow(scope),
         usual=board.usual(),
         ribbon=drawings.of_counts(counts),
+        hours=hours,
+        drawn_hours=drawings.of_hours(hours),
+        in_hours=of_hours(hours),
         stops=stops,
         stop_buttons=acts.of_remedies(_against(stops)),
         failures=board.failures(scope),

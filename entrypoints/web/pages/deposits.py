@@ -48,12 +48,13 @@ NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 @router.get("/deposits")
 def deposits(request: Request, caller: PageCaller, after: str | None = None) -> HTMLResponse:
     """The batches that this person submitted, whatever their role."""
-    board = context_of(request).board
+    web = context_of(request)
+    board = web.board
     mine = Scope(collections=caller.collections, owner=caller.identity)
     return page(
         request,
         "deposits.html",
-        page=board.batches(mine, BatchSearch(), ROWS, after),
+        page=web.with_time_left(board.batches(mine, BatchSearch(), ROWS, after)),
         failures=[group for group in board.failures(mine) if group.owner == "depositor"],
         freshness=board.freshness(),
         ended={state for state in BATCH.facts if BATCH.facts[state].ended},

@@ -1,4 +1,4 @@
-"""Drawings: a job's history, or the states of many jobs, as a ribbon; working storage as a bar.
+"""Drawings: histories and states of jobs as ribbons, working storage as a bar, and hours as columns.
 
 Widths are attributes, because the pages' content security policy forbids style attributes. A table beside the
 drawing has the same facts, for screen readers.
@@ -13,9 +13,11 @@ from datetime import UTC, datetime
 from markupsafe import Markup
 
 from entrypoints.web.pages.templating import render
+from operations.board.values import Hour
 from operations.fleet.health import Space
 from operations.jobs.job_view import Step
 from pipeline.states import JOB, JobState
+from pipeline.working_storage.capacity import in_units
 
 WIDTH = 1000
 """Width of a drawing in units."""
@@ -147,6 +149,58 @@ def _widths(amounts: Sequence[float]) -> list[float]:
         float(NARROWEST) if is_narrow else amount * left / wide
         for amount, is_narrow in zip(amounts, narrow, strict=True)
     ]
+
+
+HIGHEST = 60
+"""Height of the highest column in units."""
+
+GAP = 8
+"""Units between two columns."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A part of a column; `kind` is its colour."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    kind: str
+    label: str
+
+
+def columns(stacks: Sequence[Sequence[tuple[str, int, str]]]) -> tuple[Box, ...]:
+    """A column for each stack of (kind, amount, label), from the ground up; a thing not known is in no stack.
+
+    An amount of zero is a line on the ground, so that it differs from what is not known.
+    """
+    step = WIDTH / max(1, len(stacks))
+    highest = max((sum(amount for _, amount, _ in stack) for stack in stacks), default=0)
+    boxes: list[Box] = []
+    for number, stack in enumerate(stacks):
+        top = float(HIGHEST)
+        for kind, amount, label in stack:
+            height = max(1.0, (HIGHEST - 2) * amount / highest) if amount else float(top == HIGHEST)
+            top -= height
+            x = round(number * step + GAP / 2, 1)
+            boxes.append(Box(x, round(top, 1), round(step - GAP, 1), round(height, 1), kind, label))
+    return tuple(boxes)
+
+
+def of_hours(hours: Sequence[Hour]) -> tuple[tuple[str, tuple[Box, ...]], ...]:
+    """The name and the columns of what ended, and of the bytes stored, hour by hour."""
+    objects: list[list[tuple[str, int, str]]] = []
+    sizes: list[list[tuple[str, int, str]]] = []
+    for hour in hours:
+        name = f"{hour.begins:%Y-%m-%d %H:%M} UTC"
+        stored, failed = hour.stored, hour.failed
+        stack = [("completed", stored, f"{name}: {stored:,} stored")] if stored is not None else []
+        stack += [("failed", failed, f"{name}: {failed:,} failed")] if failed is not None else []
+        objects.append(stack)
+        size = hour.bytes
+        sizes.append([("processing", size, f"{name}: {in_units(size)}")] if size is not None else [])
+    return ("Objects an hour", columns(objects)), ("Bytes an hour", columns(sizes))
 
 
 def picture(space: Space) -> Markup:

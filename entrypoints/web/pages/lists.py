@@ -35,14 +35,14 @@ ROWS = 100
 
 @router.get("/batches")
 def batches(request: Request, caller: PageCaller, after: str | None = None) -> HTMLResponse:
-    board, scope = context_of(request).board, scope_of(caller)
-    query = request.query_params
+    web, scope = context_of(request), scope_of(caller)
+    query, board = request.query_params, web.board
     search = BatchSearch(
         status=_member(BatchState, query.get("status")),
         collection=query.get("collection") or None,
         q=query.get("q") or None,
     )
-    listed = board.batches(scope, search, ROWS, after)
+    listed = web.with_time_left(board.batches(scope, search, ROWS, after))
     return page(
         request,
         "batches.html",

@@ -223,7 +223,7 @@ def batch_values(
 ) -> dict[str, Any]:
     """The values of `batch_live.html`, with the objects of the jobs after this one."""
     record = visible_batch(web.site, caller, bid)
-    view = batch_view_of(web.site, record)
+    view = web.timed(batch_view_of(web.site, record))
     known = read_objects(web.site, record, ROWS, after)
     facts = explain(web, whole, caller, record)
     answer = explained(facts, view.version)

@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from entrypoints.render.fleet_status import given_back, kept_waiting, standstill
 from entrypoints.web.pages import acts
 from operations.board.values import Stop
-from pipeline.humanize import age, brief, by_whom, counted, duration, kept_back
+from pipeline.humanize import age, brief, by_whom, counted, duration, kept_back, left
 from pipeline.principal import Principal, Role
 from pipeline.working_storage.capacity import in_units
 from zkstate.fleet.holds import Hold
@@ -108,6 +108,7 @@ _ENVIRONMENT.filters.update(
     given_back=given_back,
     kept_back=_kept_back,
     kept_waiting=kept_waiting,
+    left=left,
     standstill=standstill,
     proof=acts.proof,
     quoted=_quoted,

@@ -36,7 +36,7 @@ class ReportForm(StrEnum):
 @router.get("", summary="One batch", response_model=BatchView, responses={304: {"description": "Unchanged."}})
 @slow("record_work")
 def show_batch(request: Request, caller: Caller, bid: Bid) -> Response:
-    view = batch_view.batch_view(site_of(request), caller, bid)
+    view = context_of(request).timed(batch_view.batch_view(site_of(request), caller, bid))
     return respond(request, view, view.version)
 
 

@@ -23,6 +23,7 @@ from entrypoints.web.parameters import (
 )
 from entrypoints.web.streams import stream
 from operations.board.board import collection_counts
+from operations.board.throughput import last_hours
 from operations.board.values import (
     BatchPage,
     BatchSearch,
@@ -30,6 +31,7 @@ from operations.board.values import (
     CollectionCounts,
     FailureGroup,
     Freshness,
+    Hour,
     JobPage,
     JobSearch,
     Stops,
@@ -52,16 +54,20 @@ class BoardView(Record):
     oldest: dict[JobState, datetime]
     """Since when the job is there that has been in the state for longest."""
     stops: Stops
+    hours: tuple[Hour, ...] = ()
+    """The last 24 hours, oldest first, without those before the deployment began."""
 
 
-@router.get("/board", summary="Counts and oldest job by state, and what is stopped")
+@router.get("/board", summary="Counts and oldest job by state, what is stopped, and the last 24 hours")
 def board(request: Request, caller: Caller) -> BoardView:
-    board, scope = context_of(request).board, scope_of(caller)
+    context, scope = context_of(request), scope_of(caller)
+    board = context.board
     return BoardView(
         freshness=board.freshness(),
         jobs=board.counts(scope),
         oldest=board.oldest(scope),
         stops=board.stops(scope),
+        hours=last_hours(context.throughput(), board, scope),
     )
 
 
@@ -91,8 +97,9 @@ def list_batches(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> BatchPage:
-    page = context_of(request).board.batches(scope_of(caller), search, limit, decode_cursor(cursor))
-    return linked(request, response, page)
+    context = context_of(request)
+    page = context.board.batches(scope_of(caller), search, limit, decode_cursor(cursor))
+    return linked(request, response, context.with_time_left(page))
 
 
 @router.get("/failures", summary="Failures by cause, the most frequent first")

@@ -24,7 +24,8 @@
     renewAges();
     for (const element of document.querySelectorAll("time[data-local]")) {
       const moment = new Date(element.dateTime); // in Sweden, people write 2026-11-27 18:03:11
-      element.textContent = element.dataset.local === "clock" ? moment.toLocaleTimeString("sv") : moment.toLocaleString("sv");
+      const kind = element.dataset.local;
+      element.textContent = kind === "moment" ? moment.toLocaleString("sv") : moment.toLocaleTimeString("sv", kind === "hour" ? { timeStyle: "short" } : {});
     }
   }
 
