@@ -38,6 +38,7 @@ task_routes = {
     "beat.checks": {"queue": Queue.PROCESS.value},
     "beat.embargoes": {"queue": Queue.PROCESS.value},
     "beat.index_objects": {"queue": Queue.PROCESS.value},
+    "beat.growth": {"queue": Queue.PROCESS.value},
     "beat.*": {"queue": Queue.CONTROL.value},
     "callback.*": {"queue": Queue.IO.value},
 }
@@ -78,5 +79,6 @@ beat_schedule = {
         "checks": 60.0,
         "embargoes": 60.0,
         "index_objects": 60.0,
+        "growth": 60.0,
     }.items()
 }

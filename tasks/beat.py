@@ -269,6 +269,7 @@ WORK: dict[str, Callable[[WorkerContext, Session, ServerClock], None]] = {
     checks.WORK: checks.run,
     inventory.EMBARGOES: inventory.read_embargoes,
     inventory.INDEXING: inventory.index_objects,
+    inventory.GROWTH: inventory.count_growth,
 }
 
 

@@ -1,17 +1,24 @@
-"""Scheduled work that completes the inventory: its index of objects, and embargoes that it does not know.
+"""Scheduled work that completes the inventory: its index of objects, embargoes that it does not know, and the
+numbers of what is stored by collection and day.
 
 Earlier releases entered objects without both, and storage, from which objects are rebuilt, does not know the
 depositor. A recording may be interrupted, and storage unable to deliver a file. The inventory marks what is
 done: a run continues where the last one ended, whichever process has it.
 """
 
+import shutil
 from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
 
 from pipeline.inventory import archive
+from pipeline.inventory.growth import SpaceDay
 from pipeline.inventory.search_index import Unindexed
 from pipeline.inventory.sql import SqlInventory
 from pipeline.outcome import DamagedObject, StepFailed
 from pipeline.preservation.embargo import read_embargo
+from pipeline.storage.ocfl.storage import OcflStorage
+from pipeline.working_storage import capacity, mount
 from tasks.fixity import Turn
 from tasks.logs import log
 from tasks.worker_context import WorkerContext
@@ -19,9 +26,9 @@ from zkstate.connection.clock import ServerClock
 from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt, Missing
-from zkstate.record import batches
+from zkstate.record import batches, space
 
-INDEXING, EMBARGOES = "index_objects", "embargoes"
+INDEXING, EMBARGOES, GROWTH = "index_objects", "embargoes", "growth"
 """The names of the work, of which one process of the fleet does each at a time."""
 
 EMBARGOES_AT_A_TIME = 500
@@ -75,3 +82,24 @@ def read_embargoes(context: WorkerContext, session: Session, _: ServerClock) -> 
             after = portion[-1].object_id
     except StepFailed as failure:  # of storage or the inventory; another run follows in a minute
         log().warning("embargoes wait", error=failure.message)
+
+
+def count_growth(context: WorkerContext, session: Session, clock: ServerClock) -> None:
+    """Count versions that are not counted, and keep the day's figures of working storage."""
+    turn = Turn(context.settings, AttemptGuard(session, context.stopping))
+    inventory, counted = context.clients().inventory, 0
+    while not turn.over() and (portion := inventory.count_portion()):
+        counted += portion
+    if counted:
+        log().info("versions and runs of checks counted", counted=counted)
+    today = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).date()
+    if turn.stopped() or any(last.day >= today for last in inventory.space_by_day(1)):
+        return
+    settings, storage = context.settings, context.clients().storage
+    mount.require(settings, space.WorkingStorage(session))
+    working, root_total, root_free = capacity.usage(settings), None, None
+    if isinstance(storage, OcflStorage):
+        with suppress(OSError):  # not on this host now: the figure is absent
+            root = shutil.disk_usage(settings.storage)
+            root_total, root_free = root.used + root.free, root.free
+    inventory.enter_space(SpaceDay(today, working.total, working.used, root_total, root_free))

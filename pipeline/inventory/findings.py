@@ -21,6 +21,7 @@ from pipeline.checks import (
     Stage,
     worse,
 )
+from pipeline.inventory import growth
 from pipeline.inventory.base import FileFinding
 from pipeline.inventory.tables import (
     CHECK_VERSION_LENGTH,
@@ -92,6 +93,7 @@ def _enter(
     deposit = _deposit(connection, object_id, version_id)
     for portion in portions(_entered(connection, deposit, runs, known), ROWS_PER_STATEMENT):
         connection.execute(findings.insert(), portion)
+    growth.count_runs(connection, version_id)
 
 
 def _entered(

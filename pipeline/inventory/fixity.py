@@ -19,6 +19,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    literal_column,
     or_,
     select,
     update,
@@ -183,6 +184,57 @@ def counts(inventory: SqlInventory, periods: Mapping[str, timedelta], now: datet
         return ScheduleCounts(total, damaged or 0, overdue, oldest)
 
     return inventory.database.read(read)
+
+
+COUNTED = 10_000
+"""Maximum objects of a collection that are counted: a count reads each of them."""
+
+
+@dataclass(frozen=True)
+class CollectionFixity:
+    """How the objects of a collection stand in the schedule. No count exceeds COUNTED."""
+
+    last_checked: datetime | None
+    """When an object was last read."""
+    oldest: datetime | None
+    """When the oldest current period began."""
+    due: int
+    """Objects that are read next; 0 without a period."""
+    overdue: int
+    """Objects that were not read within their period."""
+    damaged: int
+    damaged_objects: tuple[str, ...]
+    """The first ARKs of these."""
+
+
+def of_collection(
+    inventory: SqlInventory, profile: str, period: timedelta | None, lead: float, now: datetime
+) -> CollectionFixity:
+    """`period`: None if the objects are not scheduled; `lead` as in `next_due`."""
+    own, since = fixities.c.profile == profile, fixities.c.since
+
+    def read(connection: Connection) -> CollectionFixity:
+        def count(condition: ColumnElement[bool]) -> int:
+            some = select(fixities.c.inv_object_id).where(own, condition).limit(COUNTED).subquery()
+            return connection.scalar(select(func.count()).select_from(some)) or 0
+
+        damaged = select(objects.c.ark).join(fixities, fixities.c.inv_object_id == objects.c.id)
+        return CollectionFixity(
+            last_checked=connection.scalar(select(func.max(fixities.c.checked)).where(own)),
+            oldest=connection.scalar(select(func.min(since)).where(own)),
+            due=count(since < now - lead * period) if period else 0,
+            overdue=count(since < now - period) if period else 0,
+            damaged=count(_DAMAGED),
+            damaged_objects=tuple(connection.scalars(damaged.where(own, _DAMAGED).limit(SHOWN_DAMAGED))),
+        )
+
+    return inventory.database.read(read)
+
+
+_DAMAGED = literal_column("inv_fixities.damaged") > literal_column("0")
+"""With a literal, so that the index of damaged objects is used."""
+
+SHOWN_DAMAGED = 10
 
 
 def reads_of(inventory: SqlInventory, ark: str) -> dict[str, ReadBackFile]:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Select, Table, bindparam, exists, null, selec
 
 from pipeline import causes
 from pipeline.fixity import StoredFile
-from pipeline.inventory import findings, search_index
+from pipeline.inventory import findings, growth, search_index
 from pipeline.inventory.base import PreservationEvent, Provenance, Recording
 from pipeline.inventory.search_tokens import Findable
 from pipeline.inventory.tables import (
@@ -309,6 +309,7 @@ def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") ->
     connection.execute(_INGESTS, {**own, **ingest})
     search_index.enter(connection, object_id, _findable(recording, ingest))
     findings.enter_first_runs(connection, object_id, version_id, recording.checks)
+    growth.count_version(connection, version_id)
     if rebuilt_by:
         version, at = recording.version, now()
         rebuilt = PreservationEvent(

@@ -12,6 +12,7 @@ from pipeline.inventory import (
     embargoes,
     finding_search,
     findings,
+    growth,
     object_search,
     outdated,
     recording,
@@ -171,6 +172,15 @@ class SqlInventory:
     enter_export = _writes(description.enter_export)
     stored_between = _reads(throughput.stored_between)
     stored_of_batches = _reads(throughput.stored_of_batches)
+
+    count_portion = _writes(growth.count_portion)
+    all_counted = _reads(growth.all_counted)
+    days_of_collection = _reads(growth.days_of)
+    formats_of_collection = _reads(growth.formats_of)
+    bytes_by_day = _reads(growth.bytes_by_day)
+    first_day = _reads(growth.first_day)
+    enter_space = _writes(growth.enter_space)
+    space_by_day = _reads(growth.space_by_day)
 
     @property
     def service(self) -> Service:

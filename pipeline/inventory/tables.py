@@ -30,6 +30,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import ReturningInsert
 
+from pipeline.checks import FORMAT_IDENTIFICATION
 from pipeline.inventory.columns import Prose, Utc, key_column, of_column, prose_column, time_column
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ ARK_LENGTH = 255
 LOCAL_ID_LENGTH = 255
 """Characters; PostgreSQL refuses index rows over 2704 bytes, and a character may take four."""
 
-CHECK_VERSION_LENGTH = 255
+CHECK_VERSION_LENGTH = FORMAT_LENGTH = 255
 """Characters; what exceeds them is cut."""
 
 metadata = MetaData(
@@ -52,6 +53,13 @@ metadata = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
+
+
+def _partial(name: str | None, condition: str, *columns: str) -> Index:
+    """An index of the rows that meet the condition, used by queries with the same words."""
+    where = text(condition)
+    return Index(name, *columns, sqlite_where=where, postgresql_where=where)
+
 
 owners = Table(
     "inv_owners",
@@ -125,14 +133,11 @@ files = Table(
     time_column("created"),
     # the provenance, in the version that downloaded the file; NULL in other versions and in older rows
     Column("landed_digest", String(128), nullable=True),
-    # empty if nothing was declared
-    Column("source_digest", String(160), nullable=True),
+    Column("source_digest", String(160), nullable=True),  # empty if nothing was declared
     Column("source_declared_by", Prose, nullable=True),
     Column("source_container", Prose, nullable=True),
     Column("source_url", Prose, nullable=True),
 )
-
-_UNINDEXED = text("indexed IS NULL")
 
 ingests = Table(
     "inv_ingests",
@@ -158,8 +163,44 @@ ingests = Table(
     Column("depositor", Prose, nullable=True),
     # NULL until the version's tokens and its depositor, if known, are entered
     Column("indexed", Boolean, nullable=True),
+    Column("counted", Boolean, nullable=True),  # NULL until inv_growth and inv_formats have the version
     Index(None, "depositor", "inv_object_id"),
-    Index("ix_inv_ingests_unindexed", "id", sqlite_where=_UNINDEXED, postgresql_where=_UNINDEXED),
+    _partial("ix_inv_ingests_unindexed", "indexed IS NULL", "id"),
+    _partial("ix_inv_ingests_uncounted", "counted IS NULL", "id"),
+)
+
+# what was stored, by the day (ISO 8601, UTC) of the versions: objects with their first version, the files of
+# depositors whose bytes were added, and all bytes that were added
+growth = Table(
+    "inv_growth",
+    metadata,
+    Column("profile", String(255), primary_key=True),
+    Column("day", String(10), primary_key=True, index=True),
+    Column("objects", BigInteger, nullable=False),
+    Column("versions", BigInteger, nullable=False),
+    Column("files", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+)
+
+# these files by format: as a check identified it or, with no name of a check, by the media type
+formats = Table(
+    "inv_formats",
+    metadata,
+    Column("profile", String(255), primary_key=True),
+    Column("check_name", String(64), primary_key=True),
+    Column("format", String(FORMAT_LENGTH), primary_key=True),
+    Column("files", BigInteger, nullable=False),
+)
+
+# bytes of working storage, and of the storage root if its file system is known, once a day
+space_days = Table(
+    "space_days",
+    metadata,
+    Column("day", String(10), primary_key=True),
+    Column("working_total", BigInteger, nullable=False),
+    Column("working_used", BigInteger, nullable=False),
+    Column("root_total", BigInteger, nullable=True),
+    Column("root_free", BigInteger, nullable=True),
 )
 
 local_ids = Table(
@@ -222,6 +263,8 @@ fixities = Table(
     # files and descriptions that the last check found to be damaged
     Column("damaged", Integer, nullable=False, index=True),
     Index(None, "profile", "since"),
+    Index(None, "profile", "checked"),
+    _partial("ix_inv_fixities_damage", "damaged > 0", "profile"),
 )
 
 # what an unfinished check has read; deleted when the check is complete
@@ -295,14 +338,14 @@ checks = Table(
     Column("overruled_at", Utc, nullable=True),
     Column("overruled_reason", Prose, nullable=True),
     Column("last", Boolean, nullable=False),  # the last run of its check over its version
+    Column("counted", Boolean, nullable=True),  # NULL until inv_formats has its formats
     # when the notice to the operator was sent; the time of the run if it needs no notice
     Column("reported", Utc, nullable=True, index=True),
     UniqueConstraint("inv_version_id", "check_name", "check_version", "stage", "at"),
     Index(None, "check_name", "inv_object_id"),
     Index(None, "check_name", "last", "check_version", "at"),
+    _partial("ix_inv_checks_uncounted", f"counted IS NULL AND event = '{FORMAT_IDENTIFICATION}'", "id"),
 )
-
-_HAS_CODE = text("code IS NOT NULL")
 
 # a file without a row of a run was not checked by it
 findings = Table(
@@ -319,7 +362,7 @@ findings = Table(
     Column("message", Prose, nullable=True),
     Index(None, "inv_check_id", "inv_file_id"),
     Index(None, "verdict", "inv_object_id"),
-    Index(None, "code", "inv_object_id", sqlite_where=_HAS_CODE, postgresql_where=_HAS_CODE),
+    _partial(None, "code IS NOT NULL", "code", "inv_object_id"),
 )
 
 

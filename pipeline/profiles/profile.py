@@ -276,6 +276,11 @@ class Profile(BaseModel):
     fixity_days: Annotated[int, Field(ge=0)] | None = Field(
         None, description="a number: days within which every stored file is read again, or 0 for never"
     )
+    quota_bytes: Count | None = Field(
+        None,
+        description="a number: the bytes agreed for the collection's stored objects; its page and its report "
+        "show what of it is used, and nothing is refused",
+    )
     limits: ProfileLimits = Field(
         default_factory=ProfileLimits,
         description="object_bytes, object_files, batch_jobs, live_jobs, jobs_at_work and host_connections",

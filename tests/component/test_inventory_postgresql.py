@@ -15,6 +15,7 @@ from tests.support.recordings import ARK, recording
 # The whole specification, met once more by PostgreSQL: the fixtures below replace those imported here.
 from tests.unit.test_archive import *  # noqa: F403
 from tests.unit.test_finding_search import *  # noqa: F403
+from tests.unit.test_growth import *  # noqa: F403
 from tests.unit.test_inventory import *  # noqa: F403
 from tests.unit.test_object_search import *  # noqa: F403
 from tests.unit.test_recorded_checks import *  # noqa: F403
