@@ -9,7 +9,7 @@ done: a run continues where the last one ended, whichever process has it.
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 from pipeline.inventory import archive
 from pipeline.inventory.growth import SpaceDay
@@ -88,13 +88,19 @@ def count_growth(context: WorkerContext, session: Session, clock: ServerClock) -
     """Count versions that are not counted, and keep the day's figures of working storage."""
     turn = Turn(context.settings, AttemptGuard(session, context.stopping))
     inventory, counted = context.clients().inventory, 0
-    while not turn.over() and (portion := inventory.count_portion()):
-        counted += portion
-    if counted:
-        log().info("versions and runs of checks counted", counted=counted)
-    today = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).date()
-    if turn.stopped() or any(last.day >= today for last in inventory.space_by_day(1)):
-        return
+    try:
+        while not turn.over() and (portion := inventory.count_portion()):
+            counted += portion
+        if counted:
+            log().info("versions and runs of checks counted", counted=counted)
+        today = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).date()
+        if not turn.stopped() and all(last.day < today for last in inventory.space_by_day(1)):
+            inventory.enter_space(_space_on(today, context, session))
+    except StepFailed as failure:  # of the inventory or of working storage; another run follows in a minute
+        log().warning("the numbers of what is stored wait", error=failure.message)
+
+
+def _space_on(today: date, context: WorkerContext, session: Session) -> SpaceDay:
     settings, storage = context.settings, context.clients().storage
     mount.require(settings, space.WorkingStorage(session))
     working, root_total, root_free = capacity.usage(settings), None, None
@@ -102,4 +108,4 @@ def count_growth(context: WorkerContext, session: Session, clock: ServerClock) -
         with suppress(OSError):  # not on this host now: the figure is absent
             root = shutil.disk_usage(settings.storage)
             root_total, root_free = root.used + root.free, root.free
-    inventory.enter_space(SpaceDay(today, working.total, working.used, root_total, root_free))
+    return SpaceDay(today, working.total, working.used, root_total, root_free)

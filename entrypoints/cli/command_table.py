@@ -104,6 +104,9 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
         Entry("timeline", "inspect_commands", "Show every step of a job, and how long it took."),
         Entry("why", "inspect_commands", "Explain what a job or batch waits for."),
         Entry("open", "inspect_commands", "Open the page of a deposit, a job or an object in the browser."),
+        Entry(
+            "collection", "inspect_commands", "Show what a collection stores, how it grows and what failed."
+        ),
         Entry("objects", "inspect_commands", "Find objects by words, and by what checks found in them."),
         Entry(
             "object", "object_commands", "Show an object and prove its custody, or download one of its files."

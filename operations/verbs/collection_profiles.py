@@ -75,6 +75,11 @@ class ProfileLine(Record):
     """Whether a deposit may add a version to an object without saying so."""
     limits: dict[str, int] = Field(default_factory=dict)
     """Those of the profile; the settings have the others."""
+    review: bool = False
+    """Whether an operator approves each deposit before it is stored."""
+    checks: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    """The hosts that content may come from; empty: every host."""
     faults: tuple[str, ...] = ()
 
 
@@ -95,9 +100,9 @@ class ProfileView(Record):
 
 def listed(profiles: Profiles, principal: Principal | None = None) -> tuple[ProfileLine, ...]:
     """The profiles that the principal may see, without this server's paths; all without a principal."""
-    lines = tuple(_line(profiles, name) for name in profiles.names())
+    lines = (profile_line(profiles, name) for name in profiles.names())
     if principal is None:
-        return lines
+        return tuple(lines)
     allowed = principal.collections
     own = (line for line in lines if allowed is None or line.name in allowed)
     return tuple(line.model_copy(update={"file": ""}) for line in own)
@@ -115,7 +120,7 @@ def shown(profiles: Profiles, name: str) -> ProfileView:
     )
 
 
-def _line(profiles: Profiles, name: str) -> ProfileLine:
+def profile_line(profiles: Profiles, name: str) -> ProfileLine:
     try:
         path = profiles.file(name)
     except ProfileError as error:
@@ -132,4 +137,7 @@ def _line(profiles: Profiles, name: str) -> ProfileLine:
         ark_prefixes=profile.ark_prefixes,
         new_versions=profile.new_versions,
         limits=profile.limits.model_dump(exclude_none=True),
+        review=profile.review,
+        checks=tuple(rule.name for rule in profile.checks),
+        sources=profile.sources,
     )

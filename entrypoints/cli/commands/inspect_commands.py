@@ -1,4 +1,4 @@
-"""Commands that only read: status, jobs, objects, timeline, why, open."""
+"""Commands that only read: status, jobs, collection, objects, timeline, why, open."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from urllib.parse import quote
 
 import typer
 
+import operations.collection_report
 import operations.explanation
 from entrypoints.cli import api, completion, context, exit_codes, reach, selection
 from entrypoints.cli.options import Json, SharedOptions, command, read_id, read_jid
 from entrypoints.render import check_runs, explanation, fleet_status, screen, views
+from entrypoints.render import collection as rendered_collection
 from operations.fleet import health
 from operations.jobs import batch_view, job_view
 from operations.objects import search
@@ -77,6 +79,24 @@ def jobs(
         page = selection.jobs(site, options, limit, after)
     # without unknown fields of a job: `selection.jobs` leaves them unset
     screen.emit(page.model_dump(exclude_unset=True)) if options.json else views.job_list(page)
+
+
+@command("arkline collection demo")
+def collection(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", autocompletion=completion.profiles, help="A collection.")
+    ],
+    json: Json = False,
+) -> None:
+    """Show what a collection stores, how it grows and what failed.
+
+    Also its quota and when that is used up at the rate of the last 90 days, the last deposits, what is due
+    for a fixity check, and what its profile asks of a deposit.
+    """
+    path = f"/v1/collections/{api.quoted(name)}/report"
+    with api.site() as site:
+        report = site.get(path, operations.collection_report.CollectionReport)
+    screen.emit(report) if json else rendered_collection.show(report)
 
 
 @command("arkline objects müller img_0")

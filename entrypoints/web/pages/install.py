@@ -14,6 +14,7 @@ from entrypoints.web.middleware import CONTENT_SECURITY_POLICY
 from entrypoints.web.pages import (
     acting,
     board,
+    collections,
     deposits,
     documentation,
     fleet,
@@ -30,7 +31,7 @@ WITH_WEBASSEMBLY = CONTENT_SECURITY_POLICY.replace(
     "script-src 'self'", "script-src 'self' 'wasm-unsafe-eval'"
 )
 
-PAGES = (board, lists, one, stored_object, deposits, fleet, acting, documentation, login)
+PAGES = (board, lists, collections, one, stored_object, deposits, fleet, acting, documentation, login)
 
 
 class _DepositScripts(StaticFiles):

@@ -1,14 +1,18 @@
 """Lists and counts of what the caller may see, and server-sent events of their changes."""
 
 from datetime import datetime
+from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any
+from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from starlette.responses import StreamingResponse
 
+from entrypoints.render import collection as rendered
 from entrypoints.web.authentication import Caller, check_again
 from entrypoints.web.context import context_of, site_of
+from entrypoints.web.limits import slow
 from entrypoints.web.parameters import (
     LIMIT,
     Bid,
@@ -37,6 +41,7 @@ from operations.board.values import (
     Stops,
     scope_of,
 )
+from operations.collection_report import CollectionReport, collection_report
 from operations.jobs import job_view
 from operations.visibility import visible_batch, visible_job
 from pipeline.principal import Principal
@@ -119,6 +124,38 @@ def collection(request: Request, caller: Caller, name: Collection) -> Collection
     """The collection's entry of the list; no job, no batch: empty counts. 404 if you have no right to it."""
     context = context_of(request)
     return collection_counts(context.board, context.site.profiles, caller, name)
+
+
+class CollectionForm(StrEnum):
+    JSON = "json"
+    CSV = "csv"
+
+
+@router.get(
+    "/collections/{name}/report",
+    summary="What the collection stores, its growth, quota, failures, deposits and fixity",
+    response_model=CollectionReport,
+    responses={200: {"content": {"text/csv": {}}}},
+)
+@slow("record_work")
+def report_of_collection(
+    request: Request,
+    caller: Caller,
+    name: Collection,
+    form: Annotated[CollectionForm | None, Query(description="Instead of the header `Accept`.")] = None,
+) -> Response:
+    """Counts are of the whole collection; failures and deposits are those that you may see. What you may not
+    see is null. 404 if you have no right to the collection."""
+    context = context_of(request)
+    report = collection_report(context.site, context.board, caller, name)
+    as_csv = form is CollectionForm.CSV or (form is None and "text/csv" in request.headers.get("accept", ""))
+    if not as_csv:
+        return Response(report.model_dump_json(), media_type="application/json")
+    return Response(
+        rendered.as_csv(report),
+        media_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}.csv"},
+    )
 
 
 @router.get("/stops", summary="The pause of the queue and the holds of collections")
