@@ -124,13 +124,13 @@ def collection_report(site: Site, board: Board, principal: Principal, name: str)
             "forecast": quota and forecast(added, min(days, default=None), at.date(), stored.bytes, quota),
             "fixity": of_fixity,
             "tokens": _tokens(inventory, principal, name),
-            "storage": storage_figures(inventory, at.date()) if sees_fleet(principal) else None,
+            "storage": storage_figures(inventory) if sees_fleet(principal) else None,
         }
     )
 
 
-def storage_figures(inventory: SqlInventory, today: date) -> StorageFigures:
-    """The figures of the last days; the forecast begins with the last figure of the storage root."""
+def storage_figures(inventory: SqlInventory) -> StorageFigures:
+    """The figures of the last days; the forecast begins with the last one of the storage root."""
     days = inventory.space_by_day(SPACE_DAYS)
     last = days[-1] if days else None
     if last is None or last.root_total is None or last.root_free is None:

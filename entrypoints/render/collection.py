@@ -63,7 +63,7 @@ def quota_text(quota: Quota) -> str:
 
 
 def forecast_text(forecast: Forecast) -> str:
-    """`Full on 3 March 2027 at the rate of the last 90 days, 1.2 GB a day.`, and how far such days were off."""
+    """`Full on 3 March 2027 at the rate of the last 90 days, 1.2 GB a day.` and the error of earlier ones."""
     rate = f"at the rate of the last {forecast.rate_days} days, {in_units(int(forecast.rate))} a day"
     if forecast.used >= forecast.capacity:
         text = f"Full: {in_units(forecast.used)} of {in_units(forecast.capacity)} are used."

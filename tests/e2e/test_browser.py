@@ -16,7 +16,7 @@ from zkstate.connection.session import Session
 from zkstate.record import jobs
 from zkstate.record.jobs import JobMove
 
-PAGES = (*MAIN_PAGES, "/deposits/new", "/docs")
+PAGES = (*MAIN_PAGES, "/collections/demo", "/deposits/new", "/docs")
 
 
 TOO_WIDE = """

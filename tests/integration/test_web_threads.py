@@ -85,6 +85,7 @@ BOUNDED = {
     "GET /failures": _BOARD,
     "GET /failures/{cause}": _BOARD,
     "GET /deposits": _BOARD,
+    "GET /collections": "rows of the board in memory, and files of the site's profiles",
     "GET /fleet": "what was asked for all pages together",
     "GET /help/deposit": _TEMPLATE,
     "GET /docs": _TEMPLATE,

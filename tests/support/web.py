@@ -54,6 +54,7 @@ MAIN_PAGES = (
     "/space",
     "/fleet",
     "/objects",
+    "/collections",
     "/deposits",
     "/help/deposit",
 )

@@ -1,4 +1,4 @@
-"""The list of collections, and the page of one: what it stores, how that grows, what failed and what is due."""
+"""The list of collections, and the page of one: what it stores, how that grows, what failed, what is due."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def month_ends(months: Sequence[Month], today: date) -> list[MonthEnd]:
     year, month = map(int, min(added).split("-"))
     while (year, month) <= (today.year, today.month):
         names.append(f"{year}-{month:02}")
-        year, month = (year, month + 1) if month < 12 else (year + 1, 1)  # noqa: PLR2004 - months of a year
+        year, month = (year, month + 1) if month < 12 else (year + 1, 1)
     for name in names:
         total += added.get(name, Stored())
         ends.append((name, total, added.get(name, Stored())))

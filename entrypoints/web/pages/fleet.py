@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
+from entrypoints.render.collection import forecast_text
 from entrypoints.web.authentication import FleetCaller
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.limits import slow
@@ -18,11 +20,12 @@ from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page
 from entrypoints.web.pages.whole import whole_of
 from operations.board.values import Stop, scope_of
+from operations.collection_report import StorageFigures, storage_figures
 from operations.fleet.working_storage import space_view
 from operations.verbs import holds
 from operations.visibility import sees_fleet
 from pipeline.errors import Action, ServiceUnreachable
-from pipeline.outcome import REMEDIES
+from pipeline.outcome import REMEDIES, StepFailed
 from pipeline.principal import Principal
 from zkstate.fleet.holds import Hold
 from zkstate.record import journal
@@ -141,5 +144,10 @@ def fleet(request: Request, caller: FleetCaller) -> HTMLResponse:
 @slow("record_work")
 def space(request: Request, caller: FleetCaller) -> HTMLResponse:
     web = context_of(request)
-    view = space_view(web.site, caller, web.board.usual())
-    return page(request, "space.html", space=view, picture=picture(view))
+    view, figures = space_view(web.site, caller, web.board.usual()), StorageFigures(days=())
+    with suppress(StepFailed):  # the inventory is away, and working storage may be as well
+        if inventory := web.site.archive():
+            figures = storage_figures(inventory)
+    return page(
+        request, "space.html", space=view, picture=picture(view), figures=figures, forecast_text=forecast_text
+    )

@@ -54,6 +54,8 @@ DEPOSITOR_NAVIGATION = (
     Link("/deposits", "My deposits"),
     Link("/deposits/new", "New deposit"),
 )
+COLLECTIONS = Link("/collections", "Collections")
+"""In the navigation of depositors; for others the row is full, and the board has the link."""
 
 
 def _by_whom(stamp: Stop | Hold) -> str:
@@ -131,7 +133,7 @@ def render(template: str | Template, **values: Any) -> Markup:
 
 def navigation_of(caller: Principal) -> tuple[Link, ...]:
     if caller.role is Role.DEPOSITOR:
-        return DEPOSITOR_NAVIGATION
+        return (*DEPOSITOR_NAVIGATION, COLLECTIONS)
     deposits = DEPOSITOR_NAVIGATION if caller.role.includes(Role.DEPOSITOR) else ()
     return (*NAVIGATION, *deposits)
 
