@@ -4,6 +4,7 @@ from operations.board.values import BoardSummary
 from operations.checks.aliases import AuditView, ReconcileView
 from operations.checks.check import CheckView
 from operations.checks.deployment import BackupView, DeploymentView, InventoryRestoreView, RestoreView
+from operations.collection_report import CollectionReport
 from operations.deposits.dry_run_result import DryRunResult
 from operations.deposits.submission import Submitted
 from operations.deposits.validation import CheckResult
@@ -104,6 +105,7 @@ DOCUMENTS: dict[str, object] = {
     "timeline": Timeline,
     "why": Answer,
     "open": Address,
+    "collection": CollectionReport,
     "objects": ObjectList,
     "object": ObjectView,
     "export": Export,

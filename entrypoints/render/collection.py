@@ -92,16 +92,16 @@ def formats_title(formats: Formats) -> str:
 
 
 def fixity_words(report: CollectionReport) -> Iterator[str]:
-    found = report.fixity
-    if found is None:
+    fixity = report.fixity
+    if fixity is None:
         return
     if not report.fixity_days:
         yield "Stored files are not read again by schedule."
     else:
         yield f"Every stored file is read again within {counted(report.fixity_days, 'day')}."
-        yield f"{_capped(found.due)} due to be read; {_capped(found.overdue)} not read within this period."
-    if found.damaged:
-        yield f"Alarm: {_capped(found.damaged)} damaged."
+        yield f"{_capped(fixity.due)} due to be read; {_capped(fixity.overdue)} not read within this period."
+    if fixity.damaged:
+        yield f"Alarm: {_capped(fixity.damaged)} damaged."
 
 
 def _capped(number: int) -> str:
@@ -132,7 +132,7 @@ def _facts(section: str, value: Any, name: str = "", measure: str = "") -> Itera
 
 
 def show(report: CollectionReport) -> None:
-    stored, profile, found = report.stored, report.profile, report.fixity
+    stored, profile, fixity = report.stored, report.profile, report.fixity
     screen.say(report.collection, "bold")
     if profile and profile.description:
         screen.say(profile.description)
@@ -140,7 +140,7 @@ def show(report: CollectionReport) -> None:
         screen.note("Not complete: what an earlier release stored is being counted.")
     hold, root = report.hold, report.storage.forecast if report.storage else None
     days = report.storage.days if report.storage else ()
-    last = found.last_checked if found else None
+    last = fixity.last_checked if fixity else None
     screen.facts(
         (
             ("stored", f"{counted(stored.objects, 'object')}, {in_units(stored.bytes)}"),

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, select, update
 
 from pipeline.checks import (
+    FORMAT_IDENTIFICATION,
     SHOWN_FINDINGS,
     CheckFinding,
     CheckRun,
@@ -90,10 +91,11 @@ def _enter(
     connection: Connection, object_id: int, version_id: int, runs: Iterable[CheckRun], known: set[str]
 ) -> None:
     """`known`: the checks of which the version has runs."""
-    deposit = _deposit(connection, object_id, version_id)
+    deposit, runs = _deposit(connection, object_id, version_id), tuple(runs)
     for portion in portions(_entered(connection, deposit, runs, known), ROWS_PER_STATEMENT):
         connection.execute(findings.insert(), portion)
-    growth.count_runs(connection, version_id)
+    if any(run.event == FORMAT_IDENTIFICATION for run in runs):
+        growth.count_runs(connection, version_id)
 
 
 def _entered(

@@ -26,6 +26,7 @@ _EXAMPLES: Mapping[str, object] = {
     "storage_node": 9999,
     "retention_days": 30,
     "fixity_days": 365,
+    "quota_bytes": 10_000_000_000_000,
     "object_bytes": 1_000_000_000_000,
     "object_files": 100_000,
     "batch_jobs": 10_000,

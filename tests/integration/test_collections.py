@@ -78,19 +78,19 @@ def run_beat(web: Web) -> None:
 
 
 def test_deposits_show_up_in_the_report_and_on_the_page(olga: Caller, arks: tuple[str, str]) -> None:
-    found = report(olga)
+    shown = report(olga)
     month = f"{now():%Y-%m}"
 
-    assert (found["stored"]["objects"], found["stored"]["versions"], found["stored"]["files"]) == (2, 2, 4)
-    assert found["complete"]
-    assert found["months"] == [{"month": month, "added": found["stored"]}]
-    assert {one["name"]: one["files"] for one in found["formats"]["formats"]} == {
+    assert (shown["stored"]["objects"], shown["stored"]["versions"], shown["stored"]["files"]) == (2, 2, 4)
+    assert shown["complete"]
+    assert shown["months"] == [{"month": month, "added": shown["stored"]}]
+    assert {one["name"]: one["files"] for one in shown["formats"]["formats"]} == {
         "image/jpeg": 2,
         "text/plain": 2,
     }
-    quota = {"name": "quota_bytes", "limit": QUOTA, "used": found["stored"]["bytes"]}
-    assert quota in found["quotas"]
-    assert found["forecast"] is None  # the data is not 14 days old
+    quota = {"name": "quota_bytes", "limit": QUOTA, "used": shown["stored"]["bytes"]}
+    assert quota in shown["quotas"]
+    assert shown["forecast"] is None  # the data is not 14 days old
     text = olga.get("/collections/demo").text
     for words in ("Harbour views", "<b>2</b> <small>objects</small>", "by media type", "image/jpeg", month):
         assert words in text, words

@@ -32,23 +32,23 @@ def test_less_than_fourteen_days_of_data_give_no_forecast() -> None:
 
 
 def test_storage_is_full_when_the_rate_of_the_last_90_days_has_used_what_is_left() -> None:
-    found = made(daily(200, GB), 301 * GB)
+    outcome = made(daily(200, GB), 301 * GB)
 
-    assert (found.used, found.rate, found.rate_days) == (201 * GB, GB, 90)
-    assert found.full_on == TODAY + timedelta(days=100)
+    assert (outcome.used, outcome.rate, outcome.rate_days) == (201 * GB, GB, 90)
+    assert outcome.full_on == TODAY + timedelta(days=100)
 
 
 def test_a_younger_collection_is_measured_by_its_own_days() -> None:
-    found = made({ago(19): 10 * GB, ago(5): 10 * GB}, 120 * GB)
+    outcome = made({ago(19): 10 * GB, ago(5): 10 * GB}, 120 * GB)
 
-    assert (found.rate, found.rate_days) == (GB, 20)
-    assert found.full_on == TODAY + timedelta(days=100)
+    assert (outcome.rate, outcome.rate_days) == (GB, 20)
+    assert outcome.full_on == TODAY + timedelta(days=100)
 
 
 def test_deposits_of_more_than_90_days_ago_do_not_count_for_the_rate() -> None:
-    found = made({ago(90): 10 * GB, ago(89): 9 * GB}, 1000 * GB)
+    outcome = made({ago(90): 10 * GB, ago(89): 9 * GB}, 1000 * GB)
 
-    assert found.rate == 9 * GB / 90
+    assert outcome.rate == 9 * GB / 90
 
 
 @pytest.mark.parametrize(
@@ -65,24 +65,24 @@ def test_no_day_is_invented(added: dict[date, int], capacity: int) -> None:
 
 
 def test_forecasts_of_steady_growth_had_no_error_and_are_compared_for_a_year() -> None:
-    found = made(daily(1000, GB), 5000 * GB)
+    outcome = made(daily(1000, GB), 5000 * GB)
 
-    assert (found.median_error, found.compared) == (0, 365)
+    assert (outcome.median_error, outcome.compared) == (0, 365)
 
 
 def test_the_median_error_is_that_of_the_forecasts_30_days_before_what_was_stored() -> None:
     # a rate of 1 GB a day until 30 days ago, and then of 3
     added = daily(200, GB) | daily(29, 3 * GB)
-    found = made(added, 5000 * GB)
+    outcome = made(added, 5000 * GB)
     # by hand: the forecast of N days ago said 30 GB; of the days after it, the last 30 - (N - 30) had 3 GB
     misses = [2 * GB * max(0, 60 - days) for days in range(30, 187)]
 
-    assert found.compared == len(misses)
-    assert found.median_error == sorted(misses)[len(misses) // 2]
+    assert outcome.compared == len(misses)
+    assert outcome.median_error == sorted(misses)[len(misses) // 2]
     assert made(daily(59, GB) | daily(29, 3 * GB), 5000 * GB).median_error == 45 * GB
 
 
 def test_without_a_forecast_of_30_days_ago_there_is_no_error() -> None:
-    found = made(daily(43, GB), 5000 * GB)
-    assert (found.median_error, found.compared) == (None, 0)
+    outcome = made(daily(43, GB), 5000 * GB)
+    assert (outcome.median_error, outcome.compared) == (None, 0)
     assert made(daily(44, GB), 5000 * GB).compared == 1

@@ -95,8 +95,8 @@ def test_a_later_run_of_a_check_replaces_what_the_earlier_one_identified(invento
         inventory.add_checks(recording().version.ark, 1, [later])
         inventory.add_checks(recording().version.ark, 1, [late])
 
-    found = inventory.formats_of_collection("demo")
-    assert {one.name: one.files for one in found.formats} == {"fmt/44": 1, "x-fmt/111": 1}
+    shown = inventory.formats_of_collection("demo")
+    assert {one.name: one.files for one in shown.formats} == {"fmt/44": 1, "x-fmt/111": 1}
 
 
 def test_scheduled_work_counts_what_a_release_without_counters_entered(inventory: SqlInventory) -> None:
@@ -164,10 +164,10 @@ def test_the_fixity_of_a_collection_has_what_is_due_and_what_is_damaged(inventor
     )
 
     later = FIRST_DAY + timedelta(days=50)
-    found = fixity.of_collection(inventory, "demo", timedelta(days=90), 0.5, later)
-    assert (found.due, found.overdue, found.damaged) == (3, 0, 1)
-    assert found.damaged_objects == ("ark:/99999/fk4a",)
-    assert found.last_checked == found.oldest == FIRST_DAY
+    standing = fixity.of_collection(inventory, "demo", timedelta(days=90), 0.5, later)
+    assert (standing.due, standing.overdue, standing.damaged) == (3, 0, 1)
+    assert standing.damaged_objects == ("ark:/99999/fk4a",)
+    assert standing.last_checked == standing.oldest == FIRST_DAY
     overdue = fixity.of_collection(inventory, "demo", timedelta(days=49), 0.5, later)
     assert (overdue.due, overdue.overdue) == (3, 3)
     assert fixity.of_collection(inventory, "demo", None, 0.5, later).due == 0
