@@ -186,18 +186,16 @@ def counts(inventory: SqlInventory, periods: Mapping[str, timedelta], now: datet
     return inventory.database.read(read)
 
 
-COUNTED = 10_000
-"""Maximum objects of a collection that are counted: a count reads each of them."""
+COUNTED, SHOWN_DAMAGED = 10_000, 10
+"""Maximum objects of a collection that are counted, because a count reads each of them, and that are named."""
 
 
 @dataclass(frozen=True)
 class CollectionFixity:
     """How the objects of a collection stand in the schedule. No count exceeds COUNTED."""
 
-    last_checked: datetime | None
-    """When an object was last read."""
-    oldest: datetime | None
-    """When the oldest current period began."""
+    last_checked: datetime | None  # when an object was last read
+    oldest: datetime | None  # when the oldest current period began
     due: int
     """Objects that are read next; 0 without a period."""
     overdue: int
@@ -233,8 +231,6 @@ def of_collection(
 
 _DAMAGED = literal_column("inv_fixities.damaged") > literal_column("0")
 """With a literal, so that the index of damaged objects is used."""
-
-SHOWN_DAMAGED = 10
 
 
 def reads_of(inventory: SqlInventory, ark: str) -> dict[str, ReadBackFile]:

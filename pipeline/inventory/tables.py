@@ -227,8 +227,7 @@ minted_arks = Table(
 deployments = Table(
     "deployment",
     metadata,
-    # one row, with the number 1
-    Column("row", Integer, primary_key=True, autoincrement=False),
+    Column("row", Integer, primary_key=True, autoincrement=False),  # one row, with the number 1
     Column("id", String(32), nullable=False),
     time_column("created"),
     Column("mark", BigInteger, nullable=False),
