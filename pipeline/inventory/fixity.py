@@ -187,7 +187,7 @@ def counts(inventory: SqlInventory, periods: Mapping[str, timedelta], now: datet
 
 
 COUNTED, SHOWN_DAMAGED = 10_000, 10
-"""Maximum objects of a collection that are counted, because a count reads each of them, and that are named."""
+"""Maximum objects of a collection that are counted, as a count reads each of them, and that are named."""
 
 
 @dataclass(frozen=True)
