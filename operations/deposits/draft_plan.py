@@ -15,15 +15,14 @@ from operations.deposits.local_deposit import FILES, similar
 from operations.deposits.planned import FieldProblem, NamedObject, ObjectFile, of_row
 from operations.site import Site
 from pipeline.fixity import OF_RECORD, Digest
-from pipeline.manifests import checkm_row, from_csv
+from pipeline.manifests import from_csv
 from pipeline.manifests.checkm import ManifestProfile, Row, Severity
-from pipeline.manifests.checkm_row import TEXT_LIMIT, Findings
+from pipeline.manifests.checkm_row import Findings
 from pipeline.names import (
     COMPOSED_OTHERWISE,
     UploadAddress,
     foreign_upload,
     is_ark,
-    is_container,
     is_local,
     is_system_file,
     quote_name,
@@ -34,17 +33,12 @@ from pipeline.tables import fields
 from pipeline.tables.content import TableContent
 from pipeline.uploads.draft import Draft, DraftFile, Objects
 
-_FIELDS = {column: name for name, column in from_csv.COLUMNS.items()}
-
 NEAR = 3
 """Maximum names suggested for a missing file."""
 
 COMPARED = 200_000
 """Maximum comparisons of names for all missing files, in about a second. Names that differ in case, folder or
 suffix alone are found without."""
-
-_VALID = "http://localhost/-"
-"""A valid URL."""
 
 
 class MissingFile(Record):
@@ -70,11 +64,8 @@ class DraftObject:
     version_of: str | None = None
     version: int | None = None
 
-    def error(self, message: str, name: str | None = None) -> None:
-        self.errors.append(FieldProblem(message=message, field=name))
-
-    def warn(self, message: str, name: str | None = None) -> None:
-        self.warnings.append(FieldProblem(message=message, field=name))
+    def add(self, message: str, name: str | None = None, *, error: bool = False) -> None:
+        (self.errors if error else self.warnings).append(FieldProblem(message=message, field=name))
 
     @property
     def named(self) -> NamedObject:
@@ -93,7 +84,7 @@ class DraftObject:
             )
             for file in self.files
         )
-        if files:
+        if files or not row.url:
             return of_row(row, max(1, self.number), "", files)
         payload = ObjectFile(name=row.name, size=row.size, digest=row.digest)
         return of_row(row, max(1, self.number), row.url, (payload,))
@@ -130,7 +121,7 @@ class DraftPlan:
             for problem in verdict.errors:
                 named = fields.ARK if problem.field == "primary_id" else problem.field
                 if (problem.message, named) not in [(known.message, known.field) for known in planned.errors]:
-                    planned.error(problem.message, named)
+                    planned.add(problem.message, named, error=True)
 
 
 def plan_draft(upload: str, draft: Draft, table: TableContent | None) -> DraftPlan:
@@ -141,10 +132,10 @@ def plan_draft(upload: str, draft: Draft, table: TableContent | None) -> DraftPl
         chosen.pop(draft.table or "", None)
         plan = _of_table(upload, draft, chosen, table)
     elif draft.objects is Objects.EACH:
-        profile, numbered = from_csv.payload_profile(tuple(chosen)), enumerate(chosen.items(), 1)
+        profile = from_csv.payload_profile({fields.FILE: name} for name in chosen)
         objects = [
-            _object(upload, profile, name, number, (file,), _corrected(draft, name, {}))
-            for number, (name, file) in numbered
+            _object(upload, profile, name, number, (file,), _corrected(draft, name, {fields.FILE: name}))
+            for number, (name, file) in enumerate(chosen.items(), 1)
         ]
         plan = DraftPlan(profile.submission_type, objects)
     else:
@@ -161,104 +152,89 @@ def plan_draft(upload: str, draft: Draft, table: TableContent | None) -> DraftPl
 
 def _of_all(upload: str, draft: Draft, files: tuple[DraftFile, ...]) -> DraftPlan:
     """One object: of a container's content, of one file, or of several."""
-    kind = SubmissionType.OBJECT_MANIFEST
+    kind, profile = SubmissionType.OBJECT_MANIFEST, ManifestProfile.FILE_BATCH
     if len(files) == 1 and "/" not in files[0].name:
-        kind = SubmissionType.CONTAINER if is_container(files[0].name) else SubmissionType.FILE
-    values = _corrected(draft, "0", {})
-    objects = [_object(upload, ManifestProfile.FILE_BATCH, "0", 0, files, values)] if files else []
-    return DraftPlan(kind, objects)
+        profile = from_csv.payload_profile([{fields.FILE: files[0].name}])
+        kind = SubmissionType.FILE if profile is ManifestProfile.FILE_BATCH else SubmissionType.CONTAINER
+    values = _corrected(draft, "0", {fields.FILE: files[0].name if files else ""})
+    return DraftPlan(kind, [_object(upload, profile, "0", 0, files, values)] if files else [])
 
 
 def _of_table(
     upload: str, draft: Draft, chosen: Mapping[str, DraftFile], table: TableContent | None
 ) -> DraftPlan:
     """An object of each row."""
-    rows = []
-    if table is not None:
-        given = ((row, from_csv.values_of(table, row)) for row in table.rows)
-        rows = [(row, _corrected(draft, str(row.number), values)) for row, values in given]
+    if table is None:
+        return DraftPlan(SubmissionType.SINGLE_FILE_BATCH_MANIFEST, [], tuple(chosen), called="rows")
+    given = ((row, from_csv.values_of(table, row)) for row in table.rows)
+    rows = [(row, _corrected(draft, str(row.number), values)) for row, values in given]
+    profile, names = from_csv.payload_profile(values for _, values in rows), ChosenFiles(chosen)
     payloads = [values.get(fields.URL) or values.get(fields.FILE, "") for _, values in rows]
-    profile, names = from_csv.payload_profile([*filter(None, payloads)]), ChosenFiles(chosen)
-    plan = DraftPlan(profile.submission_type, [], called="rows")
-    taken, missing = dict[str, DraftObject](), list[tuple[DraftObject, str]]()
-    for (row, values), payload in zip(rows, payloads, strict=True):
-        local = PurePosixPath(payload).as_posix() if payload and is_local(payload) else ""
-        name = names.find(local)
-        files = (chosen[name],) if name else ()
-        planned = _object(upload, profile, str(row.number), row.number, files, values)
+    files = [names.find(name) if is_local(name) else "" for name in payloads]
+    taken, missing = dict[str, DraftObject](), list[MissingFile]()
+    unlisted = tuple(name for name in chosen if name not in set(files))
+    left = ChosenFiles(unlisted)  # what no row names is meant more often than a file of another row
+    plan = DraftPlan(profile.submission_type, [], unlisted, called="rows")
+    for (row, values), payload, name in zip(rows, payloads, files, strict=True):
+        near = () if name or not is_local(payload) else left.near(payload) or names.near(payload)
+        found, findings = (chosen[name],) if name else (), Findings()
+        from_csv.check_cells(table, row, findings)
+        planned = _object(upload, profile, str(row.number), row.number, found, values, findings, near)
         plan.objects.append(planned)
-        if local and not name:
-            missing.append((planned, local))
-        elif name != local:
-            planned.warn(f"it {COMPOSED_OTHERWISE} from {quote_name(name)}, which was chosen", fields.FILE)
-        elif not payload:
-            planned.error("the row names no file", fields.FILE)
+        if payload and is_local(payload) and not name:
+            missing.append(MissingFile(key=planned.key, name=payload, near=near))
+        if name and name != PurePosixPath(payload).as_posix():
+            planned.add(f"it {COMPOSED_OTHERWISE} from {quote_name(name)}, which was chosen", fields.FILE)
         if name and (first := taken.setdefault(name, planned)) is not planned:
-            planned.warn(f"{quote_name(name)} is also the file of row {first.number}", fields.FILE)
-        if len(row.cells) > len(table.header if table else ()):
-            planned.error("the row has more cells than the header row: quote texts that contain a comma")
+            planned.add(f"{quote_name(name)} is also the file of row {first.number}", fields.FILE)
     _add_remarks(draft, plan, table)
-    plan.unlisted = tuple(name for name in chosen if name not in taken)
-    unlisted = ChosenFiles(plan.unlisted)  # what no row names is meant more often than a file of another row
-    plan.missing = tuple(
-        _missing(planned, local, unlisted.near(local) or names.near(local)) for planned, local in missing
-    )
+    plan.missing = tuple(missing)
     return plan
-
-
-def _missing(planned: DraftObject, name: str, near: tuple[str, ...]) -> MissingFile:
-    meant = f"; did you mean {' or '.join(map(quote_name, near))}?" if near else ""
-    planned.error(f"there is no file {quote_name(name)} among the chosen files{meant}", fields.FILE)
-    return MissingFile(key=planned.key, name=name, near=near)
 
 
 def _corrected(draft: Draft, key: str, values: Mapping[str, str]) -> dict[str, str]:
     """Field -> text, as corrected."""
-    given = ((name, draft.values.get(f"{key}:{name}")) for name in _FIELDS.values()) if draft.values else ()
+    given = ((name, draft.values.get(f"{key}:{name}")) for name in from_csv.COLUMNS) if draft.values else ()
     return {**values, **{name: text.strip() for name, text in given if text is not None}}
 
 
-def _add_remarks(draft: Draft, plan: DraftPlan, table: TableContent | None) -> None:
+def _add_remarks(draft: Draft, plan: DraftPlan, table: TableContent) -> None:
     """Add the remarks about cells to their objects, unless the value was corrected."""
     objects = {planned.number: planned for planned in plan.objects}
-    for remark in table.remarks if table else ():
-        name = table.field(remark.column) if table else ""
+    for remark in table.remarks:
+        name = table.field(remark.column)
         if (planned := objects.get(remark.row)) and name and f"{remark.row}:{name}" not in draft.values:
-            add = planned.error if from_csv.is_error(remark, name) else planned.warn
-            add(str(remark), name)
+            planned.add(str(remark), name, error=from_csv.is_error(remark, name))
         elif remark.column < 0:
             plan.warnings.append(str(remark))
 
 
-def _object(
+def _object(  # noqa: PLR0913 - what is known of an object
     upload: str,
     profile: ManifestProfile,
     key: str,
     number: int,
     files: tuple[DraftFile, ...],
     values: Mapping[str, str],
+    findings: Findings | None = None,
+    near: tuple[str, ...] = (),
 ) -> DraftObject:
     """The object, with its values checked as those of a manifest's row."""
-    too_long = [name for name, text in values.items() if len(text) > TEXT_LIMIT]
-    cells = {column: "" if name in too_long else values.get(name, "") for column, name in _FIELDS.items()}
-    url = cells.pop("nfo:fileUrl")
-    uploaded = files and (not url or is_local(url))
-    if uploaded and len(files) == 1:
-        url, cells["nfo:fileName"] = UploadAddress(upload, FILES + files[0].name).url, files[0].name
-    findings = Findings()
-    # our own addresses need no check, and a row without a payload is an error already
-    row = checkm_row.of_cells(profile, _VALID if uploaded or not url else url, cells, number, findings)
-    planned = DraftObject(key, number, replace(row, url=url), files)
-    for name in too_long:
-        planned.error(f"it is longer than {TEXT_LIMIT:,} characters", name)
-    for problem in findings.in_order():
-        add = planned.error if problem.severity is Severity.ERROR else planned.warn
-        add(problem.message, _FIELDS.get(problem.column))
-    for column, text in cells.items():
-        if problem_of_text := from_csv.text_problem(text):
-            planned.error(f"it {problem_of_text}", _FIELDS[column])
-    if not uploaded and (problem_of_url := foreign_upload(url, UploadAddress(upload).url)):
-        planned.error(problem_of_url, fields.URL)
+
+    def find(name: str) -> tuple[str, str]:
+        if not files:
+            meant = f"; did you mean {' or '.join(map(quote_name, near))}?" if near else ""
+            raise ValueError(f"there is no file {quote_name(name)} among the chosen files{meant}")
+        return UploadAddress(upload, FILES + files[0].name).url, files[0].name if len(files) == 1 else "-"
+
+    found = findings or Findings()
+    row = from_csv.row_of(profile, number, values, found, find)
+    planned = DraftObject(key, number, row if len(files) < 2 else replace(row, url="", name=""), files)
+    for problem in found.in_order():
+        error = problem.severity is Severity.ERROR
+        planned.add(problem.message, from_csv.FIELDS.get(problem.column), error=error)
+    if row.url and (problem_of_url := foreign_upload(row.url, UploadAddress(upload).url)):
+        planned.add(problem_of_url, fields.URL, error=True)
     return planned
 
 
@@ -278,8 +254,9 @@ class ChosenFiles:
                 names.setdefault(alike, []).append(name)
         return names
 
-    def find(self, name: str) -> str:
+    def find(self, path: str) -> str:
         """The chosen file of this name, however its letters are composed; empty if there is none."""
+        name = PurePosixPath(path).as_posix()
         return name if name in self._names else self._composed.get(unicodedata.normalize("NFC", name), "")
 
     def near(self, name: str) -> tuple[str, ...]:

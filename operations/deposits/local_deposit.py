@@ -33,7 +33,6 @@ from pipeline.names import (
     composed_otherwise,
     duplicates,
     is_container,
-    is_local,
     is_system_file,
     is_upload,
     parse_upload_url,
@@ -326,13 +325,9 @@ def _convert(
 ) -> tuple[Converted, tuple[LocalFile, ...]]:
     files: dict[str, LocalFile] = {}
 
-    def address(text: str) -> str:
-        """The URL, or the address in the upload of a file beside the table; ValueError if there is none."""
-        if not is_local(text):
-            return text
-        if not text:
-            raise ValueError("the row names no file")
-        name = safe_name(Path(text).as_posix())
+    def find(given: str) -> tuple[str, str]:
+        """The address in the upload of a file beside the table; ValueError if there is none."""
+        name = safe_name(given)
         path = source.parent / name
         if path.is_symlink() or not path.is_file():
             near = _nearest(source.parent, name)
@@ -341,9 +336,9 @@ def _convert(
                 meant = f"; it {COMPOSED_OTHERWISE} from {quote_name(near)}, which is there"
             raise ValueError(f"there is no file {quote_name(name)} in the folder of the table{meant}")
         file = files.setdefault(name, _local(path, FILES + name))
-        return _address(file)
+        return _address(file), name
 
-    converted = from_csv.convert(table, profile, case_fold=False, named=choice.columns, address=address)
+    converted = from_csv.convert(table, profile, case_fold=False, named=choice.columns, find=find)
     if converted.errors:
         raise ManifestError(f"made of {source}", converted.errors)
     return converted, tuple(files.values())

@@ -1,22 +1,23 @@
 """Conversion of a table into a manifest.
 
 Rule: columns are identified by name, in any order; rows are checked like rows of a manifest, and problems
-are reported with the row of the table.
+are reported with the row of the table. Every way of depositing a table makes its rows with `row_of`.
 """
 
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
 from pipeline.errors import ArklineError
 from pipeline.fixity import HEX_LENGTH
 from pipeline.manifests import checkm, checkm_row
 from pipeline.manifests.checkm import ManifestProfile, Problem, Row, Severity
-from pipeline.manifests.checkm_row import Findings, StopReading
-from pipeline.names import is_container, name_in, quote_name
+from pipeline.manifests.checkm_row import TEXT_LIMIT, Findings, StopReading
+from pipeline.names import is_container, is_local, name_in, quote_name
 from pipeline.tables import fields
 from pipeline.tables.content import TableContent, TableRow
 from pipeline.tables.remarks import Remark, RemarkKind, summaries
@@ -37,6 +38,11 @@ COLUMNS = {
 }
 """Field of a table -> column of a manifest; Merritt does not use the time of the last modification."""
 
+FIELDS = {column: field for field, column in COLUMNS.items()}
+
+FindFile = Callable[[str], tuple[str, str]]
+"""Local name -> the file's address in the upload, and its name; ValueError with the reason if it has none."""
+
 _EXAMPLES = {
     fields.ALGORITHM: "sha256",
     fields.DIGEST: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
@@ -56,6 +62,8 @@ _IDENTIFYING = frozenset({fields.URL, fields.FILE, fields.ARK, fields.LOCAL_ID})
 """Fields in which no error of a spreadsheet can be meant."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_VALID = "http://localhost/-"
+"""A valid URL, for a row whose payload is an error already."""
 
 
 class RowProblem(Problem):
@@ -100,14 +108,12 @@ def template(profile: ManifestProfile) -> str:
 
 def batch_profile(table: TableContent) -> ManifestProfile:
     """What the rows are by default: an object each, of a container if all of them name containers."""
-    named = [values_of(table, row) for row in table.rows]
-    return payload_profile(
-        [values.get(fields.FILE) or name_in(values.get(fields.URL, "")) for values in named]
-    )
+    return payload_profile(values_of(table, row) for row in table.rows)
 
 
-def payload_profile(names: Sequence[str]) -> ManifestProfile:
-    """Payloads are unpacked if all of these names are of containers."""
+def payload_profile(rows: Iterable[Mapping[str, str]]) -> ManifestProfile:
+    """Payloads are unpacked if all of these rows name containers: by the file, or else by the URL."""
+    names = [values.get(fields.FILE) or name_in(values.get(fields.URL, "")) for values in rows]
     packed = bool(names) and all(map(is_container, names))
     return ManifestProfile.CONTAINER_BATCH if packed else ManifestProfile.FILE_BATCH
 
@@ -117,22 +123,23 @@ def convert(
     profile: ManifestProfile,
     case_fold: bool = True,
     named: Mapping[str, str] | None = None,
-    address: Callable[[str], str] | None = None,
+    find: FindFile | None = None,
 ) -> Converted:
     """Convert the table to rows of a manifest, with all problems that prevent it.
 
     `named`: the columns that a person named, as in the choice with which the table was read.
-    `address`: maps a cell of the URL column or, if that is empty, of the file column to a URL; raises
-    ArklineError or ValueError with the reason if there is none.
+    `find`: for a table that may name local files; else each row needs a URL.
     """
     findings, rows, remarks = Findings(), list[Row](), list[str]()
     with suppress(StopReading):
         if not table.header:
             findings.stop(0, f"the table is empty; its first row names the columns {_labels(profile)}")
-        _check_columns(table, profile, named or {}, findings, url_needed=address is None)
+        _check_columns(table, profile, named or {}, findings, url_needed=find is None)
         remarks += _remark(table, findings)
         if not findings.errors:
-            rows += (_row(table, profile, row, address, findings) for row in table.rows)
+            for row in table.rows:
+                check_cells(table, row, findings)
+                rows.append(row_of(profile, row.number, values_of(table, row), findings, find))
         if rows:
             checkm.check_rows(profile, rows, case_fold, findings, called="rows")
         elif not findings.errors:
@@ -218,43 +225,60 @@ def values_of(table: TableContent, row: TableRow) -> dict[str, str]:
     return values
 
 
-def _row(
-    table: TableContent,
+def row_of(
     profile: ManifestProfile,
-    row: TableRow,
-    address: Callable[[str], str] | None,
+    number: int,
+    values: Mapping[str, str],
     findings: Findings,
+    find: FindFile | None = None,
 ) -> Row:
-    _check_cells(table, row, findings)
-    given = values_of(table, row)
-    for field, value in given.items():
-        if problem := text_problem(value):
-            findings.error(row.number, f"{fields.LABELS[field]} {problem}")
-    by_column = {COLUMNS[field]: value for field, value in given.items()}
-    values = {column: by_column.get(column, "") for column in profile.columns}
-    url = values.pop(profile.columns[0])
+    """The row of these values (field -> text); a problem's column is one of COLUMNS.
+
+    `find`: as for `convert`. A row whose payload is an error has neither URL nor name.
+    """
+    given = {column: values.get(field, "") for field, column in COLUMNS.items() if column in profile.columns}
     before = len(findings.errors)
-    if address is None and not url:
-        findings.error(row.number, "the row names no URL")
-        return Row(row.number, url, values["nfo:fileName"])
-    if address is not None:
-        try:
-            url = address(url or values["nfo:fileName"])
-        except (ArklineError, ValueError) as error:
-            findings.error(row.number, str(error))
-            return Row(row.number, url, values["nfo:fileName"])
-    converted = checkm_row.of_cells(profile, url, values, row.number, findings)
-    if len(findings.errors) == before and not _reads_back(profile, converted):
-        findings.error(row.number, "the row would not read back from a manifest as it is")
-    return converted
+    for column, text in given.items():
+        if _CONTROL.search(text):
+            message = f"{_label(column)} contains a line break or a control character"
+            findings.error(number, message, column)
+        if len(text) > TEXT_LIMIT and column != "nfo:fileUrl":
+            findings.error(number, f"{_label(column)} is longer than {TEXT_LIMIT:,} characters", column)
+            given[column] = ""
+    url, problem = given.pop("nfo:fileUrl"), ""
+    is_file = find is not None and is_local(url)
+    try:
+        url, given["nfo:fileName"] = _payload(url, given["nfo:fileName"], find)
+    except (ArklineError, ValueError) as error:
+        url, given["nfo:fileName"], problem = _VALID, "", str(error)
+    row = checkm_row.of_cells(profile, url, given, number, findings)
+    if problem:
+        findings.error(number, problem, "nfo:fileName" if is_file else "nfo:fileUrl")
+        return replace(row, url="", name="")
+    if len(findings.errors) == before and not _reads_back(profile, row):
+        findings.error(number, "the row would not read back from a manifest as it is")
+    return row
 
 
-def text_problem(text: str) -> str:
-    """Why the text cannot be written into a manifest; empty if it can."""
-    return "contains a line break or a control character" if _CONTROL.search(text) else ""
+def _label(column: str) -> str:
+    return fields.LABELS[FIELDS[column]]
 
 
-def _check_cells(table: TableContent, row: TableRow, findings: Findings) -> None:
+def _payload(url: str, file: str, find: FindFile | None) -> tuple[str, str]:
+    """The URL and the name of the payload: that in the file's column, unless the column names the payload."""
+    if find is None and not url:
+        raise ValueError("the row names no URL")
+    given = url or file
+    if find is None or not is_local(given):
+        return url or file, file
+    if not given:
+        raise ValueError("the row names no file")
+    address, name = find(PurePosixPath(given).as_posix())
+    return address, (file if url else "") or name
+
+
+def check_cells(table: TableContent, row: TableRow, findings: Findings) -> None:
+    """Report cells that belong to no column. In a text, they come from a delimiter that is not quoted."""
     width = len(table.header)
     beyond = any(row.cells[width:])
     if beyond and table.delimiter:
