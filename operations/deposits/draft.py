@@ -72,9 +72,10 @@ def save(site: Site, principal: Principal, upload: str, given: Draft) -> Preview
                 "another upload",
                 code=codes.DRAFT_SUBMITTED,
             )
-        more = len(saved.model_dump_json()) - (before.st_size if before else 0)
+        data = saved.model_dump_json().encode()
+        more = len(data) - (before.st_size if before else 0)
         with site.quotas.of(principal.identity).taking(size=max(0, more)):
-            draft.write(root, upload, saved)
+            draft.write(root, upload, data)
         arrived = Arrived(root, upload)
         sizes = ((file, arrived.size(FILES + file.name)) for file in given.files)
         if changed := [file.name for file, size in sizes if size not in (None, file.size)]:
@@ -233,7 +234,7 @@ def deposit(site: Site, principal: Principal, upload: str, *, again: bool = Fals
         described = _submission(principal, upload, saved, plan)
         plan.judge(site, profile, described)
         _require_depositable(saved, plan)
-        draft.write(root, upload, saved.model_copy(update={"key": key}))
+        draft.write(root, upload, saved.model_copy(update={"key": key}).model_dump_json().encode())
         payload = rows[0] if plan.profile is None else _manifest(site, principal, upload, plan, rows)
         requested = described.model_copy(
             update={

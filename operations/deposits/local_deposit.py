@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from operations.deposits.planned import NamedObject, ObjectFile, as_named, of_row
 from pipeline import codes
@@ -289,19 +289,25 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _may_be_table(source: Path) -> bool:
-    """Whether it is a table by its suffix, or by its content unless its suffix says what it is."""
-    name = source.name.lower()
-    if name.endswith(TABLES):
+    """Whether it is a table by its suffix, or by its content."""
+    if source.name.lower().endswith(TABLES):
         return True
-    if name.endswith(".checkm") or is_container(name):
-        return False
     try:
         with source.open("rb") as file:
-            head = file.read(TABLE_EXAMINED)
-            file.seek(max(len(head), source.stat().st_size - TABLE_EXAMINED))
-            return looks_like_table(head, file.read())
+            return reads_as_table(source.name, file)
     except OSError as error:
         raise UsageRefused(f"{source} cannot be read: {error.strerror}") from error
+
+
+def reads_as_table(name: str, file: BinaryIO) -> bool:
+    """Whether the content is a table of objects, unless the name's suffix says that it is something else."""
+    if name.lower().endswith(".checkm") or is_container(name):
+        return False
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    head = file.read(TABLE_EXAMINED)
+    file.seek(max(len(head), size - TABLE_EXAMINED))
+    return looks_like_table(head, file.read())
 
 
 def _table(source: Path, kind: SubmissionType | None, table: TableContent, choice: Choice) -> LocalDeposit:

@@ -114,10 +114,10 @@ def read(root: Path, upload: str) -> SavedDraft:
             ) from error
 
 
-def write(root: Path, upload: str, draft: SavedDraft) -> None:
-    """Write the draft; `uploads-full` if the disk is full, and the earlier draft stays as it was."""
+def write(root: Path, upload: str, data: bytes) -> None:
+    """Write the draft's JSON; `uploads-full` if the disk is full, and the earlier draft stays as it was."""
     with writing.storing(root):
-        stored.write_record(_path(root, upload), draft)
+        stored.write_whole(_path(root, upload), data)
 
 
 def status(root: Path, upload: str) -> os.stat_result | None:

@@ -111,9 +111,13 @@ def part_folder(root: Path, upload: str, name: str) -> Path:
 
 
 def write_record(path: Path, record: Record) -> None:
+    write_whole(path, record.model_dump_json().encode())
+
+
+def write_whole(path: Path, data: bytes) -> None:
     """Write a small file that is complete or absent at any moment, even after a power failure."""
     draft = path.with_name(f"{path.name}.draft")
-    write_file(draft, record.model_dump_json().encode())
+    write_file(draft, data)
     sync(draft)
     draft.replace(path)
     sync(path.parent)

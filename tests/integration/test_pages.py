@@ -388,7 +388,7 @@ def test_a_table_in_the_form_is_recognised_and_deposited_as_a_file_only_if_that_
     answer = dana.send_file("/deposits", "liste.csv", TABLE, collection="demo")
 
     assert answer.status_code == 422
-    assert "liste.csv looks like a table of 2 rows" in answer.text
+    assert "liste.csv looks like a table. To deposit" in answer.text
     (received,) = re.findall(r'name="received" value="(.*?)"', answer.text)
     answer = dana.send("/deposits", collection="demo", kind="file", received=received)
     (bid,) = re.findall(r"/batches/(bid\d+)$", answer.url)

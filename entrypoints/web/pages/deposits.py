@@ -22,18 +22,16 @@ from entrypoints.web.pages.templating import Notice, page, redirect
 from entrypoints.web.receiving import read_form
 from operations.board.values import BatchSearch, Scope
 from operations.deposits import resubmission, submission, uploads
+from operations.deposits.local_deposit import reads_as_table
 from operations.deposits.resubmission import Corrections, FailedObject, Preview
 from operations.site import Site
 from operations.tokens import InvalidToken
-from pipeline import humanize, names
+from pipeline import names
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.names import UploadAddress, safe_name
 from pipeline.principal import Principal, Role
 from pipeline.records import Submission, SubmissionType
 from pipeline.states import BATCH, JobState
-from pipeline.tables.content import TableUnreadable, arrange
-from pipeline.tables.fields import FILE, URL
-from pipeline.tables.text import read_sheet
 from pipeline.uploads.stored import Declared, UploadedFile
 
 router = page_router()
@@ -143,32 +141,15 @@ _FIELD_OF = {
 """The fields of a submission, and of the form."""
 
 
-READ_OF_TABLE = 1 << 20
-"""Bytes of a file in which a table is recognised."""
-
-
 def _ask_about_table(file: UploadFile) -> None:
     """Raise Mistake if the file is a table of files, which may be meant as the list of many objects."""
-    name = file.filename or ""
-    if not name.lower().endswith((".csv", ".tsv", ".txt", ".xlsx", ".ods")):
-        return
-    amount = ""
-    if not name.lower().endswith((".xlsx", ".ods")):
-        file.file.seek(0)
-        data = file.file.read(READ_OF_TABLE)
-        try:
-            table = arrange(read_sheet(data))
-        except TableUnreadable:
-            return
-        if not {FILE, URL} & set(table.fields):
-            return
-        amount = f" of {humanize.counted(len(table.rows), 'row')}" if len(data) < READ_OF_TABLE else ""
-    raise Mistake(
-        f"{name} looks like a table{amount}. To deposit an object for each row, choose the table and its "
-        "files above, or run `arkline submit --profile NAME FILE` where they are. To keep the table itself "
-        "as one file, choose “file” as what it is.",
-        "kind",
-    )
+    if reads_as_table(file.filename or "", file.file):
+        raise Mistake(
+            f"{file.filename} looks like a table. To deposit an object for each row, choose the table and "
+            "its files above, or run `arkline submit --profile NAME FILE` where they are. To keep the table "
+            "itself as one file, choose “file” as what it is.",
+            "kind",
+        )
 
 
 def _receive(web: WebContext, caller: Principal, upload: str, file: UploadFile) -> str:
