@@ -63,9 +63,12 @@ def save(site: Site, principal: Principal, upload: str, given: Draft) -> Preview
     root = site.settings.uploads_folder
     uploads.own_upload(site, principal, upload)
     profile = _profile(site, principal, given)
-    saved = SavedDraft(**dict(given))
     with draft.locked(root, upload):
         before = draft.status(root, upload)
+        files = given.files
+        if before and "files" not in given.model_fields_set:
+            files = draft.read(root, upload).files
+        saved = SavedDraft(**dict(given) | {"files": files})
         if before and (bid := _batch_of(site, principal, _key_of(root, upload))):
             raise DraftRefused(
                 f"{bid} was made of the draft of upload {upload}, which cannot be changed any more: begin "
@@ -77,7 +80,7 @@ def save(site: Site, principal: Principal, upload: str, given: Draft) -> Preview
         with site.quotas.of(principal.identity).taking(size=max(0, more)):
             draft.write(root, upload, data)
         arrived = Arrived(root, upload)
-        sizes = ((file, arrived.size(FILES + file.name)) for file in given.files)
+        sizes = ((file, arrived.size(FILES + file.name)) for file in saved.files)
         if changed := [file.name for file, size in sizes if size not in (None, file.size)]:
             _drop(site, principal, upload, changed)
             arrived = Arrived(root, upload)

@@ -4,16 +4,16 @@ Rule: a plan depends on the draft and its table alone. The one judge of planned 
 knows.
 """
 
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import PurePosixPath
 
+from operations.deposits.chosen_files import ChosenFiles, missing
 from operations.deposits.judgement import judge
-from operations.deposits.local_deposit import FILES, similar
+from operations.deposits.local_deposit import FILES
 from operations.deposits.planned import FieldProblem, NamedObject, ObjectFile, of_row
 from operations.site import Site
+from pipeline.containers.bag import DECLARATION, FETCH_LIST
 from pipeline.fixity import OF_RECORD, Digest
 from pipeline.manifests import from_csv
 from pipeline.manifests.checkm import ManifestProfile, Row, Severity
@@ -32,13 +32,6 @@ from pipeline.records import Record, Submission, SubmissionType
 from pipeline.tables import fields
 from pipeline.tables.content import TableContent
 from pipeline.uploads.draft import Draft, DraftFile, Objects
-
-NEAR = 3
-"""Maximum names suggested for a missing file."""
-
-COMPARED = 200_000
-"""Maximum comparisons of names for all missing files, in about a second. Names that differ in case, folder or
-suffix alone are found without."""
 
 
 class MissingFile(Record):
@@ -141,6 +134,14 @@ def plan_draft(upload: str, draft: Draft, table: TableContent | None) -> DraftPl
     else:
         plan = _of_all(upload, draft, tuple(chosen.values()))
     plan.left_out = left_out
+    if DECLARATION in chosen:
+        plan.warnings.append(
+            "the files are those of a BagIt bag: as one object, they are compared with its manifests"
+        )
+        if FETCH_LIST in chosen and draft.objects is Objects.ONE:
+            plan.errors.append(
+                f"{FETCH_LIST} lists files that are elsewhere: deposit this bag as a zip archive"
+            )
     if len({file.name for file in draft.files}) < len(draft.files):
         plan.errors.append("a file is listed twice: choose the files again")
     if not plan.objects and not plan.errors:
@@ -171,7 +172,7 @@ def _of_table(
     profile, names = from_csv.payload_profile(values for _, values in rows), ChosenFiles(chosen)
     payloads = [values.get(fields.URL) or values.get(fields.FILE, "") for _, values in rows]
     files = [names.find(name) if is_local(name) else "" for name in payloads]
-    taken, missing = dict[str, DraftObject](), list[MissingFile]()
+    taken, lacking = dict[str, DraftObject](), list[MissingFile]()
     unlisted = tuple(name for name in chosen if name not in set(files))
     left = ChosenFiles(unlisted)  # what no row names is meant more often than a file of another row
     plan = DraftPlan(profile.submission_type, [], unlisted, called="rows")
@@ -182,13 +183,13 @@ def _of_table(
         planned = _object(upload, profile, str(row.number), row.number, found, values, findings, near)
         plan.objects.append(planned)
         if payload and is_local(payload) and not name:
-            missing.append(MissingFile(key=planned.key, name=payload, near=near))
+            lacking.append(MissingFile(key=planned.key, name=payload, near=near))
         if name and name != PurePosixPath(payload).as_posix():
             planned.add(f"it {COMPOSED_OTHERWISE} from {quote_name(name)}, which was chosen", fields.FILE)
         if name and (first := taken.setdefault(name, planned)) is not planned:
             planned.add(f"{quote_name(name)} is also the file of row {first.number}", fields.FILE)
     _add_remarks(draft, plan, table)
-    plan.missing = tuple(missing)
+    plan.missing = tuple(lacking)
     return plan
 
 
@@ -223,8 +224,7 @@ def _object(  # noqa: PLR0913 - what is known of an object
 
     def find(name: str) -> tuple[str, str]:
         if not files:
-            meant = f"; did you mean {' or '.join(map(quote_name, near))}?" if near else ""
-            raise ValueError(f"there is no file {quote_name(name)} among the chosen files{meant}")
+            raise ValueError(missing(name, "among the chosen files", near))
         return UploadAddress(upload, FILES + files[0].name).url, files[0].name if len(files) == 1 else "-"
 
     found = findings or Findings()
@@ -236,39 +236,3 @@ def _object(  # noqa: PLR0913 - what is known of an object
     if row.url and (problem_of_url := foreign_upload(row.url, UploadAddress(upload).url)):
         planned.add(problem_of_url, fields.URL, error=True)
     return planned
-
-
-class ChosenFiles:
-    """The names of the chosen files, found as a table writes them."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = dict.fromkeys(names)
-        self._composed = {unicodedata.normalize("NFC", name): name for name in self._names}
-        self._left = COMPARED
-
-    @cached_property
-    def _by_likeness(self) -> dict[str, list[str]]:
-        names: dict[str, list[str]] = {}
-        for name in self._names:
-            for alike in _alike(name):
-                names.setdefault(alike, []).append(name)
-        return names
-
-    def find(self, path: str) -> str:
-        """The chosen file of this name, however its letters are composed; empty if there is none."""
-        name = PurePosixPath(path).as_posix()
-        return name if name in self._names else self._composed.get(unicodedata.normalize("NFC", name), "")
-
-    def near(self, name: str) -> tuple[str, ...]:
-        """The chosen files that `name` probably means."""
-        for alike in _alike(name):
-            if alike in self._by_likeness:
-                return tuple(self._by_likeness[alike][:NEAR])
-        self._left -= len(self._names)
-        return similar(name, self._names, NEAR) if self._left >= 0 else ()
-
-
-def _alike(name: str) -> Iterator[str]:
-    """What names that mean the same file have in common, the most telling first."""
-    path = PurePosixPath(unicodedata.normalize("NFC", name.replace("\\", "/")).casefold())
-    yield from (str(path), f"/{path.name}", f"//{path.stem}")

@@ -4,17 +4,17 @@ A folder is one object or, on request, one object per file. A CSV table is a bat
 a file beside the table.
 """
 
-import difflib
 import hashlib
 import os
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from operations.deposits.chosen_files import ChosenFiles, missing
 from operations.deposits.planned import NamedObject, ObjectFile, as_named, of_row
 from pipeline import codes
 from pipeline.containers.unpack import folders_without_files
@@ -30,7 +30,6 @@ from pipeline.names import (
     COMPOSED_OTHERWISE,
     UnsafeName,
     UploadAddress,
-    composed_otherwise,
     duplicates,
     is_container,
     is_system_file,
@@ -58,8 +57,8 @@ TABLES = (".csv", ".tsv", ".tab", ".xlsx", ".xlsm", ".xls", ".ods")
 TABLE_EXAMINED = 1 << 16
 """Bytes at the beginning and at the end of a file from which a table is recognized."""
 
-_SIMILAR = 0.8
-"""Minimum similarity, from 0 to 1, at which one name is suggested for another: img_1.jpeg for img_1.jpg."""
+EXAMINED = 10_000
+"""Maximum files whose names are compared with one that is missing."""
 
 _PLACEHOLDER = "0" * 32
 """Stands for the upload's id until the upload begins."""
@@ -330,17 +329,17 @@ def _convert(
     source: Path, table: TableContent, profile: ManifestProfile, choice: Choice
 ) -> tuple[Converted, tuple[LocalFile, ...]]:
     files: dict[str, LocalFile] = {}
+    present = cache(lambda: _files_below(source.parent))
 
     def find(given: str) -> tuple[str, str]:
         """The address in the upload of a file beside the table; ValueError if there is none."""
         name = safe_name(given)
         path = source.parent / name
         if path.is_symlink() or not path.is_file():
-            near = _nearest(source.parent, name)
-            meant = f"; did you mean {quote_name(near)}?" if near else ""
-            if composed_otherwise(name, [near]):
-                meant = f"; it {COMPOSED_OTHERWISE} from {quote_name(near)}, which is there"
-            raise ValueError(f"there is no file {quote_name(name)} in the folder of the table{meant}")
+            other = present().find(name)
+            text = missing(name, "in the folder of the table", () if other else present().near(name))
+            otherwise = f"; it {COMPOSED_OTHERWISE} from {quote_name(other)}, which is there" if other else ""
+            raise ValueError(text + otherwise)
         file = files.setdefault(name, _local(path, FILES + name))
         return _address(file), name
 
@@ -350,37 +349,11 @@ def _convert(
     return converted, tuple(files.values())
 
 
-def _nearest(folder: Path, name: str) -> str:
-    """The file that `name` probably means: spelled with other case or accents, or nearly the same.
-
-    The folders in the name are matched in the same way.
-    """
-    parent = folder
-    *folders, last = Path(name).parts
-    for part in folders:
-        parent = _similar(part, filter(Path.is_dir, parent.iterdir())) or parent / part
-        if not parent.is_dir():
-            return ""
-    near = _similar(last, filter(Path.is_file, parent.iterdir()))
-    return near.relative_to(folder).as_posix() if near else ""
-
-
-def _similar(name: str, paths: Iterable[Path]) -> Path | None:
-    """The path with this name, or else with a similar one."""
-    given = {path.name: path for path in sorted(paths)}
-    return given[name] if name in given else next(map(given.__getitem__, similar(name, given)), None)
-
-
-def similar(name: str, names: Iterable[str], most: int = 1) -> tuple[str, ...]:
-    """The names that differ little from `name`, the most similar first; case and composition do not count."""
-    spelled = {_spelling(other): other for other in names}
-    return tuple(
-        spelled[near] for near in difflib.get_close_matches(_spelling(name), spelled, most, _SIMILAR)
-    )
-
-
-def _spelling(name: str) -> str:
-    return unicodedata.normalize("NFC", name).casefold()
+def _files_below(folder: Path) -> ChosenFiles:
+    """The files that a table in this folder may mean: of many, the first EXAMINED that are found."""
+    paths = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    found = islice((path for path in paths if not path.is_symlink()), EXAMINED)
+    return ChosenFiles(sorted(path.relative_to(folder).as_posix() for path in found))
 
 
 def _read(path: Path) -> bytes:

@@ -101,8 +101,8 @@ class UnpackedContainer:
 
     def _missing(self, path: str) -> str:
         if other := self.composed_otherwise(path):
-            return f"{COMPOSED_OTHERWISE} from {quote_name(other)}, which is in the container"
-        return "is not in the container"
+            return f"{COMPOSED_OTHERWISE} from {quote_name(other)}, which is among the files"
+        return "is not among the files"
 
     def confirmed_digests(self) -> Iterator[ConfirmedDigest]:
         """The longest digest that the container itself declares for a file, for every file with one."""
@@ -124,7 +124,7 @@ class UnpackedContainer:
 def refuse(what: str, problems: Iterable[str]) -> None:
     """Raise StepFailed(content) with as many of the problems as a message can hold, if there are any."""
     reported = list(islice(problems, PROBLEMS_REPORTED))
-    text = f"{what} does not match the content of the container; correct it and pack the container again"
+    text = f"{what} does not match the files; correct it, and deposit again"
     for count, problem in enumerate(reported):
         if len(text) + len(problem) > MESSAGE_LIMIT:
             raise content(f"{text}; and more")

@@ -123,22 +123,26 @@ def _most(files: tuple[DownloadedFile, ...]) -> tuple[int, int]:
 
 
 @caused_by(causes.LISTS_INVALID())
-def read_statements(
+def read_statements(  # noqa: PLR0913 - the facts of one deposit
     decoder: Decoder,
     producer: Path,
     files: tuple[DownloadedFile, ...],
     attempt: Attempt,
     *,
     container: bool,
+    folder: bool = False,
     update: bool,
 ) -> Statements:
-    """The statements in the files of `producer`; StepFailed(content) if one is false or cannot be read."""
+    """The statements in the files of `producer`; StepFailed(content) if one is false or cannot be read.
+
+    `folder`: the files were deposited one by one, and may be those of a bag.
+    """
     names = {file.path for file in files}
     deletes = update and lines.DELETION_LIST in names
-    lists = container and (declared.NAME in names or any(map(bag.may_declare, names)))
-    if not (deletes or lists or not names.isdisjoint(_DESCRIBING)):
+    bags = any(map(bag.may_declare, names)) if container else folder and bag.DECLARATION in names
+    if not (deletes or bags or (container and declared.NAME in names) or not names.isdisjoint(_DESCRIBING)):
         return Statements()
-    arguments = {"producer": str(producer), "container": container, "deletes": deletes}
+    arguments = {"producer": str(producer), "container": container, "bags": bags, "deletes": deletes}
     body = json.dumps([(file.path, file.size, file.sha512) for file in files]).encode()
     subject = "the lists and descriptions in the deposit"
     request = Request("statements", subject, arguments, body, _most(files), reads=(str(producer),))

@@ -111,15 +111,15 @@ def _statements(given: Arguments, body: bytes, attempt: Attempt) -> Iterator[Any
     del body
     if given["deletes"]:
         yield from ((DELETION, path) for path in lines.read_deletion_list(producer))
-    if given["container"]:
-        unpacked = UnpackedContainer(producer, files, attempt)
-        if sentence := declared.check_manifest(unpacked):
-            yield CHECK, sentence
+    unpacked = UnpackedContainer(producer, files, attempt)
+    if given["container"] and (sentence := declared.check_manifest(unpacked)):
+        yield CHECK, sentence
+    if given["bags"]:
         yield from ((CHECK, sentence) for sentence in bag.check_bags(unpacked))
-        yield from ((REMARK, sentence) for sentence in unpacked.remarks)
-        for confirmed in unpacked.confirmed_digests():
-            digest = confirmed.digest
-            yield DIGEST, confirmed.path, digest.algorithm, digest.value, confirmed.declared_by
+    yield from ((REMARK, sentence) for sentence in unpacked.remarks)
+    for confirmed in unpacked.confirmed_digests():
+        digest = confirmed.digest
+        yield DIGEST, confirmed.path, digest.algorithm, digest.value, confirmed.declared_by
     if metadata.EMBARGO in files:
         yield CHECK, metadata.check_embargo(metadata.read_file(producer / metadata.EMBARGO) or b"")
     elements = metadata.read_elements(producer)

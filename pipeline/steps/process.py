@@ -219,13 +219,15 @@ def _process(job: Job, context: StepContext) -> Done:
 def _read_content(job: Job, context: StepContext) -> _Content:
     workspace = Workspace.of(job, context.settings.working)
     downloaded = workspace.read_content()
+    update = job.configuration.submission_mode is SubmissionMode.UPDATE
     statements = read_statements(
         context.decoder,
         workspace.producer,
         downloaded,
         context.attempt,
         container=job.configuration.payload_type is PayloadType.CONTAINER,
-        update=job.configuration.submission_mode is SubmissionMode.UPDATE,
+        folder=job.configuration.payload_type is PayloadType.OBJECT_MANIFEST and not update,
+        update=update,
     )
     files = _producer_files(job, workspace, downloaded)
     if not files and not statements.deletions:

@@ -115,7 +115,7 @@ def arrange(sheet: Sheet, choice: Choice = NO_CHOICE) -> TableContent:
     rows = sheet.rows[place + 1 :]
     title_rows = [Remark(RemarkKind.TITLE_ROWS, header_row)] if place else []
     whole = [remark for remark in sheet.remarks if remark.column < 0]
-    cells = [remark for remark in sheet.remarks if remark.column >= 0 and remark.row > header_row]
+    cells = [remark for remark in sheet.remarks if remark.row > header_row and _concerns(remark, mapped)]
     return TableContent(
         sheet.format,
         sheet.encoding,
@@ -128,6 +128,12 @@ def arrange(sheet: Sheet, choice: Choice = NO_CHOICE) -> TableContent:
         rows,
         (*whole, *title_rows, *cells, *_of_cells(rows, mapped)),
     )
+
+
+def _concerns(remark: Remark, mapped: Sequence[str]) -> bool:
+    """Whether the remark about a cell matters: a number, in a column of identifiers alone."""
+    is_id = fields.LOCAL_ID in mapped[remark.column : remark.column + 1]
+    return remark.column >= 0 and (is_id or remark.kind is not RemarkKind.NUMBER)
 
 
 def _header_place(rows: Sequence[TableRow], choice: Choice) -> int:

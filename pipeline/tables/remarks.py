@@ -25,6 +25,8 @@ class RemarkKind(StrEnum):
     MERGED = "merged"
     AMBIGUOUS_DATE = "ambiguous-date"
     SERIAL_DATE = "serial-date"
+    NUMBER = "number"
+    """The shortest number of a spreadsheet's column: the format in which it is shown is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ _SENTENCES = {
     RemarkKind.ERROR: "{cell} is an error of a spreadsheet, not a value",
     RemarkKind.MERGED: "the cells {text} are merged: only the first of them has the value",
     RemarkKind.AMBIGUOUS_DATE: "the date {cell} is ambiguous: write {date}",
+    RemarkKind.NUMBER: "{cell} is a number, and others have more digits: zeros that the spreadsheet shows "
+    "before it are not read; if they belong to the identifier, write it as text",
     RemarkKind.SERIAL_DATE: "{cell} is a spreadsheet's number for a day: write {date} if that is meant",
 }
 

@@ -81,6 +81,7 @@ def _read(data: bytes, kind: TableFormat, choice: str) -> Sheet:
             cells += sheet_xml.cell_remarks(archive, kind, name)
     rows = {row.number: row for row in within_limits(_rows(values, cells))}
     above += (_with_value(remark, rows) for remark in cells if remark.kind is not RemarkKind.ERROR)
+    above += _numbers(values)
     return Sheet(kind, tuple(rows.values()), tuple(above), sheets=names, name=name)
 
 
@@ -111,6 +112,15 @@ def _rows(values: list[list[_Value]], cells: list[Remark]) -> Iterator[TableRow]
             del texts[-1]
         if texts:
             yield TableRow(number, tuple(texts))
+
+
+def _numbers(values: list[list[_Value]]) -> Iterator[Remark]:
+    """The shortest number of each column whose numbers differ in length: they may be shown equally long."""
+    for place, column in enumerate(zip(*values, strict=True)):
+        found = [(text(cell), row) for row, cell in enumerate(column, 1) if type(cell) in (int, float)]
+        shortest, row = min(found, key=lambda one: len(one[0]), default=("", 0))
+        if any(len(shortest) < len(number) for number, _ in found):
+            yield Remark(RemarkKind.NUMBER, row, place, shortest)
 
 
 def text(value: _Value) -> str:

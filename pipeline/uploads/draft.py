@@ -67,7 +67,7 @@ class Draft(Record):
     name: str = Field("", max_length=255, description="The deposit's name.")
     profile: Name = Field(description="The collection's profile.", examples=["demo"])
     objects: Objects
-    files: tuple[DraftFile, ...] = ()
+    files: tuple[DraftFile, ...] = Field((), description="If left out, those of the saved draft stay.")
     table: FileName | None = Field(None, description="The table's file, uploaded under this very name.")
     sheet: str | None = Field(None, max_length=255, description="null: the first one.")
     header_row: int | None = Field(None, ge=1, description="null: recognized.")

@@ -559,6 +559,23 @@ def test_a_bag_that_is_not_valid_is_refused(repository: Repository) -> None:
     refused(repository, job, FailureKind.CONTENT, "'bag/bagit.txt' has no line 'Tag-File")
 
 
+def test_a_bag_whose_files_were_deposited_one_by_one_is_checked(repository: Repository) -> None:
+    files = {
+        "bagit.txt": "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n",
+        "manifest-md5.txt": f"{hashlib.md5(b'a').hexdigest()}  data/a.txt\n",
+        "data/a.txt": "a",
+    }
+    damaged = {**files, "data/a.txt": "b"}
+    part = {name: files[name] for name in ("bagit.txt", "data/a.txt")}
+    folder = PayloadType.OBJECT_MANIFEST
+
+    stored = repository.work(repository.job(1, files, payload_type=folder))
+    refused(repository, repository.job(2, damaged, payload_type=folder), FailureKind.CONTENT, "data/a.txt")
+    repository.work(repository.job(3, part, payload_type=folder, submission_mode=UPDATE))
+
+    assert "1 payload files, md5" in repository.text(stored, "system/mrt-premis.xml")
+
+
 def test_an_embargo_is_kept_and_told_in_the_objects_history(repository: Repository) -> None:
     stored = repository.work(repository.job(1, {"a": "a", "mrt-embargo.txt": "embargoEndDate: 2030-01-31\n"}))
 

@@ -25,7 +25,7 @@ from pipeline.tables.content import (
     TableFormat,
     TableUnreadable,
 )
-from pipeline.tables.remarks import summaries
+from pipeline.tables.remarks import RemarkKind, summaries
 from tests.support.fuzzing import result_or_refusal
 from tests.support.spreadsheets import inline, ods, ods_row, ods_text, xlsx, zipped
 
@@ -344,3 +344,24 @@ def test_a_spreadsheet_with_other_bytes_is_read_or_refused(decoder: Decoder, dat
 
 
 SMALL = written()
+
+
+def test_numbers_in_a_column_of_identifiers_are_pointed_out_once(
+    read: Callable[..., TableContent],
+) -> None:
+    target = io.BytesIO()
+    with xlsxwriter.Workbook(target) as book:
+        sheet, zeros = book.add_worksheet(), book.add_format({"num_format": "0000"})
+        sheet.write_row(0, 0, ["File", "Call number", "Size"])
+        sheet.write_row(1, 0, ["a.jpg", "0006", 17])
+        for row in (2, 3):
+            sheet.write_string(row, 0, f"{row}.jpg")
+            sheet.write_number(row, 1, 10 ** (3 - row) * 7, zeros)
+
+    table = read(target.getvalue())
+
+    assert [row.cells[1] for row in table.rows] == ["0006", "70", "7"]
+    assert [(remark.kind, remark.row, remark.column) for remark in table.remarks] == [
+        (RemarkKind.NUMBER, 4, 1)
+    ]
+    assert str(table.remarks[0]).startswith("'7' is a number, and others have more digits")

@@ -190,6 +190,44 @@ def test_corrections_are_saved_and_apply(ada: Caller) -> None:
     assert ada.get(f"/v1/drafts/{upload}").json()["draft"]["values"] == values
 
 
+def test_a_correction_is_saved_without_the_files_which_stay(ada: Caller) -> None:
+    upload, _ = with_table(ada, TABLE, *FILES)
+    given = draft("table", table="list.csv", values={"2:title": "Quay"})
+    del given["files"]
+
+    corrected = save(ada, upload, given)
+    emptied = save(ada, upload, {**given, "files": []})
+
+    assert (corrected["objects"][0]["title"], errors(corrected)) == ("Quay", [])
+    assert [one["name"] for one in emptied["missing"]] == list(FILES)
+
+
+def test_what_is_unpacked_is_said_by_the_file_or_else_by_the_url(web: Web, ada: Caller) -> None:
+    text = "url,file\nhttps://example.org/get?id=1,a.zip\nhttps://example.org/b.zip,\n"
+    upload, preview = with_table(ada, text)
+
+    assert errors(preview) == []
+    bid = deposit(ada, upload).json()["bid"]
+    assert batches.load(web.context.session, bid).submission.type == "container_batch_manifest"
+
+
+def test_cells_beyond_the_columns_refuse_a_row_if_they_have_text(ada: Caller) -> None:
+    _, preview = with_table(ada, "file,title\na.jpg,Harbour,,\nb.jpg,Pier, at dawn\n", *FILES)
+
+    ((row, field, message),) = errors(preview)
+    assert (row, field) == (3, None)
+    assert message.startswith("the row has more cells than the 2 columns")
+
+
+def test_a_bag_chosen_as_a_folder_is_recognised_and_refused_if_it_is_not_whole(ada: Caller) -> None:
+    whole = save(ada, begin(ada), draft("one", "bagit.txt", "manifest-md5.txt", "data/a.jpg"))
+    holey = save(ada, begin(ada), draft("one", "bagit.txt", "manifest-md5.txt", "fetch.txt"))
+
+    assert (whole["errors"], len(whole["warnings"])) == ([], 1)
+    assert "compared with its manifests" in whole["warnings"][0]
+    assert ["fetch.txt" in message for message in holey["errors"]] == [True]
+
+
 def test_all_missing_files_are_listed_with_near_matches(ada: Caller) -> None:
     text = "file\nscans/a.jpg\nb.tif\nphoto_1.jpeg\nnothing like it\n"
     _, preview = with_table(ada, text, "a.jpg", "b.jpg", "photo-1.jpeg")

@@ -190,7 +190,7 @@ def test_an_independent_validator_judges_the_same(tmp_path: Path, damage: str) -
     ("changes", "says"),
     [
         ({"data__a": b"omega"}, "'manifest-sha256.txt' line 1: 'data/a.txt': the sha256 digest is"),
-        ({"data__a": None}, "'manifest-sha256.txt' line 1: 'data/a.txt' is not in the container"),
+        ({"data__a": None}, "'manifest-sha256.txt' line 1: 'data/a.txt' is not among the files"),
         ({"data__b": b""}, "'data/b.txt' is not in 'manifest-sha256.txt'"),
         ({"manifest_sha256": None}, "it has no manifest-ALGORITHM.txt"),
         ({"manifest_sha256": None, "manifest_blake9": b""}, "manifest-ALGORITHM.txt of a known algorithm"),
@@ -276,7 +276,7 @@ def test_names_that_differ_in_a_blank_at_the_end_are_two_names(tmp_path: Path) -
 
     files.pop("data/a ")
     told = refusal(lambda: check_bags(unpacked_container(tmp_path / "one", files)))
-    assert "line 2: 'data/a ' is not in the container" in told
+    assert "line 2: 'data/a ' is not among the files" in told
 
 
 def test_blanks_that_pad_the_lines_of_a_manifest_are_no_part_of_the_names(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_everything_that_is_not_true_is_told_with_its_line(tmp_path: Path) -> No
     )
     assert "line 6: 'a.txt': the md5 digest is " in told or "line 6: 'a.txt' has 5 bytes" in told
     assert "line 7: 'sub/b c.txt' has 4 bytes, not 5" in told
-    assert "line 8: 'gone.txt' is not in the container" in told
+    assert "line 8: 'gone.txt' is not among the files" in told
     assert "line 9: 'c.txt' has 0 bytes, not 5" in told
     assert "'x.txt' is in the container, but not in the manifest" in told
 

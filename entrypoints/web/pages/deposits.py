@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Annotated
 
@@ -30,6 +30,7 @@ from pipeline import names
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.names import UploadAddress, safe_name
 from pipeline.principal import Principal, Role
+from pipeline.profiles.profile import ProfileError, ProfileLimits
 from pipeline.records import Submission, SubmissionType
 from pipeline.states import BATCH, JobState
 from pipeline.uploads.stored import Declared, UploadedFile
@@ -201,12 +202,15 @@ def _form(
     wrong: str = "",
 ) -> HTMLResponse:
     """The form, with the values that were sent; `wrong`: the field that the problem is of."""
-    profiles = context_of(request).site.profiles
-    allowed = [name for name in profiles.names() if caller.collections is None or name in caller.collections]
+    site = context_of(request).site
+    names_of = site.profiles.names()
+    allowed = [name for name in names_of if caller.collections is None or name in caller.collections]
     return page(
         request,
         "deposit_new.html",
         collections=allowed,
+        limits=dict(_limits(site, allowed)),
+        upload_bytes=site.settings.upload_bytes,
         kinds=list(SubmissionType),
         fields=fields,
         received=names.name_in(fields.get("received", "")),
@@ -214,6 +218,13 @@ def _form(
         wrong=wrong,
         status=422 if problem else 200,
     )
+
+
+def _limits(site: Site, collections: Iterable[str]) -> Iterator[tuple[str, ProfileLimits]]:
+    for name in collections:
+        with suppress(ProfileError):  # a deposit will be refused with the profile's fault
+            most, files = site.profile(name).limits, site.settings.object_files
+            yield name, most.model_copy(update={"object_files": min(most.object_files or files, files)})
 
 
 def _digest(text: str) -> dict[str, str] | None:

@@ -16,6 +16,7 @@ let upload = null; // the id of the upload that keeps the draft
 let draft = null;
 let preview = null;
 let sentTable = null; // the File whose bytes are in the upload
+let sentFiles = null; // the list of files that the saved draft has: it is not sent with each correction
 let cursors = [""]; // of the pages up to the one that is shown
 let stop = null; // ends the transfer that runs
 
@@ -109,12 +110,15 @@ async function keep() {
       changed = false;
       upload ??= (await request("POST", "/v1/uploads")).id;
       await sendTable();
-      preview = await request("PUT", `/v1/drafts/${upload}`, draft);
+      const given = draft.files;
+      preview = await request("PUT", `/v1/drafts/${upload}`, { ...draft, files: given === sentFiles ? undefined : given });
+      sentFiles = given;
       if (cursors.length > 1 || at("only-errors").checked) await turn();
       show();
     }
   } catch (error) {
     changed = true; // it is sent with the next change, or once the network is back
+    sentFiles = null;
     throw error;
   } finally {
     at("preview").removeAttribute("aria-busy");
@@ -147,6 +151,7 @@ async function sendTable() {
     alert("The table has changed: what was corrected here has been removed.");
     await request("DELETE", `/v1/uploads/${upload}`);
     upload = (await request("POST", "/v1/uploads")).id;
+    sentFiles = null;
     await uploadFile(upload, draft.table, file, digest, { signal: sending.signal, onWait: note });
   }
   sentTable = file;
@@ -216,7 +221,8 @@ async function deposit(query = "") {
     const sending = needed.filter(({ name }) => files.has(name)).map(({ name }) => ({ name: `files/${name}`, file: files.get(name) }));
     const watch = { progress, waiting: note };
     const found = await uploadAll(upload, sending, there, digests, watch, stop.signal);
-    for (const file of draft.files) file.sha512 = found[`files/${file.name}`] ?? there.get(`files/${file.name}`)?.sha512 ?? null;
+    const digestOf = (name) => found[name] ?? there.get(name)?.sha512 ?? null;
+    draft.files = draft.files.map((file) => ({ ...file, sha512: digestOf(`files/${file.name}`) }));
     await save();
     const { bid, again } = await request("POST", `/v1/drafts/${upload}/deposit${query}`);
     stop = null;
