@@ -84,8 +84,8 @@ def save(site: Site, principal: Principal, upload: str, given: Draft) -> Preview
         if changed := [file.name for file, size in sizes if size not in (None, file.size)]:
             _drop(site, principal, upload, changed)
             arrived = Arrived(root, upload)
-    plan, table = _judged(site, principal, profile, upload, saved)
-    return preview_of(plan, table, profile, arrived, 0, PAGE, errors_only=False)
+    plan = _judged(site, principal, profile, upload, saved)
+    return preview_of(plan, profile, arrived, 0, PAGE, errors_only=False)
 
 
 def _key_of(root: Path, upload: str) -> str:
@@ -103,13 +103,13 @@ def show(
     uploads.own_upload(site, principal, upload)
     saved = draft.read(site.settings.uploads_folder, upload)
     profile = _profile(site, principal, saved)
-    plan, table = _judged(site, principal, profile, upload, saved)
+    plan = _judged(site, principal, profile, upload, saved)
     arrived = Arrived(site.settings.uploads_folder, upload)
     return DraftView(
         id=upload,
         draft=None if after else saved,
         updated=saved.updated,
-        preview=preview_of(plan, table, profile, arrived, after, limit, errors_only=errors_only),
+        preview=preview_of(plan, profile, arrived, after, limit, errors_only=errors_only),
         bid=_batch_of(site, principal, saved.key),
         expires=_expires(site, upload),
     )
@@ -165,27 +165,20 @@ def _profile(site: Site, principal: Principal, given: Draft) -> Profile:
     return site.profile(given.profile)
 
 
-def _judged(
-    site: Site, principal: Principal, profile: Profile, upload: str, saved: SavedDraft
-) -> tuple[DraftPlan, TableContent | None]:
-    """The plan with what the site knows of it, and the table."""
-    plan, table = _planned(site, upload, saved)
+def _judged(site: Site, principal: Principal, profile: Profile, upload: str, saved: SavedDraft) -> DraftPlan:
+    """The plan, with what the site knows of it."""
+    plan = _planned(site, upload, saved)
     plan.judge(site, profile, _submission(principal, upload, saved, plan))
-    return plan, table
+    return plan
 
 
-def _planned(site: Site, upload: str, saved: SavedDraft) -> tuple[DraftPlan, TableContent | None]:
-    """The plan, not judged yet, and the table."""
-    table, problem = None, ""
-    if saved.objects is Objects.TABLE:
-        try:
-            table = _table(site, upload, saved)
-        except UsageRefused as unreadable:
-            problem = str(unreadable)
-    plan = plan_draft(upload, saved, table)
-    if problem:
-        plan.errors = [problem]
-    return plan, table
+def _planned(site: Site, upload: str, saved: SavedDraft) -> DraftPlan:
+    """The plan, not judged yet; of a table that cannot be read, it has the reason alone."""
+    try:
+        table = _table(site, upload, saved) if saved.objects is Objects.TABLE else None
+    except UsageRefused as unreadable:
+        return replace(plan_draft(upload, saved, None), errors=[str(unreadable)])
+    return plan_draft(upload, saved, table)
 
 
 def _table(site: Site, upload: str, saved: SavedDraft) -> TableContent:
@@ -229,7 +222,7 @@ def deposit(site: Site, principal: Principal, upload: str, *, again: bool = Fals
     with draft.locked(root, upload):
         saved = draft.read(root, upload)
         profile = _profile(site, principal, saved)
-        plan, _ = _planned(site, upload, saved)
+        plan = _planned(site, upload, saved)
         rows = _rows(upload, plan, _arrived(site, principal, upload, plan))
         key = _key(saved, plan, rows) + (f"-{upload}" if again else "")
         if bid := _batch_of(site, principal, key):
@@ -365,18 +358,18 @@ def _require_depositable(saved: SavedDraft, plan: DraftPlan) -> None:
 
 def _submission(principal: Principal, upload: str, saved: SavedDraft, plan: DraftPlan) -> Submission:
     """The submission without its payload, which is known when all files have arrived."""
-    one = plan.objects[0].row if plan.objects and not plan.type.is_batch else None
+    one = plan.objects[0].row if plan.objects and not plan.type.is_batch else Row(0, "", "")
     return Submission(
         profile_name=saved.profile,
         deposit_name=saved.name.strip() or saved.table,
         submitter=principal.name,
         payload_url=UploadAddress(upload).url,
         type=plan.type,
-        erc_who=one.creator if one else "",
-        erc_what=one.title if one else "",
-        erc_when=one.date if one else "",
-        local_id=one.local_id if one else (),
-        primary_id=one.primary_id if one else None,
+        erc_who=one.creator,
+        erc_what=one.title,
+        erc_when=one.date,
+        local_id=one.local_id,
+        primary_id=one.primary_id,
         new_version=False,
         new_version_of=saved.new_version,
         owner=principal.identity,

@@ -92,6 +92,7 @@ class DraftPlan:
     left_out: tuple[str, ...] = ()
     """Files that an operating system or a program made for itself."""
     missing: tuple[MissingFile, ...] = ()
+    table: TableContent | None = None
     called: str = "files"
     """The word in messages for what is numbered: files or rows."""
     errors: list[str] = field(default_factory=list)
@@ -133,7 +134,7 @@ def plan_draft(upload: str, draft: Draft, table: TableContent | None) -> DraftPl
         plan = DraftPlan(profile.submission_type, objects)
     else:
         plan = _of_all(upload, draft, tuple(chosen.values()))
-    plan.left_out = left_out
+    plan.left_out, plan.table = left_out, table
     if DECLARATION in chosen:
         plan.warnings.append(
             "the files are those of a BagIt bag: as one object, they are compared with its manifests"

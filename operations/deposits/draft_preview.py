@@ -130,15 +130,8 @@ def preview_table(table: TableContent | None) -> PreviewTable | None:
     )
 
 
-def preview_of(  # noqa: PLR0913 - a page of what is known
-    plan: DraftPlan,
-    table: TableContent | None,
-    profile: Profile,
-    arrived: Arrived,
-    after: int,
-    limit: int,
-    *,
-    errors_only: bool,
+def preview_of(
+    plan: DraftPlan, profile: Profile, arrived: Arrived, after: int, limit: int, *, errors_only: bool
 ) -> Preview:
     """A page of the judged objects, from place `after`."""
     sizes = [arrived.size(FILES + file.name) for planned in plan.objects for file in planned.files]
@@ -155,7 +148,7 @@ def preview_of(  # noqa: PLR0913 - a page of what is known
         erroneous=sum(bool(planned.errors) for planned in plan.objects),
         errors=tuple(plan.errors[:LISTED]),
         warnings=tuple(plan.warnings[:LISTED]),
-        table=preview_table(table),
+        table=preview_table(plan.table),
         unlisted=plan.unlisted[:LISTED],
         unlisted_count=len(plan.unlisted),
         left_out=plan.left_out[:LISTED],

@@ -50,9 +50,11 @@ class Problem:
     severity: Severity = Severity.ERROR
     column: str = ""
     """The manifest's column at fault, if it is one."""
+    called: str = "line"
+    """Or a row, of a table."""
 
     def __str__(self) -> str:
-        return f"line {self.line}: {self.message}" if self.line else self.message
+        return f"{self.called} {self.line}: {self.message}" if self.line else self.message
 
 
 class StopReading(Exception):

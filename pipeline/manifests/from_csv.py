@@ -66,27 +66,18 @@ _VALID = "http://localhost/-"
 """A valid URL, for a row whose payload is an error already."""
 
 
-class RowProblem(Problem):
-    """A problem at a row of a table."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return f"row {self.line}: {self.message}" if self.line else self.message
-
-
 @dataclass(frozen=True)
 class Converted:
     """A converted table: a manifest's rows, whose lines are rows of the table."""
 
     profile: ManifestProfile
-    problems: tuple[RowProblem, ...]
+    problems: tuple[Problem, ...]
     rows: tuple[Row, ...]
     remarks: tuple[str, ...] = ()
     """What the depositor should look at in the table; also among the problems, as warnings."""
 
     @property
-    def errors(self) -> tuple[RowProblem, ...]:
+    def errors(self) -> tuple[Problem, ...]:
         return tuple(problem for problem in self.problems if problem.severity is Severity.ERROR)
 
     def manifest(self) -> bytes | None:
@@ -144,7 +135,7 @@ def convert(
             checkm.check_rows(profile, rows, case_fold, findings, called="rows")
         elif not findings.errors:
             findings.error(0, "the table has no rows below its header row")
-    problems = tuple(RowProblem(one.line, one.message, one.severity) for one in findings.in_order())
+    problems = tuple(replace(one, called="row") for one in findings.in_order())
     return Converted(profile, problems, tuple(rows), tuple(remarks))
 
 
@@ -206,7 +197,7 @@ def _remark(table: TableContent, findings: Findings) -> Iterator[str]:
             warnings.append(remark)
     for row, sentence in summaries(warnings, table.title):
         findings.warn(row, sentence)
-        yield str(RowProblem(row, sentence))
+        yield str(Problem(row, sentence, called="row"))
 
 
 def is_error(remark: Remark, field: str) -> bool:

@@ -81,7 +81,7 @@ def _read(data: bytes, kind: TableFormat, choice: str) -> Sheet:
             cells += sheet_xml.cell_remarks(archive, kind, name)
     rows = {row.number: row for row in within_limits(_rows(values, cells))}
     above += (_with_value(remark, rows) for remark in cells if remark.kind is not RemarkKind.ERROR)
-    above += _numbers(values)
+    above += _numbers(values, cells)
     return Sheet(kind, tuple(rows.values()), tuple(above), sheets=names, name=name)
 
 
@@ -114,10 +114,12 @@ def _rows(values: list[list[_Value]], cells: list[Remark]) -> Iterator[TableRow]
             yield TableRow(number, tuple(texts))
 
 
-def _numbers(values: list[list[_Value]]) -> Iterator[Remark]:
+def _numbers(values: list[list[_Value]], cells: list[Remark]) -> Iterator[Remark]:
     """The shortest number of each column whose numbers differ in length: they may be shown equally long."""
+    errors = {(remark.row, remark.column) for remark in cells if remark.kind is RemarkKind.ERROR}
     for place, column in enumerate(zip(*values, strict=True)):
-        found = [(text(cell), row) for row, cell in enumerate(column, 1) if type(cell) in (int, float)]
+        numbers = ((text(cell), row) for row, cell in enumerate(column, 1) if type(cell) in (int, float))
+        found = [(number, row) for number, row in numbers if (row, place) not in errors]
         shortest, row = min(found, key=lambda one: len(one[0]), default=("", 0))
         if any(len(shortest) < len(number) for number, _ in found):
             yield Remark(RemarkKind.NUMBER, row, place, shortest)

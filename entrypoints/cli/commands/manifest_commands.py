@@ -130,7 +130,7 @@ def manifest_from_csv(  # noqa: PLR0913 - a command's arguments are its options
     try:
         content = local_deposit.read_table(table.data, table.name, choice, settings)
     except TableUnreadable as error:
-        problems = (from_csv.RowProblem(error.row, error.reason),)
+        problems = (checkm.Problem(error.row, error.reason),)
         result = validation.check_result(table.name, problems, "table", None)
     else:
         profile = profile or from_csv.batch_profile(content)
