@@ -25,6 +25,10 @@ class ChosenFiles:
         self._composed = {unicodedata.normalize("NFC", name): name for name in self._names}
         self._left = COMPARED
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._names)
+
     @cached_property
     def _by_likeness(self) -> dict[str, list[str]]:
         names: dict[str, list[str]] = {}
@@ -35,6 +39,8 @@ class ChosenFiles:
 
     def find(self, path: str) -> str:
         """The file of this name, however its letters are composed; empty if there is none."""
+        if path in self._names:
+            return path
         name = PurePosixPath(path).as_posix()
         return name if name in self._names else self._composed.get(unicodedata.normalize("NFC", name), "")
 

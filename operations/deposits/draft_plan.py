@@ -172,23 +172,25 @@ def _of_table(
     rows = [(row, _corrected(draft, str(row.number), values)) for row, values in given]
     profile, names = from_csv.payload_profile(values for _, values in rows), ChosenFiles(chosen)
     payloads = [values.get(fields.URL) or values.get(fields.FILE, "") for _, values in rows]
-    files = [names.find(name) if is_local(name) else "" for name in payloads]
-    taken, lacking = dict[str, DraftObject](), list[MissingFile]()
-    unlisted = tuple(name for name in chosen if name not in set(files))
-    left = ChosenFiles(unlisted)  # what no row names is meant more often than a file of another row
-    plan = DraftPlan(profile.submission_type, [], unlisted, called="rows")
-    for (row, values), payload, name in zip(rows, payloads, files, strict=True):
-        near = () if name or not is_local(payload) else left.near(payload) or names.near(payload)
-        found, findings = (chosen[name],) if name else (), Findings()
-        from_csv.check_cells(table, row, findings)
-        planned = _object(upload, profile, str(row.number), row.number, found, values, findings, near)
-        plan.objects.append(planned)
+    named = [names.find(payload) if is_local(payload) else "" for payload in payloads]
+    listed = set(named)
+    left = ChosenFiles(name for name in chosen if name not in listed)
+    plan = DraftPlan(profile.submission_type, [], left.names, called="rows")
+    first, lacking = dict[str, DraftObject](), list[MissingFile]()
+    for (row, values), payload, name in zip(rows, payloads, named, strict=True):
+        near: tuple[str, ...] = ()
         if payload and is_local(payload) and not name:
-            lacking.append(MissingFile(key=planned.key, name=payload, near=near))
-        if name and name != PurePosixPath(payload).as_posix():
+            # what no row names is meant more often than a file of another row
+            near = left.near(payload) or names.near(payload)
+            lacking.append(MissingFile(key=str(row.number), name=payload, near=near))
+        files, findings = (chosen[name],) if name else (), Findings()
+        from_csv.check_cells(table, row, findings)
+        planned = _object(upload, profile, str(row.number), row.number, files, values, findings, near)
+        plan.objects.append(planned)
+        if name not in ("", payload, PurePosixPath(payload).as_posix()):
             planned.add(f"it {COMPOSED_OTHERWISE} from {quote_name(name)}, which was chosen", fields.FILE)
-        if name and (first := taken.setdefault(name, planned)) is not planned:
-            planned.add(f"{quote_name(name)} is also the file of row {first.number}", fields.FILE)
+        if name and (other := first.setdefault(name, planned)) is not planned:
+            planned.add(f"{quote_name(name)} is also the file of row {other.number}", fields.FILE)
     _add_remarks(draft, plan, table)
     plan.missing = tuple(lacking)
     return plan
@@ -226,14 +228,17 @@ def _object(  # noqa: PLR0913 - what is known of an object
     def find(name: str) -> tuple[str, str]:
         if not files:
             raise ValueError(missing(name, "among the chosen files", near))
-        return UploadAddress(upload, FILES + files[0].name).url, files[0].name if len(files) == 1 else "-"
+        return from_csv.VALID, files[0].name if len(files) == 1 else "-"
 
-    found = findings or Findings()
-    row = from_csv.row_of(profile, number, values, found, find)
-    planned = DraftObject(key, number, row if len(files) < 2 else replace(row, url="", name=""), files)
-    for problem in found.in_order():
+    findings = findings or Findings()
+    row = from_csv.row_of(profile, number, values, findings, find)
+    if files and row.url == from_csv.VALID:  # our own address needs no check
+        own = UploadAddress(upload, FILES + files[0].name).url if len(files) == 1 else ""
+        row = replace(row, url=own, name=row.name if own else "")
+    elif problem_of_url := foreign_upload(row.url, UploadAddress(upload).url):
+        findings.error(number, problem_of_url, "nfo:fileUrl")
+    planned = DraftObject(key, number, row, files)
+    for problem in findings.in_order():
         error = problem.severity is Severity.ERROR
         planned.add(problem.message, from_csv.FIELDS.get(problem.column), error=error)
-    if row.url and (problem_of_url := foreign_upload(row.url, UploadAddress(upload).url)):
-        planned.add(problem_of_url, fields.URL, error=True)
     return planned

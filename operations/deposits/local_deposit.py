@@ -333,7 +333,7 @@ def _convert(
 
     def find(given: str) -> tuple[str, str]:
         """The address in the upload of a file beside the table; ValueError if there is none."""
-        name = safe_name(given)
+        name = safe_name(Path(given).as_posix())
         path = source.parent / name
         if path.is_symlink() or not path.is_file():
             other = present().find(name)
@@ -352,8 +352,8 @@ def _convert(
 def _files_below(folder: Path) -> ChosenFiles:
     """The files that a table in this folder may mean: of many, the first EXAMINED that are found."""
     paths = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
-    found = islice((path for path in paths if not path.is_symlink()), EXAMINED)
-    return ChosenFiles(sorted(path.relative_to(folder).as_posix() for path in found))
+    examined = islice((path for path in paths if not path.is_symlink()), EXAMINED)
+    return ChosenFiles(sorted(path.relative_to(folder).as_posix() for path in examined))
 
 
 def _read(path: Path) -> bytes:

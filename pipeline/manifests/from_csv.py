@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 
 from pipeline.errors import ArklineError
 from pipeline.fixity import HEX_LENGTH
@@ -62,8 +61,8 @@ _IDENTIFYING = frozenset({fields.URL, fields.FILE, fields.ARK, fields.LOCAL_ID})
 """Fields in which no error of a spreadsheet can be meant."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_VALID = "http://localhost/-"
-"""A valid URL, for a row whose payload is an error already."""
+VALID = "http://localhost/-"
+"""A valid URL, for a row whose payload is an error already, or needs no check."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,10 @@ def convert(
         if not findings.errors:
             for row in table.rows:
                 check_cells(table, row, findings)
+                before = len(findings.errors)
                 rows.append(row_of(profile, row.number, values_of(table, row), findings, find))
+                if len(findings.errors) == before and not _reads_back(profile, rows[-1]):
+                    findings.error(row.number, "the row would not read back from a manifest as it is")
         if rows:
             checkm.check_rows(profile, rows, case_fold, findings, called="rows")
         elif not findings.errors:
@@ -228,7 +230,6 @@ def row_of(
     `find`: as for `convert`. A row whose payload is an error has neither URL nor name.
     """
     given = {column: values.get(field, "") for field, column in COLUMNS.items() if column in profile.columns}
-    before = len(findings.errors)
     for column, text in given.items():
         if _CONTROL.search(text):
             message = f"{_label(column)} contains a line break or a control character"
@@ -241,13 +242,11 @@ def row_of(
     try:
         url, given["nfo:fileName"] = _payload(url, given["nfo:fileName"], find)
     except (ArklineError, ValueError) as error:
-        url, given["nfo:fileName"], problem = _VALID, "", str(error)
+        url, given["nfo:fileName"], problem = VALID, "", str(error)
     row = checkm_row.of_cells(profile, url, given, number, findings)
     if problem:
         findings.error(number, problem, "nfo:fileName" if is_file else "nfo:fileUrl")
         return replace(row, url="", name="")
-    if len(findings.errors) == before and not _reads_back(profile, row):
-        findings.error(number, "the row would not read back from a manifest as it is")
     return row
 
 
@@ -264,7 +263,7 @@ def _payload(url: str, file: str, find: FindFile | None) -> tuple[str, str]:
         return url or file, file
     if not given:
         raise ValueError("the row names no file")
-    address, name = find(PurePosixPath(given).as_posix())
+    address, name = find(given)
     return address, (file if url else "") or name
 
 

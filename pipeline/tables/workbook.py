@@ -119,9 +119,9 @@ def _numbers(values: list[list[_Value]], cells: list[Remark]) -> Iterator[Remark
     errors = {(remark.row, remark.column) for remark in cells if remark.kind is RemarkKind.ERROR}
     for place, column in enumerate(zip(*values, strict=True)):
         numbers = ((text(cell), row) for row, cell in enumerate(column, 1) if type(cell) in (int, float))
-        found = [(number, row) for number, row in numbers if (row, place) not in errors]
-        shortest, row = min(found, key=lambda one: len(one[0]), default=("", 0))
-        if any(len(shortest) < len(number) for number, _ in found):
+        sound = [(number, row) for number, row in numbers if (row, place) not in errors]
+        shortest, row = min(sound, key=lambda one: len(one[0]), default=("", 0))
+        if any(len(shortest) < len(number) for number, _ in sound):
             yield Remark(RemarkKind.NUMBER, row, place, shortest)
 
 
