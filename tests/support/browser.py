@@ -19,10 +19,46 @@ from tests.support.requirements import unavailable
 PICTURES = "PAGE_PICTURES"
 """The folder that gets pictures of the pages; without it none are kept."""
 
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "pictures"
+DOCUMENTED = {
+    "batch",
+    "board",
+    "job",
+    "new-deposit-dark-390",
+    "new-deposit-light-1280",
+    "object-light-1280",
+    "objects-light-1280",
+    "stored-light-1280",
+}
+"""The pictures that the folder of the documentation gets."""
+
 Scheme = Literal["light", "dark"]
 
 
 STREAM = "[hx-sse\\:connect]"
+
+TOO_WIDE = """
+[document.documentElement, ...document.querySelectorAll("main *, header *, footer *")]
+  .filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
+  .filter((one) => !one.closest(".scroll, pre, .skip, svg"))
+  .map((one) => `${one.tagName} ${one.className} ${one.textContent.trim().slice(0, 40)}`)
+  .slice(0, 5)
+"""
+
+KEEP_SHIFTS = """
+window.shifts = [];
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) if (!entry.hadRecentInput) shifts.push(entry);
+}).observe({ type: "layout-shift", buffered: true });
+"""
+
+SHIFTED = """
+[shifts.reduce((sum, one) => sum + one.value, 0), shifts.flatMap((one) => one.sources).map((one) =>
+  `${one.node?.nodeName} from ${one.previousRect.y} to ${one.currentRect.y}`).slice(0, 5)]
+"""
+
+MOVED = 0.05
+"""People see a larger shift (browsers call 0.1 good); an age that gets another letter may break a line."""
 
 CLOSING = 20.0
 """Seconds after which a Chromium that does not close is killed."""
@@ -93,7 +129,8 @@ class Visitor:
 
     def picture(self, name: str, *, whole: bool = True) -> None:
         """Keep a picture of the whole page, or of what the window shows."""
-        if folder := os.environ.get(PICTURES):
+        folder = os.environ.get(PICTURES)
+        if folder and (name in DOCUMENTED or Path(folder).resolve() != DOCUMENTATION):
             self.page.screenshot(path=Path(folder) / f"{name}.png", full_page=whole)
 
     def barriers(self) -> list[str]:
@@ -105,11 +142,22 @@ class Visitor:
             if one["impact"] in ("serious", "critical")
         ]
 
+    def too_wide(self) -> list[str]:
+        """Elements that reach beyond the window; what a region of its own scrolls does not count."""
+        found: list[str] = self.page.evaluate(TOO_WIDE)
+        return found
+
+    def moved(self) -> list[str]:
+        """What has moved on the page without an act of the person."""
+        shifted, nodes = self.page.evaluate(SHIFTED)
+        return [f"the layout shifted by {shifted:.3f}: {nodes}"] if shifted > MOVED else []
+
 
 @contextmanager
 def visitor(browser: Chromium, url: str, scheme: Scheme = "light", width: int = 1280) -> Iterator[Visitor]:
     with browser.window(scheme, width) as page:
         opened = Visitor(page, url)
+        page.context.add_init_script(KEEP_SHIFTS)
         page.on("console", lambda message: _keep(opened, message.type, message.text))
         page.on("pageerror", lambda error: opened.complaints.append(str(error)))
         yield opened
