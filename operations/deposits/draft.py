@@ -22,7 +22,7 @@ from pydantic import Field
 from operations.deposits import submission, uploads
 from operations.deposits.draft_plan import DraftPlan, plan_draft
 from operations.deposits.draft_preview import PAGE, DraftList, DraftRow, DraftView, Preview, preview_of
-from operations.deposits.local_deposit import FILES
+from operations.deposits.local_deposit import FILES, payload_name
 from operations.deposits.validation import check_manifest_size
 from operations.site import Site
 from pipeline import codes
@@ -235,7 +235,7 @@ def deposit(site: Site, principal: Principal, upload: str, *, again: bool = Fals
         requested = described.model_copy(
             update={
                 "payload_url": payload.url,
-                "payload_filename": payload.name,
+                "payload_filename": payload_name(plan.type, described.deposit_name, payload.name),
                 "digest": payload.digest,
                 "size": payload.size,
                 "idempotency_key": key,

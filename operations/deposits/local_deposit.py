@@ -28,6 +28,7 @@ from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row
 from pipeline.manifests.from_csv import Converted
 from pipeline.names import (
     COMPOSED_OTHERWISE,
+    PRODUCER,
     UnsafeName,
     UploadAddress,
     duplicates,
@@ -403,7 +404,19 @@ def upload_deposit(
     profile = ManifestProfile.of(deposit.type)
     assert profile is not None, "rows are those of a manifest"
     data = checkm.write(profile, rows)
-    return _payload(upload, uploader.put(upload, MANIFEST, (data,), len(data)))
+    manifest = _payload(upload, uploader.put(upload, MANIFEST, (data,), len(data)))
+    return replace(manifest, filename=payload_name(deposit.type, deposit.name, MANIFEST))
+
+
+def payload_name(kind: SubmissionType, deposit: str | None, manifest: str) -> str:
+    """What lists and mails call the payload: one object, which the depositor knows by the deposit's name and
+    not by that of the manifest made here; a batch, whose objects have names, by its manifest."""
+    if kind is not SubmissionType.OBJECT_MANIFEST or deposit is None:
+        return manifest
+    try:
+        return safe_name(deposit, PRODUCER)
+    except UnsafeName:
+        return manifest
 
 
 def _send(uploader: Uploader, upload: str, file: LocalFile, on_bytes: Callable[[int], None]) -> UploadedFile:

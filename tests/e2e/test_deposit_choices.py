@@ -1,6 +1,7 @@
 """What the deposit page makes of choices: dropped files, a corrected table, the same deposit twice."""
 
 import hashlib
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -9,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from pipeline.principal import Role
+from pipeline.records import SubmissionType
 from tests.support.browser import Chromium, Visitor, chromium, visitor
 from tests.support.web import Web, new_token
 from zkstate.record import batches
@@ -80,6 +82,80 @@ def test_dropped_files_are_an_object_each_or_together_and_the_same_deposit_is_ma
     assert first != second
     session = web.context.session
     assert [batches.load(session, bid).submission.erc_what for bid in (first, second)] == ["Two letters"] * 2
+
+
+def test_a_folder_is_dropped_with_what_is_in_its_folders(dora: Visitor, tmp_path: Path) -> None:
+    page, folder = dora.page, tmp_path / "Letters"
+    (folder / "1911" / "May").mkdir(parents=True)
+    for name in ("list.csv", "1911/a.txt", "1911/May/b.txt"):
+        (folder / name).write_text("File;Title\n1911/a.txt;A\n1911/May/b.txt;B\n")
+    mouse = page.context.new_cdp_session(page)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        data = {"items": [], "files": [str(folder)], "dragOperationsMask": 1}
+        mouse.send("Input.dispatchDragEvent", {"type": kind, "x": 300, "y": 400, "data": data})
+
+    expect(page.get_by_text("2 objects of 2 files")).to_be_visible()
+    expect(page.get_by_label("Name of this deposit")).to_have_value("Letters")
+    expect(page.get_by_label("Title of row 3")).to_have_value("B")
+
+
+def test_a_zip_is_one_object_whose_files_are_unpacked(dora: Visitor, web: Web, tmp_path: Path) -> None:
+    page, container = dora.page, tmp_path / "letters.zip"
+    with zipfile.ZipFile(container, "w") as archive:
+        archive.writestr("a.txt", "a")
+    choose(page, container)
+    expect(page.get_by_text("1 object of 1 file")).to_be_visible()
+
+    deposit(page)
+
+    page.wait_for_url("**/batches/*")
+    bid = page.url.rpartition("/")[2].partition("?")[0]
+    submission = batches.load(web.context.session, bid).submission
+    assert (submission.type, submission.payload_name) == (SubmissionType.CONTAINER, "letters.zip")
+
+
+def test_a_login_that_ends_during_an_upload_costs_no_corrections(
+    dora: Visitor, web: Web, tmp_path: Path
+) -> None:
+    page, scan, pieces = dora.page, tmp_path / "a.tif", list[str]()
+    scan.write_bytes(b"a" * LARGE)
+
+    def log_out_before_the_second_piece(route: Route) -> None:
+        pieces.append(route.request.headers.get("upload-offset", ""))
+        if len(pieces) == 2:
+            page.context.clear_cookies()
+            route.continue_(headers={**route.request.headers, "cookie": ""})
+        else:
+            route.continue_()
+
+    page.route("**/files/a.tif", log_out_before_the_second_piece)
+    choose(page, scan)
+    page.get_by_label("Title of the object").fill("A scan")
+    page.get_by_label("Title of the object").press("Enter")
+    deposit(page)
+    expect(page.get_by_role("alert")).to_contain_text("Your login has ended. Log in again in another tab")
+
+    other = Visitor(page.context.new_page(), dora.url)
+    other.log_in(new_token(web.context.settings, dora.token_name, Role.DEPOSITOR, ["demo"]))
+    deposit(page)
+
+    page.wait_for_url("**/batches/*")
+    bid = page.url.rpartition("/")[2].partition("?")[0]
+    assert batches.load(web.context.session, bid).submission.erc_what == "A scan"
+    assert pieces.count("0") == 2
+    assert [said for said in dora.complaints if "401" not in said] == []
+    dora.complaints.clear()
+
+
+def test_a_disk_that_is_full_during_an_upload_costs_no_corrections(
+    dora: Visitor, web: Web, tmp_path: Path
+) -> None:
+    page, scan, root = dora.page, tmp_path / "a.tif", web.context.settings.uploads_folder
+    scan.write_bytes(b"a" * 1000)
+    choose(page, scan)
+    page.get_by_label("Title of the object").fill("A scan")
+    page.get_by_label("Title of the object").press("Enter")
+    expect(page.get_by_text("1 object of 1 file")).to_be_visible()
 
 
 def test_a_table_that_was_corrected_outside_and_chosen_again_takes_the_place_of_the_first(

@@ -142,7 +142,7 @@ def correct(dora: Visitor, scans: Scans, press: Use) -> None:
     press(page, page.get_by_label("Show only objects with mistakes"), "Space")
     expect(page.locator("#rows tr")).to_have_count(3)
     assert dora.barriers() == []
-    draw(dora, "new-deposit", whole=True)
+    draw(dora, "new-deposit", whole=page.evaluate("innerWidth") > 1000)
     type_over(page, press, "File of row 3", "scans/img_001.jpg")
     type_over(page, press, "Identifiers of row 5", "MUE-003")
     type_over(page, press, "File of row 7", "scans/img_005.jpg")

@@ -314,7 +314,8 @@ def test_files_without_a_table_are_deposited_as_by_submit(
 ) -> None:
     upload, key = begin(ada), "0" if objects == "one" else names[0]
     values = {f"{key}:title": f"Scans of {names} as {objects}", f"{key}:local_id": f"{objects} {names}; x"}
-    preview = save(ada, upload, draft(objects, *names, values={**values, f"{key}:local_id": ""}))
+    given = draft(objects, *names, name="Scans", values={**values, f"{key}:local_id": ""})
+    preview = save(ada, upload, given)
     for name in names:
         send(ada, upload, f"files/{name}")
 
@@ -325,6 +326,7 @@ def test_files_without_a_table_are_deposited_as_by_submit(
     submission = batches.load(web.context.session, done.json()["bid"]).submission
     assert submission.type == kind
     assert submission.erc_what == (values["0:title"] if objects == "one" else "")
+    assert (submission.payload_name == "Scans") == (kind == "object_manifest")
 
 
 def test_a_file_that_changed_is_refused_by_its_digest_and_sent_again_alone(web: Web, ada: Caller) -> None:

@@ -23,6 +23,7 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs" / "pictures"
 DOCUMENTED = {
     "batch",
     "board",
+    "flower",
     "job",
     "new-deposit-dark-390",
     "new-deposit-light-1280",

@@ -70,6 +70,17 @@ def test_a_deposit_is_called_by_what_was_given_and_not_by_the_manifest_that_is_m
     assert names == ["Nachlass Müller 1911", "Nachlass Müller 1911", "good.csv", "a.txt"]
 
 
+def test_an_object_of_a_folder_is_called_as_the_folder_if_a_file_may_be_called_so(tmp_path: Path) -> None:
+    usual = plan_deposit(folder(tmp_path / "Nachlass Müller 1911", "a.txt", "b.txt"))
+    hidden = plan_deposit(folder(tmp_path / "a\u200bb", "a.txt", "b.txt"))
+    table = tmp_path / "good.csv"
+    table.write_text("File\nNachlass Müller 1911/a.txt\nNachlass Müller 1911/b.txt\n")
+
+    names = [uploaded(deposit)[0].filename for deposit in (usual, hidden, plan_deposit(table))]
+
+    assert names == ["Nachlass Müller 1911", "manifest.checkm", "manifest.checkm"]
+
+
 def test_a_file_is_stored_under_its_name_even_if_that_has_an_escape(tmp_path: Path) -> None:
     source = folder(tmp_path / "reports", "My%20Report.pdf", "sub%7c/a%2520b.pdf", "My Report.pdf")
 
