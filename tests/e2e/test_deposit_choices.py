@@ -2,6 +2,7 @@
 
 import hashlib
 import zipfile
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -11,7 +12,7 @@ from playwright.sync_api import Page, Route, expect
 
 from pipeline.principal import Role
 from pipeline.records import SubmissionType
-from tests.support.browser import Chromium, Visitor, chromium, visitor
+from tests.support.browser import FAR_AWAY, Chromium, Visitor, chromium, visitor
 from tests.support.web import Web, new_token
 from zkstate.record import batches
 
@@ -114,50 +115,6 @@ def test_a_zip_is_one_object_whose_files_are_unpacked(dora: Visitor, web: Web, t
     assert (submission.type, submission.payload_name) == (SubmissionType.CONTAINER, "letters.zip")
 
 
-def test_a_login_that_ends_during_an_upload_costs_no_corrections(
-    dora: Visitor, web: Web, tmp_path: Path
-) -> None:
-    page, scan, pieces = dora.page, tmp_path / "a.tif", list[str]()
-    scan.write_bytes(b"a" * LARGE)
-
-    def log_out_before_the_second_piece(route: Route) -> None:
-        pieces.append(route.request.headers.get("upload-offset", ""))
-        if len(pieces) == 2:
-            page.context.clear_cookies()
-            route.continue_(headers={**route.request.headers, "cookie": ""})
-        else:
-            route.continue_()
-
-    page.route("**/files/a.tif", log_out_before_the_second_piece)
-    choose(page, scan)
-    page.get_by_label("Title of the object").fill("A scan")
-    page.get_by_label("Title of the object").press("Enter")
-    deposit(page)
-    expect(page.get_by_role("alert")).to_contain_text("Your login has ended. Log in again in another tab")
-
-    other = Visitor(page.context.new_page(), dora.url)
-    other.log_in(new_token(web.context.settings, dora.token_name, Role.DEPOSITOR, ["demo"]))
-    deposit(page)
-
-    page.wait_for_url("**/batches/*")
-    bid = page.url.rpartition("/")[2].partition("?")[0]
-    assert batches.load(web.context.session, bid).submission.erc_what == "A scan"
-    assert pieces.count("0") == 2
-    assert [said for said in dora.complaints if "401" not in said] == []
-    dora.complaints.clear()
-
-
-def test_a_disk_that_is_full_during_an_upload_costs_no_corrections(
-    dora: Visitor, web: Web, tmp_path: Path
-) -> None:
-    page, scan, root = dora.page, tmp_path / "a.tif", web.context.settings.uploads_folder
-    scan.write_bytes(b"a" * 1000)
-    choose(page, scan)
-    page.get_by_label("Title of the object").fill("A scan")
-    page.get_by_label("Title of the object").press("Enter")
-    expect(page.get_by_text("1 object of 1 file")).to_be_visible()
-
-
 def test_a_table_that_was_corrected_outside_and_chosen_again_takes_the_place_of_the_first(
     dora: Visitor, tmp_path: Path
 ) -> None:
@@ -200,6 +157,27 @@ def test_a_file_that_changes_before_it_is_sent_is_said_and_costs_no_corrections(
     expect(page.get_by_label("Title of the object")).to_have_value("A letter")
     assert [said for said in dora.complaints if "ERR_UPLOAD_FILE_CHANGED" not in said] == []
     dora.complaints.clear()
+
+
+def test_plain_http_beyond_this_machine_declares_digests_too(
+    browser: Chromium, web: Web, tmp_path: Path
+) -> None:
+    address = web.url.replace("127.0.0.1", FAR_AWAY)
+    with visitor(browser, address) as dora:
+        page, declared = dora.page, dict[str, str]()
+        page.on("request", lambda sent: declared.update({sent.url: sent.headers.get("repr-digest", "")}))
+        dora.log_in(new_token(web.context.settings, uuid4().hex, Role.DEPOSITOR, ["demo"]))
+        dora.open("/deposits/new")
+        (tmp_path / "a.txt").write_text("a")
+        choose(page, tmp_path / "a.txt")
+        expect(page.get_by_text("1 object of 1 file")).to_be_visible()
+        assert page.evaluate("[isSecureContext, typeof crypto.subtle]") == [False, "undefined"]
+
+        deposit(page)
+
+        page.wait_for_url("**/batches/*")
+        (sent,) = [digest for url, digest in declared.items() if url.endswith("/files/a.txt")]
+        assert sent == f"sha-512=:{b64encode(hashlib.sha512(b'a').digest()).decode()}:"
 
 
 def test_without_webassembly_files_are_sent_and_the_page_says_that_no_digest_is_declared(
