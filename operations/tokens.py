@@ -80,8 +80,7 @@ def create_token(
         raise UsageRefused(
             f"'{name}' is not a name for a token: use letters, digits and _ . @ -, at most 100 characters"
         )
-    body = base64.b32encode(secrets.token_bytes(RANDOM_BYTES)).decode().lower()
-    token = f"{PREFIX}{body}{_check_characters(body)}"
+    token = token_of(secrets.token_bytes(RANDOM_BYTES))
     entry = TokenEntry(
         name=name,
         hash=hash_of(token),
@@ -95,6 +94,11 @@ def create_token(
             f"there is or was a token named {name}: choose another name, because batches belong to names"
         )
     return NewToken(**vars(entry), token=token)
+
+
+def token_of(random: bytes) -> str:
+    body = base64.b32encode(random[:RANDOM_BYTES]).decode().lower()
+    return f"{PREFIX}{body}{_check_characters(body)}"
 
 
 def list_tokens(inventory: SqlInventory, caller: Principal) -> tuple[TokenEntry, ...]:
@@ -111,6 +115,14 @@ def revoke(inventory: SqlInventory, caller: Principal, name: str) -> TokenEntry:
             f"there is no token named {name}: `list` shows the names", code=codes.NO_SUCH_TOKEN
         )
     return entry
+
+
+def end_login_of(inventory: SqlInventory, digest: str, caller: Principal) -> TokenEntry:
+    """Revoke the caller's own token with this hash, if a login made it."""
+    entry = token_with_hash(inventory, digest)
+    if entry is None or entry.credential is None:
+        raise UsageRefused("this token was created by an administrator, who can revoke it: it is of no login")
+    return revoke_token(inventory, entry.name, caller.name, now()) or entry
 
 
 def hash_of(token: str) -> str:
@@ -145,8 +157,13 @@ class _Remembered:
 class Authenticator:
     """Maps a token to its principal. Thread-safe; a revoked token is rejected within REMEMBERED_SECONDS."""
 
-    def __init__(self, inventory: Callable[[], SqlInventory]) -> None:
+    def __init__(
+        self, inventory: Callable[[], SqlInventory], rights: Callable[[str], Principal] | None = None
+    ) -> None:
+        """`rights`: as for `Logins`; without it, the token of a login is valid only as long as a token is
+        its basis."""
         self._inventory = inventory
+        self._rights = rights or (lambda digest: self.principal(digest, Interface.API))
         self._guard = threading.Lock()
         self._entries: OrderedDict[str, _Remembered] = OrderedDict()
 
@@ -162,7 +179,16 @@ class Authenticator:
             raise InvalidToken("the token is not known here: ask the operator for a token")
         if entry.revoked is not None:
             raise InvalidToken(f"the token {entry.name} was revoked on {entry.revoked:%Y-%m-%d}")
-        return Principal(name=entry.name, role=entry.role, collections=entry.collections, interface=interface)
+        if entry.expires is not None and entry.expires < now():
+            raise InvalidToken(f"the token {entry.name} expired on {entry.expires:%Y-%m-%d}: log in again")
+        own = Principal(
+            name=entry.person or entry.name,
+            role=entry.role,
+            collections=entry.collections,
+            interface=interface,
+            expires=entry.expires,
+        )
+        return own if entry.credential is None else own.within(self._rights(entry.credential))
 
     def knows(self, token: str) -> bool:
         """True if this process has accepted the token before; `authenticate` says whether it still does."""
@@ -220,16 +246,22 @@ class Logins:
 
     def principal(self, login: str) -> Principal:
         """The logged-in principal, with current rights; InvalidToken if the login has ended."""
-        entry = login_with_hash(self._inventory(), hash_of(login)) if _LOGIN_FORM.fullmatch(login) else None
-        if entry is None or entry.ends < now():
-            raise InvalidToken("the login is over, or is not of this site: log in again")
+        entry = self.entry(login)
         principal = self._rights(entry.credential)
+        if ":" in entry.credential:
+            principal = principal.model_copy(update={"expires": entry.ends})
         with self._guard:
             self._accepted[entry.hash] = None
             self._accepted.move_to_end(entry.hash)
             if len(self._accepted) > REMEMBERED_TOKENS:
                 self._accepted.popitem(last=False)
         return principal
+
+    def entry(self, login: str) -> LoginEntry:
+        entry = login_with_hash(self._inventory(), hash_of(login)) if _LOGIN_FORM.fullmatch(login) else None
+        if entry is None or entry.ends < now():
+            raise InvalidToken("the login is over, or is not of this site: log in again")
+        return entry
 
     def knows(self, login: str) -> bool:
         """True if this process has accepted the login before; `principal` says whether it is still valid."""

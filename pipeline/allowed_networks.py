@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from itertools import pairwise
 
 _PORTS = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
@@ -67,3 +67,11 @@ def _range(text: str) -> tuple[int, int]:
         if _ALL[0] <= first <= last <= _ALL[1]:
             return first, last
     raise ValueError(f"'{text}' is no port from 1 to 65535, and no range of ports, as 9000-9010")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent to the host stays on this machine."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

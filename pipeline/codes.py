@@ -94,6 +94,8 @@ TOO_BIG = Code("too-big", 413, REFUSED,
     "The change is larger than the record accepts; nothing was sent. To try it again cannot help.")
 TOO_MANY_AT_ONCE = Code("too-many-at-once", 503, UNREACHABLE,
     "The server has as many requests in progress as it may have; a later one may succeed.")
+TOO_MANY_LOGINS = Code("too-many-logins", 503, UNREACHABLE,
+    "As many programs wait for an answer to their login as may; a retry may succeed later.")
 TOO_MANY_PROOFS = Code("too-many-proofs", 503, UNREACHABLE,
     "The limit of waiting proofs, of the site or of the caller, is reached; a retry may succeed later.")
 TOO_MANY_RECHECKS = Code("too-many-rechecks", 503, UNREACHABLE,

@@ -1,5 +1,6 @@
 """The acting person: every verb names the principal behind it and checks the principal's rights."""
 
+from datetime import datetime
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -52,6 +53,8 @@ class Principal(BaseModel):
     role: Role
     collections: frozenset[str] | None = None
     interface: Interface
+    expires: datetime | None = None
+    """When the rights end, if that is known."""
     request_id: str | None = None
     """The id of the API's or the page's request by which the principal acts."""
 
@@ -64,6 +67,17 @@ class Principal(BaseModel):
         if self.interface is Interface.CLI:
             return f"{LOCAL}{self.name.partition('@')[0]}"
         return f"token:{self.name}"
+
+    def within(self, limit: "Principal") -> "Principal":
+        """This principal, with none of the rights that `limit` does not have."""
+        given = [one.collections for one in (self, limit) if one.collections is not None]
+        return self.model_copy(
+            update={
+                "role": self.role if limit.role.includes(self.role) else limit.role,
+                "collections": frozenset.intersection(*given) if given else None,
+                "expires": min(filter(None, (self.expires, limit.expires)), default=None),
+            }
+        )
 
     def require(self, role: Role, action: str, collection: str | None = None) -> None:
         """Raise Forbidden unless the principal has the role for this collection or, without one, for all."""

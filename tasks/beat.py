@@ -28,7 +28,7 @@ from zkstate.connection.clock import ServerClock
 from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session
 from zkstate.errors import Corrupt, Missing
-from zkstate.fleet import hosts, outages
+from zkstate.fleet import device_logins, hosts, outages
 from zkstate.fleet.scheduled import Sweep
 from zkstate.queue import fairness, queue, recovery
 from zkstate.queue.fairness import Live
@@ -224,6 +224,7 @@ def fail_exhausted_batch(context: WorkerContext, session: Session, bid: str) -> 
 def _clean_up_jobs(context: WorkerContext, session: Session, clock: ServerClock) -> None:
     clean_up_completed(session, context.settings.working)
     hosts.remove_unused(session, clock)
+    device_logins.remove_old(session, clock.now_ms())
     for folder in orphans(session, context.settings.working):
         remove_folder(folder)
         log().warning("removed an orphan folder", folder=str(folder))

@@ -39,6 +39,9 @@ PROFILES = Path(__file__).parent.parent / "examples" / "profiles"
 for name in [each for each in os.environ if each.startswith("ARKLINE_") and each != "ARKLINE_SCHEMAS"]:
     del os.environ[name]  # a developer's running stack must not leak into the tests
 
+# a developer's logins must not, either
+os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
+
 for name in ("COLUMNS", "LINES", "PYTHONUNBUFFERED"):
     # readline leaves a width to child processes, although what is piped has none; and a child that forgets to
     # flush must not be saved by the developer's shell

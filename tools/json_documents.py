@@ -1,5 +1,6 @@
 """What each command prints with --json: the table behind docs/api/json.md, which tools.json_page writes."""
 
+from entrypoints.web.routes.about import WhoAmI
 from operations.board.values import BoardSummary
 from operations.checks.aliases import AuditView, ReconcileView
 from operations.checks.check import CheckView
@@ -51,6 +52,12 @@ class ProfileChecks(Record):
 class Template(Record):
     template: str
     """The text of the file."""
+
+
+class LoggedIn(WhoAmI):
+    url: str
+    source: str
+    """Where the address and the token come from."""
 
 
 class Address(Record):
@@ -106,6 +113,9 @@ DOCUMENTS: dict[str, object] = {
     "why": Answer,
     "open": Address,
     "collection": CollectionReport,
+    "login": LoggedIn,
+    "logout": Address,
+    "whoami": LoggedIn,
     "objects": ObjectList,
     "object": ObjectView,
     "export": Export,

@@ -26,6 +26,7 @@
     /fixity                             the sums of the fixity schedule
     /checks                             the checks of stored versions that are repeated, and how far that is
     /audit                              the end of the last complete check of the record
+    /device-logins/ID                   a login of a program that a person answers at a page
     /board                              the last difference between a web process's board and the record
     /ids/NAME                           counters
     /submission-keys/KEY                idempotency keys -> BID
@@ -71,6 +72,7 @@ CHECKS = "/checks"
 RECHECKS = "/rechecks"
 AUDIT = "/audit"
 BOARD = "/board"
+DEVICE_LOGINS = "/device-logins"
 
 TOP = (
     BATCHES,
@@ -87,6 +89,7 @@ TOP = (
     RECHECKS,
     AUDIT,
     BOARD,
+    DEVICE_LOGINS,
     "/ids",
     "/submission-keys",
     DEPLOYMENT,
@@ -109,6 +112,7 @@ _OWN_NAMES = {
         "/actions": "queue|collections",
         "/ids": r"batch|job|ark-\S+",
         "/submission-keys": "[0-9a-f]{64}",
+        DEVICE_LOGINS: "[0-9a-f]{64}",
     }.items()
 }
 """Folder -> pattern of the record's own names in it; in other folders every name is the record's own."""
@@ -165,6 +169,7 @@ history = _each("/jobs/{}/history")
 job_lock = _each("/jobs/{}/lock")
 
 waiting = _each("/waiting/{}")
+device_login = _each("/device-logins/{}")
 reservation = _each("/space/working/{}")
 
 

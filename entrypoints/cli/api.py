@@ -1,7 +1,8 @@
 """Client of a site's API: sends every command's requests, and raises the problems as errors.
 
-Requests go over the network if ARKLINE_URL and ARKLINE_TOKEN name a web process. If none is named, or the web
-process of the stack on this machine does not answer, the same application is called in this process.
+Requests go over the network if ARKLINE_URL and ARKLINE_TOKEN, or else the current login of `arkline login`,
+name a web process. If none is named, or the web process of the stack on this machine does not answer, the
+same application is called in this process.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 import certifi
 import urllib3
 
-from entrypoints.cli import context
+from entrypoints.cli import context, logins
 from entrypoints.cli.command_table import load_all
 from entrypoints.cli.reach import TOKEN, URL, is_own_stack
 from entrypoints.web import in_process
@@ -78,6 +79,8 @@ class Client:
     here: InProcess | None = None
     timeout: float = ANSWER_TIMEOUT
     """Seconds to wait for an answer."""
+    source: str = f"{URL} and {TOKEN}"
+    """Where the address and the token come from."""
 
     def get(self, path: str, kind: type[R], **query: object) -> R:
         return kind.model_validate_json(self.request("GET", path, query=query))
@@ -139,12 +142,12 @@ class Client:
             )
             with closing(answer):
                 if not 200 <= answer.status < 300:
-                    raise _error_of(answer, target)
+                    raise _error_of(answer, target, self)
                 yield answer
         except urllib3.exceptions.HTTPError as error:
             why = getattr(error.__cause__, "strerror", None) or _FAULTS.get(type(error), "no connection")
             raise ServiceUnreachable(
-                f"{self.url} does not answer ({why}): check {URL} and the network"
+                f"{self.url} does not answer ({why}): check the network and the address, from {self.source}"
             ) from error
 
     @cached_property
@@ -188,14 +191,21 @@ def site(by: str = "", *, record: bool = True, local: bool = False) -> Iterator[
     context.quiet_logs()
     timeout = context.CONNECT_TIMEOUT if record else None
     with in_process.in_process(context.settings(), context.principal(by), timeout) as here:
-        yield Client("http://arkline", "", here)
+        yield Client("http://arkline", "", here, source="none: this shell acts on the stack itself")
 
 
 def client() -> Client | None:
-    """The client for ARKLINE_URL; None if it is not set."""
+    """The client for ARKLINE_URL, or for the current login; None if there is neither.
+
+    A login is not used in the shell of a stack: there, a command without ARKLINE_URL acts on that stack.
+    """
     url, token = os.environ.get(URL, ""), os.environ.get(TOKEN, "")
     if not url and not token:
-        return None
+        of_stack = any(name.startswith("ARKLINE_") for name in os.environ.keys() - {URL, TOKEN})
+        saved = logins.SavedLogins() if of_stack else logins.read()
+        if (login := saved.servers.get(saved.current)) is None:
+            return None
+        return Client(saved.current, login.token, source=f"the login in {logins.file()}")
     if not url or not token:
         lacking, given = (URL, TOKEN) if token else (TOKEN, URL)
         raise UsageRefused(f"{given} is set without {lacking}: set both to use a site's API, or none")
@@ -218,12 +228,14 @@ def _takes_connections(url: str) -> bool:
     return True
 
 
-def _error_of(answer: urllib3.BaseHTTPResponse, target: str) -> ArklineError:
+def _error_of(answer: urllib3.BaseHTTPResponse, target: str, site: Client) -> ArklineError:
     """The problem in an answer as an error, with the exit code it would have in this process."""
     problem = _problem(answer.data)
     detail = str(problem.get("detail") or f"{target} was answered {answer.status} {answer.reason}")
     if _lacks_reason(problem.get("errors")):
         detail = "a reason is required, and kept in the history: add --reason WHY"
+    if answer.status == 401:
+        detail = f"{detail} (asked: {site.url}, with the token from {site.source})"
     error = _ERRORS[_kind(problem, answer.status)](detail)
     return error.with_remedies(*_remedies(problem.get("remedies")))
 

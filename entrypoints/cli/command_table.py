@@ -85,6 +85,15 @@ class Entry:
 
 
 GROUPS: dict[str, tuple[Entry, ...]] = {
+    "Choose a site": (
+        Entry("login", "login_commands", "Log in at a site by a page, and use that site from now on."),
+        Entry("logout", "login_commands", "Log out: revoke the token at the site, and remove it here."),
+        Entry(
+            "whoami",
+            "login_commands",
+            "Show the site that commands ask, by which token, and what it allows.",
+        ),
+    ),
     "Submit deposits": (
         Entry("submit", "submit_command", "Submit files of this machine or at a URL; prints the batch's id."),
         Entry("watch", "watch_commands", "Show progress until a batch has ended."),

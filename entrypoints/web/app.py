@@ -18,6 +18,7 @@ from entrypoints.web.routes import (
     drafts,
     fleet,
     jobs,
+    login,
     objects,
     retrieval,
     tokens,
@@ -41,6 +42,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     fleet.router,
     fleet.maintenance_router,
     tokens.router,
+    login.router,
     about.metrics_router,
 )
 """The routers of the core API."""

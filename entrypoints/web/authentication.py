@@ -18,7 +18,7 @@ from starlette.responses import Response
 from entrypoints.web.context import context_of
 from entrypoints.web.limits import LOCAL
 from entrypoints.web.parameters import Collection
-from operations.tokens import LOGIN_SECONDS, InvalidToken
+from operations.tokens import LOGIN_SECONDS, InvalidToken, hash_of
 from operations.visibility import require_fleet
 from pipeline import codes
 from pipeline.errors import ArklineError
@@ -109,6 +109,14 @@ def _found(request: Request, known: bool, find: Callable[[], Principal]) -> Prin
         raise
     request.state.find_again = find
     return principal.model_copy(update={"request_id": request.state.request_id})
+
+
+def credential_of(request: Request) -> str:
+    """The basis of an authenticated caller's rights: the token's hash, or what the login has."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme:
+        return hash_of(token.strip())
+    return context_of(request).logins.entry(request.cookies.get(cookie_name(request), "")).credential
 
 
 def check_again(request: Request, caller: Principal) -> None:

@@ -12,9 +12,13 @@ from fastapi import APIRouter
 from starlette.requests import HTTPConnection
 
 from entrypoints.web.limits import (
+    LOGIN_CODES_PER_MINUTE,
+    LOGIN_POLLS_PER_MINUTE,
+    LOGIN_STARTS_PER_MINUTE,
     LONG,
     REQUESTS_PER_MINUTE,
     WRONG_TOKENS_PER_MINUTE,
+    Attempts,
     InProgress,
     RateLimit,
     SlowWork,
@@ -83,6 +87,9 @@ class WebContext:
     in_progress: InProgress = field(default_factory=InProgress)
     rate_limit: RateLimit = field(default_factory=lambda: RateLimit(REQUESTS_PER_MINUTE))
     wrong_tokens: WrongTokens = field(default_factory=lambda: WrongTokens(WRONG_TOKENS_PER_MINUTE))
+    login_starts: Attempts = field(default_factory=lambda: Attempts(LOGIN_STARTS_PER_MINUTE))
+    login_polls: Attempts = field(default_factory=lambda: Attempts(LOGIN_POLLS_PER_MINUTE))
+    login_codes: Attempts = field(default_factory=lambda: Attempts(LOGIN_CODES_PER_MINUTE))
     slow_work: SlowWork = field(default_factory=SlowWork)
     fleet_work: SlowWork = field(default_factory=lambda: SlowWork(threads=8, of_one=4))
     """Requests that query the workers and Redis; a client repeats them, and sends several at a time."""
@@ -110,7 +117,7 @@ class WebContext:
 
     @cached_property
     def authenticator(self) -> Authenticator:
-        return Authenticator(self.tokens)
+        return Authenticator(self.tokens, self._rights)
 
     @cached_property
     def logins(self) -> Logins:

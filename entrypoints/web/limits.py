@@ -34,6 +34,11 @@ from tasks.logs import log
 
 REQUESTS_PER_MINUTE = 1200
 WRONG_TOKENS_PER_MINUTE = 30
+LOGIN_STARTS_PER_MINUTE = 20
+LOGIN_POLLS_PER_MINUTE = 20
+LOGIN_CODES_PER_MINUTE = 10
+"""Starts of one address, questions with one device code, and codes that one person enters."""
+
 MOST_IN_PROGRESS = 700
 """Maximum requests in progress, including streams and arriving bodies: below the number of connections of
 a process that may open 1,024 files, and each holds up to 2 MiB of a body in memory."""
@@ -89,6 +94,18 @@ class RateLimit(_Window):
             raise TooMany(
                 f"the token {token_name} has sent more than {self._most} requests in a minute: wait", wait
             )
+
+
+class Attempts(_Window):
+    """Limits what somebody may try, per address or name."""
+
+    def allows(self, key: str) -> bool:
+        return not self._wait(key)
+
+    def count(self, key: str, what: str) -> None:
+        """`too-many-requests` if this attempt exceeds the limit."""
+        if wait := self._wait(key):
+            raise TooMany(f"{key} has {what} more than {self._most} times in a minute: wait", wait)
 
 
 class InProgress:

@@ -430,6 +430,10 @@ tokens = Table(
     prose_column("revoked_by"),
     # accurate to a minute
     Column("used", Utc, nullable=True),
+    # of the token of a login: its end, the person, and the basis of the rights; NULL in all others
+    Column("expires", Utc, nullable=True),
+    Column("person", Prose, nullable=True),
+    Column("credential", Prose, nullable=True),
 )
 
 # who is logged in at the pages

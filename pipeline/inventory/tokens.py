@@ -1,6 +1,7 @@
 """Tokens of the web interfaces, and logins to the pages: the SHA-256 and the rights, never the token.
 
-Rule: a name is never reused, because batches and idempotency keys belong to `token:NAME`.
+Rule: a name is never reused, because batches and idempotency keys belong to `token:NAME`. What the token of a
+login does belongs to its person.
 """
 
 from datetime import datetime
@@ -28,14 +29,22 @@ class TokenEntry(Record):
     revoked_by: str = ""
     used: datetime | None = None
     """The last use, a minute late at most; None if it was never used."""
+    expires: datetime | None = None
+    """Of the token of a login: its end. Then it is removed, because nothing belongs to its name."""
+    person: str | None = None
+    """Who logged in: what the token does is done by this person."""
+    credential: str | None = Field(None, exclude=True, repr=False)
+    """The basis of a login's rights, as that of a `LoginEntry`."""
 
 
 def insert_token(inventory: SqlInventory, entry: TokenEntry) -> bool:
-    """Insert the token; False if another token has the name."""
+    """Insert the token, unless it is there; False if another token has the name."""
     given = None if entry.collections is None else sorted(entry.collections)
-    row = {**entry.model_dump(), "hash": entry.hash, "role": entry.role.value, "collections": given}
+    hidden = {"hash": entry.hash, "credential": entry.credential}
+    row = {**entry.model_dump(), **hidden, "role": entry.role.value, "collections": given}
 
     def write(connection: Connection) -> bool:
+        connection.execute(delete(tokens).where(tokens.c.expires < now()))
         connection.execute(insert(connection, tokens).on_conflict_do_nothing(), row)
         owner = connection.scalar(select(tokens.c.hash).where(tokens.c.name == entry.name))
         return bool(owner == entry.hash)

@@ -27,7 +27,7 @@ from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
 from zkstate import paths
 from zkstate.connection import clock
-from zkstate.fleet import holds, hosts, notes, outages, rechecks
+from zkstate.fleet import device_logins, holds, hosts, notes, outages, rechecks
 from zkstate.record import callbacks, journal
 
 PACKAGES = ("pipeline", "zkstate", "tasks", "operations", "entrypoints", "plugins")
@@ -53,6 +53,7 @@ STORED: Mapping[str, Any] = {
     "/audit": notes.LastAudit,
     "/outages/NAME": outages.Outage,
     "/board": notes.Correction,
+    "/device-logins/ID": device_logins.DeviceLogin,
     "/deployment": Deployment,
 }
 """Znode -> the record in its content."""

@@ -20,7 +20,7 @@ from tests.support.fleet import PROJECT, environment
 
 COMMAND_SECONDS = 120.0
 
-READ_LATE = ("ARKLINE_", "COLUMNS")
+READ_LATE = ("ARKLINE_", "COLUMNS", "XDG_CONFIG_HOME")
 """How the variables begin that nothing reads before the command runs."""
 
 COMMAND = (sys.executable, "-c", "from entrypoints.cli.main import main; main()")

@@ -13,7 +13,14 @@ from entrypoints.web.openapi import document
 from entrypoints.web.pages import install
 from pipeline.principal import Role
 
-PUBLIC = {"/health/live", "/health/ready", "/v1/errors", "/v1/errors/{code}"}
+PUBLIC = {
+    "/health/live",
+    "/health/ready",
+    "/v1/errors",
+    "/v1/errors/{code}",
+    "/v1/login/device",
+    "/v1/login/token",
+}
 """What needs no token."""
 
 OPERATORS_READ = {
@@ -49,6 +56,8 @@ def rule(route: APIRoute) -> Role | None:
         return None
     if route.path in DEPOSITS[:1] or route.path.startswith(DEPOSITS[1:]):
         return Role.VIEWER if route.methods == {"GET"} and route.path in DEPOSITS[:1] else Role.DEPOSITOR
+    if route.path == "/v1/login/end":
+        return Role.VIEWER
     if route.path.startswith("/v1/tokens"):
         return Role.ADMIN
     if route.path in READ_BY_POST or (route.methods or set()) <= {"GET", "HEAD"}:

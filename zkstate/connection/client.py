@@ -3,7 +3,6 @@
 Without a user, a client only works with servers on loopback. kazoo retries for ever and gives no reason.
 """
 
-import ipaddress
 import socket
 import ssl
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from kazoo.hosts import collect_hosts
 from kazoo.security import make_digest_acl
 
+from pipeline.allowed_networks import is_loopback
 from pipeline.errors import UsageRefused
 from pipeline.settings import Settings
 from zkstate.direct import Client, DirectHandler, StockHandler
@@ -39,19 +39,12 @@ def _check_access_list(settings: Settings) -> None:
     if settings.zk_user or settings.zk_open:
         return
     hosts, _ = collect_hosts(settings.zk_hosts)
-    if strangers := [host.strip() for host, _ in hosts if not _is_loopback(host.strip())]:
+    if strangers := [host.strip() for host, _ in hosts if not is_loopback(host.strip())]:
         raise UsageRefused(
             f"ZooKeeper at {strangers[0]} is not on this machine, and without a user everybody who reaches "
             "that server can change the record: set ARKLINE_ZK_USER and ARKLINE_ZK_PASSWORD, or "
             "ARKLINE_ZK_OPEN=1 to work with an open record"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _credentials(settings: Settings) -> dict[str, Any]:

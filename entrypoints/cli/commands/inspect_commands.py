@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import webbrowser
 from typing import Annotated
 from urllib.parse import quote
@@ -11,7 +10,7 @@ import typer
 
 import operations.collection_report
 import operations.explanation
-from entrypoints.cli import api, completion, context, exit_codes, reach, selection
+from entrypoints.cli import api, completion, context, exit_codes, selection
 from entrypoints.cli.options import Json, SharedOptions, command, read_id, read_jid
 from entrypoints.render import check_runs, explanation, fleet_status, screen, views
 from entrypoints.render import collection as rendered_collection
@@ -208,10 +207,11 @@ def open(
     Prints its address, so that it can be opened elsewhere if this machine has no browser. With --json
     it opens nothing.
     """
-    site = os.environ.get(reach.URL) or context.settings().public_url
+    known = api.client()
+    site = known.url if known else context.settings().public_url
     if not site:
         raise UsageRefused(
-            "the address of the pages is not known: set ARKLINE_PUBLIC_URL, or ARKLINE_URL and ARKLINE_TOKEN"
+            "the address of the pages is not known: set ARKLINE_PUBLIC_URL, or run `arkline login URL`"
         )
     address = f"{site.rstrip('/')}/find?q={quote(name)}"
     if json:

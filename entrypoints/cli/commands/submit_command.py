@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from urllib.parse import quote
 import pydantic_core
 import typer
 
-from entrypoints.cli import acting, api, completion, context, reach
+from entrypoints.cli import acting, api, completion, context
 from entrypoints.cli.commands import watch_commands
 from entrypoints.cli.options import Columns, Json, SheetName, command, table_choice
 from entrypoints.render import judgement, screen
@@ -239,7 +238,7 @@ def submit(  # noqa: PLR0913 - a command's arguments are its options
         {
             **given,
             "deposit_name": deposit_name or (deposit.name if deposit else None),
-            "submitter": submitter or ("" if os.environ.get(reach.TOKEN) else getpass.getuser()),
+            "submitter": submitter or ("" if api.client() else getpass.getuser()),
             "payload_url": payload_url,
             "payload_filename": payload_filename,
             "type": submission.submission_type(payload_url, kind, payload_filename),

@@ -58,6 +58,7 @@ def token_list(json: Json = False) -> None:
         Column("collections", lambda entry: ", ".join(sorted(entry.collections or {"all"})), long=True),
         Column("created", lambda entry: f"{entry.created:%Y-%m-%d} by {entry.created_by}", wide=True),
         Column("last used", lambda entry: humanize.ago(entry.used) if entry.used else "never"),
+        Column("until", lambda entry: f"{entry.expires:%Y-%m-%d}" if entry.expires else "", wide=True),
         Column("", lambda entry: f"revoked {entry.revoked:%Y-%m-%d}" if entry.revoked else ""),
     )
 

@@ -16,6 +16,7 @@ from entrypoints.web.pages import (
     board,
     collections,
     deposits,
+    device_login,
     documentation,
     fleet,
     lists,
@@ -31,7 +32,19 @@ WITH_WEBASSEMBLY = CONTENT_SECURITY_POLICY.replace(
     "script-src 'self'", "script-src 'self' 'wasm-unsafe-eval'"
 )
 
-PAGES = (board, lists, collections, one, stored_object, deposits, fleet, acting, documentation, login)
+PAGES = (
+    board,
+    lists,
+    collections,
+    one,
+    stored_object,
+    deposits,
+    fleet,
+    acting,
+    documentation,
+    device_login,
+    login,
+)
 
 
 class _DepositScripts(StaticFiles):

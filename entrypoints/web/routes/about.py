@@ -4,6 +4,7 @@ The probes of `/health/` need neither a token nor a thread. The metrics need a t
 may come through a reverse proxy.
 """
 
+from datetime import datetime
 from importlib.metadata import version
 from typing import Literal
 
@@ -29,6 +30,8 @@ class WhoAmI(Record):
     interface: Interface
     roles: tuple[Role, ...]
     """The caller's role and those that it includes."""
+    expires: datetime | None = None
+    """When the rights end; null if that is not known."""
 
 
 class About(Record):
@@ -52,6 +55,7 @@ def about(request: Request, caller: Caller) -> About:
             role=caller.role,
             collections=caller.collections,
             interface=caller.interface,
+            expires=caller.expires,
             roles=tuple(role for role in Role if caller.role.includes(role)),
         ),
         links={**links, "openapi": "/openapi.json"},
