@@ -104,12 +104,12 @@ def ask(site: Site, device_code: str) -> DeviceToken:
 def find(site: Site, user_code: str) -> tuple[str, DeviceLogin]:
     """The id and the login that waits for an answer; Missing if no login has the code."""
     letters = re.sub("[^A-Z]", "", user_code.upper())
-    found = device_logins.with_code(site.session, hash_of(letters))
-    if found is None or found[1].expires < now():
+    waiting = device_logins.with_code(site.session, hash_of(letters))
+    if waiting is None or waiting[1].expires < now():
         raise Missing(
             "no login waits for this code: compare it with the one that your program shows"
         )
-    return found
+    return waiting
 
 
 def answer(site: Site, caller: Principal, credential: str, user_code: str, *, allowed: bool) -> DeviceLogin:

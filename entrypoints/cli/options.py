@@ -7,11 +7,13 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from entrypoints.cli import completion
+from entrypoints.render import screen
 from pipeline.states import JOB, JobState
 from pipeline.tables import content
 
@@ -78,6 +80,15 @@ def table_choice(columns: Sequence[str] | None, sheet: str) -> "content.Choice":
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document, and nothing else, on standard output.")
+]
+Watch = Annotated[
+    bool,
+    typer.Option(
+        "--watch",
+        "-w",
+        help="Show the list again when it changes, until Ctrl-C; rows that change are lines if it is not a "
+        "terminal, or with -o.",
+    ),
 ]
 Bid = Annotated[
     str,
@@ -160,18 +171,63 @@ class SharedOptions:
     json: Json = False
 
 
-def command(example: str, *shared: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+class Shown(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+class ShownWithIds(StrEnum):
+    TABLE = Shown.TABLE
+    JSON = Shown.JSON
+    NAME = "name"
+
+
+def command(
+    example: str, *shared: str, ids: str = ""
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a function a command, with an example for its help.
 
-    The function gets the values of the `shared` options as one `SharedOptions`, its first argument.
+    The function gets the values of the `shared` options as one `SharedOptions`, its first argument. `ids`:
+    where its answer has the ids that `-o name` prints, as `jobs.jid`; several places if answers differ.
     """
 
     def declare(function: Callable[..., None]) -> Callable[..., None]:
-        declared = _with_options(function, shared) if shared else function
+        declared = _with_output(_with_options(function, shared) if shared else function, ids.split())
         declared.example = example  # type: ignore[attr-defined]
         return declared
 
     return declare
+
+
+def _with_output(function: Callable[..., None], ids: list[str]) -> Callable[..., None]:
+    """Add `-o` to a command that has `--json`, unless its `-o` is a file."""
+    parameters = list(inspect.signature(function, eval_str=True).parameters.values())
+    if not {"json"} <= (names := {parameter.name for parameter in parameters}) or "output" in names:
+        return function
+
+    def run(*given: Any, output: str | None = None, **values: Any) -> None:
+        if output is not None:
+            if values.get("json") and output != Shown.JSON:
+                raise typer.BadParameter("--json is the same as -o json", param_hint="--output")
+            values["json"] = output != Shown.TABLE
+        with screen.answering(ids, alone=output == ShownWithIds.NAME):
+            function(*given, **values)
+
+    kind = ShownWithIds if ids else Shown
+    text = "How to print the answer; json is --json" + (", name is one id a line." if ids else ".")
+    option = typer.Option("--output", "-o", help=text)
+    parameters.append(
+        inspect.Parameter(
+            "output",
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[kind | None, option],
+        )
+    )
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
 
 
 def _with_options(function: Callable[..., None], names: tuple[str, ...]) -> Callable[..., None]:

@@ -11,8 +11,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Generic, TextIO, TypeVar
@@ -23,6 +24,7 @@ import rich.table
 import rich.text
 from pydantic_core import to_jsonable_python
 
+from pipeline.errors import UsageRefused
 from pipeline.names import printable
 from pipeline.states import BatchState, FailureKind, JobState
 
@@ -65,10 +67,79 @@ def _is_piped(stream: TextIO) -> bool:
     return not stream.isatty() and not os.environ.get("COLUMNS")
 
 
+@dataclass(frozen=True)
+class _Ids:
+    places: Sequence[str] = ()
+    alone: bool = False
+
+
+_NO_IDS = _Ids()
+_IDS = ContextVar("ids", default=_NO_IDS)
+
+
+@contextmanager
+def answering(places: Sequence[str], *, alone: bool) -> Iterator[None]:
+    """Within the block, answers have their ids at one of the places, as `jobs.jid`; `alone`: print these."""
+    before = _IDS.set(_Ids(places, alone))
+    try:
+        yield
+    finally:
+        _IDS.reset(before)
+
+
 def emit(value: Any) -> None:
-    """Print one JSON document; `value` is a record, or consists of dicts, lists and records."""
-    document = json.dumps(to_jsonable_python(value), indent=1, ensure_ascii=False)
-    sys.stdout.write(document + "\n")
+    """Print one JSON document, or its ids; `value` is a record, or consists of dicts, lists and records."""
+    document = to_jsonable_python(value)
+    if _IDS.get().alone:
+        sys.stdout.write("".join(f"{printable(name)}\n" for name, _ in rows_of(document)))
+        return
+    sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def emit_rows(rows: Mapping[str, Any]) -> None:
+    """Print each row of an answer as a line: its JSON, or its id alone."""
+    alone = _IDS.get().alone
+    for name, row in rows.items():
+        sys.stdout.write((printable(name) if alone else json.dumps(row, ensure_ascii=False)) + "\n")
+    sys.stdout.flush()
+
+
+def rows_of(document: Any) -> list[tuple[str, Any]]:
+    """The id and the content of each row of an answer; UsageRefused if this answer has no ids."""
+    for place in _IDS.get().places:
+        *folder, field = place.split(".")
+        rows = document.get(folder[0]) if folder else [document]
+        if rows is not None and all(field in row for row in rows):
+            return [(str(row[field]), row) for row in rows]
+    raise UsageRefused("this answer has no ids: use -o json")
+
+
+_DRAWING: ContextVar[list[rich.console.RenderableType] | None] = ContextVar("drawing", default=None)
+"""What was shown since `drawn` began; None: it is printed."""
+
+
+def drawn(draw: Callable[[], None]) -> rich.console.Group:
+    """What `draw` shows, instead of printing it."""
+    shown: list[rich.console.RenderableType] = []
+    before = _DRAWING.set(shown)
+    try:
+        draw()
+    finally:
+        _DRAWING.reset(before)
+    return rich.console.Group(*shown)
+
+
+def as_text(group: rich.console.Group) -> str:
+    with (console := out()).capture() as captured:
+        console.print(group)
+    return captured.get()
+
+
+def _print(console: Callable[[], rich.console.Console], part: rich.console.RenderableType) -> None:
+    if (shown := _DRAWING.get()) is None:
+        console().print(part)
+    else:
+        shown.append(part)
 
 
 def say(text: str | rich.text.Text, style: str = "") -> None:
@@ -76,12 +147,12 @@ def say(text: str | rich.text.Text, style: str = "") -> None:
     if isinstance(text, str) and not style and _is_piped(sys.stdout):
         sys.stdout.write(printable(text) + "\n")
         return
-    out().print(_text(printable(text), style) if isinstance(text, str) else text)
+    _print(out, _text(printable(text), style) if isinstance(text, str) else text)
 
 
 def note(text: str, style: str = "yellow") -> None:
     """Print a remark that is not part of the answer."""
-    err().print(_text(printable(text), style))
+    _print(err, _text(printable(text), style))
 
 
 def progress(line: str) -> None:
@@ -128,7 +199,7 @@ def show(grid: rich.table.Table) -> None:
     """Print a table; when piped, without trailing blanks."""
     console = out()
     if console.is_terminal:
-        console.print(grid)
+        _print(lambda: console, grid)
         return
     with console.capture() as captured:
         console.print(grid)

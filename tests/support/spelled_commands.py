@@ -18,6 +18,8 @@ BID, JID, ARK = "bid0000000001", "jid0000000001", "ark:/99999/fk4abc"
 
 FILES = frozenset(
     {
+        "login",
+        "logout",
         "manifest check",
         "manifest from-csv",
         "open",
@@ -27,13 +29,14 @@ FILES = frozenset(
         "standalone stop",
     }
 )
-"""Commands that ask no site: most are about files of this machine."""
+"""Commands that do not ask the site of the variables: most are about files of this machine."""
 
 FILLED = {
     "BID": BID,
     "JID": JID,
     "ID": JID,
     "ARK": ARK,
+    "URL": "http://127.0.0.1:1",
     "N": "1",
     "STATE": "failed",
     "ROLE": "operator",

@@ -95,9 +95,7 @@ def site() -> Iterator[dict[str, str]]:
 def test_a_command_asks_the_api_or_is_in_a_list() -> None:
     names = {f"{entry.name} {name}".strip() for entry in ENTRIES for name in entry.commands or ("",)}
 
-    assert names == {*ARGUMENTS, *HOST_ONLY, *FILES, "login", "logout"}, (
-        "give arguments for the command above"
-    )
+    assert names == {*ARGUMENTS, *HOST_ONLY, *FILES}, "give arguments for the command above"
     assert not HOST_ONLY & FILES & set(ARGUMENTS)
 
 

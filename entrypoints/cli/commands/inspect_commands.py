@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import webbrowser
 from typing import Annotated
 from urllib.parse import quote
@@ -10,8 +11,8 @@ import typer
 
 import operations.collection_report
 import operations.explanation
-from entrypoints.cli import api, completion, context, exit_codes, selection
-from entrypoints.cli.options import Json, SharedOptions, command, read_id, read_jid
+from entrypoints.cli import api, completion, context, exit_codes, reach, selection, watching
+from entrypoints.cli.options import Json, SharedOptions, Watch, command, read_id, read_jid
 from entrypoints.render import check_runs, explanation, fleet_status, screen, views
 from entrypoints.render import collection as rendered_collection
 from operations.fleet import health
@@ -22,7 +23,7 @@ from pipeline.checks import CheckVerdict
 from pipeline.errors import UsageRefused
 
 
-@command("arkline status bid0000000001")
+@command("arkline status bid0000000001", ids="jid bid")
 def status(
     name: Annotated[
         str | None,
@@ -60,7 +61,14 @@ def status(
 
 
 @command(
-    "arkline jobs --state failed --older-than 2h", "profile", "batch", "state", "cause", "older_than", "json"
+    "arkline jobs --state failed --older-than 2h",
+    "profile",
+    "batch",
+    "state",
+    "cause",
+    "older_than",
+    "json",
+    ids="jobs.jid",
 )
 def jobs(
     options: SharedOptions,
@@ -69,18 +77,25 @@ def jobs(
         str | None,
         typer.Option("--after", metavar="CURSOR", help="Continue after this job: `next` of the page before."),
     ] = None,
+    watch: Watch = False,
 ) -> None:
     """List jobs.
 
     Jobs of a batch come in their order, active jobs of a state in the queue's order, others newest first.
     """
     with api.site() as site:
-        page = selection.jobs(site, options, limit, after)
-    # without unknown fields of a job: `selection.jobs` leaves them unset
-    screen.emit(page.model_dump(exclude_unset=True)) if options.json else views.job_list(page)
+        watching.show(
+            site,
+            lambda site: selection.jobs(site, options, limit, after),
+            views.job_list,
+            watch=watch,
+            as_json=options.json,
+            # without unknown fields of a job: `selection.jobs` leaves them unset
+            document=lambda page: page.model_dump(mode="json", exclude_unset=True),
+        )
 
 
-@command("arkline collection demo")
+@command("arkline collection demo", ids="name")
 def collection(
     name: Annotated[
         str, typer.Argument(metavar="NAME", autocompletion=completion.profiles, help="A collection.")
@@ -98,7 +113,7 @@ def collection(
     screen.emit(report) if json else rendered_collection.show(report)
 
 
-@command("arkline objects müller img_0")
+@command("arkline objects müller img_0", ids="objects.ark")
 def objects(  # noqa: PLR0913 - the conditions of a search
     query: Annotated[
         list[str] | None,
@@ -128,6 +143,7 @@ def objects(  # noqa: PLR0913 - the conditions of a search
         str | None,
         typer.Option("--after", metavar="CURSOR", help="Continue after this: `next` of the page before."),
     ] = None,
+    watch: Watch = False,
     json: Json = False,
 ) -> None:
     """Find objects by words, and by what checks found in them.
@@ -137,22 +153,26 @@ def objects(  # noqa: PLR0913 - the conditions of a search
     first. Of each check the last run counts. Without words and options, all objects are listed.
     """
     text = " ".join(query or ())
+    conditions = {
+        "q": text or None,
+        "code": code,
+        "verdict": verdict and verdict.value,
+        "check": check,
+        "outdated": outdated or None,
+        "limit": limit,
+        "cursor": after,
+    }
     with api.site() as site:
-        page = site.get(
-            "/v1/objects",
-            search.ObjectList,
-            q=text or None,
-            code=code,
-            verdict=verdict and verdict.value,
-            check=check,
-            outdated=outdated or None,
-            limit=limit,
-            cursor=after,
+        watching.show(
+            site,
+            lambda site: site.get("/v1/objects", search.ObjectList, **conditions),
+            lambda page: check_runs.object_list(page, text),
+            watch=watch,
+            as_json=json,
         )
-    screen.emit(page) if json else check_runs.object_list(page, text)
 
 
-@command("arkline timeline jid0000000001")
+@command("arkline timeline jid0000000001", ids="jid")
 def timeline(
     jid: Annotated[
         str,
@@ -171,7 +191,7 @@ def timeline(
     screen.emit(history) if json else views.timeline(history)
 
 
-@command("arkline why jid0000000001")
+@command("arkline why jid0000000001", ids="id")
 def why(
     name: Annotated[
         str,
@@ -207,8 +227,10 @@ def open(
     Prints its address, so that it can be opened elsewhere if this machine has no browser. With --json
     it opens nothing.
     """
-    known = api.client()
-    site = known.url if known else context.settings().public_url
+    site = os.environ.get(reach.URL)
+    if not site:
+        login = api.client()
+        site = login.url if login else context.settings().public_url
     if not site:
         raise UsageRefused(
             "the address of the pages is not known: set ARKLINE_PUBLIC_URL, or run `arkline login URL`"

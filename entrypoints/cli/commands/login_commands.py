@@ -19,7 +19,6 @@ from entrypoints.cli.options import Json, command
 from entrypoints.render import screen
 from entrypoints.web.routes import about
 from operations import device_login
-from operations.device_login import DeviceError
 from pipeline import humanize
 from pipeline.allowed_networks import is_loopback
 from pipeline.errors import ServiceUnreachable, UsageRefused
@@ -28,15 +27,13 @@ from pipeline.http import urls
 SLOWER = 5
 """Seconds longer between two questions, when the site asks for it (RFC 8628, 3.5)."""
 
-ENDS = {
-    DeviceError.DENIED: "the login was refused at the page",
-    DeviceError.EXPIRED: "nobody allowed the login in time: start it again",
-}
-
 
 @command("arkline login https://deposit.example.org")
 def login(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The site, as https://deposit.example.org.")],
+    url: Annotated[
+        str | None,
+        typer.Argument(metavar="URL", help="The site, as https://deposit.example.org; default: the current."),
+    ] = None,
     insecure: Annotated[
         bool,
         typer.Option("--insecure", help="Allow plain http, from which others can read the token."),
@@ -50,7 +47,10 @@ def login(
     only becomes the current one. ARKLINE_URL and ARKLINE_TOKEN go first, and the shell of a stack, which has
     other ARKLINE_* variables, uses no login.
     """
-    url = url.rstrip("/")
+    saved = logins.read()
+    url = (url or saved.current).rstrip("/")
+    if not url:
+        raise UsageRefused("name the site, as https://deposit.example.org: there is no current login")
     if (problem := urls.web_problem(url)) or urls.has_password(url):
         raise UsageRefused(problem or f"{urls.redact_url(url)}: write it without a user or a password")
     address = urlsplit(url)
@@ -59,7 +59,7 @@ def login(
             f"{url} is plain http, from which others can read the token: use https, or --insecure"
         )
     site = api.Client(url, "", source="the command")
-    known = logins.read().servers.get(url)
+    known = saved.servers.get(url)
     token = known.token if known and _holds(replace(site, token=known.token)) else _new_token(site)
     caller = _caller(replace(site, token=token))
     new = logins.SavedLogin(token=token, name=caller.name, expires=caller.expires)
@@ -87,10 +87,12 @@ def _new_token(site: api.Client) -> str:
             continue
         if answer.access_token:
             return answer.access_token
-        if answer.error in ENDS:
-            raise UsageRefused(ENDS[answer.error])
-        interval += SLOWER if answer.error is DeviceError.SLOW_DOWN else 0
-    raise UsageRefused(ENDS[DeviceError.EXPIRED])
+        if answer.error is device_login.DeviceError.DENIED:
+            raise UsageRefused("the login was refused at the page")
+        if answer.error is device_login.DeviceError.EXPIRED:
+            break
+        interval += SLOWER if answer.error is device_login.DeviceError.SLOW_DOWN else 0
+    raise UsageRefused("nobody allowed the login in time: start it again")
 
 
 @command("arkline logout")
@@ -126,7 +128,7 @@ def logout(
     screen.emit({"url": url}) if json else screen.say(f"Logged out from {url}.")
 
 
-@command("arkline whoami")
+@command("arkline whoami", ids="name")
 def whoami(json: Json = False) -> None:
     """Show the site that commands ask, by which token, and what it allows."""
     with api.site(record=False) as site:

@@ -49,7 +49,7 @@ def profile_check(
     raise typer.Exit(int(not all(result.good for result in results)))
 
 
-@command("arkline profile list")
+@command("arkline profile list", ids="profiles.name")
 def profile_list(json: Json = False) -> None:
     """List the profiles: their collections, and what the ARKs of new objects look like.
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import operations.fleet.fleet
-from entrypoints.cli import api, completion, exit_codes
-from entrypoints.cli.options import ID, Bid, Json, SharedOptions, command, read_duration, read_jid
+from entrypoints.cli import api, completion, exit_codes, watching
+from entrypoints.cli.options import ID, Bid, Json, SharedOptions, Watch, command, read_duration, read_jid
 from entrypoints.render import fleet_status, screen, views
 from entrypoints.render.screen import Column
 from operations.fleet import working_storage
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from operations.verbs.callbacks import CallbackAnswer
 
 
-@command("arkline report bid0000000001")
+@command("arkline report bid0000000001", ids="bid")
 def report(
     bid: Bid,
     csv: Annotated[
@@ -91,7 +91,7 @@ def history(
     screen.emit(view) if json else views.action_history(view)
 
 
-@command("arkline drain worker1@host", "reason", "by", "json")
+@command("arkline drain worker1@host", "reason", "by", "json", ids="worker")
 def drain(
     options: SharedOptions,
     worker: Annotated[
@@ -116,7 +116,7 @@ def drain(
     raise typer.Exit(0 if undo or done.followed else exit_codes.FAILED)
 
 
-@command("arkline space --json")
+@command("arkline space --json", ids="reservations.jid")
 def space(json: Json = False) -> None:
     """Show working storage and the jobs that reserve it."""
     with api.site() as site:
@@ -151,14 +151,20 @@ def cleanup(
 PAGE = 500
 
 
-@command("arkline callback list")
-def callback_list(json: Json = False) -> None:
+@command("arkline callback list", ids="callbacks.jid")
+def callback_list(watch: Watch = False, json: Json = False) -> None:
     """List the callbacks of failed jobs that were not delivered yet."""
     with api.site() as site:
-        page = site.get("/v1/callbacks", callbacks.OwedPage, limit=PAGE)
-    if json:
-        screen.emit(page)
-        return
+        watching.show(
+            site,
+            lambda site: site.get("/v1/callbacks", callbacks.OwedPage, limit=PAGE),
+            _owed,
+            watch=watch,
+            as_json=json,
+        )
+
+
+def _owed(page: callbacks.OwedPage) -> None:
     screen.table(
         page.callbacks,
         Column("job", lambda row: row.jid),

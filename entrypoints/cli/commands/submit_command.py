@@ -79,7 +79,7 @@ def submission_of(context: typer.Context, given: dict[str, Any]) -> records.Subm
         raise UsageRefused(f"{option}: {first['msg'].removeprefix('Value error, ')}") from error
 
 
-@command("arkline submit --profile demo --what 'Harbour views' --wait photos/")
+@command("arkline submit --profile demo --what 'Harbour views' --wait photos/", ids="bid")
 def submit(  # noqa: PLR0913 - a command's arguments are its options
     context: typer.Context,
     payload_url: Annotated[

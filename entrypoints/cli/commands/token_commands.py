@@ -43,7 +43,7 @@ def token_create(
     screen.note(f"The token of {name}, which cannot be shown again.", "")
 
 
-@command("arkline token list")
+@command("arkline token list", ids="tokens.name")
 def token_list(json: Json = False) -> None:
     """List the tokens, without the tokens themselves."""
     with api.site(record=False, local=True) as site:
@@ -63,7 +63,7 @@ def token_list(json: Json = False) -> None:
     )
 
 
-@command("arkline token revoke harbour-scans")
+@command("arkline token revoke harbour-scans", ids="name")
 def token_revoke(name: Name, json: Json = False) -> None:
     """Revoke a token; it is refused everywhere within seconds."""
     with api.site(record=False, local=True) as site:

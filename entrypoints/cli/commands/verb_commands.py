@@ -28,6 +28,7 @@ CANCEL, REPAIR = "cancel", "repair"
 """Verbs that are not events of a table."""
 
 _ACT = ("reason", "by", "dry_run", "json")
+_IDS = "done.id"
 _REPEATABLE = tuple(dict.fromkeys(row.target for row in JOB.rows(JobState.FAILED, Event.RESUME) if row.named))
 
 
@@ -196,7 +197,9 @@ def _on_collection(options: SharedOptions, name: str, verb: str, query: str = ""
         return acting.post(site, path, holds.HoldResult, {"reason": options.reason})
 
 
-@command("arkline hold --collection demo --reason 'database maintenance'", *_SELECT, "version", *_ACT)
+@command(
+    "arkline hold --collection demo --reason 'database maintenance'", *_SELECT, "version", *_ACT, ids=_IDS
+)
 def hold(
     options: SharedOptions,
     collection: Annotated[
@@ -224,7 +227,7 @@ def hold(
         views.held(result)
 
 
-@command("arkline release --collection demo", *_SELECT, "version", *_ACT)
+@command("arkline release --collection demo", *_SELECT, "version", *_ACT, ids=_IDS)
 def release(
     options: SharedOptions,
     collection: Annotated[
@@ -272,6 +275,7 @@ def release(
     "cause",
     "version",
     *_ACT,
+    ids=_IDS,
 )
 def resume(
     options: SharedOptions,
@@ -304,7 +308,9 @@ def resume(
     _act(options, Event.RESUME, how=verbs.Resumption(to=step, findings=tuple(overrule or ())))
 
 
-@command("arkline approve jid0000000001 --reason 'the rights are cleared'", *_SELECT, "version", *_ACT)
+@command(
+    "arkline approve jid0000000001 --reason 'the rights are cleared'", *_SELECT, "version", *_ACT, ids=_IDS
+)
 def approve(options: SharedOptions) -> None:
     """Approve jobs in review: they continue and are stored.
 
@@ -313,7 +319,9 @@ def approve(options: SharedOptions) -> None:
     _act(options, Event.APPROVE)
 
 
-@command("arkline reject jid0000000001 --reason 'the scans are not legible'", *_SELECT, "version", *_ACT)
+@command(
+    "arkline reject jid0000000001 --reason 'the scans are not legible'", *_SELECT, "version", *_ACT, ids=_IDS
+)
 def reject(options: SharedOptions) -> None:
     """Reject jobs in review: they fail, and the depositor learns why.
 
@@ -323,7 +331,11 @@ def reject(options: SharedOptions) -> None:
 
 
 @command(
-    "arkline fail jid0000000001 --reason 'the source was withdrawn'", *_SELECT_BY_STATE, "version", *_ACT
+    "arkline fail jid0000000001 --reason 'the source was withdrawn'",
+    *_SELECT_BY_STATE,
+    "version",
+    *_ACT,
+    ids=_IDS,
 )
 def fail(options: SharedOptions) -> None:
     """Stop jobs that have not ended.
@@ -340,6 +352,7 @@ def fail(options: SharedOptions) -> None:
     "version",
     "yes",
     *_ACT,
+    ids=_IDS,
 )
 def delete(options: SharedOptions) -> None:
     """Delete failed or held jobs and batches.
@@ -355,7 +368,7 @@ def _deletion(expected: Outcome) -> str:
     return f"Delete {what}? Reports to the depositor will list them as deleted, with your reason."
 
 
-@command("arkline cancel bid0000000001 --reason 'submitted by mistake'", "yes", *_ACT)
+@command("arkline cancel bid0000000001 --reason 'submitted by mistake'", "yes", *_ACT, ids=_IDS)
 def cancel(options: SharedOptions, bid: Bid) -> None:
     """Stop a batch.
 
@@ -372,7 +385,7 @@ def cancel(options: SharedOptions, bid: Bid) -> None:
     acting.show(outcome, as_json=options.json, single=False)
 
 
-@command("arkline repair jid0000000001 --reason 'disk error on zk2'", "reason", "by", "json")
+@command("arkline repair jid0000000001 --reason 'disk error on zk2'", "reason", "by", "json", ids=_IDS)
 def repair(
     options: SharedOptions,
     names: Annotated[
@@ -399,7 +412,7 @@ def repair(
     acting.show(outcome, as_json=options.json, single=single)
 
 
-@command("arkline update-report bid0000000001", "version", *_ACT)
+@command("arkline update-report bid0000000001", "version", *_ACT, ids=_IDS)
 def update_report(options: SharedOptions, bid: Bid) -> None:
     """Send the depositor the changes since the last report.
 

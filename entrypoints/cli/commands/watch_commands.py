@@ -88,7 +88,7 @@ def _boards(site: api.Client) -> Iterator[values.LiveView]:
             last = last.stale(str(error))
 
 
-@command("arkline watch bid0000000001")
+@command("arkline watch bid0000000001", ids="bid")
 def watch(
     bid: Annotated[
         str | None,

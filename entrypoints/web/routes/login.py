@@ -43,10 +43,10 @@ def token(request: Request, response: Response, body: TokenQuestion) -> DeviceTo
     if not context.login_polls.allows(tokens.hash_of(body.device_code)):
         return DeviceToken(error=DeviceError.SLOW_DOWN)
     context.wrong_tokens.check(address)
-    found = device_login.ask(context.site, body.device_code)
-    if found.error is DeviceError.EXPIRED:
+    answer = device_login.ask(context.site, body.device_code)
+    if answer.error is DeviceError.EXPIRED:
         context.wrong_tokens.count(address)
-    return found
+    return answer
 
 
 @router.post("/end", summary="Revoke the token of a login, with which this is sent")

@@ -1,0 +1,102 @@
+"""Lists that are shown once or, with --watch, again whenever the site's stream of events says so.
+
+The stream tells of changes of jobs, batches and stops, and is never silent for long: then the list is read
+once more, because other things change without an event.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import rich.console
+import rich.live
+from pydantic_core import to_jsonable_python
+
+from entrypoints.cli import api
+from entrypoints.render import screen
+from pipeline import humanize
+from pipeline.errors import ServiceUnreachable
+
+R = TypeVar("R")
+
+PAUSE = 1.0
+"""Seconds between two readings of a list, however many events come."""
+
+LONGEST_PAUSE = 30.0
+"""Maximum seconds between two tries to reach a site that is away; each pause is twice the one before."""
+
+SILENCE = 45.0
+"""Seconds after which a stream without a word is broken: the site sends a comment every 15 seconds."""
+
+
+def show(
+    site: api.Client,
+    read: Callable[[api.Client], R],
+    draw: Callable[[R], None],
+    *,
+    watch: bool,
+    as_json: bool,
+    document: Callable[[R], Any] = to_jsonable_python,
+) -> None:
+    """Show the list that `read` returns; with `watch`, until Ctrl-C.
+
+    On a terminal it is redrawn in place when it differs; elsewhere each row that is new or differs is a line.
+    """
+    if not watch:
+        value = read(site)
+        screen.emit(document(value)) if as_json else draw(value)
+    elif as_json or not screen.out().is_terminal:
+        _lines(_readings(site, lambda site: document(read(site))))
+    else:
+        _in_place(_readings(site, read), draw)
+
+
+def _readings(site: api.Client, read: Callable[[api.Client], R]) -> Iterator[tuple[R, str]]:
+    """The list, and why the site does not answer: then it is the last one that was read."""
+    stream, pause = replace(site, timeout=SILENCE), PAUSE
+    value = read(site)
+    yield value, ""
+    while True:
+        problem = ""
+        try:
+            for _ in stream.pieces("/v1/events"):  # the first one comes at once
+                value = read(stream)
+                yield value, ""
+                pause = PAUSE
+                time.sleep(PAUSE)
+        except ServiceUnreachable as error:
+            problem = str(error)
+            yield value, problem
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _lines(readings: Iterator[tuple[Any, str]]) -> None:
+    before: dict[str, Any] = {}
+    away = False
+    for document, problem in readings:
+        if bool(problem) is not away:
+            screen.note(f"{problem}; still trying" if problem else "the site answers again")
+            away = bool(problem)
+        rows = dict(screen.rows_of(document))
+        screen.emit_rows({name: row for name, row in rows.items() if before.get(name) != row})
+        before = rows
+
+
+def _in_place(readings: Iterator[tuple[R, str]], draw: Callable[[R], None]) -> None:
+    before, read_at = "", time.time()
+    with rich.live.Live(console=screen.out(), auto_refresh=False) as area:
+        for value, problem in readings:
+            read_at = read_at if problem else time.time()
+            drawn = screen.drawn(partial(draw, value))
+            text = screen.as_text(drawn)
+            if text == before and not problem:
+                continue
+            before = "" if problem else text
+            moment = time.strftime("%H:%M:%S", time.localtime(read_at))
+            away = f", {humanize.duration(time.time() - read_at)} ago: {problem}" if problem else ""
+            area.update(rich.console.Group(drawn, f"as of {moment}{away}"), refresh=True)
