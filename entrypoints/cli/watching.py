@@ -63,7 +63,9 @@ def _readings(site: api.Client, read: Callable[[api.Client], R]) -> Iterator[tup
     while True:
         problem = ""
         try:
-            for _ in stream.pieces("/v1/events"):  # the first one comes at once
+            for piece in stream.pieces("/v1/events"):  # the first event comes at once
+                if b"\n\n" not in piece:
+                    continue  # the beginning of an event
                 value = read(stream)
                 yield value, ""
                 pause = PAUSE

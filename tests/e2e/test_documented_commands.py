@@ -61,6 +61,7 @@ SAYS = {
     "arkline history bid0000000001": "split|processing|acquire",
     "arkline jobs --state failed": "^job +state ",
     "arkline report bid0000000001": r"^bid0000000001: 1 of 1 object completed\.",
+    "arkline objects -o name": r"(?m)^ark:/99999/fk4\w+$",
     "arkline objects ": "South Mole light",
     "arkline object MUE-003": r"^ark:/99999/fk4\w+\n(.|\n)*version 1, 13 files",
     "arkline object ark:": r"^ark:/99999/fk4\w+\n(.|\n)*version 1, 13 files",
