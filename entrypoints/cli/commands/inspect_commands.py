@@ -95,7 +95,7 @@ def jobs(
         )
 
 
-@command("arkline collection demo", ids="name")
+@command("arkline collection demo", ids="collection")
 def collection(
     name: Annotated[
         str, typer.Argument(metavar="NAME", autocompletion=completion.profiles, help="A collection.")
