@@ -106,9 +106,7 @@ def find(site: Site, user_code: str) -> tuple[str, DeviceLogin]:
     letters = re.sub("[^A-Z]", "", user_code.upper())
     waiting = device_logins.with_code(site.session, hash_of(letters))
     if waiting is None or waiting[1].expires < now():
-        raise Missing(
-            "no login waits for this code: compare it with the one that your program shows"
-        )
+        raise Missing("no login waits for this code: compare it with the one that your program shows")
     return waiting
 
 
