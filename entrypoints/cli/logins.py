@@ -60,6 +60,7 @@ def change(changed: Callable[[SavedLogins], SavedLogins]) -> None:
         fcntl.flock(folder, fcntl.LOCK_EX)
         data = changed(read()).model_dump_json(indent=1).encode()
         with opened(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600) as descriptor:
+            os.fchmod(descriptor, 0o600)  # a file that a crash left may have another mode
             write_all(descriptor, data)
             os.fsync(descriptor)
         new.replace(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -460,13 +461,8 @@ def insert(connection: Connection, table: Table) -> Insert:
 
 
 def _insert(dialect: str, table: Table) -> Insert:
-    if dialect == "sqlite":
-        from sqlalchemy.dialects import sqlite
-
-        return sqlite.insert(table)
-    from sqlalchemy.dialects import postgresql
-
-    return postgresql.insert(table)
+    statement: Insert = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
+    return statement
 
 
 @cache

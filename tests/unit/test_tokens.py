@@ -1,3 +1,4 @@
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,9 @@ from operations.tokens import Authenticator, InvalidToken, create_token, list_to
 from pipeline import codes
 from pipeline.errors import UsageRefused
 from pipeline.inventory.sql import SqlInventory, open_inventory
+from pipeline.inventory.tokens import TokenEntry, insert_token
 from pipeline.principal import Forbidden, Interface, Principal, Role
+from pipeline.records import now
 from tests.support.errors import raises_code
 from tests.support.operators import ANN
 
@@ -114,3 +117,72 @@ def test_the_last_use_is_listed(inventory: SqlInventory) -> None:
 def test_a_name_that_does_not_fit_a_url_is_refused(inventory: SqlInventory, name: str) -> None:
     with pytest.raises(UsageRefused, match="not a name for a token"):
         create_token(inventory, ANN, name, Role.VIEWER)
+
+
+def login_of(
+    inventory: SqlInventory, credential: str, role: Role, expires: datetime, name: str = "anna on lab"
+) -> str:
+    """The token of a login that anna allowed."""
+    token = tokens.token_of(name.encode().ljust(20)[:20])
+    entry = TokenEntry(
+        name=name,
+        hash=tokens.hash_of(token),
+        role=role,
+        collections=frozenset({"harbour", "mole"}),
+        created=now(),
+        created_by="anna",
+        expires=expires,
+        person="anna",
+        credential=credential,
+    )
+    assert insert_token(inventory, entry)
+    return token
+
+
+def test_the_token_of_a_login_has_the_rights_that_its_person_has_too(inventory: SqlInventory) -> None:
+    person = Principal(
+        name="oidc:anna",
+        role=Role.DEPOSITOR,
+        collections=frozenset({"mole", "pier"}),
+        interface=Interface.WEB,
+    )
+    soon = now() + timedelta(hours=12)
+    token = login_of(inventory, "oidc:session", Role.OPERATOR, soon)
+
+    principal = Authenticator(lambda: inventory, lambda _: person).authenticate(token, Interface.API)
+
+    assert (principal.name, principal.identity) == ("anna", "token:anna")
+    assert (principal.role, principal.collections) == (Role.DEPOSITOR, {"mole"})
+    assert (principal.expires, principal.interface) == (soon, Interface.API)
+
+
+def test_the_token_of_a_login_ends_with_the_session_of_the_provider(inventory: SqlInventory) -> None:
+    token = login_of(inventory, "oidc:session", Role.VIEWER, now() + timedelta(days=1))
+
+    def ended(_: str) -> Principal:
+        raise InvalidToken("the login is over")
+
+    with pytest.raises(InvalidToken, match="is over"):
+        Authenticator(lambda: inventory, ended).authenticate(token, Interface.API)
+
+
+def test_the_token_of_a_login_expires_and_then_leaves_the_list(inventory: SqlInventory) -> None:
+    parent = create_token(inventory, ANN, "anna", Role.VIEWER)
+    token = login_of(inventory, tokens.hash_of(parent.token), Role.VIEWER, now() - timedelta(seconds=1))
+    with pytest.raises(InvalidToken, match=r"expired on .*: log in again"):
+        Authenticator(lambda: inventory).authenticate(token, Interface.API)
+
+    create_token(inventory, ANN, "bert", Role.VIEWER)
+
+    assert [entry.name for entry in list_tokens(inventory, ANN)] == ["anna", "bert"]
+
+
+def test_a_login_at_the_pages_says_when_the_session_of_the_provider_ends(inventory: SqlInventory) -> None:
+    logins = tokens.Logins(lambda: inventory, lambda _: ANN)
+
+    at_provider = logins.principal(logins.begin("oidc:anna", "oidc:session"))
+    by_token = logins.principal(logins.begin("anna", "0" * 64))
+
+    assert at_provider.expires is not None
+    assert timedelta(hours=11) < at_provider.expires - now() <= timedelta(hours=12)
+    assert by_token.expires is None
