@@ -152,7 +152,7 @@ def test_the_token_of_a_login_has_the_rights_that_its_person_has_too(inventory: 
     principal = Authenticator(lambda: inventory, lambda _: person).authenticate(token, Interface.API)
 
     assert (principal.name, principal.identity) == ("anna", "token:anna")
-    assert (principal.role, principal.collections) == (Role.DEPOSITOR, {"mole"})
+    assert (principal.role, principal.collections) == (Role.DEPOSITOR, frozenset({"mole"}))
     assert (principal.expires, principal.interface) == (soon, Interface.API)
 
 
