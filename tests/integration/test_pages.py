@@ -377,6 +377,12 @@ def test_a_mistake_in_a_field_is_marked_and_costs_neither_the_values_nor_the_fil
     assert (submitted.payload_url, submitted.payload_filename) == (received, "fo to.tif")
 
 
+def test_the_limits_of_a_collection_are_shown_before_anything_is_chosen(web: Web) -> None:
+    page = browser(web, Role.DEPOSITOR, "lim", ["demo"]).open("/deposits/new")
+
+    assert re.search(r"<strong>demo</strong>: a file of [\d.]+ [kMGT]B, an object of [\d,]+ files and", page)
+
+
 TABLE = "Datei;Titel\na.jpg;Hafen\nb.jpg;Mole\n".encode("cp1252")
 
 

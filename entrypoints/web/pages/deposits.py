@@ -41,6 +41,9 @@ ROWS = 50
 """Deposits per page."""
 
 
+LIMITS_SHOWN = 20
+"""Collections whose limits are shown: each profile is read."""
+
 NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -203,13 +206,14 @@ def _form(
 ) -> HTMLResponse:
     """The form, with the values that were sent; `wrong`: the field that the problem is of."""
     site = context_of(request).site
-    names_of = site.profiles.names()
-    allowed = [name for name in names_of if caller.collections is None or name in caller.collections]
+    allowed = [
+        name for name in site.profiles.names() if caller.collections is None or name in caller.collections
+    ]
     return page(
         request,
         "deposit_new.html",
         collections=allowed,
-        limits=dict(_limits(site, allowed)),
+        limits=dict(_limits(site, allowed[:LIMITS_SHOWN])),
         upload_bytes=site.settings.upload_bytes,
         kinds=list(SubmissionType),
         fields=fields,
