@@ -7,7 +7,7 @@ a file beside the table.
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import islice
@@ -16,6 +16,7 @@ from typing import BinaryIO, Protocol
 
 from operations.deposits.chosen_files import ChosenFiles, missing
 from operations.deposits.planned import NamedObject, ObjectFile, as_named, of_row
+from operations.deposits.submission import submission_type
 from pipeline import codes
 from pipeline.containers.unpack import folders_without_files
 from pipeline.decoding import calls
@@ -83,11 +84,8 @@ class LocalFile:
 
     def digest(self, algorithm: str) -> Digest:
         """The digest of its bytes; UsageRefused if they cannot be read."""
-        try:
-            value = digest_file(self.path, (algorithm,)).value(algorithm)
-        except OSError as error:
-            raise UsageRefused(f"{self.path} cannot be read: {error.strerror}") from error
-        return Digest(algorithm=algorithm, value=value)
+        with _reading(self.path):
+            return Digest(algorithm=algorithm, value=digest_file(self.path, (algorithm,)).value(algorithm))
 
 
 @dataclass(frozen=True)
@@ -226,11 +224,7 @@ def with_container_read(deposit: LocalDeposit, settings: Settings) -> LocalDepos
 
 def _file(source: Path, kind: SubmissionType | None) -> LocalDeposit:
     name = _checked(source.name)
-    if kind is None:
-        if name.lower().endswith(".checkm"):
-            manifests = ", ".join(known.label for known in SubmissionType if "manifest" in known)
-            raise UsageRefused(f"{name} is a manifest: give its type, one of {manifests}")
-        kind = SubmissionType.CONTAINER if is_container(name) else SubmissionType.FILE
+    kind = submission_type("", kind, name)
     profile = ManifestProfile.of(kind)
     listed: tuple[Row, ...] = ()
     if profile is not None and profile is not ManifestProfile.OBJECT:
@@ -292,11 +286,8 @@ def _may_be_table(source: Path) -> bool:
     """Whether it is a table by its suffix, or by its content."""
     if source.name.lower().endswith(TABLES):
         return True
-    try:
-        with source.open("rb") as file:
-            return reads_as_table(source.name, file)
-    except OSError as error:
-        raise UsageRefused(f"{source} cannot be read: {error.strerror}") from error
+    with _reading(source), source.open("rb") as file:
+        return reads_as_table(source.name, file)
 
 
 def reads_as_table(name: str, file: BinaryIO) -> bool:
@@ -357,11 +348,17 @@ def _files_below(folder: Path) -> ChosenFiles:
     return ChosenFiles(sorted(path.relative_to(folder).as_posix() for path in examined))
 
 
-def _read(path: Path) -> bytes:
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
     try:
-        return path.read_bytes()
+        yield
     except OSError as error:
         raise UsageRefused(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _read(path: Path) -> bytes:
+    with _reading(path):
+        return path.read_bytes()
 
 
 def _checked(name: str) -> str:
@@ -372,10 +369,8 @@ def _checked(name: str) -> str:
 
 
 def _local(path: Path, name: str) -> LocalFile:
-    try:
+    with _reading(path):
         return LocalFile(path, name, path.stat().st_size)
-    except OSError as error:
-        raise UsageRefused(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _address(file: LocalFile) -> str:
