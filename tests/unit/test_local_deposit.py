@@ -1,5 +1,6 @@
 """What becomes of files of this machine: objects, rows, and refusals before anything is uploaded."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from entrypoints.cli.commands import submit_command
 from operations.deposits.local_deposit import (
+    TABLES,
     LocalDeposit,
     Payload,
     plan_deposit,
@@ -311,6 +313,13 @@ def test_a_file_whose_content_is_a_table_is_not_taken_for_an_object_unasked(
     ):
         plan_deposit(source)
     assert plan_deposit(source, SubmissionType.FILE).type is SubmissionType.FILE
+
+
+def test_the_page_knows_the_suffixes_of_tables_that_the_command_line_knows() -> None:
+    script = Path("entrypoints/web/static/deposit/choose.js").read_text()
+
+    (suffixes,) = re.findall(r"isTable = .*\((.*)\)\$", script)
+    assert {f".{suffix}" for suffix in suffixes.split("|")} == set(TABLES)
 
 
 @pytest.mark.parametrize(

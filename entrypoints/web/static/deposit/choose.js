@@ -39,4 +39,4 @@ function split(name) {
   return at < 0 ? [name, ""] : [name.slice(0, at), name.slice(at + 1)];
 }
 
-export const isTable = (name) => /\.(csv|tsv|tab|xls[xm]?|ods)$/i.test(name);
+export const isTable = (name) => /\.(csv|tsv|tab|xlsx|xlsm|xls|ods)$/i.test(name);

@@ -200,7 +200,7 @@ function summary() {
 
 function general() {
   const box = (tone, ...texts) => element("div", { class: `panel note ${tone}` }, ...texts.map((text) => element("p", {}, text)));
-  const notes = [...preview.warnings, ...(preview.table?.remarks ?? [])];
+  const notes = [...preview.warnings];
   if (preview.unlisted_count) notes.push(`${counted(preview.unlisted_count, "file")} in no row of the table, not deposited: ${some(preview.unlisted)}.`);
   if (preview.left_out_count) notes.push(`Left out, because a computer made them for itself: ${some(preview.left_out)}.`);
   return [...(preview.errors.length ? [box("bad", ...preview.errors)] : []), ...(notes.length ? [box("warn", ...notes)] : [])];
