@@ -107,6 +107,10 @@ def job_search(  # noqa: PLR0913 - the conditions of one filter
     older_than: Annotated[
         float | None, Query(ge=0, le=1e10, allow_inf_nan=False, description="Seconds in its state at least.")
     ] = None,
+    younger_than: Annotated[
+        float | None, Query(ge=0, le=1e10, allow_inf_nan=False, description="Seconds in its state at most.")
+    ] = None,
+    owner: Text = None,
     waiting: Annotated[WaitKind | None, Query(description="What the jobs wait for.")] = None,
     slow: Annotated[bool, Query(description="Only jobs that are in their state longer than usual.")] = False,
     q: Annotated[str | None, Query(max_length=255, description="An id, an ARK, or text of the name.")] = None,
@@ -119,6 +123,8 @@ def job_search(  # noqa: PLR0913 - the conditions of one filter
         kind=kind,
         cause=cause,
         older_than=older_than,
+        younger_than=younger_than,
+        owner=owner,
         waiting=waiting,
         slow=slow,
         q=q,

@@ -8,6 +8,7 @@ import time
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from operations.jobs.allowed_verbs import Moved, allowed_verbs, check_seen
 from operations.run import UNWATCHED, Run, Stopped
@@ -194,6 +195,52 @@ def _on_each(
     )
 
 
+def _act_on(  # noqa: PLR0913 - the options of one verb
+    site: Site,
+    principal: Principal,
+    name: str,
+    event: Event,
+    *,
+    reason: str = "",
+    version: int | None = None,
+    how: Resumption = PLAIN,
+    dry_run: bool = False,
+    run: Run = UNWATCHED,
+) -> VerbResult:
+    """One verb on one job or batch of a plan; a batch is resumed and cancelled (FAIL) with its jobs."""
+    if name.startswith("jid") or event not in (Event.RESUME, Event.FAIL):
+        return act(
+            site,
+            principal,
+            name,
+            event,
+            reason=reason,
+            version=version,
+            how=how,
+            dry_run=dry_run,
+            feeding=False,
+            run=run,
+        )
+    batch = recorded_batch(site, principal, name)
+    on_jobs = cancel if event is Event.FAIL else partial(resume_batch, how=how)
+    outcome = on_jobs(site, principal, name, reason=reason, version=version, dry_run=dry_run, run=run)
+    if outcome.stopped:
+        raise ServiceUnreachable(outcome.stopped)
+    if not outcome.done:
+        refusals = (refusal.message for refusal in outcome.refused)
+        raise UsageRefused(next(refusals, f"{name} has no failed job that can be resumed"))
+    stopping = BatchState.REPORTING if event is Event.FAIL else batch.status.status
+    return VerbResult(
+        id=name,
+        was=batch.status.status,
+        now=stopping if dry_run else batches.state_of(site.session, name) or stopping,
+        version=batch.version,
+        jobs=sum(result.id != name for result in outcome.done),
+        refused_jobs=len(outcome.refused),
+        complete=not outcome.untried,
+    )
+
+
 PLAN_SECONDS = 900.0
 JOBS_OF_A_PLAN = 10_000
 
@@ -210,6 +257,7 @@ class BulkPlan(Record):
     token: str
     verb: Event
     jobs: int
+    """Jobs and batches on which it would act."""
     expected: tuple[VerbResult, ...]
     refused: tuple[Refusal, ...] = ()
 
@@ -230,7 +278,7 @@ class Receipt(Record):
 class Planned(Record):
     """The content of a token. Every web process can read it, so any of them can carry out the plan.
 
-    It grants no rights: the verb checks role, collection and version of every job.
+    It grants no rights: the verb checks role, collection and version of every job and batch.
     """
 
     verb: Event
@@ -243,6 +291,16 @@ class Planned(Record):
     """The findings that no longer stop the jobs."""
     jobs: tuple[tuple[int, int], ...]
     """The number of a job, and the version of its status that the dry run saw."""
+    batches: tuple[tuple[int, int], ...] = ()
+    """The same of batches."""
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """JID or BID -> the version."""
+        kinds = {"jid": self.jobs, "bid": self.batches}
+        return {
+            f"{kind}{number:010d}": version for kind, numbers in kinds.items() for number, version in numbers
+        }
 
 
 def make_plan(
@@ -256,25 +314,27 @@ def make_plan(
     """Perform the dry run; UsageRefused for more jobs than JOBS_OF_A_PLAN; Stopped."""
     if len(names) > JOBS_OF_A_PLAN:
         raise UsageRefused(
-            f"{len(names):,} jobs are selected, and {JOBS_OF_A_PLAN:,} are accepted: select fewer, such "
-            "as those of one batch or one cause"
+            f"{len(names):,} jobs or batches are selected, and {JOBS_OF_A_PLAN:,} are accepted: select "
+            "fewer, such as those of one batch or one cause"
         )
     expected: list[VerbResult] = []
     refused: list[Refusal] = []
     for name in names:
-        run.check(f"the dry run of {event} was stopped: nothing was changed")
         try:
-            expected.append(act(site, principal, name, event, how=how, dry_run=True))
+            expected.append(_act_on(site, principal, name, event, how=how, dry_run=True, run=run))
         except (ServiceUnreachable, Ambiguous):
             raise
         except ArklineError as error:
             refused.append(Refusal(id=name, message=str(error)))
+        run.check(f"the dry run of {event} was stopped: nothing was changed")
+    versions = [(one.id[:3], int(one.id[3:]), one.version or 0) for one in expected]
     planned = Planned(
         verb=event,
         owner=principal.identity,
         until=time.time() + PLAN_SECONDS,
         **dict(how),
-        jobs=tuple((int(one.id.removeprefix("jid")), one.version or 0) for one in expected),
+        jobs=tuple((number, version) for kind, number, version in versions if kind == "jid"),
+        batches=tuple((number, version) for kind, number, version in versions if kind == "bid"),
     )
     return BulkPlan(
         token=urlsafe_b64encode(zlib.compress(planned.model_dump_json().encode(), 9)).decode(),
@@ -312,7 +372,8 @@ def _opened(token: str) -> Planned:
         raise ArklineError(
             "this is no token of a dry run: make the dry run again", code=codes.NO_SUCH_PLAN
         ) from error
-    if len(planned.jobs) > JOBS_OF_A_PLAN or any(number < 0 for number, _ in planned.jobs):
+    numbers = [number for number, _ in (*planned.jobs, *planned.batches)]
+    if len(numbers) > JOBS_OF_A_PLAN or any(number < 0 for number in numbers):
         raise ArklineError("this is no token of a dry run: make the dry run again", code=codes.NO_SUCH_PLAN)
     return planned
 
@@ -323,24 +384,17 @@ def carry_out(
     """Do exactly what the plan says; a refusal of one job does not stop the others."""
     if plan.findings and not reason:
         raise UsageRefused(OVERRULE_NEEDS_REASON)
-    versions = {f"jid{number:010d}": version for number, version in plan.jobs}
+    versions = plan.versions
     how = Resumption(to=plan.to, findings=plan.findings)
     moved: list[Refusal] = []
 
-    def act_on(jid: str, _: Run) -> VerbResult | None:
+    def act_on(name: str, part: Run) -> VerbResult | None:
         try:
-            return act(
-                site,
-                principal,
-                jid,
-                plan.verb,
-                reason=reason,
-                version=versions[jid],
-                how=how,
-                feeding=False,
+            return _act_on(
+                site, principal, name, plan.verb, reason=reason, version=versions[name], how=how, run=part
             )
         except Moved as error:
-            moved.append(Refusal(id=jid, message=str(error)))
+            moved.append(Refusal(id=name, message=str(error)))
             return None
 
     outcome = _on_each(site, plan.verb, tuple(versions), act_on, run)

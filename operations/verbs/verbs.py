@@ -64,7 +64,11 @@ class VerbResult(Record):
     folder_left: str = ""
     """The working directory, if it is not on this machine and so was not removed."""
     complete: bool = True
-    """False if the caller stopped the deletion of a batch midway; the same verb does the rest."""
+    """False if the caller stopped the verb on a batch midway; the same verb does the rest."""
+    jobs: int | None = None
+    """Of a batch on whose jobs the verb acts: how many."""
+    refused_jobs: int = 0
+    """How many of its jobs refused the verb."""
 
 
 class Resumption(Record):

@@ -73,7 +73,7 @@ def test_a_row_of_a_table_is_a_card_with_titles_in_a_narrow_window(
         row = opened.open("/jobs").locator("tbody tr", has_text=failed).first
         titles = row.locator("td").evaluate_all("cells => cells.map(cell => cell.dataset.title)")
 
-    assert titles == ["Job", "Object", "State", "Since", "Batch", "Deposit", "Collection", "Message"]
+    assert titles == ["Tick", "Job", "Object", "State", "Since", "Batch", "Deposit", "Collection", "Message"]
 
 
 def test_an_open_page_follows_the_job_without_a_reload(olga: Visitor, session: Session) -> None:

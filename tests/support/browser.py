@@ -76,12 +76,14 @@ class Chromium:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @contextmanager
-    def window(self, scheme: Scheme, width: int) -> Iterator[Page]:
+    def window(self, scheme: Scheme, width: int, zone: str = "UTC") -> Iterator[Page]:
         """A page in a new process, which ends even if Chromium hangs while it closes."""
         mark = f"--window-of-test={os.getpid()}-{next(self.numbers)}"
         args = ["--no-sandbox", f"--host-resolver-rules=MAP {FAR_AWAY} 127.0.0.1", mark]
         browser = self.playwright.chromium.launch(executable_path=self.program, args=args)
-        context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+        context = browser.new_context(
+            color_scheme=scheme, viewport={"width": width, "height": 900}, timezone_id=zone
+        )
         context.set_default_timeout(30_000)
         try:
             yield context.new_page()
@@ -158,8 +160,10 @@ class Visitor:
 
 
 @contextmanager
-def visitor(browser: Chromium, url: str, scheme: Scheme = "light", width: int = 1280) -> Iterator[Visitor]:
-    with browser.window(scheme, width) as page:
+def visitor(
+    browser: Chromium, url: str, scheme: Scheme = "light", width: int = 1280, zone: str = "UTC"
+) -> Iterator[Visitor]:
+    with browser.window(scheme, width, zone) as page:
         opened = Visitor(page, url)
         page.context.add_init_script(KEEP_SHIFTS)
         page.on("console", lambda message: _keep(opened, message.type, message.text))

@@ -16,6 +16,7 @@ from entrypoints.cli.reach import HOST_ONLY
 from entrypoints.render import remedies
 from entrypoints.web.app import create_app
 from entrypoints.web.pages import acts
+from entrypoints.web.routes.verbs import BATCH_EVENTS, CANCEL
 from pipeline.errors import Action, Remedy
 from pipeline.states import Event
 from tests.support.spelled_commands import ARK, BID, FILES, JID, PROJECT, Spelled, in_text, of_python, problem
@@ -113,8 +114,12 @@ def over_the_api() -> Iterator[Spelled]:
         line = acts.Button(act, "{}").cli
         yield Spelled(f"button {act.code}", line, line)
     for verb in (Event.RESUME, Event.DELETE):
-        for line, _ in (acts.bulk("c0ffee", verb), acts.bulk_preview("c0ffee", verb)):
+        ticked = acts.bulk(verb, ("jid0000000001", "bid0000000001"))
+        for line, _ in (acts.bulk(verb, (), "c0ffee"), acts.bulk_preview("c0ffee", verb), ticked):
             yield Spelled(f"bulk {verb}", line, line)
+    for code in (*BATCH_EVENTS, Action.RESUME_BATCH, CANCEL):
+        line, _ = acts.ticked(code, "bid0000000001")
+        yield Spelled(f"ticked {code}", line, line)
 
 
 def test_every_command_that_is_told_works_over_the_api_or_is_for_the_stack(

@@ -1,25 +1,27 @@
-"""The forms behind the buttons: one address for all acts, a preview for the jobs of one cause, and search."""
+"""The forms behind the buttons: one address for all acts, a preview of a verb for many, and search."""
 
 from __future__ import annotations
 
 import time
 from contextlib import suppress
 from typing import Annotated
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 from fastapi import Form, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import Field
 
 from entrypoints.web.authentication import OperatorCaller
 from entrypoints.web.context import WebContext, context_of, site_of
 from entrypoints.web.limits import LONG, slow
 from entrypoints.web.pages import acts
+from entrypoints.web.pages.lists import batch_filter, job_filter
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import Notice, page, redirect
 from entrypoints.web.pages.whole import whole_of
 from entrypoints.web.parameters import REASON_LIMIT
-from entrypoints.web.routes.verbs import FINDINGS, WITH_REASON, Finding
+from entrypoints.web.routes.verbs import CANCEL, FINDINGS, WITH_REASON, Finding, Verb
 from operations.board.board import Board
 from operations.board.values import BatchSearch, JobSearch, scope_of
 from operations.objects.objects import visible_object
@@ -127,37 +129,58 @@ def _objects_found(web: WebContext, caller: Principal, text: str) -> str | None:
 
 
 MOST = 1000
-"""Maximum number of jobs in a preview; a larger group is resumed in parts."""
+"""Maximum number of jobs or batches in a preview; a larger group is acted on in parts."""
 
-VERBS = {Event.RESUME, Event.DELETE, Event.FAIL, Event.RELEASE}
+Ids = Annotated[tuple[Annotated[str, Field(pattern=r"^(jid|bid)[0-9]{10,20}$")], ...], Query(max_length=MOST)]
+Every = Annotated[str | None, Query(max_length=2000)]
 
 
 @router.get("/bulk")
 @slow("slow_work", LONG)
-def show_preview(
+def show_preview(  # noqa: PLR0913 - the fields of several forms
     request: Request,
     caller: OperatorCaller,
     run: Run,
-    cause: str,
+    cause: str = "",
     verb: str = "resume",
     finding: Annotated[tuple[Finding, ...], Query(max_length=FINDINGS)] = (),
+    id: Ids = (),
+    every_job: Every = None,
+    every_batch: Every = None,
 ) -> HTMLResponse:
-    web = context_of(request)
-    rows = web.board.jobs(scope_of(caller), JobSearch(cause=cause), MOST).rows
-    names = [row.jid for row in rows]
-    plan = make_plan(web.site, caller, _event(verb), names, Resumption(findings=finding), run)
+    """What the verb would do: to the jobs of a cause, to what was ticked, or to every row of a filter."""
+    web, event = context_of(request), _event(verb)
+    if cause or every_job is not None:
+        search = JobSearch(cause=cause) if cause else job_filter(dict(parse_qsl(every_job)))
+        jobs = web.board.jobs(scope_of(caller), search, MOST)
+        names, total = [row.jid for row in jobs.rows], jobs.total
+    elif every_batch is not None:
+        batches = web.board.batches(scope_of(caller), batch_filter(dict(parse_qsl(every_batch))), MOST)
+        names, total = [row.bid for row in batches.rows], batches.total
+    elif id:
+        names = list(dict.fromkeys(id))
+        total = len(names)
+    else:
+        raise UsageRefused("nothing is selected: tick at least one row of the list")
+    plan = make_plan(web.site, caller, event, names, Resumption(findings=finding), run)
+    acted = [one.id for one in plan.expected]
     return page(
         request,
         "bulk.html",
         verb=verb,
-        cause=cause,
         findings=finding,
-        needs_reason=bool(finding) or _event(verb) in WITH_REASON,
+        needs_reason=bool(finding) or event in WITH_REASON,
         token=plan.token,
         done=plan.expected,
         refused=plan.refused,
         receipt=None,
+        unplanned=total - len(names),
+        spelled=acts.bulk(verb, acted, cause, finding) if cause or len(acted) <= SPELLED else None,
     )
+
+
+SPELLED = 50
+"""Maximum number of names in the spelling of a preview."""
 
 
 @router.post("/bulk")
@@ -170,24 +193,29 @@ def act_on_all(
     token: Annotated[str, Form()],
     reason: Annotated[str, Form()] = "",
 ) -> HTMLResponse:
-    if _event(verb) in WITH_REASON and not reason.strip():
+    event = _event(verb)
+    if event in WITH_REASON and not reason.strip():
         raise UsageRefused(f"{verb} needs a reason: give one, and make the preview again")
-    plan = read_plan(caller, _event(verb), token)
+    plan = read_plan(caller, event, token)
     receipt = carry_out(site_of(request), caller, plan, reason=reason, run=run)
     return page(
         request,
         "bulk.html",
         verb=verb,
         findings=plan.findings,
-        needs_reason=_event(verb) in WITH_REASON,
+        needs_reason=False,
         token="",
         done=receipt.done,
         refused=(*receipt.refused, *receipt.moved),
         receipt=receipt,
+        unplanned=0,
+        spelled=None,
     )
 
 
 def _event(verb: str) -> Event:
-    if verb not in VERBS:
-        raise UsageRefused(f"'{verb}' is not one of {', '.join(sorted(VERBS))}")
-    return Event(verb)
+    """The event of a verb for many; a batch is cancelled by the event that fails it."""
+    events = {event.value: Event(event) for event in Verb} | {CANCEL: Event.FAIL}
+    if verb not in events:
+        raise UsageRefused(f"'{verb}' is not one of {', '.join(sorted(events))}")
+    return events[verb]

@@ -23,7 +23,7 @@ from entrypoints.render.remedies import spelled
 from entrypoints.web.context import context_of
 from entrypoints.web.limits import SlowWork
 from entrypoints.web.routes.fleet import maintenance_router
-from entrypoints.web.routes.verbs import WITH_REASON, router
+from entrypoints.web.routes.verbs import CANCEL, WITH_REASON, router
 from operations.deposits.resubmission import Preview
 from operations.fleet.fleet import Drained
 from operations.verbs.bulk import Outcome
@@ -302,15 +302,28 @@ def deposit_again(preview: Preview) -> Spelling:
 def bulk_preview(cause: str, verb: str, findings: Sequence[str] = ()) -> Spelling:
     """`findings`: those to overrule."""
     line = f"arkline {verb} --cause {cause}{_overruling(findings)}{' --reason WHY' if findings else ''}"
-    return f"{line} --dry-run", (_dry_run(cause, verb, findings),)
+    return f"{line} --dry-run", (_dry_run(verb, (), cause, findings),)
 
 
-def bulk(cause: str, verb: str, findings: Sequence[str] = ()) -> Spelling:
-    """A verb for all jobs of a cause; the second request has the token from the first one's answer."""
-    reason = " --reason WHY" if verb in WITH_REASON or findings else ""
-    done = post(f"bulk/{verb}", {"token": "TOKEN", "reason": "WHY"})
-    line = f"arkline {verb} --cause {cause}{_overruling(findings)}{reason}"
-    return line, (_dry_run(cause, verb, findings), done)
+def ticked(code: str, name: str) -> Spelling:
+    """The dry run of an act on rows of a list; `name`: the placeholder for their ids."""
+    verb = "resume" if code == Action.RESUME_BATCH else code
+    event = Event.FAIL if verb == CANCEL else verb
+    return f"arkline {verb} {name} --dry-run", (_dry_run(event, (name,), "", ()),)
+
+
+def bulk(verb: str, names: Sequence[str], cause: str = "", findings: Sequence[str] = ()) -> Spelling:
+    """A verb for all jobs of a cause, or for these jobs or batches.
+
+    The second request has the token from the first one's answer.
+    """
+    reason = " --reason WHY" if verb in (*WITH_REASON, CANCEL) or findings else ""
+    event = Event.FAIL if verb == CANCEL else verb
+    done = post(f"bulk/{event}", {"token": "TOKEN", "reason": "WHY"})
+    # the command `cancel` takes one batch
+    chosen = [f"--cause {cause}"] if cause else names if verb == CANCEL else [" ".join(names)]
+    lines = (f"arkline {verb} {one}{_overruling(findings)}{reason}" for one in chosen)
+    return "\n".join(lines), (_dry_run(event, names, cause, findings), done)
 
 
 def _overruling(findings: Sequence[str]) -> str:
@@ -321,6 +334,7 @@ def proof(ark: str, version: int) -> Spelling:
     return f"arkline object {ark} --version {version}", (post(f"objects/{ark}/proofs", {"version": version}),)
 
 
-def _dry_run(cause: str, verb: str, findings: Sequence[str]) -> str:
+def _dry_run(verb: str, names: Sequence[str], cause: str, findings: Sequence[str]) -> str:
     overruled = {"findings": findings} if findings else {}
-    return post(f"bulk/{verb}/dry-run", {"select": {"search": {"cause": cause}}, **overruled})
+    select = {"search": {"cause": cause}} if cause else {"ids": names}
+    return post(f"bulk/{verb}/dry-run", {"select": select, **overruled})

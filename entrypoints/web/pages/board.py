@@ -294,7 +294,7 @@ _STOPS: Mapping[Reason, Action] = {
 def _of_jobs(whole: Whole, jobs: JobValues | None) -> Iterator[Trouble]:
     """What holds jobs back without a system fault: sources, causes of failures, and reviews."""
     for host in whole.health.hosts[:HOSTS]:
-        until = f" until {host.waits_until:%H:%M:%S} UTC" if host.waits_until else ""
+        until = f" until {host.waits_until:%Y-%m-%d %H:%M:%S} UTC" if host.waits_until else ""
         text = f"{host.host} {standstill(host)}: no request is sent to it{until}"
         yield Trouble(
             text, "", kept_waiting(host).rstrip("."), _LISTS[Reason.WAITING_FOR_HOST], "Waiting jobs"

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TypeVar
+from urllib.parse import urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
 
 from entrypoints.web.context import context_of
 from entrypoints.web.limits import slow
+from entrypoints.web.pages import acts
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import page
-from operations.board.values import BatchSearch, FailureGroup, JobSearch, scope_of
+from operations.board.values import (
+    BatchSearch,
+    BoardBatch,
+    BoardJob,
+    FailureGroup,
+    JobSearch,
+    scope_of,
+)
 from operations.jobs import job_view
 from operations.verbs.overruling import names_in
-from pipeline.errors import UsageRefused
+from pipeline.errors import Action, UsageRefused
 from pipeline.notify import report_mail
 from pipeline.outcome import WaitKind
 from pipeline.principal import Principal
-from pipeline.states import BatchState, FailureKind, JobState
+from pipeline.states import BATCH, JOB, BatchState, Event, FailureKind, JobState, Raiser
 from zkstate.errors import Missing
 
 router = page_router()
@@ -36,46 +47,102 @@ ROWS = 100
 @router.get("/batches")
 def batches(request: Request, caller: PageCaller, after: str | None = None) -> HTMLResponse:
     web, scope = context_of(request), scope_of(caller)
-    query, board = request.query_params, web.board
-    search = BatchSearch(
-        status=_member(BatchState, query.get("status")),
-        collection=query.get("collection") or None,
-        q=query.get("q") or None,
-    )
-    listed = web.with_time_left(board.batches(scope, search, ROWS, after))
+    search = batch_filter(request.query_params)
+    listed = web.with_time_left(web.board.batches(scope, search, ROWS, after))
     return page(
         request,
         "batches.html",
         page=listed,
         search=search,
         states=list(BatchState),
-        freshness=board.freshness(),
+        freshness=web.board.freshness(),
+        filtered=_filter_of(request),
+        named=(
+            Named("Failed", "?status=failed"),
+            Named("At work", "?status=processing"),
+            Named("On hold", "?status=held"),
+            Named("My deposits that failed", f"?{urlencode({'status': 'failed', 'owner': caller.identity})}"),
+        ),
+        acts=_batch_acts(listed.rows),
     )
+
+
+def batch_filter(query: Mapping[str, str]) -> BatchSearch:
+    return BatchSearch(
+        status=_member(BatchState, query.get("status")),
+        collection=query.get("collection") or None,
+        owner=query.get("owner") or None,
+        q=query.get("q") or None,
+    )
+
+
+@dataclass(frozen=True)
+class Named:
+    """A filter with a name; `query`: of its address."""
+
+    name: str
+    query: str
+
+
+def _filter_of(request: Request) -> str:
+    """The filter in the address of a list, without the place in the list."""
+    return urlencode([pair for pair in request.query_params.multi_items() if pair[1] and pair[0] != "after"])
+
+
+def _batch_acts(rows: Iterable[BoardBatch]) -> tuple[acts.Act, ...]:
+    """What may be done with one of the batches at least."""
+    possible: set[str] = set()
+    for row in rows:
+        possible |= BATCH.events(row.status, Raiser.OPERATOR) - {Event.FAIL}
+        possible |= {Action.RESUME_BATCH} if row.jobs.get(JobState.FAILED) else set()
+        possible |= set() if BATCH.facts[row.status].ended else {Action.CANCEL}
+    return tuple(act for code, act in acts.ACTS.items() if code in possible)
+
+
+def _job_acts(rows: Iterable[BoardJob]) -> tuple[acts.Act, ...]:
+    possible = {event for row in rows for event in JOB.events(row.state, Raiser.OPERATOR)}
+    return tuple(act for code, act in acts.ACTS.items() if code in possible)
 
 
 @router.get("/jobs")
 def jobs(request: Request, caller: PageCaller, after: str | None = None) -> HTMLResponse:
     board, scope = context_of(request).board, scope_of(caller)
-    query = request.query_params
-    search = JobSearch(
-        state=_member(JobState, query.get("state")),
-        bid=query.get("bid") or None,
-        collection=query.get("collection") or None,
-        kind=_member(FailureKind, query.get("kind")),
-        waiting=_member(WaitKind, query.get("waiting")),
-        older_than=_seconds(query.get("older_than")),
-        slow=bool(query.get("slow")),
-        q=query.get("q") or None,
-    )
+    search = job_filter(request.query_params)
+    listed = job_view.rows(context_of(request).session, board, scope, search, ROWS, after)
     return page(
         request,
         "jobs.html",
-        page=job_view.rows(context_of(request).session, board, scope, search, ROWS, after),
+        page=listed,
         search=search,
         states=list(JobState),
         kinds=list(FailureKind),
         waits=list(WaitKind),
         freshness=board.freshness(),
+        filtered=_filter_of(request),
+        named=(
+            Named("Failed within a day", "?state=failed&younger_than=1d"),
+            Named("Failed, for an operator", "?state=failed&kind=system"),
+            Named("Waiting for a review", "?state=review"),
+            Named("On hold", "?state=held"),
+            Named("Slower than usual", "?slow=1"),
+        ),
+        acts=_job_acts(listed.rows),
+    )
+
+
+def job_filter(query: Mapping[str, str]) -> JobSearch:
+    return JobSearch(
+        state=_member(JobState, query.get("state")),
+        bid=query.get("bid") or None,
+        collection=query.get("collection") or None,
+        owner=query.get("owner") or None,
+        kind=_member(FailureKind, query.get("kind")),
+        cause=query.get("cause") or None,
+        waiting=_member(WaitKind, query.get("waiting")),
+        older_than=_seconds(query.get("older_than")),
+        younger_than=_seconds(query.get("younger_than")),
+        slow=bool(query.get("slow")),
+        q=query.get("q") or None,
     )
 
 

@@ -6,6 +6,7 @@ notice in between, so that any web process can serve that page.
 
 from __future__ import annotations
 
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from urllib.parse import quote, urlencode
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from pydantic import TypeAdapter
 
 from entrypoints.render.fleet_status import given_back, kept_waiting, standstill
@@ -91,6 +92,19 @@ def _with_value(query: Mapping[str, str], name: str, value: str) -> str:
     return urlencode({**query, name: value})
 
 
+_IN_UTC = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d)(:\d\d)? UTC")
+
+
+def _timed(sentence: str) -> Markup:
+    """The sentence, whose moments in UTC board.js shows by the reader's clock."""
+
+    def local(moment: re.Match[str]) -> str:
+        kind, at = "moment" if moment[3] else "minute", f"{moment[1]}T{moment[2]}{moment[3] or ':00'}Z"
+        return f'<time datetime="{at}" title="{moment[0]}" data-local="{kind}">{moment[0]}</time>'
+
+    return Markup(_IN_UTC.sub(local, escape(sentence)))  # noqa: S704 - escaped
+
+
 _ENVIRONMENT = Environment(
     loader=FileSystemLoader(Path(__file__).parent.parent / "templates"),
     autoescape=select_autoescape(default=True),
@@ -100,7 +114,6 @@ _ENVIRONMENT = Environment(
 )
 _ENVIRONMENT.filters.update(
     brief_age=_brief_age,
-    bulk=acts.bulk,
     bulk_preview=acts.bulk_preview,
     by_whom=_by_whom,
     counted=counted,
@@ -116,6 +129,8 @@ _ENVIRONMENT.filters.update(
     quoted=_quoted,
     short_digest=_short_digest,
     spent=_spent,
+    ticked=acts.ticked,
+    timed=_timed,
     units=in_units,
     with_value=_with_value,
 )

@@ -49,7 +49,7 @@ from operations.verbs.callbacks import CallbackAnswer, OwedPage
 from operations.verbs.collection_profiles import ProfileRenewal
 from operations.verbs.holds import HoldResult
 from operations.verbs.verbs import Resumption, VerbResult, act
-from operations.visibility import visible_job
+from operations.visibility import visible_batch, visible_job
 from pipeline.attempt import Attempt
 from pipeline.errors import UsageRefused
 from pipeline.principal import Principal
@@ -76,7 +76,9 @@ FINDINGS = 100
 FINDING_LIMIT = 200
 """Findings that a request may overrule, and the characters of one: a check's name and its code."""
 
-Verb = StrEnum("Verb", {event.name: event.value for event in JOB_EVENTS})  # type: ignore[misc]
+Verb = StrEnum(  # type: ignore[misc]
+    "Verb", {event.name: event.value for event in (*JOB_EVENTS, *BATCH_EVENTS)}
+)
 BatchVerb = StrEnum(  # type: ignore[misc]
     "BatchVerb",
     {event.name: event.value for event in (*BATCH_EVENTS, Event.RESUME)} | {CANCEL.upper(): CANCEL},
@@ -342,11 +344,11 @@ def undrain(request: Request, caller: FleetOperator, worker: WorkerName, body: G
 
 PAGE = 500
 
-Identifier = Annotated[str, Field(pattern=r"^jid[0-9]{10,20}$")]
+Identifier = Annotated[str, Field(pattern=r"^(jid|bid)[0-9]{10,20}$")]
 
 
 class Selection(Record):
-    """Jobs by id, or by the conditions of the list of jobs."""
+    """Jobs and batches by id, or jobs by the conditions of their list."""
 
     ids: tuple[Identifier, ...] = Field((), max_length=JOBS_OF_A_PLAN, examples=[["jid0000000001"]])
     search: JobSearch | None = None
@@ -365,7 +367,7 @@ class PlanToken(Record):
     reason: str = Field("", max_length=REASON_LIMIT, examples=["the source is back"])
 
 
-@router.post("/bulk/{verb}/dry-run", summary="What the verb would do to the selected jobs")
+@router.post("/bulk/{verb}/dry-run", summary="What the verb would do to the selected jobs or batches")
 @slow("slow_work", LONG)
 def plan(
     request: Request,
@@ -375,7 +377,8 @@ def plan(
     attempt: Attempt,
     run: Run,
 ) -> BulkPlan:
-    """The token carries it out, within a quarter of an hour."""
+    """The token carries it out, within a quarter of an hour. A batch is resumed with its failed jobs;
+    `fail` stops it, as its `cancel` does."""
     context = context_of(request)
     names = _selected(context, caller, body.select, attempt)
     how = Resumption(to=body.to, findings=body.findings)
@@ -387,7 +390,7 @@ def plan(
 def do(
     request: Request, caller: OperatorCaller, verb: Verb, body: Annotated[PlanToken, Body()], run: Run
 ) -> Receipt:
-    """Jobs that moved after the dry run are not touched; the receipt names them."""
+    """What moved after the dry run is not touched; the receipt names it."""
     event = Event(verb.value)
     if event in WITH_REASON and not body.reason:
         raise UsageRefused(f"{event} needs a reason: the depositor's report has it")
@@ -400,9 +403,10 @@ def _selected(context: WebContext, caller: Principal, selection: Selection, atte
         raise UsageRefused("select jobs by `ids` or by `search`, not by both")
     if selection.search is None:
         ids = list(dict.fromkeys(selection.ids))
-        for jid in ids:
+        for name in ids:
             attempt.check()
-            visible_job(context.site, caller, jid)
+            visible = visible_batch if name.startswith("bid") else visible_job
+            visible(context.site, caller, name)
         return ids
     names: list[str] = []
     after = None

@@ -1,4 +1,4 @@
-// What a page gains with JavaScript: ages that go on, times of the reader's clock, a choice of the colour scheme, keys, and copying.
+// What a page gains with JavaScript: ages that go on, times of the reader's clock, a choice of the colour scheme, keys, copying, ticking, and saved filters.
 // Every page works without this file.
 "use strict";
 (() => {
@@ -20,12 +20,16 @@
     for (const element of document.querySelectorAll("time[data-age]")) element.textContent = age(element.dateTime, element.dataset.age);
   }
 
+  const shapes = {
+    moment: { dateStyle: "short", timeStyle: "medium" }, minute: { dateStyle: "short", timeStyle: "short" },
+    clock: { timeStyle: "medium" }, hour: { timeStyle: "short" },
+  };
+
   function renewTimes() {
     renewAges();
     for (const element of document.querySelectorAll("time[data-local]")) {
       const moment = new Date(element.dateTime); // in Sweden, people write 2026-11-27 18:03:11
-      const kind = element.dataset.local;
-      element.textContent = kind === "moment" ? moment.toLocaleString("sv") : moment.toLocaleTimeString("sv", kind === "hour" ? { timeStyle: "short" } : {});
+      if (!isNaN(moment)) element.textContent = moment.toLocaleString("sv", shapes[element.dataset.local]);
     }
   }
 
@@ -54,12 +58,13 @@
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.closest("input, textarea, select")) return;
+    if (event.target.closest("input:not([type=checkbox]), textarea, select")) return;
     if (event.key === "/") { event.preventDefault(); document.getElementById("search")?.focus(); }
     if (event.key === "j") select(1);
     if (event.key === "k") select(-1);
+    if (event.key === "x") document.querySelector("tr.current input[name=id]")?.click();
     if (event.key === "r") location.reload();
-    if (event.key === "Enter" && !event.target.closest("a, button, summary")) {
+    if (event.key === "Enter" && !event.target.closest("a, button, summary, input")) {
       const row = document.querySelector("tr.current");
       if (row) location.href = row.dataset.href;
     }
@@ -78,6 +83,54 @@
       root.dataset.scheme = dark ? "light" : "dark";
       localStorage.setItem("scheme", root.dataset.scheme);
     }
+  });
+
+  document.addEventListener("change", (event) => {
+    const boxes = [...document.querySelectorAll("input[name=id]")];
+    const all = document.querySelector("[data-tick-all]");
+    if (event.target === all) boxes.forEach((box) => { box.checked = all.checked; });
+    const ticked = boxes.filter((box) => box.checked).length;
+    const said = document.querySelector("[data-ticked]");
+    if (!said) return;
+    all.checked = ticked > 0 && ticked === boxes.length;
+    said.textContent = ticked ? `${ticked} ticked` : "";
+  });
+
+  // a person's own filters, by the page of the list: the address of each is all of it
+  function savedFilters() {
+    const place = document.querySelector("[data-filters]");
+    const key = place && `filters ${place.dataset.filters} ${location.pathname}`;
+    const read = () => JSON.parse(localStorage.getItem(key) ?? "{}");
+    return place && { place, read, write: (saved) => localStorage.setItem(key, JSON.stringify(saved)) };
+  }
+
+  function showFilters() {
+    const filters = savedFilters();
+    if (!filters) return;
+    filters.place.querySelectorAll(".saved").forEach((one) => one.remove());
+    for (const [name, query] of Object.entries(filters.read())) {
+      const link = Object.assign(document.createElement("a"), { href: query, textContent: name });
+      const remove = Object.assign(document.createElement("button"), { type: "button", className: "small", textContent: "Remove" });
+      remove.ariaLabel = `Remove the filter ${name}`;
+      remove.addEventListener("click", () => {
+        const { [name]: _, ...others } = filters.read();
+        filters.write(others);
+        showFilters();
+      });
+      const item = Object.assign(document.createElement("span"), { className: "saved" });
+      item.append(link, " ", remove);
+      filters.place.append(item);
+    }
+  }
+
+  document.addEventListener("submit", (event) => {
+    const { save } = event.target.dataset;
+    if (!save) return;
+    event.preventDefault();
+    const filters = savedFilters();
+    filters.write({ ...filters.read(), [event.target.elements.name.value.trim()]: save });
+    event.target.reset();
+    showFilters();
   });
 
   function markLost() {
@@ -139,5 +192,6 @@
     renewTimes();
     showCopies();
     titleCells();
+    showFilters();
   });
 })();
