@@ -50,13 +50,13 @@ def show(
         value = read(site)
         screen.emit(document(value)) if as_json else draw(value)
     elif as_json or not screen.out().is_terminal:
-        _lines(_readings(site, lambda site: document(read(site))))
+        _lines(readings(site, lambda site: document(read(site))))
     else:
-        _in_place(_readings(site, read), draw)
+        _in_place(readings(site, read), draw)
 
 
-def _readings(site: api.Client, read: Callable[[api.Client], R]) -> Iterator[tuple[R, str]]:
-    """The list, and why the site does not answer: then it is the last one that was read."""
+def readings(site: api.Client, read: Callable[[api.Client], R]) -> Iterator[tuple[R, str]]:
+    """The list after each change; the last one again with the problem, while the site does not answer."""
     stream, pause = replace(site, timeout=SILENCE), PAUSE
     value = read(site)
     yield value, ""
@@ -77,10 +77,10 @@ def _readings(site: api.Client, read: Callable[[api.Client], R]) -> Iterator[tup
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def _lines(readings: Iterator[tuple[Any, str]]) -> None:
+def _lines(lists: Iterator[tuple[Any, str]]) -> None:
     before: dict[str, Any] = {}
     away = False
-    for document, problem in readings:
+    for document, problem in lists:
         if bool(problem) is not away:
             screen.note(f"{problem}; still trying" if problem else "the site answers again")
             away = bool(problem)
@@ -89,10 +89,10 @@ def _lines(readings: Iterator[tuple[Any, str]]) -> None:
         before = rows
 
 
-def _in_place(readings: Iterator[tuple[R, str]], draw: Callable[[R], None]) -> None:
+def _in_place(lists: Iterator[tuple[R, str]], draw: Callable[[R], None]) -> None:
     before, read_at = "", time.time()
     with rich.live.Live(console=screen.out(), auto_refresh=False) as area:
-        for value, problem in readings:
+        for value, problem in lists:
             read_at = read_at if problem else time.time()
             drawn = screen.drawn(partial(draw, value))
             text = screen.as_text(drawn)

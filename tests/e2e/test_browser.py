@@ -10,7 +10,7 @@ from pipeline.states import Event, FailureKind, JobState
 from tests.integration.test_verb_parity import REASON, VERBS, Verb, page_act, planted, recorded
 from tests.support import planting
 from tests.support.browser import Chromium, Visitor, chromium, visitor
-from tests.support.web import Web, new_token
+from tests.support.web import Caller, Web, new_token
 from zkstate.connection.session import Session
 from zkstate.record import jobs
 
@@ -208,6 +208,21 @@ def test_the_keyboard_alone_finds_a_job_and_puts_it_on_its_way_again(olga: Visit
 
     expect(page.get_by_role("status").filter(has_text="is now pending")).to_be_visible()
     assert jobs.load(session, job.jid).status.status is JobState.PENDING
+
+
+def test_a_program_is_logged_in_by_a_click_of_the_person(olga: Visitor, web: Web) -> None:
+    login = web.anybody.post("/v1/login/device", {"host": "workstation"}).json()
+    page = olga.open(f"/login/device?code={login['user_code']}")
+    expect(page.locator("dl")).to_contain_text("workstation")
+    assert (olga.barriers(), olga.too_wide()) == ([], [])
+
+    page.get_by_role("button", name="Yes, log it in").click()
+
+    expect(page.get_by_role("status")).to_contain_text("The program on workstation is logged in as olga.")
+    assert olga.barriers() == []
+    asked = web.anybody.post("/v1/login/token", {"device_code": login["device_code"]}).json()
+    caller = Caller(web.url, asked["access_token"]).get("/v1").json()["caller"]
+    assert (caller["name"], caller["role"]) == ("olga", "operator")
 
 
 def test_a_request_of_the_api_page_is_sent_as_the_person_of_the_page(olga: Visitor) -> None:

@@ -1,4 +1,4 @@
-"""`arkline top` and `watch`: poll the board, a batch or the queue, and redraw it until it has ended."""
+"""`arkline top` and `watch`: read the board, a batch or the queue again, and redraw it until it has ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import rich.progress
 import typer
 from rich import markup
 
-from entrypoints.cli import api, completion, exit_codes
+from entrypoints.cli import api, completion, exit_codes, watching
 from entrypoints.cli.options import Json, command, read_bid
 from entrypoints.render import fleet_status, screen, views
 from operations.board import values
@@ -26,12 +26,6 @@ from pipeline.states import Bucket, JobState
 
 INTERVAL = 1.0
 """Seconds between two queries of a batch."""
-
-BOARD_INTERVAL = 2.0
-"""Seconds between two queries of the board, which take four requests."""
-
-SILENCE = 45.0
-"""Seconds after which a site that accepts a request but does not answer counts as unreachable."""
 
 
 @command("arkline top --once")
@@ -76,16 +70,9 @@ def _board(site: api.Client) -> values.LiveView:
 
 
 def _boards(site: api.Client) -> Iterator[values.LiveView]:
-    """The board, repeatedly; while the site does not answer, the last board, marked as stale."""
-    site = replace(site, timeout=SILENCE)
-    last = _board(site)
-    while True:
-        yield last
-        time.sleep(BOARD_INTERVAL)
-        try:
-            last = _board(site)
-        except ServiceUnreachable as error:
-            last = last.stale(str(error))
+    """The board after each change; while the site does not answer, the last board, marked as stale."""
+    for board, problem in watching.readings(site, _board):
+        yield board.stale(problem) if problem else board
 
 
 @command("arkline watch bid0000000001", ids="bid")
@@ -141,7 +128,7 @@ def wait_for(site: api.Client, bid: str, *, as_json: bool) -> int:
 
 def _views(site: api.Client, bid: str) -> Iterator[batch_view.BatchView]:
     """The batch, repeatedly until it has ended; notes when the site goes away and when it is back."""
-    site = replace(site, timeout=SILENCE)
+    site = replace(site, timeout=watching.SILENCE)
     view, away = site.get(f"/v1/batches/{bid}", batch_view.BatchView), False
     yield view
     while not view.ended:
