@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from zkstate.connection.session import Session
 
 
+PICTURE_SECONDS = 20
+"""Seconds of processor time for a picture."""
+
+
 @dataclass(frozen=True)
 class Site:
     """The settings, the record, and the stores, which are opened on first use. Thread-safe."""
@@ -50,6 +54,11 @@ class Site:
     def quotas(self) -> quota.Quotas:
         """The upload quotas in use, as this process knows them."""
         return quota.Quotas(self.settings)
+
+    @cached_property
+    def picture_decoder(self) -> decoder.Decoder:
+        """Makes pictures of stored images in a process of its own, one at a time."""
+        return decoder.Decoder(self.settings, PICTURE_SECONDS)
 
     @cached_property
     def decoder(self) -> decoder.Decoder:

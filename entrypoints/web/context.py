@@ -101,6 +101,10 @@ class WebContext:
         default_factory=lambda: SlowWork(threads=8, seconds=LONG, of_one=4, wait=FOR_A_PLACE)
     )
     """What precedes the bytes of a retrieval: its object, and the documents of a bag."""
+    preview_work: SlowWork = field(
+        default_factory=lambda: SlowWork(threads=4, seconds=60.0, wait=FOR_A_PLACE)
+    )
+    """Previews, one of a caller at a time: an image may have to be read and decoded."""
     retrievals: Retrievals = field(default_factory=Retrievals)
     events: EventWriter = field(default_factory=EventWriter)
     """Enters the events of retrievals."""

@@ -193,6 +193,41 @@ def _row(values: dict[str, Any], digest: list[str] | None) -> Row:
     return Row(**values | {"local_id": tuple(values["local_id"])}, digest=known)
 
 
+PICTURE_MEMORY = 900_000_000
+"""Maximum bytes of memory for a picture; few are made at a time, and only by web processes."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A stored image in a size for a page, as WebP."""
+
+    width: int
+    height: int
+    pages: int
+    """Of the image; the picture is of the first."""
+    data: str
+    """Base64."""
+
+
+class NoPicture(Exception):
+    """Why an image has no picture."""
+
+
+def make_picture(decoder: Decoder, path: Path, name: str, attempt: Attempt) -> Picture:
+    """See pipeline.decoding.picture; NoPicture if the image is damaged, too large or unknown."""
+    subject = f"picture {quote_name(name)}"
+    request = Request("picture", subject, {"path": str(path)}, reads=(str(path),), memory=PICTURE_MEMORY)
+    try:
+        ((first, *more),) = decoder.decode(request, attempt)
+    except StepFailed as failed:
+        if failed.kind is not FailureKind.CONTENT:
+            raise
+        raise NoPicture("it needs more memory or processor time than a preview may use") from failed
+    if not more:
+        raise NoPicture(first)
+    return Picture(first, *more)
+
+
 def read_table(
     decoder: Decoder,
     data: bytes,

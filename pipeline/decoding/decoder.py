@@ -64,6 +64,8 @@ class Request:
     """The existing folder below which files may be written; empty: nowhere."""
     reads: tuple[str, ...] = ()
     """The files and folders of the deposit that may be read."""
+    memory: int = 0
+    """Maximum bytes of memory; 0: as the settings say."""
 
 
 class Decoder:
@@ -80,7 +82,7 @@ class Decoder:
         """Yield the results; raises what the decoder raised, or StepFailed if the decoder reached a limit."""
         given = self._settings
         limits = Limits(
-            given.decoding_memory,
+            request.memory or given.decoding_memory,
             self._seconds,
             most=request.most,
             file_bytes=request.file_bytes,

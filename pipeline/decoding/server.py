@@ -153,12 +153,20 @@ def _table(given: Arguments, body: bytes, _attempt: Attempt) -> Iterator[Any]:
     yield from ((remark.kind, remark.row, remark.column, remark.text) for remark in sheet.remarks)
 
 
+def _picture(given: Arguments, _body: bytes, _attempt: Attempt) -> Iterator[Any]:
+    # loaded here alone: workers, whose servers are many, make no picture
+    from pipeline.decoding.picture import picture
+
+    yield picture(Path(given["path"]))
+
+
 FUNCTIONS: dict[str, Function] = {
     "unpack": _unpack,
     "fetch lists": _fetch_lists,
     "statements": _statements,
     "manifest": _manifest,
     "table": _table,
+    "picture": _picture,
 }
 
 

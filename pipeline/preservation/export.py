@@ -136,25 +136,43 @@ def _in_order(version: InventoryVersion) -> list[InventoryFile]:
 
 def tar_size(folder: str, sizes: Iterable[tuple[str, int]]) -> int:
     """The bytes of `tar`."""
-    blocks = (len(_tar_header(folder, path, size, 0)) + size + -size % _BLOCK for path, size in sizes)
-    return sum(blocks) + len(_TAR_END)
+    total = len(_TAR_END)
+    for path, size in sizes:
+        name = f"{folder}/{path}"
+        header = _BLOCK if _is_plain(name, size) else len(_tar_header(name, size, 0))
+        total += header + size + -size % _BLOCK
+    return total
 
 
 def tar(folder: str, parts: Iterable[Part], at: datetime) -> Iterator[bytes]:
     """The parts in a folder of a tar archive, of any size, with names in UTF-8."""
     for part in parts:
-        yield _tar_header(folder, part.path, part.size, int(at.timestamp()))
+        yield _tar_header(f"{folder}/{part.path}", part.size, int(at.timestamp()))
         yield from part.pieces
         yield bytes(-part.size % _BLOCK)
     yield _TAR_END
 
 
-def _tar_header(folder: str, path: str, size: int, at: int) -> bytes:
-    info = tarfile.TarInfo(f"{folder}/{path}")
-    info.size, info.mtime = size, at
-    return info.tobuf(tarfile.PAX_FORMAT, "utf-8")
+def _tar_header(name: str, size: int, at: int) -> bytes:
+    """As tarfile writes it, which needs ten times longer for a plain name: half the time of a small file."""
+    if not _is_plain(name, size):
+        info = tarfile.TarInfo(name)
+        info.size, info.mtime = size, at
+        return info.tobuf(tarfile.PAX_FORMAT, "utf-8")
+    header = bytearray(_TAR_PLAIN)
+    header[: len(name)] = name.encode()
+    header[124:148] = b"%011o\0%011o\0" % (size, at)
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header)
 
 
+def _is_plain(name: str, size: int) -> bool:
+    """Whether the header is one block: others have further fields in a block before it."""
+    return len(name) <= tarfile.LENGTH_NAME and name.isascii() and size < 8**11
+
+
+_TAR_PLAIN = bytearray(tarfile.TarInfo().tobuf(tarfile.PAX_FORMAT))
+_TAR_PLAIN[148:156] = b" " * 8  # the checksum counts itself as spaces
 _BLOCK = tarfile.BLOCKSIZE
 _TAR_END = bytes(2 * _BLOCK)
 

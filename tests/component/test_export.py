@@ -5,7 +5,9 @@ import itertools
 import json
 import shutil
 import subprocess
+import tarfile
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 import bagit
@@ -23,6 +25,7 @@ from pipeline.containers.bag import check_bags
 from pipeline.containers.declared import UnpackedContainer
 from pipeline.containers.unpack import Limits, unpack
 from pipeline.names import duplicates
+from pipeline.preservation.export import Part, tar, tar_size
 from pipeline.records import PayloadType, SubmissionMode
 from pipeline.working_storage.workspace import DownloadedFile
 from tests.support.errors import raises_code
@@ -253,3 +256,25 @@ def packed_and_unpacked(bag: Path, folder: Path) -> dict[str, str]:
     limits = Limits(entries=1000, bytes=10**9, ratio=1000, case_fold=False)
     unpacked = unpack(folder / "bag.zip", "bag.zip", target, limits, UNATTENDED)
     return {file.path: (target / file.path).read_text() for file in unpacked}
+
+
+@pytest.mark.parametrize("name", ["a.txt", "x" * 95, "x" * 96, "y" * 300, "bücher/ü.txt", ""])
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 10_000])
+def test_a_tar_is_that_of_the_standard_library(name: str, size: int) -> None:
+    at = datetime(2026, 11, 27, tzinfo=UTC)
+    info = tarfile.TarInfo(f"bags/{name}")
+    info.size, info.mtime = size, int(at.timestamp())
+    expected = info.tobuf(tarfile.PAX_FORMAT, "utf-8") + bytes(size + -size % 512) + bytes(1024)
+
+    written = b"".join(tar("bags", [Part(name, size, [bytes(size)])], at))
+
+    assert written == expected
+    assert tar_size("bags", [(name, size)]) == len(expected)
+
+
+def test_the_size_of_a_tar_is_known_for_a_file_of_any_size() -> None:
+    for size in (8**11 - 1, 8**11, 1 << 50):
+        info = tarfile.TarInfo("bags/a")
+        info.size = size
+        header = len(info.tobuf(tarfile.PAX_FORMAT, "utf-8"))
+        assert tar_size("bags", [("a", size)]) == header + size + -size % 512 + 1024

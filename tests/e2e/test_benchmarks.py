@@ -97,6 +97,13 @@ def test_searches_of_both_databases_find_the_same_while_deposits_are_entered() -
         assert figures["same_hits"]
 
 
+def test_retrievals_are_timed_beside_a_process_that_hashes_and_sends_the_same_files() -> None:
+    figures = output("retrieve", mib=8, files=30)["figures"]
+
+    assert all(figures[f"{kind}_ratio"] > 0 for kind in ("file", "bag", "zip"))
+    assert figures["file_retrieved_cpu_s"] >= 0
+
+
 def test_a_fleet_is_measured_near_zookeeper_and_at_a_distance() -> None:
     figures = run("fleet", processes=2, jobs=1, step_ms=10)["figures"]
 

@@ -70,6 +70,6 @@ def test_an_archivist_looks_at_an_object_and_takes_a_file_out(
         )
 
         page.get_by_role("link", name="Preview of producer/scan.tif").click()
-        expect(page.get_by_text("No preview for image/tiff")).to_be_visible()
+        expect(page.get_by_text("There is no preview: it cannot be read as an image")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert anna.complaints == []

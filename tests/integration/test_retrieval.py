@@ -8,7 +8,7 @@ import socket
 import sqlite3
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from html import unescape
 from pathlib import Path
@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 import bagit
 import pytest
 import requests
+from PIL import Image
 from requests.exceptions import ChunkedEncodingError, ConnectionError
 from sqlalchemy import QueuePool
 
@@ -62,7 +63,7 @@ def store(
     repository.close()
 
 
-def deposited(record: Session, store: Store, files: dict[str, str]) -> Job:
+def deposited(record: Session, store: Store, files: Mapping[str, str | bytes]) -> Job:
     """A job of the depositor `scans` whose files are downloaded."""
     batch = planting.acquired_batch(record, owner="token:scans")
     batch = planting.create_jobs(record, batch, planting.plan(1), planting.WORKING, "test", UNATTENDED)
@@ -412,20 +413,61 @@ def test_of_a_long_text_the_beginning_is_shown_of_an_image_the_image_and_of_othe
     scans: Caller, markup: str
 ) -> None:
     page = f"/objects/{markup}?version=1&file=producer/"
-    long, image, other = (scans.get(f"{page}{name}").text for name in ("long.txt", "a.png", "a.tif"))
+    names = ("long.txt", "a.png", "a.tif", "a.zip")
+    long, image, broken, other = (scans.get(f"{page}{name}").text for name in names)
 
     assert "b" * 65_536 in long
     assert "b" * 65_537 not in long
     assert "The first 64 kB" in long
     assert f'<img class="preview" src="/v1/objects/{markup}/versions/1/files/producer/a.png"' in image
-    assert "No preview for image/tiff: download the file." in other
+    assert "There is no preview: it cannot be read as an image" in broken
+    assert "No preview for application/zip: download the file." in other
     assert scans.get(f"{page}absent.txt").status_code == 404
+
+
+def test_the_frame_of_a_pdf_has_no_origin_and_only_its_page_may_have_it(
+    scans: Caller, web: Web, markup: str
+) -> None:
+    page = scans.get(f"/objects/{markup}?version=1&file=producer/a.pdf")
+    frame = web.anybody.get("/static/pdf/frame.html")
+
+    assert "frame-src 'self'" in page.headers["Content-Security-Policy"]
+    assert '<iframe class="preview" sandbox="allow-scripts"' in page.text
+    assert "frame-src" not in scans.get(f"/objects/{markup}").headers["Content-Security-Policy"]
+    policy = frame.headers["Content-Security-Policy"]
+    assert policy.startswith("sandbox allow-scripts; default-src 'none'; ")
+    assert "frame-ancestors 'self'" in policy
+    assert "Set-Cookie" not in frame.headers
+
+
+@pytest.mark.parametrize("kind", ["tif", "jp2"])
+def test_a_picture_is_an_event_and_its_damage_is_met_before_it_is_decoded(
+    web: Web, scans: Caller, record: Session, store: Store, kind: str
+) -> None:
+    data = io.BytesIO()
+    Image.linear_gradient("L").save(data, {"tif": "TIFF", "jp2": "JPEG2000"}[kind])
+    name = f"scan.{kind}"
+    job = deposited(record, store, {name: data.getvalue()})
+    ark = store.repository.recorded(job).ark
+    path = f"/objects/{ark}?file=producer/{name}"
+
+    assert (
+        '<img class="preview" width="256" height="256" src="data:image/webp;base64,' in scans.get(path).text
+    )
+    assert [event.note for event in events(web, ark)] == [f"the file producer/{name}"]
+    store.change(ark, f"v1/content/producer/{name}", flip)
+    assert "is damaged in storage" in scans.get(path).text
+    assert events(web, ark)[-1].outcome == FAIL
 
 
 @pytest.fixture(scope="module")
 def markup(record: Session, store: Store, whole: str) -> str:
     """An object of `scans` with files of several formats."""
-    files = {"page.txt": "<script>alert(1)</script>", "long.txt": "b" * 70_000, "a.png": "x", "a.tif": "x"}
+    files = {"page.txt": "<script>alert(1)</script>", "long.txt": "b" * 70_000, "a.png": "x"} | {
+        "a.tif": "x",
+        "a.zip": "x",
+        "a.pdf": "x",
+    }
     return store.repository.recorded(deposited(record, store, files)).ark
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from collections.abc import Mapping
 from hashlib import sha512
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ class Repository:
             inventory=self.inventory,
         )
 
-    def job(self, number: int, files: dict[str, str] | None = None, **facts: Any) -> Job:
+    def job(self, number: int, files: Mapping[str, str | bytes] | None = None, **facts: Any) -> Job:
         """A job whose files are downloaded."""
         given = {
             "op": "attempt-1",
@@ -70,13 +71,13 @@ class Repository:
         job = a_job(number, JobState.PROCESSING, **{**given, **facts})
         workspace = Workspace.of(job, self.settings.working)
         downloads = []
-        for path, text in ({"a.txt": f"of job {number}"} if files is None else files).items():
+        for path, content in ({"a.txt": f"of job {number}"} if files is None else files).items():
             target = workspace.producer / path
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text)
-            digest = sha512(text.encode()).hexdigest()
-            size = len(text.encode())
-            downloads.append(DownloadedFile(path=path, size=size, sha512=digest, declared_by=""))
+            data = content.encode() if isinstance(content, str) else content
+            target.write_bytes(data)
+            digest = sha512(data).hexdigest()
+            downloads.append(DownloadedFile(path=path, size=len(data), sha512=digest, declared_by=""))
         workspace.write_downloaded(tuple(downloads))
         return job
 

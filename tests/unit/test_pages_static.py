@@ -12,13 +12,16 @@ from pipeline.states import BATCH, JOB
 WEB = Path(pages.__file__).parents[1]
 TEMPLATES = sorted([*(WEB / "templates").glob("*.html"), *(WEB.parents[1] / "plugins").glob("*/*.html")])
 VENDORED = re.findall(
-    r"`([\w.-]+\.(?:js|css))`.*`([0-9a-f]{64})`", (WEB / "static" / "VENDORED.md").read_text()
+    r"`([\w./-]+\.(?:m?js|css|wasm))`.*`([0-9a-f]{64})`", (WEB / "static" / "VENDORED.md").read_text()
 )
 
 
 def test_every_vendored_file_has_the_digest_that_is_written_down() -> None:
-    files = [*(WEB / "static").glob("*.min.js"), *(WEB / "static").glob("swagger*")]
-    assert {name for name, _ in VENDORED} == {path.name for path in files}
+    static = WEB / "static"
+    files = [
+        path for kind in ("*.min.js", "swagger*", "pdf/*.mjs", "pdf/*.wasm") for path in static.glob(kind)
+    ]
+    assert {name for name, _ in VENDORED} == {path.relative_to(static).as_posix() for path in files}
     for name, digest in VENDORED:
         assert hashlib.sha256((WEB / "static" / name).read_bytes()).hexdigest() == digest, name
 

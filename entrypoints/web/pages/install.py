@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -47,16 +47,27 @@ PAGES = (
 )
 
 
-class _DepositScripts(StaticFiles):
-    """The modules of the deposit page, and its worker, whose own policy allows WebAssembly.
+OF_PDF_FRAME = {
+    "Content-Security-Policy": "sandbox allow-scripts; default-src 'none'; "
+    "script-src 'self' 'wasm-unsafe-eval'; worker-src blob:; style-src 'self'; connect-src 'self'; "
+    "img-src blob:; frame-ancestors 'self'; base-uri 'none'; form-action 'none'",
+    # the frame has no origin, so that what it loads comes from another one
+    "Access-Control-Allow-Origin": "*",
+    "Cross-Origin-Resource-Policy": "cross-origin",
+}
+"""The frame that shows a PDF has no session and no page around it, and reaches these files alone."""
 
-    They name each other without a version, so that browsers have to ask whether they are current.
-    """
+
+class _Modules(StaticFiles):
+    """Scripts that name each other without a version, so that browsers ask whether they are current."""
+
+    def __init__(self, name: str, headers: Mapping[str, str]) -> None:
+        super().__init__(directory=STATIC / name)
+        self._headers = headers
 
     def file_response(self, *args: Any, **options: Any) -> Response:
         response = super().file_response(*args, **options)
-        response.headers["Cache-Control"] = "no-cache"
-        response.headers["Content-Security-Policy"] = WITH_WEBASSEMBLY
+        response.headers.update({"Cache-Control": "no-cache", **self._headers})
         return response
 
 
@@ -64,7 +75,9 @@ def install(app: FastAPI, web: WebContext, flower: str = "") -> None:
     """Add the pages; `flower`: the address of Flower, for a link."""
     app.state.flower = flower
     app.state.whole = WholeFleet(web)
-    app.mount("/static/deposit", _DepositScripts(directory=STATIC / "deposit"), name="deposit scripts")
+    deposit = {"Content-Security-Policy": WITH_WEBASSEMBLY}  # of its worker
+    app.mount("/static/deposit", _Modules("deposit", deposit), name="deposit scripts")
+    app.mount("/static/pdf", _Modules("pdf", OF_PDF_FRAME), name="pdf frame")
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for module in PAGES:
         app.include_router(module.router)

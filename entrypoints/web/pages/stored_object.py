@@ -15,14 +15,16 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from entrypoints.web.context import WebContext, context_of
 from entrypoints.web.limits import slow
+from entrypoints.web.middleware import CONTENT_SECURITY_POLICY
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.streaming import View, streaming
 from entrypoints.web.pages.templating import page, render
 from operations.objects import fixity, objects, retrieval
 from operations.objects.fixity import CustodyProof, ProofState
+from operations.objects.previews import Kind, Preview, preview_of
+from operations.objects.retrieval import CURRENT
 from pipeline.inventory.base import InventoryFile, InventoryObject, InventoryVersion
 from pipeline.names import PRODUCER
-from pipeline.outcome import DamagedObject
 from pipeline.preservation.custody import Custody, size_of
 from pipeline.principal import Principal
 from pipeline.working_storage.capacity import in_units
@@ -31,15 +33,6 @@ router = page_router()
 
 FOLLOWED = 1.0
 """Seconds between two checks of a proof."""
-
-TEXT_BYTES = 65_536
-"""Bytes of a text that its preview shows."""
-
-IMAGE_BYTES = 50_000_000
-"""Maximum size of an image with a preview: the browser loads all of it."""
-
-IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
-TEXTS = frozenset({"application/json", "application/xml", "application/yaml"})
 
 LISTED = 2000
 """Files in the tree of a version."""
@@ -79,45 +72,33 @@ def tree_of(files: Iterable[InventoryFile]) -> Folder:
     return top
 
 
-@dataclass(frozen=True)
-class Preview:
-    """What the page shows of one file: a text, an image, or that there is nothing to show."""
-
-    file: InventoryFile
-    text: str = ""
-    is_image: bool = False
-    cut: bool = False
-    problem: str = ""
-
-
-def _preview(web: WebContext, caller: Principal, ark: str, number: int, path: str) -> Preview:
-    of = retrieval.chosen_file(web.site, caller, ark, str(number), path)
-    file, kind = of.file, of.file.mime_type
-    if kind in IMAGES and file.size <= IMAGE_BYTES:
-        return Preview(file, is_image=True)  # the browser loads it as a download
-    if not (kind.startswith("text/") or kind in TEXTS):
-        return Preview(file)
-    length = min(file.size, TEXT_BYTES)
-    try:
-        data = b"".join(retrieval.file_bytes(web.site, of, 0, length))
-    except DamagedObject as damage:
-        retrieval.raise_alarm(web.site, web.events, of, damage)
-        return Preview(file, problem=damage.message)
-    retrieval.enter(web.site, web.events, retrieval.event_of(of), series=True)
-    return Preview(file, data.decode("utf-8", errors="replace"), cut=length < file.size)
-
-
 @router.get("/objects/{ark:path}")
-@slow("record_work")
-def stored_object(
+async def stored_object(
     request: Request, caller: PageCaller, ark: str, version: int | None = None, file: str = ""
 ) -> HTMLResponse:
     """The version, and with `file` a preview of this one of its files."""
     web = context_of(request)
+    preview = None
+    if file:
+        chosen = (web.site, web.events, caller, ark, str(version or CURRENT), file)
+        preview = await web.preview_work.run(
+            request, caller.name, lambda attempt: preview_of(*chosen, attempt)
+        )
+    answer = await web.record_work.run(
+        request, caller.name, lambda _: _object_page(request, caller, ark, version, preview)
+    )
+    if preview and preview.kind is Kind.PDF:
+        answer.headers["Content-Security-Policy"] = f"{CONTENT_SECURITY_POLICY}; frame-src 'self'"
+    return answer
+
+
+def _object_page(
+    request: Request, caller: Principal, ark: str, version: int | None, preview: Preview | None
+) -> HTMLResponse:
+    web = context_of(request)
     known = objects.visible_object(web.site, caller, ark)
     shown = _chosen(known, version)
     withheld = retrieval.withheld(caller, known)
-    preview = _preview(web, caller, ark, shown.number, file) if file and not withheld else None
     return page(
         request,
         "object.html",

@@ -253,10 +253,13 @@ class ObjectFolder(StoredObject):
 
 
 def _pieces(descriptor: int, start: int) -> Iterator[bytes]:
-    with os.fdopen(descriptor, "rb", buffering=0) as stream:
-        stream.seek(start)
-        while piece := stream.read(READ_CHUNK):
+    try:
+        if start:
+            os.lseek(descriptor, start, os.SEEK_SET)
+        while piece := os.read(descriptor, READ_CHUNK):
             yield piece
+    finally:
+        os.close(descriptor)
 
 
 def read_if_present(path: Path | str) -> bytes | None:
