@@ -82,7 +82,7 @@ def preview_of(  # noqa: PLR0913 - a file is named by these
             case _:
                 return Preview(of.file, kind)
     except NoPicture as reason:
-        shown = Preview(of.file, kind, problem=f"There is no preview: {reason}. Download the file.")
+        return Preview(of.file, kind, problem=f"There is no preview: {reason}. Download the file.")
     except DamagedObject as damage:
         retrieval.raise_alarm(site, events, of, damage)
         return Preview(of.file, kind, problem=damage.message)

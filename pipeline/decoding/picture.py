@@ -43,7 +43,7 @@ def picture(path: Path) -> list[Any]:
                 image.load()
             small = _small(image)
             profile = image.info.get("icc_profile") or b""
-            keeps = image.mode in ("RGB", "RGBA", "L") and len(profile) <= _PROFILE
+            keeps = image.mode in ("RGB", "RGBA") and len(profile) <= _PROFILE
     except MemoryError:
         raise
     except Exception:  # noqa: BLE001 - decoders of damaged images raise anything

@@ -410,7 +410,7 @@ def test_a_preview_is_text_and_no_markup(scans: Caller, markup: str) -> None:
 
 
 def test_of_a_long_text_the_beginning_is_shown_of_an_image_the_image_and_of_others_nothing(
-    scans: Caller, markup: str
+    web: Web, scans: Caller, markup: str
 ) -> None:
     page = f"/objects/{markup}?version=1&file=producer/"
     names = ("long.txt", "a.png", "a.tif", "a.zip")
@@ -421,6 +421,7 @@ def test_of_a_long_text_the_beginning_is_shown_of_an_image_the_image_and_of_othe
     assert "The first 64 kB" in long
     assert f'<img class="preview" src="/v1/objects/{markup}/versions/1/files/producer/a.png"' in image
     assert "There is no preview: it cannot be read as an image" in broken
+    assert not [event for event in events(web, markup) if event.note.endswith("a.tif")]  # nothing was given
     assert "No preview for application/zip: download the file." in other
     assert scans.get(f"{page}absent.txt").status_code == 404
 
