@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date, datetime, timedelta
+from itertools import accumulate
 
 from operations.board.board import Board, collection_counts
 from operations.board.values import BatchSearch, BoardBatch, FailureGroup, Scope, Stop, scope_of
@@ -35,10 +36,11 @@ SPACE_DAYS = 90
 
 
 class Month(Record):
-    """What was added in a month, such as `2026-11`; months without a deposit are left out."""
+    """A month, such as `2026-11`: what was added, and what was stored at its end."""
 
     month: str
     added: Stored
+    stored: Stored
 
 
 class Quota(Record):
@@ -71,6 +73,7 @@ class CollectionReport(Record):
     complete: bool
     """False while versions that an earlier release entered are being counted."""
     months: tuple[Month, ...] = ()
+    """From the first deposit to now."""
     formats: Formats | None = None
     quotas: tuple[Quota, ...] = ()
     forecast: Forecast | None = None
@@ -104,7 +107,7 @@ def collection_report(site: Site, board: Board, principal: Principal, name: str)
         profile=profile and profile_line(site.profiles, name).model_copy(update={"file": ""}),
         stored=stored,
         complete=inventory is None or inventory.all_counted(),
-        months=_months(days),
+        months=_months(days, at.date()),
         quotas=_quotas(profile, board, name, stored) if profile else (),
         failures=board.failures(scope),
         deposits=board.batches(scope, BatchSearch(), LATEST).rows,
@@ -153,12 +156,19 @@ def _profile(site: Site, name: str) -> Profile | None:
         return None
 
 
-def _months(days: Mapping[date, Stored]) -> tuple[Month, ...]:
-    months: dict[str, Stored] = {}
-    for day, added in days.items():
-        month = f"{day:%Y-%m}"
-        months[month] = months.get(month, Stored()) + added
-    return tuple(Month(month=month, added=added) for month, added in months.items())
+def _months(days: Mapping[date, Stored], today: date) -> tuple[Month, ...]:
+    added: dict[str, Stored] = {}
+    day = min(days, default=date.max).replace(day=1)
+    while day <= today:
+        added[f"{day:%Y-%m}"] = Stored()
+        day = (day + timedelta(days=31)).replace(day=1)
+    for day, stored in days.items():
+        added[f"{day:%Y-%m}"] = added.get(f"{day:%Y-%m}", Stored()) + stored
+    totals = accumulate(added.values())
+    return tuple(
+        Month(month=month, added=new, stored=total)
+        for (month, new), total in zip(added.items(), totals, strict=True)
+    )
 
 
 def _quotas(profile: Profile, board: Board, name: str, stored: Stored) -> tuple[Quota, ...]:

@@ -51,15 +51,12 @@ def profile_words(profile: ProfileLine) -> Iterator[str]:
             yield text.format(in_units(limit) if name == "object_bytes" else limit)
 
 
-_QUOTAS = {"quota_bytes": "Stored", "live_jobs": "Not ended", "jobs_at_work": "In processing"}
-
-
 def quota_text(quota: Quota) -> str:
-    used, limit = quota.used, quota.limit
-    share = f"{used / limit:.0%}"
+    used, limit, share = quota.used, quota.limit, f"{quota.used / quota.limit:.0%}"
     if quota.name == "quota_bytes":
         return f"Stored: {in_units(used)} of the agreed {in_units(limit)} ({share})"
-    return f"{_QUOTAS[quota.name]}: {counted(used, 'object')} of {limit:,} ({share})"
+    what = "Not ended" if quota.name == "live_jobs" else "In processing"
+    return f"{what}: {counted(used, 'object')} of {limit:,} ({share})"
 
 
 def forecast_text(forecast: Forecast) -> str:
@@ -87,8 +84,7 @@ def day_text(day: date) -> str:
 
 
 def formats_title(formats: Formats) -> str:
-    how = f"as the check {formats.check} identified them" if formats.check else "by media type"
-    return f"Files by format, {how}"
+    return f"Files by format, {f'as {formats.check} identified them' if formats.check else 'by media type'}"
 
 
 def fixity_words(report: CollectionReport) -> Iterator[str]:
