@@ -40,7 +40,7 @@ class Month(Record):
 
     month: str
     added: Stored
-    stored: Stored
+    stored: Stored = Stored()
 
 
 class Quota(Record):
