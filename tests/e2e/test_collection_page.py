@@ -12,9 +12,8 @@ from pipeline.inventory.sql import open_inventory
 from pipeline.principal import Role
 from pipeline.records import now
 from pipeline.settings import Settings
-from tests.e2e.test_browser import TOO_WIDE
 from tests.support import planting
-from tests.support.browser import Chromium, Scheme, chromium, visitor
+from tests.support.browser import TOO_WIDE, Chromium, Scheme, chromium, visitor
 from tests.support.checks import identified
 from tests.support.recordings import OWNER, of_job, stored_file
 from tests.support.web import Web, new_token, serving_board
