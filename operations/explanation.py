@@ -297,7 +297,8 @@ def _failed(facts: Explanation) -> str:
 def _jobs_failed(facts: Explanation) -> str:
     if not any(facts.jobs.values()) or not facts.first:
         return "Its failed jobs were deleted. Nothing is left to resume."
-    return f"Of {counted(facts.total or 0, 'job')} failed: {listed(facts.jobs)}."
+    failed, total = sum(facts.jobs.values()), counted(facts.total or 0, "job")
+    return f"{failed:,} of {total} failed: {listed(facts.jobs)}."
 
 
 def _completed(facts: Explanation) -> str:

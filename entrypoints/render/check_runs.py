@@ -83,7 +83,7 @@ def object_list(page: ObjectList, text: str) -> None:
     screen.table(
         page.objects,
         Column("object", lambda row: row.ark),
-        Column("title", lambda row: row.title, wide=True),
+        Column("title", lambda row: row.title, long=True),
         Column("date", lambda row: row.date),
         Column("collection", lambda row: row.collection),
         Column("files", lambda row: f"{row.files:,}", right=True),

@@ -19,7 +19,8 @@ async () => {
   const { startDigests } = await import("/static/deposit/digests.js");
   const digests = startDigests();
   const files = [...document.getElementById("file").files];
-  const found = await Promise.all(files.map((file) => digests.of(file)));
+  const note = (_, read) => { window.read = read; };
+  const found = await Promise.all(files.map((file) => digests.of(file, note)));
   digests.stop();
   return found;
 }
@@ -74,6 +75,7 @@ def test_the_digests_of_a_browser_are_those_of_hashlib_and_need_no_more_memory_f
         expected = hashlib.file_digest(stream, "sha512").hexdigest()
 
     assert digests_of(dora, large) == [expected]
+    assert dora.page.evaluate("read") == LARGE
 
     assert most_memory() - before < LARGE / 2
     assert dora.complaints == []

@@ -221,6 +221,13 @@ def read_the_arks(dora: Visitor, scans: Scans, session: Session, settings: Setti
     draw(dora, "stored")
 
 
+def look_at_the_collection(dora: Visitor) -> None:
+    expect(dora.open("/collections/demo").get_by_role("heading", name="demo").first).to_be_visible()
+    assert dora.barriers() == []
+    assert dora.too_wide() == []
+    draw(dora, "collection")
+
+
 def find(dora: Visitor, scans: Scans, press: Use) -> None:
     """The last object is found by its title."""
     page, number = dora.page, scans.images - 1
@@ -312,6 +319,7 @@ def test_a_folder_with_a_table_is_corrected_interrupted_stored_found_and_taken_o
         correct(dora, scans, press)
         interrupt(dora, scans, press)
         read_the_arks(dora, scans, session, settings)
+        look_at_the_collection(dora)
         find(dora, scans, press)
         take_out(dora, scans, press, tmp_path)
         agree_to_new_versions(dora, scans, press)

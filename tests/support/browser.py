@@ -23,6 +23,7 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs" / "pictures"
 DOCUMENTED = {
     "batch",
     "board",
+    "collection-light-1280",
     "flower",
     "job",
     "new-deposit-dark-390",

@@ -21,6 +21,7 @@ from pipeline.settings import GONE, EnvironmentSettings
 from pipeline.states import JOB
 from tests.golden import promises
 from tests.support import all_settings
+from tests.support.browser import DOCUMENTATION, DOCUMENTED
 from tests.support.spelled_commands import Spelled, problem
 from tools import states_page
 from tools.dev import app as dev
@@ -196,6 +197,13 @@ def test_every_file_that_a_page_names_exists() -> None:
         for name in re.findall(rf"`((?:{folders})/[\w./@-]*)`", page.read_text())
         if not (PROJECT / name).exists()
     ] == []
+
+
+def test_every_picture_is_drawn_by_a_test_and_shown_in_a_document() -> None:
+    shown = " ".join(path.read_text() for path in (PROJECT / "README.md", *DOCS.rglob("*.md")))
+
+    assert {path.stem for path in DOCUMENTATION.iterdir()} == DOCUMENTED
+    assert [name for name in DOCUMENTED if f"pictures/{name}.png" not in shown] == []
 
 
 @pytest.mark.parametrize("page", ["reliability.md", "security.md"])

@@ -1,6 +1,7 @@
 """What becomes of files of this machine: objects, rows, and refusals before anything is uploaded."""
 
 import re
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from operations.deposits.local_deposit import (
     Payload,
     plan_deposit,
     upload_deposit,
+    with_container_read,
 )
 from pipeline import codes
 from pipeline.errors import UsageRefused
@@ -20,6 +22,7 @@ from pipeline.fixity import size_and_sha512
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row
 from pipeline.records import SubmissionType
+from pipeline.settings import Settings
 from pipeline.tables.content import Choice
 from pipeline.uploads.stored import UploadedFile
 from tests.support.errors import raises_code
@@ -81,6 +84,20 @@ def test_an_object_of_a_folder_is_called_as_the_folder_if_a_file_may_be_called_s
     names = [uploaded(deposit)[0].filename for deposit in (usual, hidden, plan_deposit(table))]
 
     assert names == ["Nachlass Müller 1911", "manifest.checkm", "manifest.checkm"]
+
+
+def test_of_a_large_zip_its_directory_alone_is_read(tmp_path: Path) -> None:
+    archive = tmp_path / "scans.zip"
+    with archive.open("wb") as file:
+        file.write(b"PK\x03\x04")
+        file.seek(1 << 40)  # a hole, which takes an hour to read
+        with zipfile.ZipFile(file, "w") as packed:
+            packed.writestr("a.txt", "a")
+            packed.mkdir("empty")
+
+    deposit = with_container_read(plan_deposit(archive), Settings())
+
+    assert (deposit.type, deposit.empty) == (SubmissionType.CONTAINER, ("empty",))
 
 
 def test_a_file_is_stored_under_its_name_even_if_that_has_an_escape(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ async function digest({ number, file }) {
     const hasher = (await hashing).init();
     for (let at = 0; at < file.size; at += PIECE) {
       hasher.update(new Uint8Array(await file.slice(at, at + PIECE).arrayBuffer()));
+      postMessage({ number, read: Math.min(at + PIECE, file.size) });
     }
     postMessage({ number, sha512: hasher.digest("hex") });
   } catch {

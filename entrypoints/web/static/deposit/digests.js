@@ -20,7 +20,8 @@ export function startDigests() {
     worker.onerror = () => settle(false);
     worker.onmessage = ({ data }) => {
       if ("ready" in data) return settle(data.ready);
-      const { file, resolve, reject } = asked.get(data.number);
+      const { file, resolve, reject, onRead } = asked.get(data.number);
+      if ("read" in data) return onRead(file, data.read);
       asked.delete(data.number);
       if (data.unreadable) reject(new Unreadable(file.name));
       else resolve(data.sha512);
@@ -30,10 +31,10 @@ export function startDigests() {
   }
   return {
     available,
-    async of(file) {
+    async of(file, onRead = () => {}) {
       if (!await available) return null;
       return new Promise((resolve, reject) => {
-        asked.set(++number, { file, resolve, reject });
+        asked.set(++number, { file, resolve, reject, onRead });
         worker.postMessage({ number, file });
       });
     },

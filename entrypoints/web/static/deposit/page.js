@@ -211,7 +211,7 @@ async function deposit(query = "") {
   busy(true);
   note("");
   at("bar").value = 0;
-  at("amount").textContent = "The digests of your files are computed.";
+  at("amount").textContent = "Your files are read.";
   try {
     const there = await arrivedFiles();
     const skipped = new Set([...preview.unlisted, ...preview.left_out, ...(draft.objects === "table" ? [draft.table] : [])]);
@@ -219,7 +219,7 @@ async function deposit(query = "") {
     const lacking = needed.filter(({ name, size }) => !files.has(name) && there.get(`files/${name}`)?.size !== size);
     if (lacking.length) throw new Said(`Choose the same files again: ${some(lacking.map(({ name }) => name))} ${lacking.length === 1 ? "has" : "have"} not arrived yet.`);
     const sending = needed.filter(({ name }) => files.has(name)).map(({ name }) => ({ name: `files/${name}`, file: files.get(name) }));
-    const watch = { progress, waiting: note };
+    const watch = { progress, reading, waiting: note };
     const found = await uploadAll(upload, sending, there, digests, watch, stop.signal);
     const digestOf = (name) => found[name] ?? there.get(name)?.sha512 ?? null;
     draft.files = draft.files.map((file) => ({ ...file, sha512: digestOf(`files/${file.name}`) }));
@@ -252,6 +252,11 @@ function busy(yes) {
   at("transfer").hidden = !yes;
   at("choose").hidden = at("preview").hidden = yes;
   at(yes ? "transfer-title" : "deposit").focus();
+}
+
+// Shown until the first bytes are sent: a large file is read for minutes.
+function reading(file, read) {
+  if (!at("bar").value) at("amount").textContent = `${file.name} is read to compute its digest: ${bytes(read)} of ${bytes(file.size)}`;
 }
 
 function progress({ done, total, speed, left }) {

@@ -23,7 +23,7 @@ export async function uploadAll(upload, files, arrived, digests, watch, outer) {
   async function lane() {
     for (let next = waiting.shift(); next && !stop.signal.aborted; next = waiting.shift()) {
       const { name, file } = next;
-      const digest = await digests.of(file);
+      const digest = await digests.of(file, watch.reading);
       sha512[name] = digest;
       const there = arrived.get(name);
       if (digest && there?.size === file.size && there.sha512 === digest) {
