@@ -39,6 +39,7 @@ task_routes = {
     "beat.embargoes": {"queue": Queue.PROCESS.value},
     "beat.index_objects": {"queue": Queue.PROCESS.value},
     "beat.growth": {"queue": Queue.PROCESS.value},
+    "beat.notifications": {"queue": Queue.IO.value},
     "beat.*": {"queue": Queue.CONTROL.value},
     "callback.*": {"queue": Queue.IO.value},
 }
@@ -72,6 +73,7 @@ beat_schedule = {
         "sweep": 3.0,
         "check_stores": 10.0,
         "watch_outages": 10.0,
+        "notifications": 10.0,
         "clean_up_jobs": 30.0,
         "clean_up_batches": 600.0,
         "fixity": 60.0,

@@ -142,9 +142,7 @@ def recorded_job(site: Site, principal: Principal, jid: str) -> Job:
 
 def in_sight(principal: Principal, collection: str, owner: str) -> bool:
     """Whether the principal may see what this owner submitted to this collection."""
-    if principal.collections is not None and collection not in principal.collections:
-        return False
-    return principal.role is not Role.DEPOSITOR or owner == principal.identity
+    return principal.sees(collection, owner)
 
 
 def sight_of(principal: Principal) -> sight.Sight:
@@ -155,7 +153,7 @@ def sight_of(principal: Principal) -> sight.Sight:
 
 def sees_fleet(principal: Principal) -> bool:
     """Whether the principal sees every collection, and therefore workers, servers and storage."""
-    return principal.role is not Role.DEPOSITOR and principal.collections is None
+    return principal.sees_fleet
 
 
 def require_fleet(principal: Principal, action: str) -> None:

@@ -66,6 +66,8 @@ MOVED = Code("moved", 412, OTHER,
 NO_DRAFT = Code("no-draft", 404, REFUSED, "The upload has no draft, or one that cannot be read.")
 NO_SUCH_PLAN = Code("no-such-plan", 404, REFUSED,
     "The token is of no dry run of this caller, or too old; nothing was changed.")
+NO_SUCH_SUBSCRIPTION = Code("no-such-subscription", 404, REFUSED,
+    "There is no such subscription of the caller, or the code of a link is not valid.")
 NO_SUCH_TOKEN = Code("no-such-token", 404, REFUSED, "There is no token of this name.")
 NO_THREAD_FREE = Code("no-thread-free", 503, UNREACHABLE,
     "As many requests of this kind are answered as the process has threads for; a later one may succeed.")

@@ -79,6 +79,11 @@ class Principal(BaseModel):
             }
         )
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the principal has an account of the machine, and no token."""
+        return self.interface is Interface.CLI
+
     def require(self, role: Role, action: str, collection: str | None = None) -> None:
         """Raise Forbidden unless the principal has the role for this collection or, without one, for all."""
         if not self.role.includes(role):
@@ -90,3 +95,14 @@ class Principal(BaseModel):
             return
         where = f"collection {collection}" if collection else "all collections"
         raise Forbidden(f"{self.name} must not {action}: this needs rights for {where}")
+
+    def sees(self, collection: str, owner: str) -> bool:
+        """Whether the principal may see what this owner submitted to this collection."""
+        if self.collections is not None and collection not in self.collections:
+            return False
+        return self.role is not Role.DEPOSITOR or owner == self.identity
+
+    @property
+    def sees_fleet(self) -> bool:
+        """Whether the principal sees every collection, and therefore workers, servers and storage."""
+        return self.role is not Role.DEPOSITOR and self.collections is None

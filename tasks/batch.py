@@ -12,7 +12,7 @@ from pipeline.decoding.calls import manifest_reader
 from pipeline.inventory.archive import SentReport, keep_report, kept_report
 from pipeline.manifests.split import plan
 from pipeline.notify.batch_report import BatchReport, JobOutcome, known_after, status_report_of
-from pipeline.notify.report_mail import confirmation_mail, next_report, report_mail, report_text
+from pipeline.notify.report_mail import confirmation_mail, next_report, report_mail, report_text, subject_of
 from pipeline.outcome import Deposited, Later, Service, ServiceDown, StepFailed, WaitKind, content, transient
 from pipeline.profiles.profile import Profile, ProfileError, with_site_limits
 from pipeline.profiles.snapshot import ProfileSnapshot, take_snapshot
@@ -251,6 +251,8 @@ def _end(attempt: Attempt[Batch], composed: _Composed, known: StatusReport, mess
         report=known,
         deposited=composed.deposited,
         checked=composed.checked,
+        title=subject_of(composed.report),
+        asks=any(job.cause == causes.VERSION_REFUSED.name for job in composed.report.failed),
     )
     return batches.move(attempt.session, attempt.record, request)
 

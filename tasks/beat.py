@@ -9,7 +9,7 @@ from pipeline.outcome import Service, ServiceDown
 from pipeline.records import Ticket
 from pipeline.states import BATCH, JOB, Event, FailureKind, JobState
 from pipeline.working_storage import capacity, mount
-from tasks import checks, fixity, inventory, retention
+from tasks import checks, fixity, inventory, notifications, retention
 from tasks.after_move import after_move, clean_up_completed, feed, remove_folder, request_feed, take_requests
 from tasks.broker import (
     dispatch_batch,
@@ -18,7 +18,7 @@ from tasks.broker import (
     read_queues,
 )
 from tasks.logs import log
-from tasks.outages import begin_outage, end_outage, notify_operator, this_host
+from tasks.outages import begin_outage, end_outage, notify_operator, tell_subscribers, this_host
 from tasks.retention import ended_jobs, orphans
 from tasks.retry import giving_up
 from tasks.run import JOBS, run
@@ -138,13 +138,15 @@ def _working_storage_works(
 
 
 def _watch_outages(context: WorkerContext, session: Session, clock: ServerClock) -> None:
-    """Notify the operator of outages that began or are over, and forget those that are over."""
+    """Notify operator and subscribers of outages that began or are over; forget those that are over."""
     mail_works = not outages.blocking(session, [Service.MAIL], this_host())
     for current in list(outages.known(session).values()):
-        unknown = mail_works and current.outage.ended is None and not current.outage.notified
-        if unknown and outages.mark_notified(session, current):
+        if current.outage.ended is not None or current.outage.notified:
+            continue
+        tell_subscribers(context, session, current.outage)
+        if mail_works and outages.mark_notified(session, current):
             notify_operator(context, current.outage)
-    for over in outages.forget_ended(session, clock, SWEEP):
+    for over in outages.forget_ended(session, clock, SWEEP, partial(tell_subscribers, context, session)):
         log().warning("outage forgotten", service=over.name)
         if over.notified:
             notify_operator(context, over)
@@ -268,6 +270,7 @@ WORK: dict[str, Callable[[WorkerContext, Session, ServerClock], None]] = {
     fixity.LOCK: fixity.run,
     fixity.WORK: fixity.run_proofs,
     checks.WORK: checks.run,
+    notifications.WORK: notifications.run,
     inventory.EMBARGOES: inventory.read_embargoes,
     inventory.INDEXING: inventory.index_objects,
     inventory.GROWTH: inventory.count_growth,

@@ -28,6 +28,8 @@ from pipeline.inventory.fixity import (
 from pipeline.inventory.sql import SqlInventory
 from pipeline.machine import Queue
 from pipeline.notify.mail import fixity_notice
+from pipeline.notify.notification import event_of
+from pipeline.notify.subscription import EventKind
 from pipeline.outcome import AttemptOver, StepFailed
 from pipeline.preservation.custody import Custody
 from pipeline.preservation.fixity import Pace, Schedule, Unreadable
@@ -42,6 +44,7 @@ from zkstate.connection.locks import AttemptGuard
 from zkstate.connection.session import Session
 from zkstate.fleet import notes
 from zkstate.fleet.notes import FixityStatus
+from zkstate.record import subscriptions
 
 QUEUE = Queue.PROCESS
 """The queue of the task: its processes read and hash."""
@@ -121,14 +124,16 @@ def conclude(
             problem=problems[-1][:MESSAGE_LIMIT] if problems else "",
         ),
     )
-    send_notices(clients)
+    send_notices(session, clients)
 
 
-def send_notices(clients: Clients) -> None:
+def send_notices(session: Session, clients: Clients) -> None:
     """Send the notices of events; after a crash between mail and entry, the mail is sent again."""
     for event in unreported(clients.inventory, NOTICES):
+        mail = fixity_notice(event, clients.settings)
+        subscriptions.enter(session, event_of(mail, EventKind.FIXITY, event.ark, event.id, event.at))
         try:
-            clients.mailer.send(fixity_notice(event, clients.settings))
+            clients.mailer.send(mail)
         except StepFailed as failure:
             log().warning("notice not sent; the next run sends it", ark=event.ark, error=failure.message)
             return

@@ -3,11 +3,14 @@
 import socket
 import threading
 from collections.abc import Collection
+from email.message import EmailMessage
 
 from pipeline.checks import Stage
 from pipeline.errors import UsageRefused
 from pipeline.names import is_upload
 from pipeline.notify.mail import outage_notice
+from pipeline.notify.notification import event_of
+from pipeline.notify.subscription import EventKind
 from pipeline.outcome import Service, ServiceDown, StepFailed, WaitKind, WaitsFor
 from pipeline.profiles.profile import Profile
 from pipeline.records import Batch, Job
@@ -18,7 +21,7 @@ from tasks.worker_context import WorkerContext
 from zkstate.connection.session import Session
 from zkstate.fleet import outages
 from zkstate.fleet.outages import FIRST_PROBE, Outage, name_of, outage_name
-from zkstate.record import batches, record
+from zkstate.record import batches, record, subscriptions
 from zkstate.record.record import R
 
 HOST_PAUSE = 2.0
@@ -86,7 +89,21 @@ def end_outage(session: Session, name: str) -> None:
 
 def notify_operator(context: WorkerContext, outage: Outage) -> None:
     """Mail the outage, or its end; tried once, because the notice is also in the log and in the journal."""
-    mail = outage_notice(
+    try:
+        context.clients().mailer.send(_notice(context, outage))
+    except StepFailed as failure:
+        log().warning("operator not notified by mail", service=outage.name, error=failure.message)
+
+
+def tell_subscribers(context: WorkerContext, session: Session, outage: Outage) -> None:
+    """Enter the outage, or its end, for subscribers; what was entered before is the same event."""
+    at = outage.ended or outage.since
+    event = event_of(_notice(context, outage), EventKind.OUTAGE, outage.name, int(at.timestamp()), at)
+    subscriptions.enter(session, event)
+
+
+def _notice(context: WorkerContext, outage: Outage) -> EmailMessage:
+    return outage_notice(
         context.settings,
         outage.name,
         since=outage.since,
@@ -94,10 +111,6 @@ def notify_operator(context: WorkerContext, outage: Outage) -> None:
         hosts=outage.hosts,
         ended=outage.ended,
     )
-    try:
-        context.clients().mailer.send(mail)
-    except StepFailed as failure:
-        log().warning("operator not notified by mail", service=outage.name, error=failure.message)
 
 
 JOB_NEEDS: dict[JobState, frozenset[Service]] = {

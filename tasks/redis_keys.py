@@ -119,14 +119,21 @@ class Delivery(StrEnum):
     """The receiver did not accept it; a later try may succeed, and is counted too."""
 
 
-def delivered(settings: Settings) -> dict[Delivery, int]:
+class Counted(StrEnum):
+    """What is delivered; also the name of the key that counts it."""
+
+    CALLBACKS = "callbacks"
+    NOTIFICATIONS = "notifications"
+
+
+def delivered(settings: Settings, what: Counted) -> dict[Delivery, int]:
     """Numbers of deliveries since Redis last lost its content; redis.RedisError if it does not answer."""
-    counted = client(settings).zrange(f"{settings.broker_prefix}callbacks", 0, -1, withscores=True)
+    counted = client(settings).zrange(f"{settings.broker_prefix}{what}", 0, -1, withscores=True)
     known = {name.decode(): int(number) for name, number in cast(list[tuple[bytes, float]], counted)}
     return {outcome: known.get(outcome, 0) for outcome in Delivery}
 
 
-def count_delivery(settings: Settings, outcome: Delivery) -> None:
+def count(settings: Settings, what: Counted, outcome: Delivery) -> None:
     """Count in a sorted set: the fleet's user in Redis may call no other command that increments a number."""
     with suppress(redis.RedisError):
-        client(settings, TIMEOUT).zadd(f"{settings.broker_prefix}callbacks", {str(outcome): 1}, incr=True)
+        client(settings, TIMEOUT).zadd(f"{settings.broker_prefix}{what}", {str(outcome): 1}, incr=True)

@@ -29,7 +29,7 @@ from pipeline.states import Queue
 from pipeline.steps.context import Clients, open_clients
 from tasks.events import Message, TaskEvents
 from tasks.interruption import Interruption
-from tasks.redis_keys import Delivery, ProgressReports, count_delivery
+from tasks.redis_keys import Counted, Delivery, ProgressReports, count
 from tasks.stores import ConfirmedStores
 from zkstate.connection.session import Session, connect
 
@@ -64,10 +64,10 @@ class CountedCallback(HttpCallback):
         try:
             super().deliver(job, profile, version, attempt)
         except StepFailed:
-            count_delivery(self._counted, Delivery.FAILED)
+            count(self._counted, Counted.CALLBACKS, Delivery.FAILED)
             raise
         if profile.callback_url is not None:
-            count_delivery(self._counted, Delivery.DELIVERED)
+            count(self._counted, Counted.CALLBACKS, Delivery.DELIVERED)
 
 
 class WorkerContext:

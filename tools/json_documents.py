@@ -1,6 +1,7 @@
 """What each command prints with --json: the table behind docs/api/json.md, which tools.json_page writes."""
 
 from entrypoints.web.routes.about import WhoAmI
+from operations import notifications
 from operations.board.values import BoardSummary
 from operations.checks.aliases import AuditView, ReconcileView
 from operations.checks.check import CheckView
@@ -149,6 +150,11 @@ DOCUMENTS: dict[str, object] = {
     "restore": RestoreView,
     "restore --inventory": InventoryRestoreView,
     "token create": NewToken,
+    "notify add": notifications.SubscriptionView,
+    "notify list": notifications.Subscriptions,
+    "notify confirm": notifications.Confirmed,
+    "notify test": notifications.SubscriptionView,
+    "notify remove": notifications.Ended,
     "token list": Tokens,
     "token revoke": TokenEntry,
     "exporter": Address,

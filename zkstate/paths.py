@@ -25,6 +25,9 @@
     /actions/collections/NAME           operators' actions on a collection: holds and releases
     /fixity                             the sums of the fixity schedule
     /checks                             the checks of stored versions that are repeated, and how far that is
+    /subscriptions/ID                   who is notified of which events
+    /subscriptions/ID/KEY               an event that waits for its delivery
+    /deliveries/ID                      what is being sent for a subscription, and how it went
     /audit                              the end of the last complete check of the record
     /device-logins/ID                   a login of a program that a person answers at a page
     /board                              the last difference between a web process's board and the record
@@ -70,6 +73,8 @@ SWEEP = "/sweep"
 FIXITY = "/fixity"
 CHECKS = "/checks"
 RECHECKS = "/rechecks"
+SUBSCRIPTIONS = "/subscriptions"
+DELIVERIES = "/deliveries"
 AUDIT = "/audit"
 BOARD = "/board"
 DEVICE_LOGINS = "/device-logins"
@@ -87,6 +92,8 @@ TOP = (
     FIXITY,
     CHECKS,
     RECHECKS,
+    SUBSCRIPTIONS,
+    DELIVERIES,
     AUDIT,
     BOARD,
     DEVICE_LOGINS,
@@ -113,6 +120,8 @@ _OWN_NAMES = {
         "/ids": r"batch|job|ark-\S+",
         "/submission-keys": "[0-9a-f]{64}",
         DEVICE_LOGINS: "[0-9a-f]{64}",
+        SUBSCRIPTIONS: "[0-9a-f]{16}",
+        DELIVERIES: "[0-9a-f]{16}",
     }.items()
 }
 """Folder -> pattern of the record's own names in it; in other folders every name is the record's own."""
@@ -170,6 +179,8 @@ job_lock = _each("/jobs/{}/lock")
 
 waiting = _each("/waiting/{}")
 device_login = _each("/device-logins/{}")
+subscription = _each("/subscriptions/{}")
+delivery = _each("/deliveries/{}")
 reservation = _each("/space/working/{}")
 
 
@@ -216,6 +227,15 @@ def read_owed_callback(name: str) -> tuple[str, int]:
 
 def outage(name: str) -> str:
     return f"{OUTAGES}/{quote(name, safe='')}"
+
+
+def waiting_event(subscription_id: str, key: str) -> str:
+    return f"{SUBSCRIPTIONS}/{subscription_id}/{key}"
+
+
+def is_subscription(name: str) -> bool:
+    """Whether `name` has the form of a subscription's id."""
+    return bool(owned(SUBSCRIPTIONS, [name]))
 
 
 def hold(collection: str | None) -> str:

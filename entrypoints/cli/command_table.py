@@ -146,6 +146,12 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
         Entry("unpause", "queue_commands", "Start new jobs again."),
         Entry("history", "queue_commands", "Show who did what to a batch, a collection or the fleet."),
         Entry("drain", "queue_commands", "Stop a worker from taking new jobs."),
+        Entry(
+            "notify",
+            "notify_commands",
+            "Notifications by mail or webhook.",
+            ("add", "list", "confirm", "test", "remove"),
+        ),
         Entry("callback", "queue_commands", "Callbacks to depositors' systems.", ("list", "deliver", "test")),
         Entry("cleanup", "queue_commands", "Archive old batches and remove unused folders."),
     ),

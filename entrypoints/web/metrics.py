@@ -241,6 +241,13 @@ def _of_feed(board: Board) -> Iterator[Metric]:
     yield _value("feed_lag_seconds", "Time from a change to the board, last.", tallied.lag)
 
 
+NOTIFICATIONS = {
+    "subscriptions": "Subscriptions to events.",
+    "waiting": "Events that wait for a subscription.",
+    "suspended": "Subscriptions whose deliveries failed for too long.",
+}
+
+
 def _of_record(record: RecordMeasures) -> Iterator[Metric]:
     yield _value("in_flight_jobs", "Jobs that take a place.", record.in_flight)
     yield _value("callbacks_owed", "Callbacks of failed jobs that are not delivered.", record.callbacks_owed)
@@ -267,6 +274,8 @@ def _of_record(record: RecordMeasures) -> Iterator[Metric]:
         (one.check, verdict): getattr(one, verdict.value) for one in repeated for verdict in CheckVerdict
     }
     yield _by_verdict("rechecked_files", "Files that the schedule has checked again.", again)
+    for name, number in record.notifications.items():
+        yield _value(f"notifications_{name}", NOTIFICATIONS[name], number)
     if (audit := record.last_audit) is not None:
         yield _value("audit_findings", "Findings of the last complete audit.", audit.findings)
         yield _value("audit_last_run_timestamp_seconds", "When it ended.", audit.at.timestamp())
@@ -282,6 +291,8 @@ def _of_broker(broker: BrokerMeasures) -> Iterator[Metric]:
     ):
         yield _gauge(name, text, [((queue,), n) for queue, n in numbers.items()], "queue")
     yield _counters("callbacks", "Tries of workers to deliver a callback.", broker.callbacks, "outcome")
+    text = "Tries of workers to deliver notifications."
+    yield _counters("notifications", text, broker.notifications, "outcome")
 
 
 def _gauge(name: str, text: str, values: Iterable[tuple[tuple[str, ...], float]], *labels: str) -> Metric:

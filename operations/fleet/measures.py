@@ -5,6 +5,7 @@ If a server does not answer, only its numbers are absent.
 
 import shutil
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
 
 import redis
@@ -24,7 +25,7 @@ from zkstate.connection.session import Session
 from zkstate.fleet import notes, outages, scheduled
 from zkstate.fleet.notes import FixityStatus, LastAudit, RepeatedCheck
 from zkstate.queue import queue
-from zkstate.record import callbacks, space
+from zkstate.record import callbacks, space, subscriptions
 
 
 class RecordMeasures(Record):
@@ -51,6 +52,8 @@ class RecordMeasures(Record):
     """The checks of stored versions that are repeated."""
     last_audit: LastAudit | None = None
     """None before the first audit."""
+    notifications: dict[str, int] = Field(default_factory=dict)
+    """Subscriptions, those suspended, and the events that wait for them."""
 
 
 class BrokerMeasures(Record):
@@ -65,6 +68,8 @@ class BrokerMeasures(Record):
     busy: dict[str, int]
     callbacks: dict[str, int] = Field(default_factory=dict)
     """Deliveries of callbacks by outcome, since Redis lost its content last."""
+    notifications: dict[str, int] = Field(default_factory=dict)
+    """The same of notifications."""
 
 
 class Measures(Record):
@@ -104,6 +109,7 @@ def _record(session: Session, settings: Settings) -> RecordMeasures:
         fixity=notes.fixity(session),
         repeated_checks=notes.repeated_checks(session),
         last_audit=notes.AUDIT.readable(session),
+        notifications=dict(subscriptions.counts(session)),
     )
 
 
@@ -111,7 +117,7 @@ def _broker(fleet: Fleet, settings: Settings) -> BrokerMeasures | None:
     if fleet.queued is None:
         return None
     try:
-        delivered = redis_keys.delivered(settings)
+        delivered = {what: redis_keys.delivered(settings, what) for what in redis_keys.Counted}
         messages = {queue: waiting_messages(settings, (queue,)) for queue in Queue}
     except redis.RedisError:
         delivered, messages = {}, {}
@@ -121,8 +127,13 @@ def _broker(fleet: Fleet, settings: Settings) -> BrokerMeasures | None:
         workers={name: len(fleet.consumers(name)) for name in Queue},
         processes={name: sum(worker.processes for worker in fleet.consumers(name)) for name in Queue},
         busy={name: sum(worker.busy for worker in fleet.consumers(name)) for name in Queue},
-        callbacks={str(outcome): number for outcome, number in delivered.items()},
+        callbacks=_by_outcome(delivered.get(redis_keys.Counted.CALLBACKS, {})),
+        notifications=_by_outcome(delivered.get(redis_keys.Counted.NOTIFICATIONS, {})),
     )
+
+
+def _by_outcome(numbers: Mapping[redis_keys.Delivery, int]) -> dict[str, int]:
+    return {str(outcome): number for outcome, number in numbers.items()}
 
 
 def _free(settings: Settings) -> int | None:

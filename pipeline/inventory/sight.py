@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Select, exists, false, not_, or_, select, true
+from sqlalchemy import ColumnElement, Connection, Select, exists, false, not_, or_, select, true
 
-from pipeline.inventory.tables import ingests
+from pipeline.inventory.tables import ingests, objects
 
 
 @dataclass(frozen=True)
@@ -39,3 +39,8 @@ def deposited_by(depositor: str, after: int) -> Select[tuple[int]]:
     """The keys above `after` of the objects that have a version of this depositor."""
     of_depositor = ingests.c.depositor == depositor
     return select(ingests.c.inv_object_id).where(of_depositor, ingests.c.inv_object_id > after)
+
+
+def is_seen(connection: Connection, ark: str, sight: Sight) -> bool:
+    query = select(objects.c.id).where(objects.c.ark == ark, sees(sight, objects.c.id))
+    return connection.scalar(query) is not None

@@ -17,6 +17,7 @@ from pipeline.inventory import (
     outdated,
     recording,
     search_index,
+    sight,
     throughput,
 )
 from pipeline.inventory.database import Database, read_deployment
@@ -155,6 +156,7 @@ class SqlInventory:
     describe_object = _reads(description.describe)
     objects_with = _reads(finding_search.keys)
     found_objects = _reads(finding_search.found_objects)
+    is_seen = _reads(sight.is_seen)
     objects_by_text = _reads(object_search.hits)
     found_by = _reads(object_search.found_by)
     arks_identified = _reads(object_search.arks_identified)

@@ -63,6 +63,11 @@ def token_with_hash(inventory: SqlInventory, digest: str) -> TokenEntry | None:
     return TokenEntry.model_validate(dict(rows[0])) if rows else None
 
 
+def token_named(inventory: SqlInventory, name: str) -> TokenEntry | None:
+    rows = inventory.database.rows(select(tokens).where(tokens.c.name == name))
+    return TokenEntry.model_validate(dict(rows[0])) if rows else None
+
+
 def revoke_token(inventory: SqlInventory, name: str, by: str, at: datetime) -> TokenEntry | None:
     """Revoke and return the token; the first revocation is kept. None if there is no token of this name."""
     change = update(tokens).where(tokens.c.name == name, tokens.c.revoked.is_(None))

@@ -262,59 +262,73 @@ class HttpCallback:
         """Sign the request with the current time, because receivers refuse old ones, and send it."""
         payload = request.payload
         signed = signed_headers(request.delivery, int(time.time()), payload.body, request.secrets)
-        return self._post(request.url, payload.body, {"Content-Type": payload.media_type, **signed}, attempt)
-
-    @caused_by(causes.SERVICE_REFUSED(service=Service.CALLBACK), FailureKind.SYSTEM)
-    def _post(self, url: str, body: bytes, headers: dict[str, str], attempt: Attempt) -> int:
-        deadline = time.monotonic() + TIMEOUT
-
-        def check() -> None:
-            attempt.check()
-            if time.monotonic() > deadline:
-                raise transient(f"{_name(url)} did not answer in time")
-
-        session = ContentSession(
-            self._settings.allow_networks,
-            connect_timeout=self._settings.connect_timeout,
-            read_timeout=TIMEOUT,
-        )
-        try:
-            with session:
-                # the URL's user and password become Basic authentication; the answer's body is not read
-                response = session.request(url, headers, body, check)
-                response.close()
-                _judge(url, response)
-                return response.status
-        except ConnectionFault as fault:
-            raise transient(f"{_name(url)} {_problem(fault)}") from fault
-        except AddressRefused as error:
-            raise system(
-                f"{_name(url)} is at an address that is not public: "
-                "an operator may allow its network by the setting ARKLINE_ALLOW_NETWORKS"
-            ) from error
+        headers = {"Content-Type": payload.media_type, **signed}
+        return post(self._settings, Receiver(request.url), payload.body, headers, attempt)
 
 
-def _name(url: str) -> str:
-    return f"the callback {redact_url(url)}"
+@dataclass(frozen=True)
+class Receiver:
+    """Where requests are sent; `what` and `where` are for messages: what it is, and where its URL is kept."""
+
+    url: str
+    what: str = "callback"
+    where: str = "the profile"
+    seconds: float | None = None
+    """To wait for the answer; None: TIMEOUT."""
+
+    def __str__(self) -> str:
+        return f"the {self.what} {redact_url(self.url)}"
 
 
-def _problem(fault: ConnectionFault) -> str:
+@caused_by(causes.SERVICE_REFUSED(service=Service.CALLBACK), FailureKind.SYSTEM)
+def post(
+    settings: Settings, to: Receiver, body: bytes, headers: dict[str, str], attempt: Attempt = UNATTENDED
+) -> int:
+    """POST once, to an allowed address and without following redirects; StepFailed unless accepted."""
+    timeout = to.seconds or TIMEOUT
+    deadline = time.monotonic() + timeout
+
+    def check() -> None:
+        attempt.check()
+        if time.monotonic() > deadline:
+            raise transient(f"{to} did not answer in time")
+
+    session = ContentSession(
+        settings.allow_networks, connect_timeout=settings.connect_timeout, read_timeout=timeout
+    )
+    try:
+        with session:
+            # the URL's user and password become Basic authentication; the answer's body is not read
+            response = session.request(to.url, headers, body, check)
+            response.close()
+            _judge(to, response)
+            return response.status
+    except ConnectionFault as fault:
+        raise transient(f"{to} {_problem(fault, to.where)}") from fault
+    except AddressRefused as error:
+        raise system(
+            f"{to} is at an address that is not public: "
+            "an operator may allow its network by the setting ARKLINE_ALLOW_NETWORKS"
+        ) from error
+
+
+def _problem(fault: ConnectionFault, where: str) -> str:
     match fault:
         case NotTrusted():
-            return "has no trusted certificate, or does not speak TLS: check the URL in the profile"
+            return f"has no trusted certificate, or does not speak TLS: check the URL in {where}"
         case Unanswered(waited=True):
             return "did not answer in time"
         case _:
             return "cannot be reached, or the connection broke"
 
 
-def _judge(url: str, response: Response) -> None:
+def _judge(to: Receiver, response: Response) -> None:
     status = response.status
-    raise_if_transient(status, response.headers, _name(url))
+    raise_if_transient(status, response.headers, str(to))
     if status < 300:
         return
     if status < 400:
-        remedy = "write the URL that it redirects to in the profile"
+        remedy = f"write the URL that it redirects to in {to.where}"
     else:
-        remedy = "check the URL in the profile and what its receiver expects"
-    raise system(f"{_name(url)} answered {status}: {remedy}")
+        remedy = f"check the URL in {to.where} and what its receiver expects"
+    raise system(f"{to} answered {status}: {remedy}")

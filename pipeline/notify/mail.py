@@ -181,12 +181,17 @@ NAMED_FILES = 20
 """Maximum damaged files that a notice names."""
 
 
-def notice(settings: Settings, subject: str, text: str, key: str, at: datetime) -> EmailMessage:
-    """A notice; repetitions with the same `key` have the same Message-ID, so that mail programs show one."""
+def notice(
+    settings: Settings, subject: str, text: str, key: str, at: datetime, *, to: str = ""
+) -> EmailMessage:
+    """A notice to `to`, else to the operator.
+
+    Repetitions with the same `key` have the same Message-ID, so that mail programs show one.
+    """
     message = EmailMessage()
     message["From"] = settings.mail_from
-    if settings.operator_mail:
-        message["To"] = settings.operator_mail
+    if recipient := to or settings.operator_mail:
+        message["To"] = recipient
     message["Subject"] = subject
     message["Date"] = format_datetime(at)
     message["Message-ID"] = f"<notice-{hashlib.sha256(key.encode()).hexdigest()[:24]}@arkline>"

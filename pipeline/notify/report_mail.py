@@ -319,6 +319,10 @@ _ADDRESS = re.compile(
 )
 
 
+def is_address(text: str) -> bool:
+    return _ADDRESS.fullmatch(text) is not None
+
+
 @dataclass(frozen=True)
 class Recipients:
     addresses: tuple[str, ...]
@@ -333,7 +337,7 @@ def recipients(profile: Profile, submission: Submission) -> Recipients:
     by_key: dict[str, str] = {}
     for address in given:
         by_key.setdefault(address.casefold(), address)
-    valid = tuple(address for address in by_key.values() if _ADDRESS.fullmatch(address))
+    valid = tuple(address for address in by_key.values() if is_address(address))
     return Recipients(valid, tuple(address for address in by_key.values() if address not in valid))
 
 

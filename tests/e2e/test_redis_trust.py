@@ -81,10 +81,13 @@ def test_a_fleet_works_over_tls_with_the_rights_of_the_documentation(
 
 def test_counts_of_callbacks_need_no_further_right(site: Site) -> None:
     settings = site.having(site.url())
-    redis_keys.count_delivery(settings, Delivery.DELIVERED)
-    redis_keys.count_delivery(settings, Delivery.DELIVERED)
+    redis_keys.count(settings, redis_keys.Counted.CALLBACKS, Delivery.DELIVERED)
+    redis_keys.count(settings, redis_keys.Counted.CALLBACKS, Delivery.DELIVERED)
 
-    assert redis_keys.delivered(settings) == {Delivery.DELIVERED: 2, Delivery.FAILED: 0}
+    assert redis_keys.delivered(settings, redis_keys.Counted.CALLBACKS) == {
+        Delivery.DELIVERED: 2,
+        Delivery.FAILED: 0,
+    }
     assert site.admin.acl_log() == []
 
 

@@ -23,6 +23,7 @@ from pipeline import records
 from pipeline.codes import CODES, Code, ErrorKind
 from pipeline.deployment import Deployment
 from pipeline.errors import Action, ArklineError
+from pipeline.notify import subscription
 from pipeline.profiles.snapshot import ProfileSnapshot
 from pipeline.states import BatchState, Bucket, Event, FailureKind, JobState
 from zkstate import paths
@@ -50,6 +51,9 @@ STORED: Mapping[str, Any] = {
     "/fixity": notes.FixityStatus,
     "/checks": notes.RepeatedChecks,
     "/rechecks": rechecks.AskedRechecks,
+    "/subscriptions/ID": subscription.Subscription,
+    "/subscriptions/ID/KEY": subscription.NotableEvent,
+    "/deliveries/ID": subscription.Delivery,
     "/audit": notes.LastAudit,
     "/outages/NAME": outages.Outage,
     "/board": notes.Correction,
@@ -77,6 +81,8 @@ EXAMPLES: dict[str, Any] = {
     "owed_callback.epoch": 7,
     "outage.name": "inventory",
     "worker": "worker1@host",
+    "subscription_id": "3f9c21ab8d0e4f75",
+    "waiting_event.key": "done.bid0000000001.1",
 }
 """A value for each parameter of a function of zkstate.paths, as the examples in docs/znodes.md have it."""
 

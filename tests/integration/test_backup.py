@@ -136,7 +136,7 @@ def test_a_record_that_is_cleared_has_no_node_but_the_empty_folders(
     examples = {
         "BID": "bid0000000001", "JID": "jid0000000001", "NNNN": "0001", "STATE": "pending",
         "PP": "05", "EPOCH": "3", "NAME": "job", "KIND": "localid", "HOST": "source.example", "N": "1",
-        "KEY": "0" * 64, "SERVICE": "storage",
+        "KEY": "0" * 64, "SERVICE": "storage", "ID": "0" * 16,
     }  # fmt: skip
     named = re.findall(r"^    (/\S+)", paths.__doc__ or "", re.MULTILINE)
     for pattern in named:

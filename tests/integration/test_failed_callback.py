@@ -108,13 +108,13 @@ def test_a_callback_waits_for_a_receiver_that_is_down_and_counts_no_try(
 def test_tries_to_deliver_are_counted_by_their_outcome(
     session: Session, clients: Clients, receiver: Receiver
 ) -> None:
-    before = redis_keys.delivered(clients.settings)
+    before = redis_keys.delivered(clients.settings, redis_keys.Counted.CALLBACKS)
     receiver.answers += [(404, {})]
 
     for _ in range(2):
         try_once(session, clients, failed(session))
 
-    after = redis_keys.delivered(clients.settings)
+    after = redis_keys.delivered(clients.settings, redis_keys.Counted.CALLBACKS)
     assert {outcome: after[outcome] - before[outcome] for outcome in after} == {"failed": 1, "delivered": 1}
 
 

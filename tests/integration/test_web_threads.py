@@ -95,6 +95,8 @@ BOUNDED = {
     "GET /live/batches/{bid}": _STREAM,
     "GET /login": _TEMPLATE,
     "POST /login": _TOKEN,
+    "GET /notifications/{subscription}/{purpose}": _TEMPLATE,
+    "POST /notifications/{subscription}/{purpose}": "one node; wrong codes are limited",
     "POST /logout": _TOKEN,
 }
 """Beside them: `/static` and `/openapi.json`, which are files and a text of the release."""
@@ -161,6 +163,7 @@ VALUES = {
     "verb": "resume",
     "cause": "0",
     "code": "moved",
+    "subscription": "0" * 16,
 }
 BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/bulk/{verb}/dry-run": {"select": {"ids": ["jid0000000001"]}},
@@ -173,11 +176,14 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/bulk/{verb}": {"token": "t", "reason": "why"},
     "POST /v1/objects/{ark:path}/proofs": {},
     "POST /v1/space/clean-up": {"reason": "why"},
+    "POST /v1/notifications": {"events": ["done"], "mail": "ann@harbour.example"},
+    "POST /v1/notifications/{subscription}/confirm": {"code": "c"},
 }
 FORMS = {
     "POST /batches/{bid}/again/deposit": {"upload": "u", "kind": "file"},
     "POST /bulk": {"verb": "resume", "token": "t"},
     "POST /objects/{ark:path}": {},
+    "POST /notifications": {"act": "test"},
 }
 QUERIES = {"GET /bulk": "?cause=0", "GET /find": "?q=demo"}
 

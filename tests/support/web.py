@@ -56,6 +56,7 @@ MAIN_PAGES = (
     "/objects",
     "/collections",
     "/deposits",
+    "/notifications",
     "/help/deposit",
 )
 

@@ -52,6 +52,11 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "history": (),
     "drain": (),
     "callback list": (),
+    "notify add": ("--mail", "ann@x.edu", "--event", "done"),
+    "notify list": (),
+    "notify confirm": ("0123456789abcdef", "code"),
+    "notify test": ("0123456789abcdef",),
+    "notify remove": ("0123456789abcdef",),
     "callback deliver": (JID,),
     "callback test": ("demo",),
     "repair": (JID,),
@@ -78,7 +83,7 @@ class _Refusing(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_GET = do_POST = _answer  # noqa: N815 - names of the library
+    do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - names of the library
 
     def log_message(self, *_: object) -> None:
         """Nothing: the test's output is for failures."""

@@ -60,7 +60,11 @@ def rule(route: APIRoute) -> Role | None:
         return Role.VIEWER
     if route.path.startswith("/v1/tokens"):
         return Role.ADMIN
-    if route.path in READ_BY_POST or (route.methods or set()) <= {"GET", "HEAD"}:
+    if (
+        route.path in READ_BY_POST
+        or route.path.startswith("/v1/notifications")
+        or (route.methods or set()) <= {"GET", "HEAD"}
+    ):
         return Role.OPERATOR if route.path in OPERATORS_READ else Role.VIEWER
     return Role.OPERATOR
 

@@ -47,6 +47,8 @@ def read_record(session: Session) -> Iterator[RecordEntry]:
         yield from _batch(session, bid)
     for folder in (paths.HOLDS, paths.DRAINS, "/locks/queue", paths.CALLBACKS, "/actions/collections"):
         yield from _singles(session, folder)
+    for folder in (paths.SUBSCRIPTIONS, paths.DELIVERIES):  # without the events that wait
+        yield from _singles(session, folder)
     yield from _nodes(session, ["/actions/queue"])
     yield from _singles(session, "/ids")
 

@@ -248,8 +248,13 @@ def mark_notified(session: Session, current: Known) -> bool:
     return _put(session, current, current.outage.model_copy(update={"notified": True}))
 
 
-def forget_ended(session: Session, clock: ServerClock, by: str) -> list[Outage]:
-    """Remove the outages that ended QUIET seconds ago, and end those that no worker meets any more."""
+def forget_ended(
+    session: Session, clock: ServerClock, by: str, before: Callable[[Outage], None] = lambda _: None
+) -> list[Outage]:
+    """Remove the outages that ended QUIET seconds ago, and end those that no worker meets any more.
+
+    `before` is called for each that is about to be removed, and again after a crash.
+    """
     removed = []
     for name, current in known(session).items():
         age = _age(current, clock)
@@ -258,6 +263,7 @@ def forget_ended(session: Session, clock: ServerClock, by: str) -> list[Outage]:
             end(session, name)
         if outage.ended is None or age < QUIET:
             continue
+        before(outage)
         delete = Delete(paths.outage(name), role=Role.SHARED)
         stamp = Stamp(by=by, reason=outage.message)
         try:

@@ -36,8 +36,8 @@ from zkstate.connection import remembered
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Check, Create, Delete, Operation, Put, Role, commit, token
 from zkstate.errors import Ambiguous, Busy, Missing, Stale, Taken, TooBig
-from zkstate.record import histories, record
-from zkstate.record.node import Node
+from zkstate.record import histories, record, subscriptions
+from zkstate.record.node import Node, uncontended
 from zkstate.record.record import Lock, Move
 
 PART_JOBS = 10_000
@@ -142,13 +142,15 @@ class BatchMove(Move):
     """A move of a batch; `profile` is for all its jobs, `report` is what the depositor received.
 
     `deposited`: what all completed jobs of the batch have added to storage; `checked`: what checks found in
-    the files of all its jobs.
+    the files of all its jobs. `title` tells subscribers of the end; `asks`: somebody has to consent.
     """
 
     profile: ProfileSnapshot | None = None
     report: StatusReport | None = None
     deposited: Deposited | None = None
     checked: tuple[CheckedFiles, ...] | None = None
+    title: str = ""
+    asks: bool = False
 
 
 SUBMISSION_LIMIT = 128 * 1024
@@ -367,7 +369,13 @@ def move(session: Session, batch: Batch, request: BatchMove) -> Batch:
         *extended.operations,
         *record.lock_operations(session, batch, request.lock),
     )
-    return record.write(session, batch, status, operations, report=report or batch.report, **extended.changes)
+
+    def write() -> Batch:
+        entered = subscriptions.of_batch(session, batch, status, request.title, asks=request.asks)
+        known = report or batch.report
+        return record.write(session, batch, status, (*operations, *entered), report=known, **extended.changes)
+
+    return uncontended(write)
 
 
 def _total_after(batch: Batch, request: BatchMove) -> int | None:

@@ -31,7 +31,7 @@ from zkstate import codec, paths
 from zkstate.connection.session import Session
 from zkstate.connection.transaction import Create, Delete, Operation, Put, Role, commit, token
 from zkstate.errors import Contended, Missing, Stale
-from zkstate.record import histories, record, space
+from zkstate.record import histories, record, space, subscriptions
 from zkstate.record.callbacks import OwedCallback
 from zkstate.record.node import Parts, read_each, read_parts, uncontended
 from zkstate.record.record import MESSAGE_LIMIT, Lock, Move
@@ -217,7 +217,12 @@ def move(session: Session, job: Job, request: JobMove) -> Job:
             session,
             job,
             status,
-            (*operations, *_reserve(session, job, request, status.status, needed), *counting),
+            (
+                *operations,
+                *_reserve(session, job, request, status.status, needed),
+                *subscriptions.of_review(session, job, status.status),
+                *counting,
+            ),
             partial(unended, counting),
             priority=status.priority,
             space_needed=needed,

@@ -21,6 +21,7 @@ from entrypoints.web.pages import (
     fleet,
     lists,
     login,
+    notifications,
     one,
     stored_object,
 )
@@ -41,6 +42,7 @@ PAGES = (
     deposits,
     fleet,
     acting,
+    notifications,
     documentation,
     device_login,
     login,

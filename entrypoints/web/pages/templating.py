@@ -148,7 +148,7 @@ def render(template: str | Template, **values: Any) -> Markup:
 
 def navigation_of(caller: Principal) -> tuple[Link, ...]:
     if caller.role is Role.DEPOSITOR:
-        return (*DEPOSITOR_NAVIGATION, COLLECTIONS)
+        return (*DEPOSITOR_NAVIGATION, COLLECTIONS, Link("/notifications", "Notifications"))
     deposits = DEPOSITOR_NAVIGATION if caller.role.includes(Role.DEPOSITOR) else ()
     return (*NAVIGATION, *deposits)
 

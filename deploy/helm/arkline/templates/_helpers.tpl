@@ -96,10 +96,10 @@ volumeMounts:
 {{/* The secrets of a worker as JSON; call with its queues, none of them for all. */}}
 {{- define "arkline.workerSecrets" -}}
 {{- $secrets := list "inventory_url" }}
-{{- range $queue, $secret := dict "control" "smtp_password" "io" "callback_secret" "process" "ezid_password" }}
-{{- if or (empty $) (has $queue $) }}{{ $secrets = append $secrets $secret }}{{ end }}
+{{- range $queue, $own := dict "control" (list "smtp_password") "io" (list "callback_secret" "smtp_password") "process" (list "ezid_password") }}
+{{- if or (empty $) (has $queue $) }}{{ $secrets = concat $secrets $own }}{{ end }}
 {{- end }}
-{{- toJson $secrets }}
+{{- $secrets | uniq | toJson }}
 {{- end }}
 
 {{/* Call with the context, and the secrets that the process needs beside those of ZooKeeper and Redis. */}}

@@ -1,0 +1,259 @@
+"""Subscriptions to events: add, confirm, list, test and end them."""
+
+from __future__ import annotations
+
+import hmac
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from pipeline import codes
+from pipeline.errors import ArklineError, UsageRefused
+from pipeline.http import urls
+from pipeline.notify import notification, report_mail
+from pipeline.notify.subscription import (
+    CONFIRM,
+    TEST,
+    Delivery,
+    DigestMode,
+    EventKind,
+    NotableEvent,
+    Subscription,
+    new_id,
+)
+from pipeline.principal import Forbidden, Principal, Role
+from pipeline.records import Record, now
+from zkstate.record import subscriptions
+from zkstate.record.subscriptions import Subscribed
+
+if TYPE_CHECKING:
+    from operations.site import Site
+
+OF_ONE = 20
+"""Subscriptions of one principal, with those that ended within a day."""
+
+OF_ADDRESS = 3
+"""Subscriptions of one address that are not confirmed, with those that ended within a day."""
+
+RENEWED_AFTER = timedelta(hours=1)
+
+
+class NewSubscription(Record):
+    events: tuple[EventKind, ...] = Field(min_length=1, max_length=20)
+    mail: str = Field("", max_length=320, description="A mail address; it gets a mail to confirm it.")
+    webhook: str = Field("", max_length=2000, description="A URL that gets signed POST requests.")
+    digest: DigestMode = DigestMode.AT_ONCE
+    collections: tuple[str, ...] = Field((), max_length=100, description="Only these; none: all you see.")
+
+
+class SubscriptionView(Record):
+    id: str
+    owner: str
+    events: tuple[str, ...]
+    collections: tuple[str, ...] = ()
+    mail: str = ""
+    webhook: str = ""
+    digest: DigestMode
+    created: datetime
+    confirmed: bool
+    suspended: datetime | None = None
+    """Deliveries failed for too long; a test begins them again."""
+    waiting: int = 0
+    """Events that are not delivered yet."""
+    delivered: int = 0
+    last: datetime | None = None
+    """The last accepted delivery."""
+    next: datetime | None = None
+    """Nothing is sent before."""
+    error: str = ""
+    """Why the last delivery was not accepted; empty if it was."""
+    signing_key: str = Field("", repr=False)
+    """The webhook's key, for its owner only."""
+
+
+class Subscriptions(Record):
+    subscriptions: tuple[SubscriptionView, ...]
+
+
+class Confirmed(Record):
+    id: str
+    confirmed: bool = True
+
+
+class Ended(Record):
+    id: str
+    ended: bool = True
+
+
+class NoSuchSubscription(ArklineError):
+    code = codes.NO_SUCH_SUBSCRIPTION
+
+
+def add(site: Site, caller: Principal, asked: NewSubscription) -> SubscriptionView:
+    """Subscribe the caller; a mail address is asked to confirm first. UsageRefused at a limit."""
+    signing_key = notification.signing_key(site.settings, new := new_id())
+    subscription = Subscription(
+        id=new,
+        name=caller.identity.partition(":")[2],
+        local=caller.is_local,
+        role=caller.role,
+        allowed=caller.collections,
+        visited=now(),
+        events=tuple(dict.fromkeys(asked.events)),
+        collections=asked.collections,
+        mail=asked.mail.strip(),
+        webhook=asked.webhook.strip(),
+        digest=asked.digest,
+        confirmed=not asked.mail.strip(),
+        created=now(),
+    )
+    _check_place(subscription)
+    _check_rights(caller, subscription)
+    _check_limits(site, subscription)
+    first = _urgent(subscription, CONFIRM, "Please confirm this address for notifications")
+    subscriptions.add(site.session, subscription, None if subscription.confirmed else first)
+    view = view_of(Subscribed(subscription, Delivery(), 0, 0))
+    return view.model_copy(update={"signing_key": signing_key.decode() if subscription.webhook else ""})
+
+
+def _check_place(subscription: Subscription) -> None:
+    if bool(subscription.mail) == bool(subscription.webhook):
+        raise UsageRefused("give a mail address or the URL of a webhook, one of them")
+    if subscription.mail and not report_mail.is_address(subscription.mail):
+        raise UsageRefused(f"'{subscription.mail}' is not a mail address: write name@host")
+    if not subscription.webhook:
+        return
+    if problem := urls.web_problem(subscription.webhook):
+        raise UsageRefused(f"the webhook {urls.redact_url(subscription.webhook)}{problem}")
+    if urls.redact_url(subscription.webhook) != subscription.webhook:
+        raise UsageRefused(
+            "the webhook's URL has a user, a password or a value that looks like one, which is not kept: "
+            "give one without; the receiver checks the signature of each request"
+        )
+
+
+def _check_rights(caller: Principal, subscription: Subscription) -> None:
+    if EventKind.OUTAGE in subscription.events and not caller.sees_fleet:
+        raise Forbidden(f"{caller.name} must not subscribe to outages: this needs rights for all collections")
+    if EventKind.FIXITY in subscription.events and caller.role is Role.DEPOSITOR:
+        raise Forbidden(f"{caller.name} must not subscribe to fixity alarms: depositors do not see checks")
+    foreign = sorted(set(subscription.collections) - (caller.collections or set(subscription.collections)))
+    if foreign:
+        raise Forbidden(f"{caller.name} must not subscribe to collection {foreign[0]}")
+
+
+def _check_limits(site: Site, new: Subscription) -> None:
+    """Count what ended a short time ago too: to remove and to add again must not send mail without limit."""
+    known = [entry.subscription for entry in subscriptions.read_all(site.session)]
+    if sum(one.owner.identity == new.owner.identity for one in known) >= OF_ONE:
+        raise UsageRefused(f"you have {OF_ONE} subscriptions, as many as one may: remove one, and wait a day")
+    same = [one for one in known if new.mail and one.mail.casefold() == new.mail.casefold()]
+    if sum(not one.confirmed or one.ended is not None for one in same) >= OF_ADDRESS:
+        raise UsageRefused(
+            f"{new.mail} was asked {OF_ADDRESS} times to confirm: confirm one of them, or wait a day"
+        )
+
+
+def _urgent(subscription: Subscription, kind: str, title: str, text: str = "") -> NotableEvent:
+    moment = now()
+    number = int(moment.timestamp() * 1000)
+    return NotableEvent(kind=kind, about=subscription.id, number=number, at=moment, title=title, text=text)
+
+
+def listed(site: Site, caller: Principal) -> Subscriptions:
+    """The caller's subscriptions; an operator of all collections sees everybody's."""
+    views = []
+    for entry in subscriptions.read_all(site.session):
+        if entry.subscription.ended is None and _may_manage(caller, entry.subscription):
+            _renew(site, caller, entry.subscription)
+            views.append(view_of(entry))
+    return Subscriptions(subscriptions=tuple(sorted(views, key=lambda view: (view.owner, view.created))))
+
+
+def _renew(site: Site, caller: Principal, subscription: Subscription) -> None:
+    """Note that the owner is here, and her rights: of a person they are known only now."""
+    rights = {"role": caller.role, "allowed": caller.collections}
+    same = (subscription.role, subscription.allowed) == (caller.role, caller.collections)
+    if _is_own(caller, subscription) and not (same and now() - subscription.visited < RENEWED_AFTER):
+        subscriptions.change(site.session, subscription, visited=now(), **rights)
+
+
+def show(site: Site, caller: Principal, subscription_id: str) -> SubscriptionView:
+    """The subscription; for its owner, with the key of its webhook."""
+    subscription = _managed(site, caller, subscription_id)
+    view = view_of(subscriptions.with_delivery(site.session, subscription))
+    if not (subscription.webhook and _is_own(caller, subscription)):
+        return view
+    key = notification.signing_key(site.settings, subscription.id).decode()
+    return view.model_copy(update={"signing_key": key})
+
+
+def confirm(site: Site, subscription_id: str, code: str) -> None:
+    """Confirm the address with the code that was mailed to it. Idempotent."""
+    subscription = _by_code(site, subscription_id, "confirm", code)
+    if not subscription.confirmed:
+        subscriptions.change(site.session, subscription, confirmed=True)
+
+
+def end_by_code(site: Site, subscription_id: str, code: str) -> None:
+    """End a subscription with the code that is in each of its mails. Idempotent."""
+    subscription = _by_code(site, subscription_id, "end", code)
+    subscriptions.change(site.session, subscription, ended=now())
+
+
+def send_test(site: Site, caller: Principal, subscription_id: str) -> None:
+    """Have a test sent within seconds; the list says how it went. A suspended subscription begins again."""
+    subscription = _managed(site, caller, subscription_id)
+    if not subscription.confirmed:
+        raise UsageRefused(f"{subscription.mail} has not confirmed yet: nothing else is sent before")
+    subscriptions.resume(site.session, subscription)
+    text = f"{caller.name} asked for this test. Nothing was deposited, and nothing is wrong."
+    event = _urgent(subscription, TEST, "arkline: a test of your notifications", text)
+    subscriptions.tell(site.session, subscription, event)
+
+
+def remove(site: Site, caller: Principal, subscription_id: str) -> None:
+    subscription = _managed(site, caller, subscription_id)
+    subscriptions.change(site.session, subscription, ended=now())
+
+
+def _managed(site: Site, caller: Principal, subscription_id: str) -> Subscription:
+    subscription = subscriptions.find(site.session, subscription_id)
+    if subscription is None or not _may_manage(caller, subscription):
+        raise NoSuchSubscription(f"there is no subscription {subscription_id[:40]} of yours")
+    return subscription
+
+
+def _by_code(site: Site, subscription_id: str, purpose: notification.Purpose, code: str) -> Subscription:
+    """The subscription; one answer for a wrong code and a wrong id, so that nobody learns which there are."""
+    subscription = subscriptions.find(site.session, subscription_id)
+    expected = notification.code_of(site.settings, subscription_id, purpose)
+    if subscription is None or not hmac.compare_digest(expected.encode(), code.strip().lower().encode()):
+        raise NoSuchSubscription("the link or the code is not valid, or the subscription has ended")
+    return subscription
+
+
+def _is_own(caller: Principal, subscription: Subscription) -> bool:
+    return subscription.owner.identity == caller.identity
+
+
+def _may_manage(caller: Principal, subscription: Subscription) -> bool:
+    return _is_own(caller, subscription) or (caller.role.includes(Role.OPERATOR) and caller.sees_fleet)
+
+
+def view_of(entry: Subscribed) -> SubscriptionView:
+    subscription, delivery = entry.subscription, entry.delivery
+    facts = {name: getattr(subscription, name) for name in _SHOWN}
+    return SubscriptionView(
+        **facts,
+        owner=subscription.name,
+        waiting=entry.waiting + delivery.count,
+        delivered=delivery.delivered,
+        last=delivery.last,
+        next=delivery.next,
+        error=delivery.error,
+    )
+
+
+_SHOWN = ("id", "events", "collections", "mail", "webhook", "digest", "created", "confirmed", "suspended")

@@ -1,0 +1,242 @@
+"""Subscriptions to events, the events that wait for them, and how their deliveries went.
+
+An event is entered for each subscription that wants it: that of a deposit in the transaction which moves the
+deposit, so that neither is there without the other. Without subscriptions nothing is asked and nothing is
+entered: a session reads them again only when they have changed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from pipeline.errors import UsageRefused
+from pipeline.notify.subscription import TEXT, TITLE, Delivery, EventKind, NotableEvent, Subscription
+from pipeline.records import Batch, BatchStatus, Job, Submission
+from pipeline.states import BatchState, JobState
+from zkstate import codec, paths
+from zkstate.connection import remembered
+from zkstate.connection.session import Session
+from zkstate.connection.transaction import Create, Delete, Operation, Put, Role, commit
+from zkstate.errors import Contended, Corrupt
+from zkstate.record.node import Node, log_damage, read_each
+
+MOST = 500
+"""Maximum subscriptions, with those that ended a short time ago."""
+
+AT_ONCE = 500
+"""Events that are removed in one transaction."""
+
+
+def node(subscription_id: str) -> Node[Subscription]:
+    return Node(paths.subscription(subscription_id), Subscription)
+
+
+def deliveries(subscription_id: str) -> Node[Delivery]:
+    return Node(paths.delivery(subscription_id), Delivery, lambda _: Delivery())
+
+
+def known(session: Session) -> list[Subscription]:
+    """The readable subscriptions; nothing is sent to ZooKeeper unless one was changed since."""
+    names = paths.owned(paths.SUBSCRIPTIONS, remembered.children(session, paths.SUBSCRIPTIONS))
+    read = (remembered.read(session, paths.subscription(name), partial(_decoded, name)) for name in names)
+    return [node.value for node in read if node.value is not None]
+
+
+def _decoded(name: str, data: bytes) -> Subscription | None:
+    try:
+        return node(name).decode(data)
+    except Corrupt as damage:
+        log_damage(damage)
+        return None
+
+
+def creating(session: Session, event: NotableEvent) -> tuple[Create, ...]:
+    """Operations that enter the event for those who want it; Contended if a subscription was removed."""
+    chosen = [one.id for one in known(session) if one.wants(event)]
+    if not chosen:
+        return ()
+    cut = event.model_copy(update={"title": event.title[:TITLE], "text": event.text[:TEXT]})
+    data = codec.encode(cut)
+    return tuple(Create(paths.waiting_event(name, event.key), data, role=Role.SHARED) for name in chosen)
+
+
+def enter(session: Session, event: NotableEvent) -> None:
+    """Enter the event; one that waits already is the same."""
+    for create in creating(session, event):
+        with suppress(Contended):
+            commit(session, [create])
+
+
+def of_batch(
+    session: Session, batch: Batch, status: BatchStatus, title: str, *, asks: bool
+) -> tuple[Create, ...]:
+    """Operations that tell of a batch that ends or is held; `title`: the subject of its report."""
+    kind = {
+        BatchState.COMPLETED: EventKind.DONE,
+        BatchState.FAILED: EventKind.FAILED,
+        BatchState.HELD: EventKind.NEEDS_ME,
+    }.get(status.status)
+    if kind is None:
+        return ()
+    submission, number = batch.submission, status.reports if kind is not EventKind.NEEDS_ME else status.epoch
+    fallback = "on hold" if kind is EventKind.NEEDS_ME else "ended without a report"
+    event = NotableEvent(
+        kind=kind,
+        about=batch.bid,
+        number=number,
+        at=status.last_modified,
+        title=title or f"{submission.profile_name}: {fallback} ({submission.name})",
+        text=status.message,
+        collection=submission.profile_name,
+        owner=submission.owner,
+        asks=asks,
+    )
+    return creating(session, event)
+
+
+def of_review(session: Session, job: Job, state: JobState) -> tuple[Operation, ...]:
+    """Operations that tell of the first job of a batch that waits for a review; later ones tell nothing."""
+    if state is not JobState.REVIEW or not known(session):
+        return ()
+    submission = Node(paths.submission(job.bid), Submission).read(session)
+    if submission is None:
+        return ()
+    event = NotableEvent(
+        kind=EventKind.NEEDS_ME,
+        about=job.bid,
+        at=job.status.since,
+        title=f"{job.profile_name}: waits for a review ({submission.name})",
+        text="Objects were downloaded and wait: somebody approves or rejects them before they are stored.",
+        collection=job.profile_name,
+        owner=submission.owner,
+    )
+    entered = creating(session, event)
+    waiting = session.exists_many([create.path for create in entered])
+    return tuple(create for create, stat in zip(entered, waiting, strict=True) if stat is None)
+
+
+def add(session: Session, subscription: Subscription, first: NotableEvent | None) -> None:
+    """Enter the subscription, and what is sent at once; UsageRefused at the limit."""
+    for folder in (paths.SUBSCRIPTIONS, paths.DELIVERIES):
+        session.ensure_node(folder)
+    if len(session.children(paths.SUBSCRIPTIONS)) >= MOST:
+        raise UsageRefused(f"this site has {MOST} subscriptions, as many as it may: remove some")
+    operations: list[Operation] = [
+        Create(paths.subscription(subscription.id), codec.encode(subscription)),
+        Create(paths.delivery(subscription.id), codec.encode(Delivery())),
+    ]
+    if first is not None:
+        operations.append(Create(paths.waiting_event(subscription.id, first.key), codec.encode(first)))
+    commit(session, operations)
+    remembered.forget(session, paths.SUBSCRIPTIONS)
+
+
+def tell(session: Session, subscription: Subscription, event: NotableEvent) -> None:
+    """Enter an event for this subscription alone."""
+    with suppress(Contended):
+        create = Create(
+            paths.waiting_event(subscription.id, event.key), codec.encode(event), role=Role.SHARED
+        )
+        commit(session, [create])
+
+
+def change(session: Session, subscription: Subscription, **facts: object) -> Subscription:
+    """The subscription with other facts; Missing if it is gone."""
+    try:
+        return node(subscription.id).change(session, lambda now: now.model_copy(update=facts))
+    finally:
+        remembered.forget(session, paths.subscription(subscription.id))
+
+
+@dataclass(frozen=True)
+class Subscribed:
+    """A subscription with the state of its deliveries."""
+
+    subscription: Subscription
+    delivery: Delivery
+    version: int
+    """Of the delivery."""
+    waiting: int
+    """Events that wait, besides those that are being sent."""
+
+
+def read_all(session: Session) -> Iterator[Subscribed]:
+    """Each readable subscription, as it is now."""
+    names = paths.owned(paths.SUBSCRIPTIONS, session.children(paths.SUBSCRIPTIONS))
+    decode = partial(codec.decode, Subscription)
+    readable = list(read_each(session, names, paths.subscription, decode))
+    places = [paths.delivery(name) for name, _, _ in readable]
+    for (name, subscription, stat), answer in zip(readable, session.get_many(places), strict=True):
+        delivery = deliveries(name).decode(answer[0]) if answer else Delivery()
+        version = answer[1].version if answer else -1
+        yield Subscribed(subscription, delivery, version, stat.numChildren)
+
+
+def with_delivery(session: Session, subscription: Subscription) -> Subscribed:
+    """The subscription that was read, with the state of its deliveries."""
+    answer = deliveries(subscription.id).find(session)
+    delivery, version = (answer.content, answer.stat.version) if answer else (Delivery(), -1)
+    return Subscribed(subscription, delivery, version, len(waiting(session, subscription.id)))
+
+
+def waiting(session: Session, subscription_id: str) -> list[str]:
+    """The keys of the events that wait, by kind and by what they are about."""
+    return session.children(paths.subscription(subscription_id))
+
+
+def read_events(session: Session, subscription_id: str, keys: Sequence[str]) -> dict[str, NotableEvent]:
+    """The readable ones of the events with these keys."""
+    path = partial(paths.waiting_event, subscription_id)
+    read = read_each(session, keys, path, partial(codec.decode, NotableEvent))
+    return {key: event for key, event, _ in read}
+
+
+def take(session: Session, entry: Subscribed, delivery: Delivery, events: Sequence[str]) -> Subscribed:
+    """Write the delivery and remove the events that it has taken, in one transaction; Stale if it changed."""
+    name = entry.subscription.id
+    put = Put(paths.delivery(name), codec.encode(delivery), entry.version, role=Role.FENCE)
+    results = commit(session, [put, *(Delete(paths.waiting_event(name, key)) for key in events)])
+    return Subscribed(entry.subscription, delivery, results[0].version, entry.waiting - len(events))
+
+
+def clear(session: Session, subscription_id: str) -> None:
+    """Remove the events that wait."""
+    keys = waiting(session, subscription_id)
+    for start in range(0, len(keys), AT_ONCE):
+        some = keys[start : start + AT_ONCE]
+        commit(session, [Delete(paths.waiting_event(subscription_id, key)) for key in some])
+
+
+def remove(session: Session, subscription_id: str) -> None:
+    """Remove all that is kept for the subscription; if an event enters meanwhile, the next try removes it."""
+    clear(session, subscription_id)
+    paths_of = (paths.delivery(subscription_id), paths.subscription(subscription_id))
+    present = [path for path in paths_of if session.exists(path) is not None]
+    with suppress(Contended):
+        commit(session, [Delete(path, role=Role.SHARED) for path in present])
+
+
+def find(session: Session, subscription_id: str) -> Subscription | None:
+    """The subscription; None if there is none, or if it has ended."""
+    if not paths.is_subscription(subscription_id):
+        return None
+    subscription = node(subscription_id).readable(session)
+    return None if subscription is None or subscription.ended is not None else subscription
+
+
+def resume(session: Session, subscription: Subscription) -> None:
+    """Have the next run send what waits, whatever failed before."""
+    change(session, subscription, suspended=None)
+    anew = {"next": None, "tries": 0, "failing_since": None}
+    deliveries(subscription.id).change(session, lambda now: now.model_copy(update=anew))
+
+
+def counts(session: Session) -> Mapping[str, int]:
+    """Subscriptions, and the events that wait for them."""
+    entries = list(read_all(session))
+    return {
+        "subscriptions": sum(one.subscription.ended is None for one in entries),
+        "waiting": sum(one.waiting + one.delivery.count for one in entries),
+        "suspended": sum(one.subscription.suspended is not None for one in entries),
+    }
