@@ -60,8 +60,10 @@ def tokens_of(version: Findable) -> set[str]:
         if path.startswith(PRODUCER):
             words.update(words_of(path.removeprefix(PRODUCER)))
             tokens.update(compared_digests(digests))
-    tokens.update(beginning for word in words for beginning in _beginnings(word))
-    tokens.update(f"^{beginning}" for word in title for beginning in _beginnings(word))
+    for word in words:
+        tokens.update(_beginnings(word))
+    for word in title:
+        tokens.update([f"^{beginning}" for beginning in _beginnings(word)])
     tokens.update(map(identifier, (version.ark, version.ark.split("/", 2)[-1], *version.local_ids)))
     if version.depositor:
         tokens.add(of_depositor(version.depositor))
@@ -128,13 +130,13 @@ def _term(word: str) -> str:
     return digest[1][:DIGEST_LENGTH] if digest else word[:WORD_LIMIT]
 
 
-def _beginnings(word: str) -> Iterator[str]:
-    return (word[:length] for length in range(min(SHORTEST, len(word)), len(word) + 1))
+def _beginnings(word: str) -> list[str]:
+    return [word[:length] for length in range(min(SHORTEST, len(word)), len(word) + 1)]
 
 
 def _stripped(word: str) -> str:
     """The word from its first to its last letter or digit."""
-    if word.isalnum():
+    if word[:1].isalnum() and word[-1:].isalnum():
         return word
     places = [place for place, character in enumerate(word) if character.isalnum()]
     return word[places[0] : places[-1] + 1] if places else ""

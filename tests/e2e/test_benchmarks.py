@@ -89,11 +89,11 @@ def test_moves_lists_and_periodic_work_are_measured_among_many_jobs() -> None:
 
 
 def test_searches_of_both_databases_find_the_same_while_deposits_are_entered() -> None:
-    figures = output("search", objects=3000, queries=48)
+    figures = output("search", objects=1500, queries=32)
 
     assert figures["hits"] > 100
-    assert figures["sqlite_p95_s"] > 0
-    if "postgresql_p95_s" in figures:
+    assert figures["sqlite_depositor_p95_s"] > 0
+    if "postgresql_depositor_p95_s" in figures:
         assert figures["same_hits"]
 
 

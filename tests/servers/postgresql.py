@@ -59,6 +59,8 @@ def _still_used(said: str) -> bool:
 
 
 class Server:
+    """A server whose data is in the folder; it goes on with data that is there."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = free_port()
@@ -68,9 +70,9 @@ class Server:
         if self._owner:
             shutil.chown(folder, self._owner)
         self._log = (folder / "log").open("wb")
-        self._run(
-            "initdb", "-D", "data", "-U", "arkline", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"
-        )
+        if not (folder / "data").exists():
+            options = "-D data -U arkline -A trust -E UTF8 --locale=C --no-sync"
+            self._run("initdb", *options.split())
 
     def _popen(self, name: str, *options: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -159,11 +161,18 @@ def running() -> Iterator[Server]:
     # not pytest's folder: that is closed to the server's user
     folder = Path(tempfile.mkdtemp(prefix="arkline-postgresql-"))
     try:
-        server = Server(folder)
-        try:
-            server.start()
+        with serving(folder) as server:
             yield server
-        finally:
-            server.close()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[Server]:
+    """A server on the data in this folder, which stays."""
+    server = Server(folder)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
