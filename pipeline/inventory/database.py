@@ -8,6 +8,7 @@ the file at the path is compared with the open one before and after every commit
 """
 
 import json
+import logging
 import os
 import random
 import sqlite3
@@ -47,6 +48,8 @@ from pipeline.inventory import search_index
 from pipeline.inventory.tables import deployments, metadata
 from pipeline.outcome import Service, ServiceDown, StepFailed, content, fault_of, system, transient
 from pipeline.records import Record
+
+_log = logging.getLogger(__name__)
 
 LOCK_WAIT = 30
 """Seconds to wait for another writer's lock."""
@@ -449,13 +452,17 @@ class Database:
     @fault_of(Service.INVENTORY)
     def _retry(self, work: Callable[[Connection], T], *, writing: bool) -> T:
         started = time.monotonic()
-        pause = FIRST_PAUSE
+        pause, index_lost = FIRST_PAUSE, False
         for tries_left in reversed(range(self._tries)):
             try:
+                if index_lost:
+                    _log.warning("the index of objects is damaged or absent: it is made anew")
+                    self._once(search_index.replace, writing=True)
                 return self._once(work, writing=writing)
             except (DBAPIError, UnicodeEncodeError) as error:
+                index_lost = search_index.is_lost(error)
                 late = time.monotonic() - started > RETRY_SECONDS
-                if not is_transient(error) or not tries_left or late:
+                if not (is_transient(error) or index_lost) or not tries_left or late:
                     raise self._failure(error) from error
             except OSError as error:  # SQLite's folder
                 raise transient(f"the inventory {self.name} cannot be used: {error}") from error

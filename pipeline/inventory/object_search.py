@@ -68,7 +68,9 @@ def hits(
 def _narrowed(required: TokenQuery, sight: Sight) -> TokenQuery:
     """So that the index leaves out most of what is not seen; `sees` decides."""
     if sight.depositor is not None:
-        return replace(required, all=(of_depositor(sight.depositor), *required.all))
+        own = of_depositor(sight.depositor)
+        but = tuple((own, *tokens) for tokens in required.but)
+        return replace(required, all=(own, *required.all), but=but)
     if sight.collections is not None:
         return replace(required, any=tuple(map(of_collection, sorted(sight.collections))))
     return required

@@ -278,6 +278,7 @@ _ENTRIES = union(
 
 _VERSION = versions.insert().returning(versions.c.id)
 _FILES, _KERNELS, _INGESTS = files.insert(), dublin_kernels.insert(), ingests.insert()
+_INDEXED = _INGESTS.values(index_number=search_index.INDEXED)
 
 _LOCKED_OBJECT = select(objects).where(objects.c.ark == bindparam("ark")).with_for_update()
 
@@ -306,7 +307,8 @@ def enter(connection: Connection, recording: Recording, rebuilt_by: str = "") ->
     if kernel := list(_kernel(recording, own)):
         connection.execute(_KERNELS, kernel)
     ingest = _ingest(recording)
-    connection.execute(_INGESTS, {**own, **ingest})
+    # a version without a depositor is left to the scheduled work, which may find it
+    connection.execute(_INDEXED if ingest["depositor"] else _INGESTS, {**own, **ingest})
     search_index.enter(connection, object_id, _findable(recording, ingest))
     findings.enter_first_runs(connection, object_id, version_id, recording.checks)
     growth.count_version(connection, version_id)
@@ -476,7 +478,6 @@ def _digests(recording: Recording, file: StoredFile) -> tuple[str | None, ...]:
 
 
 def _ingest(recording: Recording) -> dict[str, Any]:
-    depositor = search_index.known_depositor(recording.depositor)
     return {
         "filename": recording.payload_name,
         "ingest_type": recording.ingest_type,
@@ -490,7 +491,5 @@ def _ingest(recording: Recording) -> dict[str, Any]:
         "landed": recording.downloaded,
         "verified": recording.version.verified,
         "recorded": now(),
-        "depositor": depositor,
-        # a version without a depositor is left to the scheduled work, which may find it
-        "indexed": True if depositor else None,
+        "depositor": search_index.known_depositor(recording.depositor),
     }

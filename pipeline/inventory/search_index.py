@@ -1,10 +1,12 @@
 """The index of all objects by their tokens: FTS5 in SQLite, an array with a GIN index in PostgreSQL.
 
 Rule: a row has the tokens of all versions of an object, whatever their order. A version is entered with the
-transaction that records it; `inv_ingests.indexed` marks it. Versions without the mark, which were entered by
-a release without an index or rebuilt from storage, are entered by scheduled work, `enter_portion`.
+transaction that records it, and gets the number of the index. Versions with a lower number, which were
+entered by a release without this index or rebuilt from storage, are entered by scheduled work,
+`enter_portion`. An index that is damaged or absent is replaced by an empty one with the next number.
 """
 
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +31,7 @@ from sqlalchemy import (
     type_coerce,
     update,
 )
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from pipeline.inventory.search_tokens import Findable, tokens_of
@@ -36,7 +39,9 @@ from pipeline.inventory.tables import (
     collections,
     dublin_kernels,
     files,
+    indexes,
     ingests,
+    insert_new,
     local_ids,
     memberships,
     objects,
@@ -86,14 +91,41 @@ _POSTGRESQL = (
 )
 
 
+RULES = 1
+"""Of tokens and their index; other ones get another number, and the schema, too."""
+
+
 def create(connection: Connection) -> None:
-    """Create the index unless it is there."""
+    """Create the index unless it is there; one of earlier rules gets the tokens of these rules, too."""
     if connection.dialect.name == "sqlite":
         connection.execute(text(_SQLITE))
-        return
-    _searches.create(connection, checkfirst=True)
-    for statement in _POSTGRESQL:
-        connection.execute(text(statement))
+    else:
+        _searches.create(connection, checkfirst=True)
+        for statement in _POSTGRESQL:
+            connection.execute(text(statement))
+    insert_new(connection, indexes, [{"row": 1, "number": 1, "rules": RULES}])
+    _next_number(connection, indexes.c.rules < RULES)
+
+
+def replace(connection: Connection) -> None:
+    """Create an empty index in place of one that is damaged or absent."""
+    connection.execute(text("DROP TABLE IF EXISTS inv_search"))
+    create(connection)
+    _next_number(connection, indexes.c.rules == RULES)
+
+
+def _next_number(connection: Connection, condition: ColumnElement[bool]) -> None:
+    connection.execute(update(indexes).where(condition).values(number=indexes.c.number + 1, rules=RULES))
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether a statement failed because the index is damaged or absent."""
+    original = error.orig if isinstance(error, DBAPIError) else None
+    if isinstance(original, sqlite3.Error):
+        damaged = original.sqlite_errorcode == sqlite3.SQLITE_CORRUPT_VTAB
+        return damaged or "no such table: inv_search" in str(original)
+    lost = getattr(original, "sqlstate", None) in ("42P01", "XX001", "XX002")  # undefined, corrupted
+    return lost and "inv_search" in str(original)
 
 
 def known_depositor(identity: str) -> str | None:
@@ -136,13 +168,18 @@ class Indexing:
     objects: int
 
 
-_UNINDEXED = ingests.c.indexed.is_(None)
+_NUMBER = select(indexes.c.number).where(indexes.c.rules == RULES).scalar_subquery()
+_UNINDEXED = ingests.c.index_number < _NUMBER
+
+INDEXED = func.coalesce(_NUMBER, 0)
+"""The number of a version that is in the index; 0 beside a release with other rules, which enters it, too."""
 
 
 def unindexed(connection: Connection) -> tuple[Unindexed, ...]:
     """The first versions that are not in the index."""
     query = select(ingests.c.id, ingests.c.batch_id.label("bid"), ingests.c.depositor).where(_UNINDEXED)
-    rows = connection.execute(query.order_by(ingests.c.id).limit(PORTION)).mappings()
+    # in the order of their index, so that a portion reads its own rows only
+    rows = connection.execute(query.order_by(ingests.c.index_number, ingests.c.id).limit(PORTION)).mappings()
     return tuple(Unindexed(**row) for row in rows)
 
 
@@ -175,7 +212,7 @@ def enter_portion(connection: Connection, portion: Sequence[Unindexed], deposito
         version, number = _findable(connection, row, depositor)
         enter(connection, row.inv_object_id, version)
         done = update(ingests).where(ingests.c.id == row.id)
-        connection.execute(done.values(depositor=depositor, indexed=True))
+        connection.execute(done.values(depositor=depositor, index_number=INDEXED))
         entered, read = entered + 1, read + number
         if read > FILES_OF_PORTION:
             break
@@ -266,14 +303,15 @@ def _quoted(token: str) -> str:
 
 def _postgresql(required: TokenQuery, condition: Condition, before: int) -> Select[tuple[int]]:
     """The inner query reads the index and sorts; the condition is asked of as many as the limit needs."""
-    matching = select(_searches.c.rowid).where(_has("@>", required.all), _searches.c.rowid < before)
-    if required.any:
-        matching = matching.where(_has("&&", required.any))
-    key = matching.order_by(_searches.c.rowid.desc()).offset(0).subquery().c.rowid
+
+    def matching(tokens: tuple[str, ...]) -> Select[tuple[int]]:
+        having = select(_searches.c.rowid).where(_has("@>", tokens))
+        return having.where(_has("&&", required.any)) if required.any else having
+
+    newest_first = matching(required.all).where(_searches.c.rowid < before).order_by(_searches.c.rowid.desc())
+    key = newest_first.offset(0).subquery().c.rowid
     query = select(key).where(condition(key)).order_by(key.desc())
-    for tokens in required.but:
-        query = query.where(key.not_in(select(_searches.c.rowid).where(_has("@>", tokens))))
-    return query
+    return query.where(*(key.not_in(matching(tokens)) for tokens in required.but))
 
 
 def _has(operator: str, tokens: tuple[str, ...]) -> ColumnElement[bool]:

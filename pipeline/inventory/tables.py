@@ -162,11 +162,11 @@ ingests = Table(
     Column("recorded", Utc, nullable=True),
     # the identity of who submitted it; NULL if that is not known
     Column("depositor", Prose, nullable=True),
-    # NULL until the version's tokens and its depositor, if known, are entered
-    Column("indexed", Boolean, nullable=True),
+    # the index in which the version's tokens are, with its depositor, if known; 0: in none
+    Column("index_number", Integer, nullable=False, server_default="0"),
     Column("counted", Boolean, nullable=True),  # NULL until inv_growth and inv_formats have the version
     Index(None, "depositor", "inv_object_id"),
-    _partial("ix_inv_ingests_unindexed", "indexed IS NULL", "id"),
+    Index(None, "index_number", "id"),
     _partial("ix_inv_ingests_uncounted", "counted IS NULL", "id"),
 )
 
@@ -202,6 +202,18 @@ space_days = Table(
     Column("working_used", BigInteger, nullable=False),
     Column("root_total", BigInteger, nullable=True),
     Column("root_free", BigInteger, nullable=True),
+)
+
+# the index of objects by their tokens: one row
+indexes = Table(
+    "inv_index",
+    metadata,
+    # with the number 1
+    Column("row", Integer, primary_key=True, autoincrement=False),
+    # rises when the index is made anew
+    Column("number", Integer, nullable=False),
+    # the rules by which texts became tokens
+    Column("rules", Integer, nullable=False),
 )
 
 local_ids = Table(

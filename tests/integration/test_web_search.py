@@ -152,7 +152,7 @@ def test_scheduled_work_enters_what_an_earlier_release_recorded(
     repository: Repository,
     arks: dict[str, str],
 ) -> None:
-    repository.inventory.database.run(update(ingests).values(indexed=None, depositor=None))
+    repository.inventory.database.run(update(ingests).values(index_number=0, depositor=None))
     answer = viewer.get("/v1/objects?q=brief").json()
     assert answer["indexing"] == {"indexed": 0, "objects": 2}
     assert "0 of 2 objects are indexed" in viewer.get("/objects?q=brief").text

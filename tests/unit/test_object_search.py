@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text, update
+from sqlalchemy import select, text, update
 
 from pipeline.checks import CheckVerdict
 from pipeline.fixity import StoredFile
@@ -15,7 +15,7 @@ from pipeline.inventory.search_index import Indexing
 from pipeline.inventory.search_tokens import terms_of, words_of
 from pipeline.inventory.sight import EVERYTHING, Sight
 from pipeline.inventory.sql import SqlInventory, open_inventory
-from pipeline.inventory.tables import ingests
+from pipeline.inventory.tables import indexes, ingests
 from tests.support.checks import found_in, scanned
 from tests.support.recordings import recording, stored_file
 
@@ -237,7 +237,7 @@ def test_an_object_is_identified_without_the_prefix_of_its_ark(inventory: SqlInv
 
 def forget(inventory: SqlInventory) -> None:
     """As a release without an index left the inventory."""
-    inventory.database.run(update(ingests).values(indexed=None, depositor=None))
+    inventory.database.run(update(ingests).values(index_number=0, depositor=None))
     inventory.database.run(text("DROP TABLE inv_search"))
     inventory.database.run(text("UPDATE alembic_version SET version_num = '0011'"))
     inventory.database.close()
@@ -279,6 +279,53 @@ def test_an_inventory_of_an_earlier_release_is_indexed_afterwards(inventory: Sql
     assert found(inventory, "L-a") == ["a"]
     assert found(inventory, "brief", Sight(depositor=ANNA)) == ["c", "a"]  # nobody knows who deposited b
     assert rows()[0] == before[0]
+
+
+@pytest.mark.parametrize("what", ["absent", "damaged"])
+def test_an_index_that_is_lost_is_made_anew_where_that_is_met(inventory: SqlInventory, what: str) -> None:
+    store(inventory, "a", "Brief an Müller")
+    if what == "damaged" and inventory.place.startswith("sqlite"):
+        inventory.database.run(text("UPDATE inv_search_data SET block = x'00112233' WHERE id > 10"))
+    else:
+        inventory.database.run(text("DROP TABLE inv_search"))
+
+    assert found(inventory, "brief") == []
+    assert inventory.indexing() == Indexing(0, 1)
+    inventory.database.run(text("DROP TABLE inv_search"))
+    store(inventory, "b", "Brief an Mayer")  # a deposit does not fail for want of the index
+    assert inventory.indexing() == Indexing(1, 2)
+    fill(inventory, {})
+
+    assert inventory.indexing() is None
+    assert found(inventory, "brief") == ["b", "a"]
+
+
+def test_an_index_of_earlier_rules_is_used_while_the_tokens_of_the_new_ones_are_entered(
+    inventory: SqlInventory,
+) -> None:
+    store(inventory, "a", "Brief an Müller")
+    store(inventory, "b", "Brief an Mayer")
+    inventory.database.run(update(indexes).values(rules=0))
+    inventory.database.run(text("UPDATE alembic_version SET version_num = '0013'"))
+    inventory.database.close()
+
+    assert inventory.indexing() == Indexing(0, 2)
+    assert found(inventory, "brief") == ["b", "a"]
+    fill(inventory, {})
+    assert inventory.indexing() is None
+
+
+def test_beside_a_release_of_later_rules_objects_are_entered_for_that_one_to_complete(
+    inventory: SqlInventory,
+) -> None:
+    store(inventory, "a", "Brief an Müller")
+    inventory.database.run(update(indexes).values(rules=99, number=2))
+    store(inventory, "b", "Brief an Mayer")
+
+    assert found(inventory, "brief") == ["b", "a"]
+    assert inventory.unindexed_versions() == ()  # they are the other release's
+    numbers = inventory.database.rows(select(ingests.c.index_number).order_by(ingests.c.id))
+    assert [row["index_number"] for row in numbers] == [1, 0]
 
 
 def test_a_crash_between_two_portions_loses_and_repeats_nothing(
