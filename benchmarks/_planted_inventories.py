@@ -165,8 +165,8 @@ def _complete(connection: Connection) -> None:
 def _plant_portion(missing: Mapping[str, set[int]], last: int) -> None:
     first = (last - 1) // PORTION * PORTION + 1
     rows = [*_rows(range(first, last + 1))]
-    for url, wanted in missing.items():
-        if last in wanted:
+    for url, absent in missing.items():
+        if last in absent:
             open_inventory(url).database.write(partial(_enter, rows=rows))
 
 
