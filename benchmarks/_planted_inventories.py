@@ -104,9 +104,7 @@ def inventories(folder: Path, *, with_postgresql: bool) -> Iterator[dict[str, st
 def plant(urls: Mapping[str, str], count: int) -> None:
     """Enter the objects 1 to `count` that are missing, in all databases."""
     missing = {url: [*_missing(url, count)] for url in urls.values()}
-    if not any(missing.values()):
-        return
-    for url in urls.values():
+    for url in (url for url, absent in missing.items() if absent):
         open_inventory(url).database.write(_prepare)
         open_inventory(url).database.close()
     with ProcessPoolExecutor() as pool:
@@ -159,7 +157,7 @@ def _complete(connection: Connection) -> None:
                 text(f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), (SELECT max(id) FROM {name}))")
             )
         search_index.create(connection)
-    connection.execute(text("ANALYZE"))
+        connection.execute(text("ANALYZE"))
 
 
 def _plant_portion(missing: Mapping[str, set[int]], last: int) -> None:
@@ -207,7 +205,7 @@ def _rows(numbers: Iterable[int]) -> Iterator[tuple[Table, list[dict[str, Any]]]
         )
         of.setdefault(memberships, []).append({"inv_collection_id": 1, "inv_object_id": number})
         of.setdefault(local_ids, []).append({"id": number, **named})
-        of.setdefault(ingests, []).append({"id": number, **own, **ingest})
+        of.setdefault(ingests, []).append({"id": number, **own, **ingest, "index_number": 1})
         for table, rows in (
             (files, recording._files(entry, own)),
             (dublin_kernels, recording._kernel(entry, own)),

@@ -135,7 +135,7 @@ def measured(folder: Path) -> dict[str, Any]:
         figures: dict[str, Any] = {"planted_s": round(time.monotonic() - began, 1)}
         opened = {name: open_inventory(url) for name, url in urls.items()}
         highest = level(opened.values())
-        found = {
+        answers = {
             name: [
                 [(one.ark, one.file) for one in hits(inventory, query, sight)]
                 for sight in SIGHTS.values()
@@ -143,7 +143,7 @@ def measured(folder: Path) -> dict[str, Any]:
             ]
             for name, inventory in opened.items()
         }
-        first, *others = found.values()
+        first, *others = answers.values()
         figures |= {"objects": highest, "hits": sum(map(len, first))}
         if others:
             figures["same_hits"] = all(one == first for one in others)
@@ -155,9 +155,9 @@ def measured(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    kept = os.environ.get("ARKLINE_BENCH_FOLDER", "")
-    if kept:
-        figures = measured(Path(kept))
+    place = os.environ.get("ARKLINE_BENCH_FOLDER", "")
+    if place:
+        figures = measured(Path(place))
     else:
         # not the user's own folder: that may be closed to PostgreSQL's user
         with tempfile.TemporaryDirectory() as folder:
