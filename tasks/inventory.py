@@ -7,6 +7,7 @@ done: a run continues where the last one ended, whichever process has it.
 """
 
 import shutil
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, date, datetime
@@ -31,6 +32,10 @@ from zkstate.record import batches, space
 INDEXING, EMBARGOES, GROWTH = "index_objects", "embargoes", "growth"
 """The names of the work, of which one process of the fleet does each at a time."""
 
+PAUSE = 0.2
+"""Seconds between two transactions of the indexing, at least: a recording that waits for SQLite's lock asks
+for it ten times a second, and would not get it from transactions that follow each other at once."""
+
 EMBARGOES_AT_A_TIME = 500
 
 
@@ -41,7 +46,9 @@ def index_objects(context: WorkerContext, session: Session, _: ServerClock) -> N
     try:
         while not turn.over() and (portion := inventory.unindexed_versions()):
             depositors = _depositors(session, inventory, portion)
+            began = time.monotonic()
             entered += inventory.index_versions(portion, depositors)
+            time.sleep(max(PAUSE, time.monotonic() - began))
         left = inventory.indexing() if entered else None
     except StepFailed as failure:  # of the inventory; another run follows in a minute
         log().warning("the index of objects waits", error=failure.message)

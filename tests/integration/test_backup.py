@@ -17,7 +17,9 @@ from operations.site import Site
 from pipeline.deployment import OutdatedStore
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.inventory.copy import restore_inventory_copy
-from pipeline.inventory.sql import open_inventory
+from pipeline.inventory.finding_search import FindingSearch
+from pipeline.inventory.sight import EVERYTHING
+from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.outcome import Service, ServiceDown
 from pipeline.records import HistoryEntry, JobStatus
 from pipeline.settings import Settings
@@ -259,6 +261,10 @@ def lose_inventory(settings: Settings) -> Path:
     return file
 
 
+def finds(inventory: SqlInventory, text: str) -> int:
+    return len(inventory.objects_by_text(text, FindingSearch(), EVERYTHING, 10))
+
+
 def test_a_lost_inventory_is_restored_and_not_used_before_it_is_reconciled(
     session: Session, settings: Settings, backup: Path
 ) -> None:
@@ -314,8 +320,9 @@ def test_versions_that_only_storage_knows_keep_the_fleet_waiting_until_they_are_
     session: Session, repository: Repository, settings: Settings, tmp_path: Path
 ) -> None:
     store = with_record(repository, session, settings)
+    before = repository.recorded(repository.job(1)).ark
     back_up(Site(repository.settings, session), tmp_path / "backup")
-    repository.recorded(repository.job(1))
+    after = repository.recorded(repository.job(2)).ark
     lose_inventory(repository.settings)
     copy.clear(session)
     restore_inventory(Site(repository.settings, session), tmp_path / "backup")
@@ -323,12 +330,14 @@ def test_versions_that_only_storage_knows_keep_the_fleet_waiting_until_they_are_
     view = restore(Site(repository.settings, session), tmp_path / "backup")
 
     assert view.unknown == 1
-    assert "from job jid0000000001" in view.listed[0]
+    assert "from job jid0000000002" in view.listed[0]
     with pytest.raises(OutdatedStore):
         ConfirmedStores(repository.settings).confirm(session)
     check(Site(repository.settings, session), ANN, repair=True)
     ConfirmedStores(repository.settings).confirm(session)
-    assert store.repository.inventory.last_job() == 1
+    inventory = store.repository.inventory
+    assert inventory.last_job() == 2
+    assert finds(inventory, before) == finds(inventory, after) == 1
 
 
 def test_an_inventory_in_postgresql_is_copied_and_restored(
@@ -338,7 +347,7 @@ def test_an_inventory_in_postgresql_is_copied_and_restored(
     given = Settings.model_validate(settings.model_dump(exclude_unset=True) | {"inventory_url": first})
     initialize(Site(given, session))
     counters.raise_to(session, "job", 1)
-    open_inventory(first).record(recording())
+    open_inventory(first).record(recording(depositor="token:anna"))
     open_inventory(first).database.close()
     view = back_up(Site(given, session), tmp_path / "backup")
 
@@ -350,6 +359,7 @@ def test_an_inventory_in_postgresql_is_copied_and_restored(
     assert view.inventory_copied
     restored = open_inventory(second)
     assert restored.describe_object(ARK) is not None
+    assert (finds(restored, "husky"), restored.indexing()) == (1, None)
     marker, record = restored.read_deployment(), deployment.read(session)
     assert marker is not None
     assert record is not None

@@ -1,5 +1,6 @@
 """Objects by a text, over the API, the pages and the command line, for those who may see them."""
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
@@ -8,12 +9,15 @@ import pytest
 from sqlalchemy import update
 
 from pipeline.attempt import UNATTENDED
+from pipeline.inventory import search_index
+from pipeline.inventory.search_index import Indexing
 from pipeline.inventory.tables import ingests
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from tasks import inventory
 from tasks.app import make_context
 from tests.support import cli, planting
+from tests.support.recordings import of_job
 from tests.support.repository import Repository, empty_inventory
 from tests.support.web import Caller, Web, serving
 from zkstate.connection.locks import single_flight
@@ -172,3 +176,28 @@ def test_scheduled_work_enters_what_an_earlier_release_recorded(
     assert (
         hits(web.caller(Role.DEPOSITOR, name="ben"), "brief") == []
     )  # neither the record nor the archive knows
+
+
+def test_deposits_are_recorded_while_an_inventory_is_indexed(
+    web: Web, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transactions that follow each other at once would leave SQLite's lock to nobody else."""
+    monkeypatch.setattr(search_index, "PORTION", 1)
+    for number in range(30):
+        repository.inventory.record(of_job(f"before{number}"))
+    left: list[Indexing | None] = []
+
+    def deposit() -> None:
+        for number in range(3):
+            repository.inventory.record(of_job(f"during{number}", depositor="token:anna"))
+        left.append(repository.inventory.indexing())
+
+    worker = make_context(web.context.settings)
+    depositing = threading.Thread(target=deposit)
+    depositing.start()
+    worker.app.tasks["beat.index_objects"]()
+    depositing.join()
+    worker.drop_session()
+
+    assert left[0] is not None
+    assert left[0].indexed < left[0].objects
