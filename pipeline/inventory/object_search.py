@@ -56,7 +56,8 @@ def hits(
     before, first = divmod(after, _RANKS) if after else (_NEWEST, 0)
     ranks = ((identifier(query),), title_terms(terms), terms)
     for rank in range(first, len(ranks)):
-        required = _narrowed(TokenQuery(ranks[rank], but=ranks[:rank]), sight)
+        common = rank > 0 and sight.depositor is None
+        required = _narrowed(TokenQuery(ranks[rank], but=ranks[:rank], common=common), sight)
         rows = search_index.newest(connection, required, condition, before, limit - len(matching))
         matching += (Hit(key, key * _RANKS + rank) for key in rows)
         if len(matching) == limit:

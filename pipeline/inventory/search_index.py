@@ -26,6 +26,7 @@ from sqlalchemy import (
     func,
     literal,
     literal_column,
+    not_,
     select,
     text,
     type_coerce,
@@ -264,22 +265,40 @@ class TokenQuery:
     """At least one of these; empty: no such condition."""
     but: tuple[tuple[str, ...], ...] = ()
     """Not all tokens of any of these."""
+    common: bool = False
+    """Many of the objects may have the tokens."""
 
 
 Condition = Callable[[ColumnElement[int]], ColumnElement[bool]]
 """What an object has to meet, given its key."""
 
 
+NEWEST = 500
+"""Objects whose tokens PostgreSQL compares first: its index reads all objects that have a common word."""
+
+_SCANS = text(
+    "SELECT set_config('enable_seqscan', :allowed, true), set_config('enable_indexscan', :allowed, true)"
+)
+
+
 def newest(
     connection: Connection, required: TokenQuery, condition: Condition, before: int, limit: int
 ) -> list[int]:
     """The keys of objects below `before` that have the tokens and meet the condition, newest first."""
-    query = _sqlite if connection.dialect.name == "sqlite" else _postgresql
-    if query is _postgresql:
-        # the planner does not know that a row's tokens are expensive to read: it shall use their index
-        connection.execute(text("SET LOCAL enable_seqscan = off"))
-        connection.execute(text("SET LOCAL enable_indexscan = off"))
-    return list(connection.scalars(query(required, condition, before).limit(limit)))
+
+    def keys(query: Select[tuple[int]]) -> list[int]:
+        return list(connection.scalars(query.limit(limit)))
+
+    if connection.dialect.name == "sqlite":
+        return keys(_sqlite(required, condition, before))
+    if required.common:
+        connection.execute(_SCANS, {"allowed": "on"})
+        first = keys(_among_newest(required, condition, before))
+        if len(first) == limit:
+            return first
+    # the planner does not know that a row's tokens are expensive to read: it shall use their index
+    connection.execute(_SCANS, {"allowed": "off"})
+    return keys(_postgresql(required, condition, before))
 
 
 def _sqlite(required: TokenQuery, condition: Condition, before: int) -> Select[tuple[int]]:
@@ -301,6 +320,16 @@ def _quoted(token: str) -> str:
     return '"' + token.replace('"', '""') + '"'
 
 
+def _among_newest(required: TokenQuery, condition: Condition, before: int) -> Select[tuple[int]]:
+    key = _searches.c.rowid
+    row = select(_searches).where(key < before).order_by(key.desc()).limit(NEWEST).subquery().c
+    query = select(row.rowid).where(_has("@>", required.all, row.tokens), condition(row.rowid))
+    if required.any:
+        query = query.where(_has("&&", required.any, row.tokens))
+    excluded = (not_(_has("@>", tokens, row.tokens)) for tokens in required.but)
+    return query.where(*excluded).order_by(row.rowid.desc())
+
+
 def _postgresql(required: TokenQuery, condition: Condition, before: int) -> Select[tuple[int]]:
     """The inner query reads the index and sorts; the condition is asked of as many as the limit needs."""
 
@@ -314,5 +343,7 @@ def _postgresql(required: TokenQuery, condition: Condition, before: int) -> Sele
     return query.where(*(key.not_in(matching(tokens)) for tokens in required.but))
 
 
-def _has(operator: str, tokens: tuple[str, ...]) -> ColumnElement[bool]:
-    return type_coerce(_searches.c.tokens, ARRAY(Text)).bool_op(operator)(literal(list(tokens), ARRAY(Text)))
+def _has(
+    operator: str, tokens: tuple[str, ...], column: ColumnElement[Any] = _searches.c.tokens
+) -> ColumnElement[bool]:
+    return type_coerce(column, ARRAY(Text)).bool_op(operator)(literal(list(tokens), ARRAY(Text)))

@@ -71,7 +71,7 @@ def test_a_viewer_searches_the_objects(
         page.get_by_label("Result").select_option("unchecked")
         page.get_by_label("Text").fill("blatt")
         page.get_by_role("button", name="Search").click()
-        expect(page.get_by_text("not checked").first).to_be_visible()
+        expect(page.get_by_text("not checked, the check did not run").first).to_be_visible()
         assert_usable(anna, f"objects-filter-{width}", width)
 
         repository.inventory.database.run(text("UPDATE inv_ingests SET index_number = 0 WHERE id > 50"))

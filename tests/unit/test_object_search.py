@@ -182,6 +182,24 @@ def test_the_identifier_comes_first_then_titles_then_the_newest(inventory: SqlIn
         assert [one.ark for one in inventory.found_objects(FindingSearch(), keys)] == list(map(ark, expected))
 
 
+def test_the_newest_are_compared_first_and_all_are_found(
+    inventory: SqlInventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL would read every object that has a common word."""
+    for name in "abcdef":
+        store(inventory, name, "Karte", who="Hafen" if name in "bc" else "", local_id=(name,))
+    for number in (1, 3, 500):
+        monkeypatch.setattr(search_index, "NEWEST", number)
+        assert found(inventory, "karte") == ["f", "e", "d", "c", "b", "a"]
+        assert found(inventory, "hafen") == ["c", "b"]
+        (first,) = inventory.objects_by_text("karte", FindingSearch(), EVERYTHING, 1)
+        (second,) = inventory.objects_by_text("karte", FindingSearch(), EVERYTHING, 1, first.position)
+        assert [one.ark for one in inventory.found_objects(FindingSearch(), [first.key, second.key])] == [
+            ark("f"),
+            ark("e"),
+        ]
+
+
 def test_only_objects_are_found_all_of_whose_versions_are_seen(inventory: SqlInventory) -> None:
     store(inventory, "anna", "Karte", profile="maps")
     store(inventory, "ben", "Karte", profile="scans", depositor=BEN)
