@@ -18,6 +18,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Dialect,
+    Integer,
     MetaData,
     Select,
     Table,
@@ -35,12 +36,12 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from pipeline.inventory import tables
 from pipeline.inventory.search_tokens import Findable, tokens_of
 from pipeline.inventory.tables import (
     collections,
     dublin_kernels,
     files,
-    indexes,
     ingests,
     insert_new,
     local_ids,
@@ -76,6 +77,18 @@ _searches = Table(
     # the object's key; SQLite gives this name to the key of its index
     Column("rowid", BigInteger, primary_key=True, autoincrement=False),
     Column("tokens", _Tokens, nullable=False),
+)
+
+# the index of objects by their tokens; one row
+indexes = Table(
+    "inv_index",
+    tables.metadata,
+    # with the number 1
+    Column("row", Integer, primary_key=True, autoincrement=False),
+    # rises when the index is made anew
+    Column("number", Integer, nullable=False),
+    # the rules by which texts became tokens
+    Column("rules", Integer, nullable=False),
 )
 
 # no separators but spaces; no case is changed. The positions of tokens are not kept

@@ -204,18 +204,6 @@ space_days = Table(
     Column("root_free", BigInteger, nullable=True),
 )
 
-# the index of objects by their tokens: one row
-indexes = Table(
-    "inv_index",
-    metadata,
-    # with the number 1
-    Column("row", Integer, primary_key=True, autoincrement=False),
-    # rises when the index is made anew
-    Column("number", Integer, nullable=False),
-    # the rules by which texts became tokens
-    Column("rules", Integer, nullable=False),
-)
-
 local_ids = Table(
     "inv_localids",
     metadata,

@@ -11,11 +11,11 @@ from pipeline.fixity import StoredFile
 from pipeline.inventory import search_index
 from pipeline.inventory.base import Provenance
 from pipeline.inventory.finding_search import FindingSearch, FoundObject
-from pipeline.inventory.search_index import Indexing
+from pipeline.inventory.search_index import Indexing, indexes
 from pipeline.inventory.search_tokens import terms_of, words_of
 from pipeline.inventory.sight import EVERYTHING, Sight
 from pipeline.inventory.sql import SqlInventory, open_inventory
-from pipeline.inventory.tables import indexes, ingests
+from pipeline.inventory.tables import ingests
 from tests.support.checks import found_in, scanned
 from tests.support.recordings import recording, stored_file
 
