@@ -199,7 +199,9 @@ def unindexed(connection: Connection) -> tuple[Unindexed, ...]:
 
 def indexing(connection: Connection) -> Indexing | None:
     """How far the scheduled work is; None if all objects are in the index."""
-    if connection.scalar(select(ingests.c.id).where(_UNINDEXED).limit(1)) is None:
+    # in the order of the index, because PostgreSQL would look through all rows for one that is likely
+    first = select(ingests.c.id).where(_UNINDEXED).order_by(ingests.c.index_number, ingests.c.id)
+    if connection.scalar(first.limit(1)) is None:
         return None
     left = connection.scalar(select(func.count(distinct(ingests.c.inv_object_id))).where(_UNINDEXED)) or 0
     total = connection.scalar(select(func.count()).select_from(objects)) or 0
