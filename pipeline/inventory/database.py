@@ -172,7 +172,7 @@ def _primary_code(error: sqlite3.Error) -> int:
 
 T = TypeVar("T")
 
-SCHEMA = "0016"
+SCHEMA = "0017"
 """The schema of this release; 0.3.0 had 0011, 0.2.1 0010, 0.2.0 0002, 0.1.0 0001; every change has one."""
 
 _REVISIONS = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
