@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha512
 from pathlib import Path
 from typing import Any
@@ -161,21 +161,24 @@ def _complete(connection: Connection) -> None:
 
 
 def _plant_portion(missing: Mapping[str, set[int]], last: int) -> None:
-    first = (last - 1) // PORTION * PORTION + 1
-    rows = [*_rows(range(first, last + 1))]
+    numbers = range((last - 1) // PORTION * PORTION + 1, last + 1)
     for url, absent in missing.items():
         if last in absent:
-            open_inventory(url).database.write(partial(_enter, rows=rows))
+            open_inventory(url).database.write(partial(_enter, numbers=numbers))
 
 
-def _enter(connection: Connection, rows: Sequence[tuple[Table, list[dict[str, Any]]]]) -> None:
+def _enter(connection: Connection, numbers: range) -> None:
+    """Enter the objects of these numbers but those that an earlier run deposited."""
+    query = select(objects.c.id).where(objects.c.id.between(numbers[0], numbers[-1]))
+    present = set(connection.scalars(query))
     if connection.dialect.name == "postgresql":
         connection.execute(text("SET LOCAL session_replication_role = replica"))  # no look-up of foreign keys
-    for table, of_table in rows:
+    for table, of_table in _rows(tuple(number for number in numbers if number not in present)):
         _bulk(connection, table, of_table)
 
 
-def _rows(numbers: Iterable[int]) -> Iterator[tuple[Table, list[dict[str, Any]]]]:
+@lru_cache(maxsize=1)
+def _rows(numbers: tuple[int, ...]) -> tuple[tuple[Table, list[dict[str, Any]]], ...]:
     of: dict[Table, list[dict[str, Any]]] = {}
     for number in numbers:
         entry = stored(number)
@@ -214,7 +217,7 @@ def _rows(numbers: Iterable[int]) -> Iterator[tuple[Table, list[dict[str, Any]]]
             of.setdefault(table, []).extend({"id": key + nth, **row} for nth, row in enumerate(rows, 1))
         tokens = frozenset(tokens_of(recording._findable(entry, ingest)))
         of.setdefault(search_index._searches, []).append({"rowid": number, "tokens": tokens})
-    yield from of.items()
+    return tuple(of.items())
 
 
 def _bulk(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
