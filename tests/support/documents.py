@@ -53,7 +53,7 @@ class Page(HTMLParser):
         if tag in _READ:
             self._inside.append(tag)
             self.text[tag].append("")
-        elif tag == "time":
+        elif tag == "time" and given.get("data-local") != "minute":  # that one is part of a sentence
             self._unread = True
             self._add(given["datetime"] or "")
         elif tag == "button":

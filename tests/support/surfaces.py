@@ -141,7 +141,8 @@ class Surfaces:
         rows = re.findall(r'<tr data-href="[^"]*/([^/"]+)">(.*?)</tr>', answer.text, re.DOTALL)
         assert rows, path
         for name, row in rows:
-            timed = re.sub(r'<time datetime="([^"]+)"[^>]*>[^<]*</time>', r"\1", row)
+            facts = re.sub(r'<td><input type="checkbox"[^>]*></td>', "", row)
+            timed = re.sub(r'<time datetime="([^"]+)"[^>]*>[^<]*</time>', r"\1", facts)
             cells = re.findall(r"<td[^>]*>(.*?)</td>", timed, re.DOTALL)
             plain = [html.unescape(re.sub(r"<[^>]+>", "", cell)) for cell in cells]
             yield name, [" ".join(cell.split()) for cell in plain]
