@@ -107,6 +107,7 @@ MIXED = {
     "POST /act": "acts on batches, collections, folders and workers; the others are one transaction",
     "POST /deposits": "the form, once it has arrived",
     "POST /batches/{bid}/again": "the form, once it has arrived, and the failed objects",
+    "GET /objects/{ark:path}": "the preview of a file, then the object",
     "GET /live/objects/{ark:path}": "the object, before the stream begins",
 }
 """Their functions call `run` of a pool themselves."""
