@@ -27,7 +27,7 @@ Fact = tuple[str, str, str]
 
 DERIVED = {
     "verbs", "cause", "usual", "advice", "percent", "archived", "next", "freshness", "text", "reported_at",
-    "progress", "section", "history",
+    "progress", "section", "history", "seconds_left",
 }  # fmt: skip
 """What no znode says: conclusions, and the moment of the answer."""
 
