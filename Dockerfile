@@ -1,6 +1,7 @@
 # The one image of the fleet: workers, beats and Flower differ by their command in docker-compose.yml.
 
-FROM python:3.13.16-slim@sha256:3dd7cc108ec1493442514f5c2a871af6af0ec31d768ff6e378a93340c3b3db5f AS python
+ARG BASE_IMAGE
+FROM ${BASE_IMAGE:-python:3.13.16-slim@sha256:3dd7cc108ec1493442514f5c2a871af6af0ec31d768ff6e378a93340c3b3db5f} AS python
 
 FROM python AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1

@@ -25,6 +25,7 @@ ENTRIES = (
     Entry("chaos", "inject faults and check that no object is lost or doubled", True),
     Entry("storm", "hostile deposits among honest ones, which must all complete", True),
     Entry("load", "one depositor's worst against the web process, beside 20 others", True),
+    Entry("containers", "run the image and the compose file on podman"),
     Entry("fuzz", "try the readers of foreign bytes with many more examples"),
     Entry("audit", "ask the package index for known faults of the locked packages"),
     Entry("record", "draw the README's picture from a real session", True),
@@ -36,7 +37,7 @@ USAGE = "\n".join(
     (
         "usage: ./dev COMMAND",
         "",
-        *(f"  {entry.name:<8} {entry.help}" for entry in ENTRIES),
+        *(f"  {entry.name:<10} {entry.help}" for entry in ENTRIES),
         "",
         "./dev COMMAND --help describes a command. The first run installs what is missing.",
     )

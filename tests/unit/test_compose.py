@@ -30,6 +30,13 @@ POOL_STALL = 31
 """Seconds that billiard may take to notice that a pool's processes have ended."""
 
 
+def image(service: str) -> str:
+    """The image of a service while its variable is not set."""
+    variable = re.fullmatch(r"\$\{ARKLINE_(?:[A-Z]+_)?IMAGE:-(.+)\}", SERVICES[service]["image"])
+    assert variable is not None, SERVICES[service]["image"]
+    return variable[1]
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_waits_only_for_services_that_exist_and_can_be_healthy(name: str) -> None:
     profiles = set(SERVICES[name].get("profiles", ()))
@@ -61,8 +68,8 @@ def test_ports_are_open_to_this_host_only(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(SERVICES.keys() - OURS.keys()))
 def test_every_image_of_others_is_named_by_version_and_digest(name: str) -> None:
-    image = SERVICES[name]["image"]
-    assert re.fullmatch(VERSION_AND_DIGEST, image) or image in WITHOUT_DIGEST
+    default = image(name)
+    assert re.fullmatch(VERSION_AND_DIGEST, default) or default in WITHOUT_DIGEST
 
 
 def test_the_image_begins_with_one_that_is_named_by_version_and_digest() -> None:
@@ -70,7 +77,9 @@ def test_the_image_begins_with_one_that_is_named_by_version_and_digest() -> None
     foreign = re.findall(r"--from=(\S+)", (PROJECT / "Dockerfile").read_text())
 
     base, _, name = first.rpartition(" AS ")
-    assert re.fullmatch(VERSION_AND_DIGEST, base)
+    default = re.fullmatch(r"\$\{BASE_IMAGE:-(.+)\}", base)
+    assert default
+    assert re.fullmatch(VERSION_AND_DIGEST, default[1])
     assert [stage.split()[0] for stage in others] == [name, name]
     assert foreign == ["build"]
 
@@ -78,15 +87,15 @@ def test_the_image_begins_with_one_that_is_named_by_version_and_digest() -> None
 def test_the_chart_has_the_same_servers_as_the_compose_file() -> None:
     values = yaml.safe_load((PROJECT / "deploy" / "helm" / "arkline" / "values.yaml").read_text())
 
-    assert values["zookeeper"]["image"] == SERVICES["zookeeper"]["image"]
-    assert values["redis"]["image"] == SERVICES["redis"]["image"]
-    assert values["clamav"]["image"] == SERVICES["clamav"]["image"] == SERVICES["freshclam"]["image"]
+    assert values["zookeeper"]["image"] == image("zookeeper")
+    assert values["redis"]["image"] == image("redis")
+    assert values["clamav"]["image"] == image("clamav") == image("freshclam")
 
 
 def test_our_image_has_the_version_of_the_project() -> None:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
 
-    assert {service["image"] for service in OURS.values()} == {f"{project['name']}:{project['version']}"}
+    assert {image(name) for name in OURS} == {f"{project['name']}:{project['version']}"}
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -20,7 +20,7 @@ COMMANDS = [entry.name for entry in ENTRIES]
 
 
 @pytest.mark.parametrize(
-    "command", [name for name in COMMANDS if name not in ("chaos", "storm", "load", "test")]
+    "command", [name for name in COMMANDS if name not in ("chaos", "storm", "load", "containers", "test")]
 )
 def test_help_has_an_example(command: str) -> None:
     output = CliRunner().invoke(app, [command, "--help"]).stdout
@@ -29,7 +29,8 @@ def test_help_has_an_example(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "option"), [("chaos", "--soak"), ("storm", "--hostile"), ("load", "--seconds")]
+    ("command", "option"),
+    [("chaos", "--soak"), ("storm", "--hostile"), ("load", "--seconds"), ("containers", "--short")],
 )
 def test_the_help_of_a_long_run_is_that_of_its_own_process_and_has_an_example(
     command: str, option: str

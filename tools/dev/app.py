@@ -137,6 +137,14 @@ def load(context: typer.Context) -> None:
     _become("tools.storm.load", context.args)
 
 
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def containers(context: typer.Context) -> None:
+    """Run the image and the compose file on podman: deposit, kill, restart, restore; and take all down."""
+    _become("tools.containers", context.args)
+
+
 def _become(module: str, arguments: Sequence[str]) -> None:
     """Run a tool in this process's place: it starts processes, and needs a main thread of its own."""
     path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))

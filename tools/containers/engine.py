@@ -1,0 +1,145 @@
+"""podman with a configuration, a store and networks of its own: nothing in /etc, no other container is seen.
+
+The store stays between runs, so that images are made once; one run at a time has it.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import ArklineError
+from tools.command_line import say
+from tools.servers import apt, this_machine
+
+PACKAGES = ("podman", "runc", "netavark", "aardvark-dns", "iptables", "catatonit", "debootstrap")
+
+FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "arkline" / "containers"
+
+COMMAND_TIMEOUT = 900
+"""Seconds for one command of the engine; the longest installs packages into an image."""
+
+CONFIGURATION = """\
+[containers]
+default_ulimits = []
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+runtime = "runc"
+[network]
+network_backend = "netavark"
+network_config_dir = "{folder}/networks"
+"""
+
+STORE = """\
+[storage]
+driver = "overlay"
+graphroot = "{folder}/store"
+runroot = "{folder}/run"
+"""
+
+
+class CannotRun(ArklineError):
+    """This machine runs no containers; the message has the reason."""
+
+
+class EngineFailed(ArklineError):
+    """A command of the engine failed; the message has its last lines."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`run` runs a command with the private configuration."""
+
+    environment: Mapping[str, str] = field(repr=False)
+
+    def run(self, *command: str, check: bool = True, more: Mapping[str, str] | None = None) -> str:
+        """The command's standard output; EngineFailed if it ends with another code than 0 and `check`."""
+        done = subprocess.run(
+            command,
+            env={**self.environment, **(more or {})},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=COMMAND_TIMEOUT,
+            check=False,
+        )
+        if check and done.returncode:
+            tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+            raise EngineFailed(f"{' '.join(command[:6])} ended with code {done.returncode}:\n{tail}")
+        return done.stdout
+
+    def succeeds(self, *command: str) -> bool:
+        return (
+            subprocess.run(command, env=dict(self.environment), capture_output=True, check=False).returncode
+            == 0
+        )
+
+    def inspect(self, kind: str, name: str) -> dict[str, Any]:
+        """The facts about a `container`, `image`, `network` or `volume`."""
+        facts: list[dict[str, Any]] = json.loads(self.run("podman", kind, "inspect", name))
+        return facts[0]
+
+    def names(self, kind: str, project: str) -> list[str]:
+        """The containers, networks or volumes that a project has made."""
+        command = ("podman", "ps", "--all") if kind == "container" else ("podman", kind, "ls")
+        label = f"label=io.podman.compose.project={project}"
+        shape = "{{.Names}}" if kind == "container" else "{{.Name}}"
+        return self.run(*command, "--filter", label, "--format", shape).split()
+
+
+@contextmanager
+def engine() -> Iterator[Engine]:
+    """The engine, without containers of an earlier run; CannotRun if this machine has none."""
+    install()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in (("containers.conf", CONFIGURATION), ("storage.conf", STORE)):
+        (FOLDER / name).write_text(text.format(folder=FOLDER))
+    own = {
+        "CONTAINERS_CONF": str(FOLDER / "containers.conf"),
+        "CONTAINERS_STORAGE_CONF": str(FOLDER / "storage.conf"),
+        # podman-compose is in this Python's environment
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    private = Engine({**os.environ, **own})
+    with (FOLDER / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if problem := _problem(private):
+            raise CannotRun(f"podman runs no container on this machine: {problem}")
+        clear(private)
+        yield private
+
+
+def install() -> None:
+    """Install podman and what it needs from Debian's packages; CannotRun if that is impossible."""
+    if all(shutil.which(name) for name in ("podman", "runc", "debootstrap", "iptables", "catatonit")):
+        return
+    machine = this_machine()
+    if os.geteuid() != 0 or not machine.apt:
+        raise CannotRun(f"run as root on Debian, or install: {' '.join(PACKAGES)}")
+    say("podman is missing; installing it")
+    if reason := apt(machine, say, *PACKAGES):
+        raise CannotRun(reason)
+
+
+def clear(engine: Engine) -> None:
+    """Remove every container, network and volume of the private store; the images stay."""
+    engine.run("podman", "rm", "--all", "--force", "--time", "0")
+    engine.run("podman", "network", "prune", "--force")
+    engine.run("podman", "volume", "prune", "--force")
+
+
+def _problem(engine: Engine) -> str:
+    """Why the engine runs nothing, or an empty text."""
+    try:
+        engine.run("podman", "info")
+    except EngineFailed as error:
+        return str(error)
+    return ""

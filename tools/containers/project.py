@@ -1,0 +1,131 @@
+"""A compose file as a running project: started in the file's order, with the file's health checks.
+
+podman runs no health check by itself without systemd, and podman-compose waits for them for ever: so the
+order and the checks are carried out here.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tools.command_line import say
+from tools.containers.engine import Engine, EngineFailed
+
+HEALTHY_TIMEOUT = 240
+"""Seconds for all containers of one step to become healthy."""
+
+
+class Unhealthy(EngineFailed):
+    """Containers did not become healthy in time; the message has the last answer of each."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """The services of a compose file that the chosen profiles start."""
+
+    engine: Engine
+    name: str
+    checkout: Path
+    variables: Mapping[str, str]
+    profiles: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> dict[str, Any]:
+        read: dict[str, Any] = yaml.safe_load((self.checkout / "docker-compose.yml").read_text())
+        return read
+
+    @property
+    def services(self) -> dict[str, dict[str, Any]]:
+        return {
+            name: service
+            for name, service in self.file["services"].items()
+            if not service.get("profiles") or set(service["profiles"]) & set(self.profiles)
+        }
+
+    def compose(self, *arguments: str) -> str:
+        chosen = [part for profile in self.profiles for part in ("--profile", profile)]
+        return self.engine.run(
+            "podman-compose", "--project-name", self.name,
+            "--file", str(self.checkout / "docker-compose.yml"), *chosen, *arguments,
+            more=self.variables,
+        )  # fmt: skip
+
+    def start(self, *services: str) -> None:
+        """Start these services, and nothing that they depend on."""
+        self.compose("up", "--detach", "--no-build", "--no-deps", *services)
+
+    def up(self) -> None:
+        """Start all services, those first that others depend on; Unhealthy."""
+        for step in self.steps():
+            began = time.monotonic()
+            self.start(*step)
+            self.wait_healthy(step)
+            say(f"  {', '.join(step)}: healthy after {time.monotonic() - began:.0f} s")
+
+    def steps(self) -> list[list[str]]:
+        """The services in the order of `depends_on`: those of one step need only those of earlier steps."""
+        services, steps, started = self.services, [], set[str]()
+        while len(started) < len(services):
+            ready = [
+                name
+                for name, service in services.items()
+                if name not in started and (set(service.get("depends_on", {})) & set(services)) <= started
+            ]
+            steps.append(ready)
+            started.update(ready)
+        return steps
+
+    def containers(self, service: str) -> list[str]:
+        begins = f"{self.name}_{service}_"
+        names = self.engine.names("container", self.name)
+        return sorted(name for name in names if name.removeprefix(begins).isdigit())
+
+    def container(self, service: str) -> str:
+        return self.containers(service)[0]
+
+    def wait_healthy(self, services: Iterable[str] | None = None) -> None:
+        """Run the health checks until all pass; a service without one has to end with code 0."""
+        self.wait_until("healthy", is_well, services or self.services)
+
+    def wait_until(
+        self, condition: str, holds: Callable[["Project", str, str], bool], services: Iterable[str]
+    ) -> None:
+        """Ask `holds(project, service, container)` until it is true for all; Unhealthy after a while."""
+        waiting = {container: service for service in services for container in self.containers(service)}
+        deadline = time.monotonic() + HEALTHY_TIMEOUT
+        while waiting := {
+            name: service for name, service in waiting.items() if not holds(self, service, name)
+        }:
+            if time.monotonic() > deadline:
+                states = (
+                    f"{name} is not {condition}; {self.state(name)}: {self.log(name)}" for name in waiting
+                )
+                raise Unhealthy("\n".join(states))
+            time.sleep(0.5)
+
+    def state(self, container: str) -> str:
+        state = self.engine.inspect("container", container)["State"]
+        return f"{state['Status']} with code {state['ExitCode']}"
+
+    def execute(self, service: str, *command: str) -> str:
+        return self.engine.run("podman", "exec", self.container(service), *command)
+
+    def log(self, container: str) -> str:
+        return "\n".join(
+            self.engine.run("podman", "logs", "--tail", "15", container, check=False).splitlines()
+        )
+
+    def down(self, *, volumes: bool) -> None:
+        """Stop as the file's grace periods say; remove containers and networks, and `volumes`."""
+        self.compose("down", *(("--volumes",) if volumes else ()))
+
+
+def is_well(project: Project, service: str, container: str) -> bool:
+    """Whether the file's health check passes, or a service without one has ended with code 0."""
+    if "healthcheck" in project.services[service]:
+        return project.engine.succeeds("podman", "healthcheck", "run", container)
+    return project.state(container) == "exited with code 0"
