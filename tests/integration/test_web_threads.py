@@ -29,6 +29,7 @@ _PIECES = "a thread for each piece of 1 MiB, or for the look-up of one upload; i
 _PROFILES = "files of the site's profiles, which its operators write"
 _TEMPLATE = "text that does not depend on the record"
 _TOKEN = "one row of the inventory; wrong tokens are limited"
+_LOGIN = "at most 500 nodes of logins; starts, polls and codes are limited"
 _JOURNAL = "a journal, which keeps its last entries alone"
 
 BOUNDED = {
@@ -95,6 +96,11 @@ BOUNDED = {
     "GET /live/batches/{bid}": _STREAM,
     "GET /login": _TEMPLATE,
     "POST /login": _TOKEN,
+    "GET /login/device": _LOGIN,
+    "POST /login/device": _LOGIN,
+    "POST /v1/login/device": _LOGIN,
+    "POST /v1/login/token": _LOGIN,
+    "POST /v1/login/end": _TOKEN,
     "GET /notifications/{subscription}/{purpose}": _TEMPLATE,
     "POST /notifications/{subscription}/{purpose}": "one node; wrong codes are limited",
     "POST /logout": _TOKEN,
@@ -179,8 +185,11 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/space/clean-up": {"reason": "why"},
     "POST /v1/notifications": {"events": ["done"], "mail": "ann@harbour.example"},
     "POST /v1/notifications/{subscription}/confirm": {"code": "c"},
+    "POST /v1/login/device": {"host": "workstation"},
+    "POST /v1/login/token": {"device_code": "c"},
 }
 FORMS = {
+    "POST /login/device": {"code": "c", "answer": "no"},
     "POST /batches/{bid}/again/deposit": {"upload": "u", "kind": "file"},
     "POST /bulk": {"verb": "resume", "token": "t"},
     "POST /objects/{ark:path}": {},
