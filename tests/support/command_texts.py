@@ -28,7 +28,7 @@ _SENTENCES = tuple(
             r"The object is stored as (?P<ark>ark:\S+)",
             r"Its jobs have ended \((?P<jobs>.*?)\)",
             r"It waits for its jobs: (?P<jobs>.*?), of (?P<total>[\d,]+) in all",
-            r"Of (?P<total>[\d,]+) jobs? failed: (?P<kinds>[^.]*)",
+            r"(?P<failures>[\d,]+) of (?P<total>[\d,]+) jobs? failed: (?P<kinds>[^.]*)",
             r"A step met a transient fault: (?P<message>.*?)\. Try (?P<next_try>\d+) of \d+ starts "
             rf"(?:within seconds|in {_SPENT})",
             rf"It was removed from ZooKeeper by \S+ {_SPENT} ago(?: \(.*?\))?",
@@ -78,6 +78,8 @@ def _situation(text: str) -> dict[str, Any]:
     for name in {"state", "failed_in"} & facts.keys():
         facts[name] = _NAMES.get(facts[name], facts[name])
     assert not re.search(r"\d", rest), f"a figure that the test does not read: {rest}"
+    if failures := facts.pop("failures", ""):
+        assert int(failures.replace(",", "")) == sum(counts(facts["kinds"]).values()), text
     for name in ("jobs", "kinds"):
         if name in facts:
             facts[name] = counts(facts[name])

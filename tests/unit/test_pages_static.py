@@ -41,13 +41,15 @@ def test_a_template_never_switches_escaping_off(template: Path) -> None:
 ACTING = re.compile(
     r"<form[^>]*(?:method=\"post\"|action=\"/bulk\").*?</form>(.*?)(?=<form|{% endmacro|\Z)", re.DOTALL
 )
-SESSION = re.compile(r"<form[^>]*action=\"/(?:login|logout)\"")
+SESSION = re.compile(r"<form[^>]*action=\"/(?:login|login/device|logout)\"")
+WITHOUT_COMMAND = frozenset({"notification_link.html"})
+"""Whoever opens the link of a mail has no token."""
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
 def test_every_button_that_acts_shows_its_command_and_its_request(template: Path) -> None:
     for form in ACTING.finditer(template.read_text()):
-        if not SESSION.match(form[0]):
+        if not SESSION.match(form[0]) and template.name not in WITHOUT_COMMAND:
             assert "spellings(" in form[1], form[0][:200]
 
 

@@ -28,6 +28,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "profile renew": (BID,),
     "status": (),
     "whoami": (),
+    "collection": ("demo",),
     "top": ("--once",),
     "jobs": (),
     "objects": ("--code", "fmt/40"),

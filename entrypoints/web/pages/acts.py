@@ -334,6 +334,21 @@ def proof(ark: str, version: int) -> Spelling:
     return f"arkline object {ark} --version {version}", (post(f"objects/{ark}/proofs", {"version": version}),)
 
 
+def notify() -> Spelling:
+    """A subscription to one's own deposits."""
+    body = {"events": ["done", "failed"], "mail": "ADDRESS"}
+    return "arkline notify add --mail ADDRESS --event done --event failed", (post("notifications", body),)
+
+
+def subscription_acts() -> Spelling:
+    """A test of a subscription, and its end."""
+    requests = (
+        post("notifications/SUBSCRIPTION/test", {}),
+        f'curl -X DELETE {_LOGIN} "$ARKLINE_URL/v1/notifications/SUBSCRIPTION"',
+    )
+    return "arkline notify test SUBSCRIPTION\narkline notify remove SUBSCRIPTION", requests
+
+
 def _dry_run(verb: str, names: Sequence[str], cause: str, findings: Sequence[str]) -> str:
     overruled = {"findings": findings} if findings else {}
     select = {"search": {"cause": cause}} if cause else {"ids": names}

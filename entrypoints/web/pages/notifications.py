@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import slow
+from entrypoints.web.pages import acts
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import Notice, page, redirect
 from operations import notifications
@@ -47,7 +48,16 @@ Code = Annotated[str, Query(max_length=100)]
 def show(request: Request, caller: PageCaller) -> HTMLResponse:
     listed = notifications.listed(site_of(request), caller).subscriptions
     kinds = {str(kind): label for kind, label in LABELS.items() if _may_have(caller, kind)}
-    return page(request, "notifications.html", listed=listed, kinds=kinds, labels=LABELS, digests=DIGESTS)
+    return page(
+        request,
+        "notifications.html",
+        listed=listed,
+        kinds=kinds,
+        labels=LABELS,
+        digests=DIGESTS,
+        acts_spelled=acts.subscription_acts(),
+        add_spelled=acts.notify(),
+    )
 
 
 def _may_have(caller: Principal, kind: EventKind) -> bool:
