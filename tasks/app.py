@@ -7,10 +7,11 @@ from celery import Celery
 from pipeline.settings import Settings
 from pipeline.states import BATCH, JOB
 from pipeline.umask import keep_private
-from tasks import beat, callback, run, worker
+from tasks import callback, run, worker
 from tasks.batch import BATCHES
 from tasks.broker import configured
 from tasks.run import JOBS
+from tasks.scheduled import beat
 from tasks.worker_context import WorkerContext
 
 

@@ -29,7 +29,7 @@ from pipeline.profiles.profile import Profiles
 from pipeline.records import Record, now
 from pipeline.settings import Settings
 from pipeline.steps.context import open_clients
-from tasks.fixity import LOCK, WORK, conclude, request_run, schedule_of
+from tasks.scheduled.fixity import LOCK, WORK, conclude, request_run, schedule_of
 from tasks.stores import expected_of
 from zkstate.connection.locks import exclusive
 from zkstate.errors import Missing

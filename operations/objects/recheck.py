@@ -25,8 +25,8 @@ from pipeline.preservation.fixity import Pace
 from pipeline.principal import Principal, Role
 from pipeline.records import Record, now
 from pipeline.steps.context import open_clients
-from tasks.checks import WORK, rechecking, send_notices
-from tasks.fixity import request_run
+from tasks.scheduled.checks import WORK, rechecking, send_notices
+from tasks.scheduled.fixity import request_run
 from tasks.stores import expected_of
 from zkstate.connection.locks import exclusive
 from zkstate.errors import Missing

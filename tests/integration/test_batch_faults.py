@@ -11,10 +11,10 @@ from pipeline.records import Batch, Job, StatusReport
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
 from pipeline.steps.context import StepContext
-from tasks import beat
 from tasks.app import make_context
 from tasks.batch import REPORT, SPLIT, counted
 from tasks.run import JOBS, STEPS, Attempt, StateWork
+from tasks.scheduled import beat
 from tasks.worker_context import WorkerContext
 from tests.integration.test_sweep import later
 from tests.support import planting

@@ -21,9 +21,9 @@ from pipeline.outcome import StepFailed, content
 from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
-from tasks import beat
 from tasks.app import make_context
 from tasks.run import JOBS, StateWork
+from tasks.scheduled import beat
 from tasks.worker_context import WorkerContext
 from tests.support import planting
 from tests.support.attempts import work_on

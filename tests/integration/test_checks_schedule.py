@@ -14,8 +14,8 @@ from pipeline.checks import CheckFinding, CheckRun, CheckSummary, CheckVerdict, 
 from pipeline.principal import Role
 from pipeline.records import now
 from pipeline.settings import Settings
-from tasks import checks
 from tasks.app import make_context
+from tasks.scheduled import checks
 from tasks.worker_context import WorkerContext
 from tests.support import cli, guests
 from tests.support.checks import identified, installed

@@ -22,7 +22,7 @@ from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import JobState
 from tasks.app import make_context
-from tasks.beat import WORK
+from tasks.scheduled.beat import WORK
 from tests.integration.test_sweep import later
 from tests.support import planting
 from tests.support.boards import job_page

@@ -14,8 +14,8 @@ from operations.reasons import Reason
 from operations.site import Site
 from pipeline.errors import Action
 from pipeline.settings import Settings
-from tasks import fixity
 from tasks.app import make_context
+from tasks.scheduled import fixity
 from tasks.worker_context import WorkerContext
 from tests.support.cli import arkline
 from tests.support.fleet import set_variables

@@ -7,8 +7,8 @@ import pytest
 
 from pipeline import codes
 from pipeline.settings import Settings
-from tasks import beat
 from tasks.broker import publisher
+from tasks.scheduled import beat
 from tasks.worker_context import WorkerContext
 from tests.support.errors import raises_code
 from zkstate import paths

@@ -31,10 +31,10 @@ from pipeline.principal import Forbidden, Interface, Principal, Role
 from pipeline.records import now
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
-from tasks import notifications as work
 from tasks import outages as of_tasks
 from tasks.app import make_context
 from tasks.batch import REPORT
+from tasks.scheduled import notifications as work
 from tasks.worker_context import WorkerContext
 from tests.servers.receiver import Receiver
 from tests.support import cli, planting

@@ -7,11 +7,11 @@ from pipeline.outcome import AttemptOver
 from pipeline.records import Batch, Job
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
-from tasks import beat
 from tasks.app import make_context
-from tasks.beat import give_turn
 from tasks.broker import dispatch_batch, more_urgent, read_queues
 from tasks.retry import giving_up
+from tasks.scheduled import beat
+from tasks.scheduled.beat import give_turn
 from tests.integration.test_sweep import later
 from tests.support import planting
 from tests.support.polling import eventually

@@ -19,8 +19,8 @@ from pipeline.inventory.base import InventoryObject
 from pipeline.principal import Role
 from pipeline.records import SubmissionMode
 from pipeline.settings import Settings
-from tasks import fixity as work
 from tasks.app import make_context
+from tasks.scheduled import fixity as work
 from tasks.worker_context import Stop, WorkerContext
 from tests.support import cli
 from tests.support.errors import raises_code

@@ -18,7 +18,8 @@ from pipeline.records import Job
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind, IllegalTransition, JobState, Room
 from pipeline.working_storage import capacity, mount
-from tasks import app, beat
+from tasks import app
+from tasks.scheduled import beat
 from tests.support import planting
 from tests.support.operators import ANN
 from zkstate.care.audit import audit

@@ -15,9 +15,10 @@ from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, JobState
 from pipeline.steps.context import open_clients
 from pipeline.storage.ocfl.storage import OcflStorage
-from tasks import beat, retention
+from tasks import retention
 from tasks.app import make_context
 from tasks.retention import ended_jobs, orphans
+from tasks.scheduled import beat
 from tests.support import planting
 from tests.support.operators import ANN
 from zkstate import paths

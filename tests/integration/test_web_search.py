@@ -14,8 +14,8 @@ from pipeline.inventory.search_index import Indexing
 from pipeline.inventory.tables import ingests
 from pipeline.principal import Role
 from pipeline.settings import Settings
-from tasks import inventory
 from tasks.app import make_context
+from tasks.scheduled import inventory
 from tests.support import cli, planting
 from tests.support.recordings import of_job
 from tests.support.repository import Repository, empty_inventory

@@ -9,8 +9,8 @@ from pipeline.errors import ArklineError
 from pipeline.records import Submission, SubmissionType
 from pipeline.settings import Settings
 from tasks.app import make_context
-from tasks.beat import WORK
 from tasks.broker import dispatch_batch, publisher
+from tasks.scheduled.beat import WORK
 from tools.chaos.deposits import Deposit
 from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session, connect

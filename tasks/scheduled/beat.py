@@ -9,7 +9,7 @@ from pipeline.outcome import Service, ServiceDown
 from pipeline.records import Ticket
 from pipeline.states import BATCH, JOB, Event, FailureKind, JobState
 from pipeline.working_storage import capacity, mount
-from tasks import checks, fixity, inventory, notifications, retention
+from tasks import retention
 from tasks.after_move import after_move, clean_up_completed, feed, remove_folder, request_feed, take_requests
 from tasks.broker import (
     dispatch_batch,
@@ -22,6 +22,7 @@ from tasks.outages import begin_outage, end_outage, notify_operator, tell_subscr
 from tasks.retention import ended_jobs, orphans
 from tasks.retry import giving_up
 from tasks.run import JOBS, run
+from tasks.scheduled import checks, fixity, inventory, notifications
 from tasks.stores import count_up
 from tasks.worker_context import WorkerContext
 from zkstate.connection.clock import ServerClock

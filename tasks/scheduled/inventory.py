@@ -20,8 +20,8 @@ from pipeline.outcome import DamagedObject, StepFailed
 from pipeline.preservation.embargo import read_embargo
 from pipeline.storage.ocfl.storage import OcflStorage
 from pipeline.working_storage import capacity, mount
-from tasks.fixity import Turn
 from tasks.logs import log
+from tasks.scheduled.fixity import Turn
 from tasks.worker_context import WorkerContext
 from zkstate.connection.clock import ServerClock
 from zkstate.connection.locks import AttemptGuard

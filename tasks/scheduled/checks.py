@@ -24,8 +24,8 @@ from pipeline.profiles.profile import ProfileError
 from pipeline.records import now
 from pipeline.steps.context import Clients
 from pipeline.working_storage import capacity, mount
-from tasks.fixity import MESSAGE_LIMIT, NOTICES, Turn
 from tasks.logs import log
+from tasks.scheduled.fixity import MESSAGE_LIMIT, NOTICES, Turn
 from tasks.worker_context import WorkerContext
 from zkstate.connection.clock import ServerClock
 from zkstate.connection.locks import AttemptGuard
