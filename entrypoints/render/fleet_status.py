@@ -22,6 +22,8 @@ from pipeline.outcome import REMEDIES, Service
 from pipeline.working_storage.capacity import in_units
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from rich.table import Table
 
     from operations.board.values import BoardBatch, BoardSummary, Hour, LiveView, Stop
@@ -361,7 +363,7 @@ def _board_facts(live: LiveView) -> Iterator[tuple[str, str | Text | None]]:
         yield "paused", Text(_kept_back(view.stops.pause), "yellow")
     for stop in view.stops.collections:
         yield "on hold", Text(f"{stop.collection} {_kept_back(stop)}", "yellow")
-    yield "24 hours", of_hours(view.hours)
+    yield "24 hours", _since_when(of_hours(view.hours), view.stored_as_of)
     if view.causes > len(view.failures):
         yield "causes", f"{view.causes} in all"
 
@@ -375,6 +377,10 @@ def of_hours(hours: Sequence[Hour]) -> str:
         None if failed is None else f"{counted(failed, 'job')} failed",
     )
     return ", ".join(part for part in parts if part)
+
+
+def _since_when(hours: str, stored_as_of: datetime | None) -> str:
+    return f"{hours} (stored: as of {brief(age(stored_as_of))} ago)" if hours and stored_as_of else hours
 
 
 def _kept_back(stop: Stop) -> str:

@@ -58,6 +58,11 @@ class Throughput:
     def late(self) -> bool:
         return age(self.at) > LATE
 
+    @property
+    def stored_as_of(self) -> datetime | None:
+        """When the inventory said what was stored; None if what it said is not shown."""
+        return self.at if self.hours and not self.late else None
+
 
 def read(site: Site, before: Throughput | None) -> Throughput | None:
     """A new reading; None if the deployment has no id yet.

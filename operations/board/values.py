@@ -279,6 +279,8 @@ class BoardSummary(Record):
     stops: Stops
     hours: tuple[Hour, ...] = ()
     """The last 24 hours, oldest first, without those before the deployment began."""
+    stored_as_of: datetime | None = None
+    """When the inventory was asked what was stored; about once a minute."""
     failures: tuple[FailureGroup, ...]
     """The most frequent causes."""
     causes: int

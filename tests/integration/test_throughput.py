@@ -105,14 +105,17 @@ def test_without_the_inventory_what_was_stored_is_absent_and_what_failed_is_not(
     with serving_board(deployed) as web:
         await_failures(web.context.board)
         (*_, hour) = throughput.last_hours(web.context.throughput(), web.context.board, EVERYTHING)
+        answer = web.caller(Role.VIEWER).get("/v1/board").json()
 
     assert (hour.stored, hour.bytes, hour.failed) == (None, None, 1)
+    assert answer["stored_as_of"] is None
 
 
 def test_many_viewers_cost_one_reading(web: Web) -> None:
     viewer = web.caller(Role.VIEWER)
     viewer.get("/v1/board")
     first = web.context.throughput()
+    assert viewer.get("/v1/board").json()["stored_as_of"] is not None
 
     for path in ("/v1/board", "/v1/batches") * 5:
         assert viewer.get(path).ok

@@ -168,5 +168,5 @@ def test_of_what_is_not_known_nothing_is_drawn_and_zero_is_a_line() -> None:
         ("failed", 0.0, "2026-11-20 13:00 UTC: 0 failed"),
         ("failed", 58.0, "2026-11-20 14:00 UTC: 4 failed"),
     ]
-    assert [(box.x, box.height) for box in sizes] == [(4.0, 58.0), (337.3, 1.0)]
+    assert [(box.x, box.height) for box in sizes] == [(879.0, 58.0), (920.7, 1.0)]
     assert all(box.y >= 0 and box.y + box.height <= drawings.HIGHEST for box in objects)

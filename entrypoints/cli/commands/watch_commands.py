@@ -60,6 +60,7 @@ def _board(site: api.Client) -> values.LiveView:
         {
             **{name: counts[name] for name in ("freshness", "jobs", "oldest", "stops")},
             "hours": counts.get("hours", ()),  # not from 0.3
+            "stored_as_of": counts.get("stored_as_of"),
             "failures": failures[: values.CAUSES_SHOWN],
             "causes": len(failures),
             "collections": site.get_json("/v1/collections"),

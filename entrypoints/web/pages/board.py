@@ -115,6 +115,7 @@ class JobValues:
     drawn_hours: tuple[tuple[str, tuple[drawings.Box, ...]], ...]
     in_hours: str
     """The sums of the hours in words."""
+    stored_as_of: datetime | None
     stops: Stops
     stop_buttons: Shown
     failures: tuple[FailureGroup, ...]
@@ -198,7 +199,8 @@ def board_values(web: WebContext, scope: Scope, whole: Whole | None, sees_whole:
 def _job_values(web: WebContext, scope: Scope) -> JobValues:
     board = web.board
     counts, stops = board.counts(scope), board.stops(scope)
-    hours = last_hours(web.throughput(), board, scope)
+    reading = web.throughput()
+    hours = last_hours(reading, board, scope)
     return JobValues(
         counts=counts,
         oldest=board.oldest(scope),
@@ -208,6 +210,7 @@ def _job_values(web: WebContext, scope: Scope) -> JobValues:
         hours=hours,
         drawn_hours=drawings.of_hours(hours),
         in_hours=of_hours(hours),
+        stored_as_of=reading.stored_as_of if reading else None,
         stops=stops,
         stop_buttons=acts.of_remedies(_against(stops)),
         failures=board.failures(scope),

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from markupsafe import Markup
 
 from entrypoints.web.pages.templating import render
+from operations.board.throughput import HOURS
 from operations.board.values import Hour
 from operations.fleet.health import Space
 from operations.jobs.job_view import Step
@@ -173,12 +174,13 @@ class Box:
 def columns(stacks: Sequence[Sequence[tuple[str, int, str]]]) -> tuple[Box, ...]:
     """A column for each stack of (kind, amount, label), from the ground up; a thing not known is in no stack.
 
-    An amount of zero is a line on the ground, so that it differs from what is not known.
+    There is room for HOURS columns; fewer stand at the right, where the present is. An amount of zero is a
+    line on the ground, so that it differs from what is not known.
     """
-    step = WIDTH / max(1, len(stacks))
+    step = WIDTH / HOURS
     highest = max((sum(amount for _, amount, _ in stack) for stack in stacks), default=0)
     boxes: list[Box] = []
-    for number, stack in enumerate(stacks):
+    for number, stack in enumerate(stacks, HOURS - len(stacks)):
         top = float(HIGHEST)
         for kind, amount, label in stack:
             height = max(1.0, (HIGHEST - 2) * amount / highest) if amount else float(top == HIGHEST)

@@ -61,18 +61,21 @@ class BoardView(Record):
     stops: Stops
     hours: tuple[Hour, ...] = ()
     """The last 24 hours, oldest first, without those before the deployment began."""
+    stored_as_of: datetime | None = None
+    """When the inventory was asked what was stored; about once a minute."""
 
 
 @router.get("/board", summary="Counts and oldest job by state, what is stopped, and the last 24 hours")
 def board(request: Request, caller: Caller) -> BoardView:
     context, scope = context_of(request), scope_of(caller)
-    board = context.board
+    board, reading = context.board, context.throughput()
     return BoardView(
         freshness=board.freshness(),
         jobs=board.counts(scope),
         oldest=board.oldest(scope),
         stops=board.stops(scope),
-        hours=last_hours(context.throughput(), board, scope),
+        hours=last_hours(reading, board, scope),
+        stored_as_of=reading.stored_as_of if reading else None,
     )
 
 
