@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, delete, func, select
 
-from pipeline.inventory import embargoes, findings, recording
+from pipeline.inventory import embargoes, findings, growth, recording
 from pipeline.inventory.base import (
     DamagedFile,
     FileFinding,
@@ -34,7 +34,6 @@ from pipeline.inventory.tables import (
     owners,
     versions,
 )
-from pipeline.names import PRODUCER
 from pipeline.records import same_key
 
 LATEST_EVENTS = 20
@@ -244,7 +243,7 @@ def files_of_job(connection: Connection, jid: str, limit: int, after: int = 0) -
 
 def deposited_files(connection: Connection, keys: Mapping[str, str]) -> dict[str, int]:
     """JID -> the depositor's files in the job's version, if that is recorded; `keys`: of the jobs, by JID."""
-    own = and_(files.c.inv_version_id == ingests.c.inv_version_id, files.c.source == PRODUCER.rstrip("/"))
+    own = and_(files.c.inv_version_id == ingests.c.inv_version_id, growth.DEPOSITED)
     rows = connection.execute(
         select(ingests.c.job_id, ingests.c.job_key, func.count(files.c.id))
         .join(files, own, isouter=True)

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, false, func, not_, or_, select, true
 
 from pipeline.checks import CheckVerdict
-from pipeline.inventory import outdated
+from pipeline.inventory import growth, outdated
 from pipeline.inventory.sight import EVERYTHING, Sight, deposited_by, sees
 from pipeline.inventory.tables import checks, files, findings, ingests, objects, versions
 
@@ -77,7 +77,7 @@ class FoundObject:
     collection: str = ""
     """The collection of the current version."""
     files: int = 0
-    """Files of the current version."""
+    """The depositor's files in the current version."""
     file: str = ""
     """The first deposited file that a search by text found it by; empty if it was not by a file."""
 
@@ -113,7 +113,11 @@ def found_objects(
         select(
             objects,
             ingests.c.profile,
-            select(func.count()).select_from(files).where(of_version).scalar_subquery().label("files"),
+            select(func.count())
+            .select_from(files)
+            .where(of_version, growth.DEPOSITED)
+            .scalar_subquery()
+            .label("files"),
         )
         .join(
             versions,

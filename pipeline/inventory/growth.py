@@ -79,6 +79,10 @@ class Formats:
     """How many further formats there are."""
 
 
+DEPOSITED = files.c.source == PRODUCER.rstrip("/")
+"""A file of the depositor, and not one that the repository added."""
+
+
 def count_version(connection: Connection, version_id: int) -> int:
     """Count the version unless it is counted; returns the number of its files."""
     mark = update(ingests).where(ingests.c.inv_version_id == version_id, ingests.c.counted.is_(None))
@@ -88,7 +92,7 @@ def count_version(connection: Connection, version_id: int) -> int:
     version = connection.execute(
         select(versions.c.number, versions.c.created).where(versions.c.id == version_id)
     ).one()
-    deposited = (files.c.source == PRODUCER.rstrip("/")) & (files.c.billable_size > 0)
+    deposited = DEPOSITED & (files.c.billable_size > 0)
     rows = connection.execute(
         select(
             files.c.mime_type,
