@@ -193,6 +193,14 @@ def _remove_info(home: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def kept_callback_secret(home: Path) -> str:
+    """This folder's key of notifications and callbacks, made at the first start."""
+    path = home / "callback_secret"
+    if not path.exists():
+        write_private(path, secrets.token_hex(24))
+    return path.read_text()
+
+
 def kept_token(home: Path, settings: Settings) -> str:
     """This folder's token if the inventory knows it, otherwise a new one."""
     path, inventory = home / "token", open_inventory(settings.inventory)

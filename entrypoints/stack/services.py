@@ -11,8 +11,10 @@ from pathlib import Path
 from entrypoints import programs
 from entrypoints.stack import java
 from entrypoints.stack.child import HOST, Command, ask, free_ports
+from entrypoints.stack.home import kept_callback_secret
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.machine import Queue
+from pipeline.settings import SECRETS
 
 FLOWER_USER = "arkline"
 WORKER_STOP_SECONDS = 75
@@ -114,6 +116,8 @@ def child_environment(config: StackConfig, servers: Servers) -> dict[str, str]:
         if name.startswith("ARKLINE_") and name not in CLIENT_VARIABLES
     }
     defaults = {"ARKLINE_ZK_SESSION_TIMEOUT": "10", "ARKLINE_PROFILES": str(config.home / "profiles")}
+    if SECRETS not in given:
+        defaults["ARKLINE_CALLBACK_SECRET"] = kept_callback_secret(config.home)
     variables = {**defaults, **given, **config.environment}
     for name in PATH_SETTINGS:
         if variables.get(name):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from entrypoints.stack.home import environment_path, running_pid
+from tests.support.polling import eventually
 from tests.support.stack_shell import PROJECT, Site, started
 
 pytestmark = pytest.mark.timeout(1200)  # a slow machine starts about fifty commands
@@ -78,6 +79,8 @@ SAYS = {
     "arkline update-report bid0000000001": "was failed, is now update-reporting",
     "arkline token create": r"(?m)^ark_\w+$",
     "arkline login ": r"is logged in as (.|\n)*token from +the login in (.|\n)*role +operator",
+    "arkline notify add": "ann@example.org",
+    "arkline notify confirm": "(?i)confirmed",
     "arkline whoami": r"role +operator",
     "arkline logout ": "Logged out from http",
     "arkline backup": r"[1-9]\d* batches and [1-9]\d* jobs of deployment ",
@@ -171,6 +174,7 @@ def real(site: Site, page: str, command: str, said: str) -> str:
         "müller img_0": "mole light",
         "producer/harbour.tif": "producer/keeper-log.txt",
         "jid0000000007": jids[1] if jids else "",
+        "3f9c21ab8d0e4f75 jrxwm4tsn5zq2aavk7yhd3be": lambda: _confirmation(site),
         "-N ": "-N --max-time 3 ",  # the stream has no end
     }
     if page == "docs/operators/runbook.md":
@@ -184,6 +188,16 @@ def real(site: Site, page: str, command: str, said: str) -> str:
         if placeholder in command:
             command = command.replace(placeholder, thing if isinstance(thing, str) else thing())
     return command
+
+
+def _confirmation(site: Site) -> str:
+    """The subscription and the code in the mail that asks for it; without a mail server mails are files."""
+
+    def code() -> str | None:
+        mails = "\n".join(mail.read_text() for mail in site.settings.outbox_folder.rglob("*.eml"))
+        return next(iter(re.findall(r"arkline notify confirm (\w+ \w+)", mails)), None)
+
+    return eventually(code)
 
 
 def answered(site: Site, command: str) -> str:

@@ -129,7 +129,7 @@ def test_what_a_deposit_says_about_itself_is_read_or_refused(
     deposit: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     producer = written(deposit, tmp_path_factory)
-    given = {"producer": str(producer), "deletes": True, "container": True}
+    given = {"producer": str(producer), "deletes": True, "container": True, "bags": True}
     body = json.dumps(
         [(name, len(data), sha512(data).hexdigest()) for name, data in deposit.items()]
     ).encode()

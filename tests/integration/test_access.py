@@ -49,7 +49,8 @@ CALLERS = {
 
 def rows() -> dict[str, dict[str, str]]:
     """Who -> what -> the cell."""
-    lines = [line for line in TABLE.read_text().splitlines() if line.startswith("|")]
+    of_objects, _, _ = TABLE.read_text().partition("\n#")  # another table follows under a heading
+    lines = [line for line in of_objects.splitlines() if line.startswith("|")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {row[0]: dict(zip(cells[0][1:], row[1:], strict=True)) for row in cells[2:]}
 
