@@ -29,7 +29,7 @@
     /subscriptions/ID/KEY               an event that waits for its delivery
     /deliveries/ID                      what is being sent for a subscription, and how it went
     /audit                              the end of the last complete check of the record
-    /device-logins/ID                   a login of a program that a person answers at a page
+    /device-logins/KEY                  a login of a program that a person answers at a page
     /board                              the last difference between a web process's board and the record
     /ids/NAME                           counters
     /submission-keys/KEY                idempotency keys -> BID

@@ -57,7 +57,7 @@ STORED: Mapping[str, Any] = {
     "/audit": notes.LastAudit,
     "/outages/NAME": outages.Outage,
     "/board": notes.Correction,
-    "/device-logins/ID": device_logins.DeviceLogin,
+    "/device-logins/KEY": device_logins.DeviceLogin,
     "/deployment": Deployment,
 }
 """Znode -> the record in its content."""

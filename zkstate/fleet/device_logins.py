@@ -1,4 +1,4 @@
-"""Logins of programs that wait for a person's answer (RFC 8628): `/device-logins/ID`.
+"""Logins of programs that wait for a person's answer (RFC 8628): `/device-logins/KEY`.
 
 The id is the SHA-256 of the device code, which only the program has. An answer is final, and is kept until
 the login is removed, so that the program may ask for it again.
