@@ -35,10 +35,8 @@ def test_a_depositor_reads_copies_and_follows_the_result_of_each_object(
                     dora.log_in(token)
                     look_at(dora, "/deposits", f"deposits-{scheme}-{width}")
                     look_at(dora, f"/batches/{bid}", f"deposit-{scheme}-{width}")
-        with visitor(browser, web.url) as dora:
+        with visitor(browser, web.url, zone="Asia/Kolkata") as dora:
             dora.log_in(token)
-            clock = dora.page.context.new_cdp_session(dora.page)
-            clock.send("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Kolkata"})
             page = dora.open(f"/batches/{bid}")
             submitted = page.locator("time[data-local]").first
             utc = submitted.get_attribute("title")
