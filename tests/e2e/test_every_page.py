@@ -63,6 +63,8 @@ def values(web: Web) -> dict[str, list[str]]:
         "bid": [bid, long_bid],
         "ark": ["ark:/99999/fk4usual", "ark:/99999/fk4long"],
         "name": ["demo"],
+        "subscription": ["0" * 16],
+        "purpose": ["confirm", "end"],
     }
 
 

@@ -21,6 +21,7 @@ from pipeline.records import now
 from pipeline.settings import Settings
 from tests.support.cli import COMMAND, Finished
 from tests.support.fleet import PROJECT
+from tests.support.log_entries import log_entries
 from tests.support.web import OWN_FORM, Caller, Web, new_token, serving_board
 from zkstate import paths
 from zkstate.connection.session import Session
@@ -365,11 +366,12 @@ def test_starts_and_wrong_codes_are_limited(first: Web) -> None:
     assert int(starts[-1].headers["Retry-After"]) > 0
 
 
-def test_no_secret_is_stored(first: Web, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_secret_is_stored(first: Web) -> None:
     parent = person(first, "olga")
-    login = started(first)
-    Browser(first, parent).answer(login["user_code"], "yes")
-    token = asked(first, login)["access_token"]
+    with log_entries() as entries:
+        login = started(first)
+        Browser(first, parent).answer(login["user_code"], "yes")
+        token = asked(first, login)["access_token"]
     assert token is not None
     inventory = first.context.tokens()
 
@@ -377,7 +379,7 @@ def test_no_secret_is_stored(first: Web, capfd: pytest.CaptureFixture[str]) -> N
     row = token_with_hash(inventory, hash_of(token))
     inventory.database.close()
     stored = b"".join(path.read_bytes() for path in first.context.settings.data.glob("inventory.sqlite*"))
-    logs = "".join(capfd.readouterr())
+    logs = repr(entries)
 
     letters = login["user_code"].replace("-", "")
     assert row is not None

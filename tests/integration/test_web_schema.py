@@ -34,6 +34,8 @@ LEFT_OUT = "/events$|^/v1/workers/"
 """A stream does not end; a worker that was named and does not answer is waited for."""
 
 DOCUMENT = create_app(None).openapi()
+_PAIR = DOCUMENT["components"]["schemas"]["ProfileRenewal"]["properties"]["changes"]["additionalProperties"]
+_PAIR["items"] = _PAIR.pop("prefixItems")[0]  # schemathesis refuses an answer that `prefixItems` describe
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT).exclude(path_regex=LEFT_OUT)
 
 WALKED = schemathesis.openapi.from_dict(

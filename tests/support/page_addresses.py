@@ -11,7 +11,10 @@ from entrypoints.web.pages import install
 NO_PAGES = {"/find"}
 """Redirects alone."""
 
-QUERIES = {"/bulk": "?cause={cause}&verb=delete"}
+QUERIES = {
+    "/bulk": "?cause={cause}&verb=delete",
+    "/notifications/{subscription}/{purpose}": "?code=code",
+}
 """Queries that a page needs."""
 
 
