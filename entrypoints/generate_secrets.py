@@ -33,8 +33,7 @@ RIGHTS = (
 def generate(folder: Path) -> None:
     """Generate missing secrets; the fleet's are read as settings (ARKLINE_SECRETS), Flower's by Flower."""
     fleet, flower, redis, postgresql, grafana = (folder / name for name in VOLUMES if name not in COPIES)
-    for name in ("arkline_zk_password", "arkline_callback_secret"):
-        _keep(fleet / name, lambda: secrets.token_hex(24))
+    _keep(fleet / "arkline_zk_password", lambda: secrets.token_hex(24))
     users = ["user default off"]
     for user, own in (("arkline", fleet), ("flower", flower)):
         url = _keep(own / "arkline_broker_url", lambda user=user: _broker_url(user))  # type: ignore[misc]
