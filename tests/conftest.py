@@ -229,3 +229,11 @@ def session(settings: Settings) -> Iterator[Session]:
 @pytest.fixture
 def site(session: Session, settings: Settings) -> Site:
     return Site(settings, session)
+
+
+@pytest.fixture
+def alone(settings: Settings, tmp_path: Path) -> Settings:
+    """The settings of a machine that has neither ZooKeeper nor Redis nor the site's folders."""
+    return settings.model_copy(
+        update={"zk_hosts": "127.0.0.1:1", "broker_url": "redis://127.0.0.1:1/0", "home": tmp_path / "away"}
+    )

@@ -27,14 +27,6 @@ def web(settings: Settings) -> Iterator[Web]:
         yield running
 
 
-@pytest.fixture
-def alone(settings: Settings, tmp_path: Path) -> Settings:
-    """The settings of a machine that has neither ZooKeeper nor Redis nor the site's folders."""
-    return settings.model_copy(
-        update={"zk_hosts": "127.0.0.1:1", "broker_url": "redis://127.0.0.1:1/0", "home": tmp_path / "away"}
-    )
-
-
 def run(settings: Settings, caller: Caller, *arguments: str) -> Finished:
     return cli.run(settings, *arguments, ARKLINE_URL=f"{caller.url}/", ARKLINE_TOKEN=caller.token)
 

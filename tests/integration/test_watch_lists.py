@@ -11,7 +11,6 @@ import subprocess
 import termios
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -29,14 +28,6 @@ from zkstate.record import jobs
 def web(settings: Settings) -> Iterator[Web]:
     with serving_board(settings) as running:
         yield running
-
-
-@pytest.fixture
-def alone(settings: Settings, tmp_path: Path) -> Settings:
-    """The settings of a machine that has neither ZooKeeper nor Redis nor the site's folders."""
-    return settings.model_copy(
-        update={"zk_hosts": "127.0.0.1:1", "broker_url": "redis://127.0.0.1:1/0", "home": tmp_path / "away"}
-    )
 
 
 def site(caller: Caller, url: str = "") -> dict[str, str]:

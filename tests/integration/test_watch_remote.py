@@ -2,7 +2,6 @@
 
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,14 +19,6 @@ from zkstate.connection.session import Session
 def web(settings: Settings) -> Iterator[Web]:
     with serving_board(settings) as running:
         yield running
-
-
-@pytest.fixture
-def alone(settings: Settings, tmp_path: Path) -> Settings:
-    """The settings of a machine that has neither ZooKeeper nor Redis nor the site's folders."""
-    return settings.model_copy(
-        update={"zk_hosts": "127.0.0.1:1", "broker_url": "redis://127.0.0.1:1/0", "home": tmp_path / "away"}
-    )
 
 
 def site(caller: Caller, url: str = "") -> dict[str, str]:
