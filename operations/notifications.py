@@ -58,7 +58,7 @@ class SubscriptionView(Record):
     created: datetime
     confirmed: bool
     suspended: datetime | None = None
-    """Deliveries failed for too long; a test begins them again."""
+    """Deliveries failed for too long; a test that is sent starts them again."""
     waiting: int = 0
     """Events that are not delivered yet."""
     delivered: int = 0

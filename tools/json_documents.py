@@ -63,7 +63,7 @@ class LoggedIn(WhoAmI):
 
 class Address(Record):
     url: str
-    """Where the program or the page answers."""
+    """The address of the program or the page."""
 
 
 class StackStarted(Record):

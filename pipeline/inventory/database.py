@@ -456,7 +456,7 @@ class Database:
         for tries_left in reversed(range(self._tries)):
             try:
                 if index_lost:
-                    _log.warning("the index of objects is damaged or absent: it is made anew")
+                    _log.warning("the index of objects is damaged or absent: objects are indexed again")
                     self._once(search_index.replace, writing=True)
                 return self._once(work, writing=writing)
             except (DBAPIError, UnicodeEncodeError) as error:

@@ -90,22 +90,22 @@ def _networks(project: Project) -> Iterator[str]:
 
 def secrets_in_sight(project: Project) -> list[str]:
     """The containers whose environment or command line shows the content of a file of their secrets."""
-    showing = []
+    secrets, showing = _secrets(project), []
     for name in project.services:
         for container in project.containers(name):
             config = project.engine.inspect("container", container)["Config"]
             shown = "\n".join([*config.get("Env", ()), *(config.get("Cmd") or ())])
-            showing += [container for secret in _secrets(project) if secret in shown]
+            showing += [container for secret in secrets if secret in shown]
     return sorted(set(showing))
 
 
 def _secrets(project: Project) -> set[str]:
     """The words of at least 20 letters and digits in the volumes of secrets."""
     words: set[str] = set()
+    image = project.engine.inspect("container", project.container("web"))["ImageName"]
     for volume in project.engine.names("volume", project.name):
         if not volume.startswith(f"{project.name}_secrets-"):
             continue
-        image = project.engine.inspect("container", project.container("web"))["ImageName"]
         text = project.engine.run(
             "podman", "run", "--rm", "--network", "none", "--user", "0:0",
             "--volume", f"{volume}:/secrets:ro", image, "sh", "-c", "cat /secrets/*",

@@ -7,6 +7,7 @@ order and the checks are carried out here.
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,12 @@ class Project:
     variables: Mapping[str, str]
     profiles: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def file(self) -> dict[str, Any]:
         read: dict[str, Any] = yaml.safe_load((self.checkout / "docker-compose.yml").read_text())
         return read
 
-    @property
+    @cached_property
     def services(self) -> dict[str, dict[str, Any]]:
         return {
             name: service

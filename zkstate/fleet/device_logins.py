@@ -21,7 +21,7 @@ SECONDS = 600
 """Seconds within which a login has to be answered."""
 
 KEPT_MS = 2 * SECONDS * 1000
-"""Age at which a login is removed: the clocks of hosts may differ by SECONDS."""
+"""Milliseconds after which a login is removed: longer than SECONDS, as the clocks of hosts may differ."""
 
 MOST = 500
 OF_ADDRESS = 50
