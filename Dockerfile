@@ -27,7 +27,8 @@ RUN groupadd --gid 10001 arkline \
     # a named volume takes its owner from the folder that it is mounted over
     && install --directory --owner=10001 --group=10001 \
         /srv/arkline/working /srv/arkline/ocfl /srv/arkline/inventory /srv/arkline/outbox /srv/arkline/uploads \
-        /secrets/fleet /secrets/flower /secrets/redis /secrets/postgresql /secrets/grafana
+        /secrets/fleet /secrets/signing /secrets/beat /secrets/exporter /secrets/flower /secrets/redis \
+        /secrets/postgresql /secrets/grafana
 COPY --from=build /opt/arkline /opt/arkline
 ENV PATH=/opt/arkline/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 10001:10001

@@ -10,10 +10,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-VOLUMES = ("fleet", "beat", "exporter", "flower", "redis", "postgresql", "grafana")
+VOLUMES = ("fleet", "signing", "beat", "exporter", "flower", "redis", "postgresql", "grafana")
 """The volumes in FOLDER, one per kind of process."""
 
 COPIES = {
+    "signing": ("arkline_zk_password", "arkline_broker_url", "pgpass"),
     "beat": ("arkline_zk_password", "arkline_broker_url"),
     "exporter": ("arkline_zk_password", "arkline_broker_url"),
 }
@@ -33,7 +34,8 @@ RIGHTS = (
 def generate(folder: Path) -> None:
     """Generate missing secrets; the fleet's are read as settings (ARKLINE_SECRETS), Flower's by Flower."""
     fleet, flower, redis, postgresql, grafana = (folder / name for name in VOLUMES if name not in COPIES)
-    _keep(fleet / "arkline_zk_password", lambda: secrets.token_hex(24))
+    for own, name in ((fleet, "arkline_zk_password"), (folder / "signing", "arkline_callback_secret")):
+        _keep(own / name, lambda: secrets.token_hex(24))
     users = ["user default off"]
     for user, own in (("arkline", fleet), ("flower", flower)):
         url = _keep(own / "arkline_broker_url", lambda user=user: _broker_url(user))  # type: ignore[misc]

@@ -204,7 +204,8 @@ def test_each_service_gets_only_the_secrets_that_it_needs() -> None:
     made = found.pop("secrets")
     assert made == {volume for volume in COMPOSE["volumes"] if volume.startswith("secrets-")}
     assert found == {
-        **{name: {"secrets-fleet"} for name in ("worker", "control", "split", "web")},
+        **{name: {"secrets-fleet"} for name in ("control", "split")},
+        **{name: {"secrets-signing"} for name in ("worker", "web")},
         **{name: {f"secrets-{name}"} for name in ("beat", "exporter")},
         "postgresql": {"secrets-postgresql"},
         "grafana": {"secrets-grafana"},
@@ -226,9 +227,14 @@ def test_the_secrets_are_made_once_and_are_settings(tmp_path: Path, monkeypatch:
     generate(tmp_path)
 
     assert {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == first
-    monkeypatch.setenv("ARKLINE_SECRETS", str(tmp_path / "fleet"))
+    monkeypatch.setenv("ARKLINE_SECRETS", str(tmp_path / "signing"))
     monkeypatch.setenv("ARKLINE_ZK_USER", "arkline")
+    signing = Settings()
+    assert len(signing.callback_secret.get_secret_value()) == 48
+    monkeypatch.setenv("ARKLINE_SECRETS", str(tmp_path / "fleet"))
     fleet = Settings()
+    assert (fleet.zk_password, fleet.broker_url) == (signing.zk_password, signing.broker_url)
+    assert not fleet.callback_secret.get_secret_value()
     assert len(fleet.zk_password.get_secret_value()) == 48
     assert fleet.broker_url.startswith("redis://arkline:")
     monkeypatch.setenv("ARKLINE_SECRETS", str(tmp_path / "flower"))
@@ -238,6 +244,18 @@ def test_the_secrets_are_made_once_and_are_settings(tmp_path: Path, monkeypatch:
     readable = {str(path.relative_to(tmp_path)) for path in first if path.stat().st_mode & 0o077}
     assert readable == {"redis/users.acl", "postgresql/password", "grafana/password"}
     assert RIGHTS in (PROJECT / "docs" / "operators" / "trust.md").read_text()
+
+
+def test_the_image_has_the_folder_of_each_volume_that_our_user_writes() -> None:
+    owned = re.findall(r"/(?:srv|secrets)/[\w/]+", (PROJECT / "Dockerfile").read_text())
+    written = {
+        mount.split(":")[1]
+        for name in OURS
+        for mount in SERVICES[name].get("volumes", ())
+        if not mount.endswith(":ro")
+    }
+
+    assert written - set(owned) == set()
 
 
 def test_the_image_gets_every_file_that_it_is_made_of() -> None:

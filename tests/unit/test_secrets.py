@@ -47,7 +47,7 @@ def test_a_service_of_the_compose_file_has_no_other_secret(name: str, tmp_path: 
 
     files = [row["path"] for row in service["env_file"]]
     settings = {secret.removeprefix("arkline_") for secret in generated if secret.startswith("arkline_")}
-    assert settings == TABLE[name] & {"zk_password", "broker_url"}
+    assert settings == TABLE[name] & {"zk_password", "broker_url", "callback_secret"}
     assert ("pgpass" in generated) == ("inventory_url" in TABLE[name])
     assert ("ARKLINE_INVENTORY_URL" in service["environment"]) == ("inventory_url" in TABLE[name])
     own = [f"arkline-{name}.env"] if TABLE[name] - settings else []
