@@ -201,10 +201,10 @@ def _confirmation(site: Site) -> str:
 
 
 def answered(site: Site, command: str) -> str:
-    """The login, in a machine's own configuration, and the yes of the stack's operator at the page."""
+    """The login, in a new configuration, and the yes of the stack's operator at the page."""
     url = site.info.web_url.rstrip("/")
     return f"""
-export XDG_CONFIG_HOME="$PWD/config"
+export XDG_CONFIG_HOME="$(mktemp -d -p "$PWD")"  # a login that still holds asks for no code
 {re.sub(r"https://[a-z.]+", url, command)} > told 2> asked &
 until grep -q "enter the code" asked; do sleep 0.1; done
 curl -sS -H "Authorization: Bearer {site.info.token}" -d answer=yes \\
