@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from operations.board.values import BoardBatch, BoardSummary, Hour, LiveView, Stop
+    from operations.board.values import BoardSummary, Hour, LiveView, Stop
     from operations.fleet.fleet import Drained, Workers
     from operations.fleet.health import FleetHealth, HealthProblem, OutageView, Overview, RecordMemory, Space
     from operations.fleet.hosts import HostView
@@ -51,17 +51,19 @@ def show(view: Overview) -> None:
 def tables(view: Overview) -> Iterable[Table]:
     yield screen.facts_grid(_facts(view))
     if view.batches:
-        yield _batches(view.batches, lambda row: row.profile)
+        yield _batches(view.batches, lambda row: row.profile, view.seconds_left)
 
 
-def _batches(rows: Sequence[Any], collection: Callable[[Any], str], *more: Column[Any]) -> Table:
+def _batches(rows: Sequence[Any], collection: Callable[[Any], str], left: Mapping[str, float]) -> Table:
+    """`left`: BID -> seconds; without any the column is left out."""
+    remaining = Column[Any]("left", lambda row: _about(left.get(row.bid)), right=True)
     return screen.table_grid(
         rows,
         Column("batch", lambda row: row.bid),
         Column("state", lambda row: screen.state(row.status)),
         Column("for", lambda row: brief(age(row.since)), right=True),
         Column("jobs", lambda row: "" if row.total is None else str(row.total), right=True),
-        *more,
+        *((remaining,) if left else ()),
         Column("collection", collection, wide=True),
         Column("deposit", lambda row: row.name, long=True),
     )
@@ -330,13 +332,13 @@ def queue_tables(live: LiveView) -> Iterable[Table]:
     """Tables of counts, stops, and the latest batches."""
     yield screen.facts_grid(_board_facts(live))
     yield from _states(live.summary)
-    if live.batches.rows:
-        remaining = Column[BoardBatch]("left", _left, right=True)
-        yield _batches(live.batches.rows, lambda row: row.collection, remaining)
+    if rows := live.batches.rows:
+        left = {row.bid: row.seconds_left for row in rows if row.seconds_left is not None}
+        yield _batches(rows, lambda row: row.collection, left)
 
 
-def _left(row: BoardBatch) -> str:
-    return "" if row.seconds_left is None else f"about {brief(row.seconds_left)}"
+def _about(seconds: float | None) -> str:
+    return "" if seconds is None else f"about {brief(seconds)}"
 
 
 def _states(view: BoardSummary) -> Iterable[Table]:

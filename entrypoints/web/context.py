@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -31,7 +31,7 @@ from entrypoints.web.streams import Streams
 from operations.board import throughput
 from operations.board.board import Board
 from operations.board.throughput import Throughput
-from operations.board.values import BatchPage
+from operations.board.values import BatchPage, BoardBatch
 from operations.jobs.batch_view import BatchView
 from operations.objects.retrieval import EventWriter
 from operations.run import UNWATCHED, Run
@@ -168,19 +168,21 @@ class WebContext:
 
     def with_time_left(self, page: BatchPage) -> BatchPage:
         """The batches with their time left; the stops are the board's, as the batches are."""
-        if not any(row.status is BatchState.PROCESSING for row in page.rows):
-            return page
-        pace = throughput.pace_of(self.throughput(), self.session, self.board.stopped())
-        return throughput.with_time_left(page, pace)
+        left = self._times_left(page.rows, self.board.stopped)
+        rows = (row.model_copy(update={"seconds_left": left.get(row.bid)}) for row in page.rows)
+        return page.model_copy(update={"rows": tuple(rows)})
 
     def timed(self, view: BatchView) -> BatchView:
         """The batch with its time left; the stops are read from the record, as the batch was."""
-        if view.status is not BatchState.PROCESSING:
-            return view
-        stopped = holds.stops(self.session).keys()
-        pace = throughput.pace_of(self.throughput(), self.session, stopped)
-        left = throughput.seconds_left(pace, view, view.profile)
-        return view.model_copy(update={"seconds_left": left})
+        left = self._times_left((view,), lambda: holds.stops(self.session).keys())
+        return view.model_copy(update={"seconds_left": left.get(view.bid)})
+
+    def _times_left(
+        self, batches: Sequence[BoardBatch | BatchView], stopped: Callable[[], Collection[str]]
+    ) -> dict[str, float]:
+        if not any(one.status is BatchState.PROCESSING for one in batches):
+            return {}
+        return throughput.times_left(self.throughput(), self.session, stopped(), batches)
 
     def run_of(self, attempt: Attempt) -> Run:
         """The run of a long verb, which stops once the attempt is over."""

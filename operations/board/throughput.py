@@ -4,13 +4,13 @@ The inventory knows what was stored, the record what failed: both for the whole 
 What is not known is absent: hours before the deployment began, and everything that does not answer.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from operations.board.board import Board
-from operations.board.values import BatchPage, Hour, Scope
+from operations.board.values import Hour, Scope
 from operations.site import Site
 from pipeline.inventory.throughput import Stored, StoredVersions
 from pipeline.outcome import ServiceDown
@@ -126,6 +126,8 @@ class _Batch(Protocol):
     @property
     def bid(self) -> str: ...
     @property
+    def collection(self) -> str: ...
+    @property
     def status(self) -> BatchState: ...
     @property
     def since(self) -> datetime: ...
@@ -135,51 +137,38 @@ class _Batch(Protocol):
     def jobs(self) -> Mapping[JobState, int]: ...
 
 
-@dataclass(frozen=True)
-class Pace:
-    """How fast batches get on now."""
-
-    reading: Throughput
-    stopped: Collection[str]
-    """The collections on hold."""
-
-
-def pace_of(reading: Throughput | None, session: Session, stopped: Collection[str]) -> Pace | None:
-    """None while it is not known, the queue is paused, or a shared service is down.
+def times_left(
+    reading: Throughput | None, session: Session, stopped: Collection[str], batches: Iterable[_Batch]
+) -> dict[str, float]:
+    """BID -> seconds; see `seconds_left`. None while the queue is paused, or a shared service is down.
 
     `stopped`: the collections on hold, and the empty name for a pause.
     """
     if reading is None or reading.late or "" in stopped or not session.connected:
-        return None
+        return {}
     if any(known.outage.blocks() for known in outages.known(session).values()):
-        return None
-    return Pace(reading, stopped)
+        return {}
+    moving = (one for one in batches if one.collection not in stopped)
+    return {one.bid: left for one in moving if (left := seconds_left(reading, one)) is not None}
 
 
-def seconds_left(pace: Pace | None, batch: _Batch, collection: str) -> float | None:
+def seconds_left(reading: Throughput, batch: _Batch) -> float | None:
     """The time until the last job of the batch has ended, at the rate of the last hour.
 
     None while too little is known (ENOUGH, SHORTEST), and while the batch waits or has stopped. The rate is
     that of stored objects; as many of the others will fail as until now. Bytes would say no more: the size of
     a job is known once it has started.
     """
-    if pace is None or batch.status is not BatchState.PROCESSING or batch.total is None:
+    if batch.status is not BatchState.PROCESSING or batch.total is None:
         return None
-    stored = pace.reading.batches.get(batch.bid)
-    seconds = min(HOUR.total_seconds(), (pace.reading.at - batch.since).total_seconds())
+    stored = reading.batches.get(batch.bid)
+    seconds = min(HOUR.total_seconds(), (reading.at - batch.since).total_seconds())
     if stored is None or stored.number < ENOUGH or seconds < SHORTEST:
         return None
-    if collection in pace.stopped or any(batch.jobs.get(state) for state in _FOR_A_PERSON):
+    if any(batch.jobs.get(state) for state in _FOR_A_PERSON):
         return None
     ended = sum(batch.jobs.get(state, 0) for state in _ENDED)
     completed, left = batch.jobs.get(JobState.COMPLETED, 0), batch.total - ended
-    if not completed or left <= 0 or (pace.reading.at - stored.last).total_seconds() > QUIET:
+    if not completed or left <= 0 or (reading.at - stored.last).total_seconds() > QUIET:
         return None
     return round(left * seconds / (stored.number * ended / completed), 1)
-
-
-def with_time_left(page: BatchPage, pace: Pace | None) -> BatchPage:
-    rows = (
-        row.model_copy(update={"seconds_left": seconds_left(pace, row, row.collection)}) for row in page.rows
-    )
-    return page.model_copy(update={"rows": tuple(rows)})

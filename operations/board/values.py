@@ -269,8 +269,8 @@ LATEST = 10
 """Batches that a terminal shows."""
 
 
-class BoardSummary(Record):
-    """The board as one value, for a terminal."""
+class BoardView(Record):
+    """Absolute values as of `freshness.as_of`."""
 
     freshness: Freshness
     jobs: dict[JobState, int]
@@ -278,9 +278,14 @@ class BoardSummary(Record):
     """Since when the job is there that has been in the state for longest."""
     stops: Stops
     hours: tuple[Hour, ...] = ()
-    """The last 24 hours, oldest first, without those before the deployment began."""
+    """The last 24 hours, oldest first, without those before the deployment began. Absent up to 0.3.0."""
     stored_as_of: datetime | None = None
     """When the inventory was asked what was stored; about once a minute."""
+
+
+class BoardSummary(BoardView):
+    """The board as one value, for a terminal."""
+
     failures: tuple[FailureGroup, ...]
     """The most frequent causes."""
     causes: int

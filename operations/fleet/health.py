@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
 
+from pydantic import Field
+
 from operations.explanation import Obstacle
 from operations.fleet.fleet import Fleet
 from operations.fleet.hosts import HostView, waiting_hosts
@@ -351,6 +353,8 @@ class Overview(Record):
     health: FleetHealth
     jobs: dict[JobState, int]
     batches: tuple[BatchRow, ...]
+    seconds_left: dict[str, float] = Field(default_factory=dict)
+    """BID -> until its last job has ended; of those of `batches` of which the web process knows it."""
     batches_in_all: int
     open_batches: int
     """Batches with work left; held ones are not counted."""

@@ -75,6 +75,10 @@ class BatchView(Record):
     """Of a batch that was watched to its end: each object with its ARK, if there are at most LISTED."""
 
     @property
+    def collection(self) -> str:
+        return self.profile
+
+    @property
     def ended(self) -> bool:
         return BATCH.facts[self.status].ended
 

@@ -9,6 +9,7 @@ import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import TypedDict, Unpack
 
 from operations.jobs.allowed_verbs import Moved, allowed_verbs, check_seen
 from operations.run import UNWATCHED, Run, Stopped
@@ -195,35 +196,24 @@ def _on_each(
     )
 
 
-def _act_on(  # noqa: PLR0913 - the options of one verb
-    site: Site,
-    principal: Principal,
-    name: str,
-    event: Event,
-    *,
-    reason: str = "",
-    version: int | None = None,
-    how: Resumption = PLAIN,
-    dry_run: bool = False,
-    run: Run = UNWATCHED,
+class Options(TypedDict, total=False):
+    """Those of `act` that a plan uses."""
+
+    reason: str
+    version: int | None
+    dry_run: bool
+    run: Run
+
+
+def _act_on(
+    site: Site, principal: Principal, name: str, event: Event, how: Resumption, **options: Unpack[Options]
 ) -> VerbResult:
     """One verb on one job or batch of a plan; a batch is resumed and cancelled (FAIL) with its jobs."""
     if name.startswith("jid") or event not in (Event.RESUME, Event.FAIL):
-        return act(
-            site,
-            principal,
-            name,
-            event,
-            reason=reason,
-            version=version,
-            how=how,
-            dry_run=dry_run,
-            feeding=False,
-            run=run,
-        )
+        return act(site, principal, name, event, how=how, feeding=False, **options)
     batch = recorded_batch(site, principal, name)
     on_jobs = cancel if event is Event.FAIL else partial(resume_batch, how=how)
-    outcome = on_jobs(site, principal, name, reason=reason, version=version, dry_run=dry_run, run=run)
+    outcome = on_jobs(site, principal, name, **options)
     if outcome.stopped:
         raise ServiceUnreachable(outcome.stopped)
     if not outcome.done:
@@ -233,7 +223,7 @@ def _act_on(  # noqa: PLR0913 - the options of one verb
     return VerbResult(
         id=name,
         was=batch.status.status,
-        now=stopping if dry_run else batches.state_of(site.session, name) or stopping,
+        now=stopping if options.get("dry_run") else batches.state_of(site.session, name) or stopping,
         version=batch.version,
         jobs=sum(result.id != name for result in outcome.done),
         refused_jobs=len(outcome.refused),
@@ -321,7 +311,7 @@ def make_plan(
     refused: list[Refusal] = []
     for name in names:
         try:
-            expected.append(_act_on(site, principal, name, event, how=how, dry_run=True, run=run))
+            expected.append(_act_on(site, principal, name, event, how, dry_run=True, run=run))
         except (ServiceUnreachable, Ambiguous):
             raise
         except ArklineError as error:
@@ -391,7 +381,7 @@ def carry_out(
     def act_on(name: str, part: Run) -> VerbResult | None:
         try:
             return _act_on(
-                site, principal, name, plan.verb, reason=reason, version=versions[name], how=how, run=part
+                site, principal, name, plan.verb, how, reason=reason, version=versions[name], run=part
             )
         except Moved as error:
             moved.append(Refusal(id=name, message=str(error)))

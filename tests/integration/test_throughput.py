@@ -160,11 +160,13 @@ def test_page_api_and_command_line_say_the_same_time_left(running: str, deployed
     (row,) = viewer.get("/v1/batches").json()["rows"]
     view = viewer.get(f"/v1/batches/{running}").json()
     shown = arkline.run(deployed, "status", running)
+    fleet = arkline.run(deployed, "status", ARKLINE_URL=web.url, ARKLINE_TOKEN=viewer.token)
     page = Browser(web, viewer.token).open(f"/batches/{running}")
 
     assert 550 < row["seconds_left"] < 650
     assert view["seconds_left"] == row["seconds_left"]
     assert re.search(r"50 % of 20 jobs, about (9|10) minutes left", shown.out)
+    assert re.search(rf"{running} .*about (9|10)m", fleet.out)
     assert re.search(r"10 of 20 objects stored, about (9|10) minutes left", page)
 
 

@@ -55,12 +55,10 @@ def top(
 
 def _board(site: api.Client) -> values.LiveView:
     """The current board, and the latest batches."""
-    counts, failures = site.get_json("/v1/board"), site.get_json("/v1/failures")
+    failures = site.get_json("/v1/failures")
     summary = values.BoardSummary.model_validate(
         {
-            **{name: counts[name] for name in ("freshness", "jobs", "oldest", "stops")},
-            "hours": counts.get("hours", ()),  # not from 0.3
-            "stored_as_of": counts.get("stored_as_of"),
+            **site.get_json("/v1/board"),
             "failures": failures[: values.CAUSES_SHOWN],
             "causes": len(failures),
             "collections": site.get_json("/v1/collections"),

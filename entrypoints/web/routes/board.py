@@ -1,6 +1,5 @@
 """Lists and counts of what the caller may see, and server-sent events of their changes."""
 
-from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any
@@ -31,11 +30,10 @@ from operations.board.throughput import last_hours
 from operations.board.values import (
     BatchPage,
     BatchSearch,
+    BoardView,
     Change,
     CollectionCounts,
     FailureGroup,
-    Freshness,
-    Hour,
     JobPage,
     JobSearch,
     Stops,
@@ -45,24 +43,8 @@ from operations.collection_report import CollectionReport, collection_report
 from operations.jobs import job_view
 from operations.visibility import visible_batch, visible_job
 from pipeline.principal import Principal
-from pipeline.records import Record
-from pipeline.states import JobState
 
 router = APIRouter(prefix="/v1", tags=["lists"])
-
-
-class BoardView(Record):
-    """Absolute values as of `freshness.as_of`."""
-
-    freshness: Freshness
-    jobs: dict[JobState, int]
-    oldest: dict[JobState, datetime]
-    """Since when the job is there that has been in the state for longest."""
-    stops: Stops
-    hours: tuple[Hour, ...] = ()
-    """The last 24 hours, oldest first, without those before the deployment began."""
-    stored_as_of: datetime | None = None
-    """When the inventory was asked what was stored; about once a minute."""
 
 
 @router.get("/board", summary="Counts and oldest job by state, what is stopped, and the last 24 hours")

@@ -9,11 +9,12 @@ from entrypoints.web.authentication import Caller, CollectionOperator, FleetCall
 from entrypoints.web.context import context_of, site_of
 from entrypoints.web.limits import LONG, slow
 from entrypoints.web.parameters import NO_REASON, REASON_LIMIT, Bid, Collection, Given, Jid
+from operations.board.values import EVERYTHING, BatchSearch
 from operations.checks.aliases import AuditView, audit_view
 from operations.checks.check import CheckView, Scope, check
 from operations.fleet import fleet, working_storage
 from operations.fleet.fleet import Workers
-from operations.fleet.health import Overview, overview
+from operations.fleet.health import LATEST, Overview, overview
 from operations.fleet.hosts import HostView, known_hosts
 from operations.fleet.working_storage import CleanUp, SpaceView
 from operations.objects import fixity
@@ -42,7 +43,12 @@ class Hosts(Record):
 @router.get("/queue", summary="The health of the fleet, the queue, and what stops it")
 @slow("fleet_work")
 def queue(request: Request, caller: FleetCaller) -> Overview:
-    return overview(site_of(request), caller)
+    context, view = context_of(request), overview(site_of(request), caller)
+    if not context.board.known:
+        return view
+    page = context.with_time_left(context.board.batches(EVERYTHING, BatchSearch(), LATEST))
+    left = {row.bid: row.seconds_left for row in page.rows if row.seconds_left is not None}
+    return view.model_copy(update={"seconds_left": left})
 
 
 @router.get("/workers", summary="The workers that answer, with their queues, and those that were drained")
