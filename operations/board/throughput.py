@@ -140,7 +140,7 @@ class _Batch(Protocol):
 def times_left(
     reading: Throughput | None, session: Session, stopped: Collection[str], batches: Iterable[_Batch]
 ) -> dict[str, float]:
-    """BID -> seconds; see `seconds_left`. None while the queue is paused, or a shared service is down.
+    """BID -> seconds; see `seconds_left`. Empty while the queue is paused, or a shared service is down.
 
     `stopped`: the collections on hold, and the empty name for a pause.
     """
@@ -148,11 +148,10 @@ def times_left(
         return {}
     if any(known.outage.blocks() for known in outages.known(session).values()):
         return {}
-    moving = (one for one in batches if one.collection not in stopped)
-    return {one.bid: left for one in moving if (left := seconds_left(reading, one)) is not None}
+    return {one.bid: left for one in batches if (left := seconds_left(reading, one, stopped)) is not None}
 
 
-def seconds_left(reading: Throughput, batch: _Batch) -> float | None:
+def seconds_left(reading: Throughput, batch: _Batch, stopped: Collection[str]) -> float | None:
     """The time until the last job of the batch has ended, at the rate of the last hour.
 
     None while too little is known (ENOUGH, SHORTEST), and while the batch waits or has stopped. The rate is
@@ -165,7 +164,7 @@ def seconds_left(reading: Throughput, batch: _Batch) -> float | None:
     seconds = min(HOUR.total_seconds(), (reading.at - batch.since).total_seconds())
     if stored is None or stored.number < ENOUGH or seconds < SHORTEST:
         return None
-    if any(batch.jobs.get(state) for state in _FOR_A_PERSON):
+    if batch.collection in stopped or any(batch.jobs.get(state) for state in _FOR_A_PERSON):
         return None
     ended = sum(batch.jobs.get(state, 0) for state in _ENDED)
     completed, left = batch.jobs.get(JobState.COMPLETED, 0), batch.total - ended

@@ -32,7 +32,7 @@ from pipeline.errors import UsageRefused
 from pipeline.fixity import OF_RECORD, Digest
 from pipeline.manifests import checkm
 from pipeline.manifests.checkm import ManifestError, Row
-from pipeline.names import UploadAddress, is_upload, quote_name
+from pipeline.names import UploadAddress, is_system_file, is_upload, quote_name
 from pipeline.principal import Principal, Role
 from pipeline.profiles.profile import Profile
 from pipeline.records import Batch, Record, Submission, SubmissionType
@@ -140,12 +140,15 @@ def _row_of(site: Site, principal: Principal, upload: str) -> DraftRow | None:
     if _batch_of(site, principal, saved.key):
         return None
     arrived = Arrived(root, upload)
-    sizes = [size for file in saved.files if (size := arrived.size(FILES + file.name)) is not None]
+    own = saved.table if saved.objects is Objects.TABLE else None  # it has no prefix in the upload
+    files = [file for file in saved.files if not is_system_file(file.name)]
+    names = (file.name if file.name == own else FILES + file.name for file in files)
+    sizes = [size for name in names if (size := arrived.size(name)) is not None]
     return DraftRow(
         **saved.model_dump(include={"name", "profile", "objects", "updated"}),
         id=upload,
-        files=len(saved.files),
-        bytes=sum(file.size for file in saved.files),
+        files=len(files),
+        bytes=sum(file.size for file in files),
         arrived_files=len(sizes),
         arrived_bytes=sum(sizes) + arrived.unfinished,
         expires=_expires(site, upload),

@@ -120,11 +120,11 @@ class DraftPlan:
 
 def plan_draft(upload: str, draft: Draft, table: TableContent | None) -> DraftPlan:
     """The plan of the draft; `table`: None if it has none, or one that cannot be read."""
-    left_out = tuple(file.name for file in draft.files if is_system_file(file.name))
-    chosen = {file.name: file for file in draft.files if not is_system_file(file.name)}
+    system = {file.name: file for file in draft.files if is_system_file(file.name)}
+    chosen = {file.name: file for file in draft.files if file.name not in system}
     if draft.objects is Objects.TABLE:
         chosen.pop(draft.table or "", None)
-        plan = _of_table(upload, draft, chosen, table)
+        plan = _of_table(upload, draft, chosen, system, table)
     elif draft.objects is Objects.EACH:
         profile = from_csv.payload_profile({fields.FILE: name} for name in chosen)
         objects = [
@@ -134,7 +134,8 @@ def plan_draft(upload: str, draft: Draft, table: TableContent | None) -> DraftPl
         plan = DraftPlan(profile.submission_type, objects)
     else:
         plan = _of_all(upload, draft, tuple(chosen.values()))
-    plan.left_out, plan.table = left_out, table
+    listed = {file.name for planned in plan.objects for file in planned.files}
+    plan.left_out, plan.table = tuple(name for name in system if name not in listed), table
     if DECLARATION in chosen:
         plan.warnings.append(
             "the files are those of a BagIt bag: as one object, they are compared with its manifests"
@@ -163,16 +164,23 @@ def _of_all(upload: str, draft: Draft, files: tuple[DraftFile, ...]) -> DraftPla
 
 
 def _of_table(
-    upload: str, draft: Draft, chosen: Mapping[str, DraftFile], table: TableContent | None
+    upload: str,
+    draft: Draft,
+    chosen: Mapping[str, DraftFile],
+    system: Mapping[str, DraftFile],
+    table: TableContent | None,
 ) -> DraftPlan:
-    """An object of each row."""
+    """An object of each row. `system`: files of operating systems, of which a row may name one."""
     if table is None:
         return DraftPlan(SubmissionType.SINGLE_FILE_BATCH_MANIFEST, [], tuple(chosen), called="rows")
     given = ((row, from_csv.values_of(table, row)) for row in table.rows)
     rows = [(row, _corrected(draft, str(row.number), values)) for row, values in given]
     profile, names = from_csv.payload_profile(values for _, values in rows), ChosenFiles(chosen)
     payloads = [values.get(fields.URL) or values.get(fields.FILE, "") for _, values in rows]
-    named = [names.find(payload) if is_local(payload) else "" for payload in payloads]
+    named = [
+        (payload if payload in system else names.find(payload)) if is_local(payload) else ""
+        for payload in payloads
+    ]
     listed = set(named)
     left = ChosenFiles(name for name in chosen if name not in listed)
     plan = DraftPlan(profile.submission_type, [], left.names, called="rows")
@@ -183,7 +191,7 @@ def _of_table(
             # what no row names is meant more often than a file of another row
             near = left.near(payload) or names.near(payload)
             lacking.append(MissingFile(key=str(row.number), name=payload, near=near))
-        files, findings = (chosen[name],) if name else (), Findings()
+        files, findings = (chosen.get(name) or system[name],) if name else (), Findings()
         from_csv.check_cells(table, row, findings)
         planned = _object(upload, profile, str(row.number), row.number, files, values, findings, near)
         plan.objects.append(planned)
@@ -192,8 +200,21 @@ def _of_table(
         if name and (other := first.setdefault(name, planned)) is not planned:
             planned.add(f"{quote_name(name)} is also the file of row {other.number}", fields.FILE)
     _add_remarks(draft, plan, table)
+    _check_columns(draft, plan, table, profile)
     plan.missing = tuple(lacking)
     return plan
+
+
+def _check_columns(draft: Draft, plan: DraftPlan, table: TableContent, profile: ManifestProfile) -> None:
+    """Add problems of the columns. What was chosen for columns of an earlier table does not count."""
+    titles = set(map(fields.plain, table.header))
+    chosen = {title: name for title, name in draft.columns.items() if fields.plain(title) in titles}
+    plan.errors += fields.column_problems(table.header, table.fields, chosen)
+    plan.warnings += (
+        f"the column {quote_name(title)} is not used"
+        for title, name in zip(table.header, table.fields, strict=True)
+        if name and not from_csv.is_used(profile, name)
+    )
 
 
 def _corrected(draft: Draft, key: str, values: Mapping[str, str]) -> dict[str, str]:

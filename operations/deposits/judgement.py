@@ -18,8 +18,10 @@ from operations.deposits.planned import (
     NamedObject,
     ObjectFile,
 )
+from operations.deposits.submission import check_said
 from operations.site import Site
 from pipeline.description import metadata
+from pipeline.errors import UsageRefused
 from pipeline.identifiers import minter
 from pipeline.inventory.recording import Placement
 from pipeline.manifests.checkm import repeated_identifiers, too_many_rows
@@ -160,8 +162,9 @@ def _problems_of_files(one: NamedObject, known: _Known) -> Iterator[FieldProblem
     is_object = known.submission.type is SubmissionType.OBJECT_MANIFEST
     if is_object and (one.file_count or 0) > known.settings.object_files:
         yield FieldProblem(message=too_many_rows(known.settings.object_files), field="file")
-    if is_object and not known.profile.case_sensitive_names:
-        clashes = duplicates(file.name for file in one.files or ())
+    if is_object:
+        names = (file.name for file in one.files or ())
+        clashes = duplicates(names, case_fold=not known.profile.case_sensitive_names)
         yield from (FieldProblem(message=clash.reason, field="file") for clash in clashes)
     for file in one.files or ():
         try:
@@ -184,6 +187,10 @@ def _problems_of_all(total: int, known: _Known) -> Iterator[FieldProblem]:
     most = known.profile.limits.batch_jobs
     if known.submission.type.is_batch and most is not None and total > most:
         yield FieldProblem(message=too_many_rows(most))
+    try:
+        check_said(known.profile, known.submission)
+    except UsageRefused as refused:
+        yield FieldProblem(message=str(refused))
 
 
 def _contradictions(objects: Sequence[NamedObject], known: _Known) -> Iterator[Contradiction]:

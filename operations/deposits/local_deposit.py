@@ -25,7 +25,7 @@ from pipeline.errors import ArklineError, UsageRefused
 from pipeline.file_system import empty_folders
 from pipeline.fixity import OF_RECORD, READ_CHUNK, Digest, digest_file
 from pipeline.manifests import checkm, from_csv
-from pipeline.manifests.checkm import ManifestError, ManifestProfile, Row
+from pipeline.manifests.checkm import ManifestError, ManifestProfile, Problem, Row
 from pipeline.manifests.from_csv import Converted
 from pipeline.names import (
     COMPOSED_OTHERWISE,
@@ -33,6 +33,7 @@ from pipeline.names import (
     UnsafeName,
     UploadAddress,
     duplicates,
+    foreign_upload,
     is_container,
     is_system_file,
     is_upload,
@@ -336,8 +337,14 @@ def _convert(
         return _address(file), name
 
     converted = from_csv.convert(table, profile, case_fold=False, named=choice.columns, find=find)
-    if converted.errors:
-        raise ManifestError(f"made of {source}", converted.errors)
+    own = set(map(_address, files.values()))
+    foreign = (
+        Problem(row.line, problem, called="row")
+        for row in converted.rows
+        if row.url not in own and (problem := foreign_upload(row.url, ""))
+    )
+    if errors := (*converted.errors, *foreign):
+        raise ManifestError(f"made of {source}", errors)
     return converted, tuple(files.values())
 
 

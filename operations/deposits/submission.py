@@ -79,15 +79,6 @@ def check_url(url: str) -> None:
         )
 
 
-def _check_name(name: str | None) -> None:
-    if name is None:
-        return
-    try:
-        names.check_deposit_name(name)
-    except names.UnsafeName as error:
-        raise UsageRefused(f"{error}: give another name") from error
-
-
 def owned(submission: Submission, principal: Principal) -> Submission:
     """The submission with this principal as owner; Forbidden unless it may submit to the collection.
 
@@ -108,8 +99,16 @@ def _require_current_record(session: Session) -> None:
         ).with_remedies(Remedy(Action.SHOW_STATUS))
 
 
-def _check_recipients(chosen: Profile, submission: Submission) -> None:
-    """Require one address per entry, so that the limit on entries is a limit on recipients."""
+def check_said(chosen: Profile, submission: Submission) -> None:
+    """Refuse a name that no deposit may have, and too many recipients.
+
+    An entry has one address, so that the limit on entries is a limit on recipients.
+    """
+    if submission.deposit_name is not None:
+        try:
+            names.check_deposit_name(submission.deposit_name)
+        except names.UnsafeName as error:
+            raise UsageRefused(f"{error}: give another name") from error
     limit = chosen.limits.recipients
     if limit is not None and (given := len(names.mail_addresses(submission.notification))) > limit:
         raise UsageRefused(
@@ -151,9 +150,8 @@ def submit(
     session, settings = site.session, site.settings
     chosen = site.profile(submission.profile_name)
     check_url(submission.payload_url)
-    _check_name(submission.deposit_name)
+    check_said(chosen, submission)
     _require_current_record(session)
-    _check_recipients(chosen, submission)
 
     def prepare() -> None:
         _require_room(session, settings)

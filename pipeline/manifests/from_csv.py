@@ -188,6 +188,10 @@ def _column(field: str) -> str:
     return COLUMNS[fields.DIGEST if field in HEX_LENGTH else field]
 
 
+def is_used(profile: ManifestProfile, field: str) -> bool:
+    return field != fields.MODIFIED and _column(field) in profile.columns
+
+
 def _remark(table: TableContent, findings: Findings) -> Iterator[str]:
     """Report the remarks about the table and its columns that are used; yields those that are warnings."""
     warnings = list[Remark]()

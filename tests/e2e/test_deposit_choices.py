@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+import xlsxwriter
 from playwright.sync_api import Page, Route, expect
 
 from pipeline.principal import Role
@@ -136,6 +137,27 @@ def test_a_table_that_was_corrected_outside_and_chosen_again_takes_the_place_of_
     expect(page.get_by_text("The table has changed")).to_be_visible()
     assert [said for said in dora.complaints if "409" not in said] == []
     dora.complaints.clear()
+
+
+def test_corrections_of_one_sheet_do_not_apply_to_another(dora: Visitor, tmp_path: Path) -> None:
+    page, table = dora.page, tmp_path / "list.xlsx"
+    with xlsxwriter.Workbook(str(table)) as book:
+        for name, what in (("Letters", "Letter"), ("Photos", "Photo")):
+            sheet = book.add_worksheet(name)
+            for number, row in enumerate((("Datei", "Titel"), ("a.txt", what))):
+                sheet.write_row(number, 0, row)
+    (tmp_path / "a.txt").write_text("a")
+    choose(page, table, tmp_path / "a.txt")
+    title = page.get_by_label("Title of row 2")
+    title.fill("Letter to Sissel")
+    title.press("Enter")
+    expect(page.locator("#preview[aria-busy]")).to_have_count(0)
+
+    page.get_by_text("What the columns of the table mean").click()
+    page.get_by_label("Sheet").select_option("Photos")
+
+    expect(title).to_have_value("Photo")
+    expect(page.get_by_text("What was corrected in the other sheet has been removed.")).to_be_visible()
 
 
 @pytest.mark.parametrize("digests", [True, False], ids=["with digests", "without digests"])

@@ -2,19 +2,24 @@
 
 import hashlib
 import os
+import re
 import threading
 import unicodedata
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
+from operations.deposits.local_deposit import plan_deposit
+from pipeline.manifests.checkm import ManifestError
 from pipeline.names import is_system_file, parse_upload_url
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from pipeline.states import Event
+from pipeline.tables.content import Choice
 from pipeline.uploads import stored
 from tests.support import planting
 from tests.support.web import OWN_FORM, Caller, Web, serving
@@ -277,6 +282,94 @@ def test_system_files_are_left_out_and_named(ada: Caller) -> None:
     assert all(map(is_system_file, system))
 
 
+def test_a_row_may_name_a_file_of_the_operating_system(ada: Caller) -> None:
+    _, preview = with_table(ada, "file\nscans/Thumbs.db\na.jpg\n", "a.jpg", "scans/Thumbs.db", ".DS_Store")
+
+    assert (preview["object_count"], errors(preview), preview["missing"]) == (2, [], [])
+    assert (preview["left_out"], preview["unlisted"]) == ([".DS_Store"], [])
+
+
+@pytest.mark.parametrize(
+    ("header", "columns", "problem"),
+    [
+        ("file,title,Titel", {}, "'title' and 'Titel' are both the column Title: leave one of them out"),
+        ("file,MD5,SHA1", {}, "'MD5' and 'SHA1' are both the column Digest: leave one of them out"),
+        ("file,foo,title", {"foo": "title"}, "'foo' and 'title' are both the column Title"),
+        ("file,foo,bar", {"foo": "colour"}, "'colour', given for the column 'foo', is no field"),
+    ],
+)
+def test_columns_that_submit_refuses_refuse_a_draft_in_the_same_words(
+    ada: Caller, tmp_path: Path, header: str, columns: dict[str, str], problem: str
+) -> None:
+    text = f"{header}\na.jpg,,\n"
+    (tmp_path / "list.csv").write_text(text)
+    (tmp_path / "a.jpg").write_bytes(HARBOUR)
+
+    upload, preview = with_table(ada, text, "a.jpg", columns=columns)
+
+    (said,) = preview["errors"]
+    assert said.startswith(problem)
+    with pytest.raises(ManifestError, match=re.escape(said)):
+        plan_deposit(tmp_path / "list.csv", choice=Choice(columns=columns))
+    left_out = {"foo": "", "Titel": "", "SHA1": ""}
+    again = save(ada, upload, draft("table", "a.jpg", table="list.csv", columns=left_out))
+    assert again["errors"] == []
+
+
+def test_a_column_that_objects_do_not_have_is_said_to_be_unused(ada: Caller) -> None:
+    _, preview = with_table(ada, "file,MIME type,fileLastModified\na.jpg,image/jpeg,2009\n", "a.jpg")
+
+    assert preview["warnings"] == [
+        "the column 'MIME type' is not used",
+        "the column 'fileLastModified' is not used",
+    ]
+
+
+@pytest.mark.parametrize("case_sensitive", [False, True])
+def test_names_that_clash_in_one_object_are_an_error_of_the_preview(
+    web: Web, ada: Caller, case_sensitive: bool
+) -> None:
+    profile = web.context.settings.profiles / "demo.yaml"
+    before = profile.read_text()
+    profile.write_text(f"{before}\ncase_sensitive_names: {str(case_sensitive).lower()}\n")
+    try:
+        composed = [unicodedata.normalize(form, "é.jpg") for form in ("NFC", "NFD")]
+        preview = save(ada, begin(ada), draft("one", *composed))
+        other_case = save(ada, begin(ada), draft("one", "a.jpg", "A.jpg"))
+    finally:
+        profile.write_text(before)
+
+    assert [field for _, field, _ in errors(preview)] == ["file"]
+    assert bool(errors(other_case)) is not case_sensitive
+
+
+def test_a_name_that_no_deposit_may_have_is_an_error_of_every_preview(ada: Caller) -> None:
+    hidden = "Harbour\u202eviews"
+    preview = save(ada, begin(ada), draft("each", "a.jpg", name=hidden))
+    body = {"profile": "demo", "payload_url": "https://example.org/a.jpg", "deposit_name": hidden}
+    by_url = ada.request("POST", "/v1/batches?dry_run=true&ask=0", json=body).json()
+    files = {"profile": "demo", "source": "a.jpg", "type": "file", "deposit_name": hidden}
+    plan = {"objects": 1, "files": 1, "bytes": 1}
+    of_files = ada.request("POST", "/v1/batches/files/dry-run", json={**files, "plan": plan}).json()
+
+    refused = ada.request("POST", "/v1/batches", json=body).json()["detail"]
+    assert "U+202E" in refused
+    assert preview["errors"] == [refused]
+    assert [one["message"] for one in by_url["failures"]] == [refused]
+    assert [one["message"] for one in of_files["failures"]] == [refused]
+
+
+def test_more_recipients_than_a_report_may_have_refuse_a_dry_run(ada: Caller) -> None:
+    mails = [f"a{number}@example.org" for number in range(200)]
+    body = {"profile": "demo", "payload_url": "https://example.org/a.jpg", "notification": mails}
+
+    refused = ada.request("POST", "/v1/batches", json=body).json()["detail"]
+    by_url = ada.request("POST", "/v1/batches?dry_run=true&ask=0", json=body).json()
+
+    assert "mail addresses" in refused
+    assert [one["message"] for one in by_url["failures"]] == [refused]
+
+
 def test_an_identifier_of_two_files_is_an_error_that_names_the_files(ada: Caller) -> None:
     values = {"a.jpg:local_id": "x", "b.jpg:local_id": "x"}
     preview = save(ada, begin(ada), draft("each", *FILES, values=values))
@@ -376,7 +469,9 @@ def test_another_principal_sees_nothing(web: Web, ada: Caller) -> None:
 
 def test_the_unfinished_drafts_are_listed_with_what_has_arrived(web: Web) -> None:
     grace = web.caller(Role.DEPOSITOR, ["demo"], name="grace")
-    upload, _ = with_table(grace, TABLE, *FILES, name="Harbour views")
+    chosen = [*draft("table", *FILES, ".DS_Store")["files"], {"name": "list.csv", "size": len(TABLE)}]
+    upload, _ = with_table(grace, TABLE, name="Harbour views")
+    save(grace, upload, draft("table", table="list.csv", name="Harbour views") | {"files": chosen})
     send(grace, upload, "files/a.jpg")
     part = {"Upload-Complete": "?0", "Upload-Offset": "0"}
     grace.request("PATCH", f"/v1/uploads/{upload}/files/b.jpg", data=HARBOUR[:10], headers=part)
@@ -389,8 +484,8 @@ def test_the_unfinished_drafts_are_listed_with_what_has_arrived(web: Web) -> Non
         "demo",
         "table",
     )
-    assert (row["files"], row["bytes"]) == (2, 2 * len(HARBOUR))
-    assert (row["arrived_files"], row["arrived_bytes"]) == (1, len(HARBOUR) + 10)
+    assert (row["files"], row["bytes"]) == (3, 2 * len(HARBOUR) + len(TABLE))
+    assert (row["arrived_files"], row["arrived_bytes"]) == (2, len(HARBOUR) + len(TABLE) + 10)
     days = timedelta(days=web.context.settings.upload_days)
     left = datetime.fromisoformat(row["expires"]) - datetime.fromisoformat(row["updated"]) - days
     assert abs(left.total_seconds()) < 60

@@ -138,6 +138,13 @@ def test_a_table_whose_names_compose_letters_otherwise_is_told_so(tmp_path: Path
         plan_deposit(table)
 
 
+def test_a_table_names_no_file_of_another_upload(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text(f"URL\nupload:{'0' * 32}/a.jpg\n")
+
+    with pytest.raises(ManifestError, match=r"row 2: 'upload:0.*' is not in the upload of this manifest"):
+        plan_deposit(tmp_path / "list.csv")
+
+
 def test_a_row_without_a_file_is_told_so(tmp_path: Path) -> None:
     table = folder(tmp_path, "a.jpg") / "table.csv"
     table.write_text("File,Title\na.jpg,First\n,Second\n")

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from entrypoints.web.pages import drawings
-from operations.board.throughput import ENOUGH, HOUR, QUIET, SHORTEST, Pace, Throughput, seconds_left
+from operations.board.throughput import ENOUGH, HOUR, QUIET, SHORTEST, Throughput, seconds_left
 from operations.board.values import BoardBatch, Hour, in_all
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.inventory.throughput import Stored, StoredVersions
@@ -89,12 +89,12 @@ BATCH = BoardBatch(
 )
 
 
-def pace(number: int = 20, last: datetime = NOON, stopped: frozenset[str] = frozenset()) -> Pace:
-    return Pace(Throughput(NOON, NOON - 99 * HOUR, {}, {BATCH.bid: Stored(number, last)}), stopped)
+def pace(number: int = 20, last: datetime = NOON) -> Throughput:
+    return Throughput(NOON, NOON - 99 * HOUR, {}, {BATCH.bid: Stored(number, last)})
 
 
-def left(at: Pace | None = None, **changes: object) -> float | None:
-    return seconds_left(at or pace(), BATCH.model_copy(update=changes), BATCH.collection)
+def left(at: Throughput | None = None, **changes: object) -> float | None:
+    return seconds_left(at or pace(), BATCH.model_copy(update=changes), ())
 
 
 def test_the_time_left_is_that_of_the_rest_at_the_rate_since_the_batch_began() -> None:
@@ -139,9 +139,8 @@ def test_the_time_left_is_absent_without_enough_objects_of_late() -> None:
 
 
 def test_the_time_left_is_absent_while_the_collection_is_on_hold() -> None:
-    assert left(at=pace(stopped=frozenset({"maps"}))) is not None
-    assert left(at=pace(stopped=frozenset({"demo"}))) is None
-    assert seconds_left(None, BATCH, "demo") is None
+    assert seconds_left(pace(), BATCH, {"maps"}) is not None
+    assert seconds_left(pace(), BATCH, {"demo"}) is None
 
 
 def test_a_sum_is_known_if_each_hour_is() -> None:

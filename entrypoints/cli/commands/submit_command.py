@@ -443,6 +443,8 @@ def dry_run_of_files(
         "mode": submission.submission_mode,
         "new_version": bool(submission.new_version),
         "priority": submission.priority,
+        "deposit_name": submission.deposit_name,
+        "notification": submission.notification,
     }
     bodies = (
         {**body, "plan": plan.model_dump(mode="json")}

@@ -106,6 +106,8 @@ class FilesDeposit(Record):
     new_version: bool = False
     new_version_of: AgreedVersions = Field(default_factory=dict)
     priority: Priority | None = None
+    deposit_name: Name | None = None
+    notification: tuple[Text, ...] = ()
     plan: LocalPlan
 
 

@@ -28,7 +28,7 @@ function choices(table, draft, onChange) {
   ));
   if (table.sheets.length > 1) {
     parts.unshift(choice("sheet", "Sheet", table.sheets.map((name) => element("option", { selected: name === table.sheet }, name)),
-      (value) => onChange((kept) => Object.assign(kept, { sheet: value, header_row: null, columns: {} }))));
+      (value) => onChange((kept) => Object.assign(kept, { sheet: value, header_row: null, columns: {}, values: {} })))); // other rows
   }
   const row = element("input", { id: "header-row", type: "number", min: 1, value: table.header_row ?? 1,
     onchange: () => onChange((kept) => Object.assign(kept, { header_row: Number(row.value) || null, columns: {} })) });

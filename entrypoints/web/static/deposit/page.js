@@ -27,7 +27,11 @@ const showObjects = objectTable(at("rows"), {
     else draft.new_version[ark] = version;
   }),
 });
-const showColumns = columnChoices(at("columns"), (alter) => change(() => { alter(draft); cursors = [""]; }));
+const showColumns = columnChoices(at("columns"), async (alter) => {
+  const before = Object.keys(draft.values).length;
+  await change(() => { alter(draft); cursors = [""]; });
+  if (before && !Object.keys(draft.values).length && at("alert").hidden) alert("What was corrected in the other sheet has been removed.");
+});
 
 // Shows what went wrong; nothing that was entered is lost by it.
 async function attempt(work) {
