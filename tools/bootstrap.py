@@ -160,6 +160,8 @@ def prepare(command: str) -> None:
             servers.ensure_zookeeper(say)
         if command == "test":
             for_tests.ensure(servers.this_machine(), say)
+            if servers.this_machine().root:
+                for_tests.ensure(servers.this_machine(), say, for_tests.PODMAN)
         if not is_current():
             make_environment()
         if needs_servers:

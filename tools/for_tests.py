@@ -51,6 +51,17 @@ PROGRAMS = (
     Program("p7zip-full", "7-Zip", _on_path("7z")),
 )
 
+PODMAN = (
+    Program("podman", "podman", _on_path("podman")),
+    Program("runc", "runc", _on_path("runc")),
+    Program("netavark", "netavark", _below("/usr/lib/podman", "netavark")),
+    Program("aardvark-dns", "aardvark-dns", _below("/usr/lib/podman", "aardvark-dns")),
+    Program("iptables", "iptables", _on_path("iptables")),
+    Program("catatonit", "catatonit", _on_path("catatonit")),
+    Program("debootstrap", "debootstrap", _on_path("debootstrap")),
+)
+"""What `./dev containers` needs; installed on its own, because some releases of Debian lack a part."""
+
 
 def missing(programs: Iterable[Program] = PROGRAMS) -> tuple[Program, ...]:
     return tuple(program for program in programs if not program.is_there())

@@ -13,6 +13,7 @@ SERVERS = frozenset({"zookeeper", "redis_server"})
 """The fixtures that start ZooKeeper and Redis."""
 
 LONGEST_FIRST = (
+    "test_containers_short",
     "test_truth",
     "test_benchmarks",
     "test_storm_short",

@@ -23,8 +23,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="end with one JSON object on standard output")
     parsed = parser.parse_args(arguments)
     result = run(short=parsed.short, profiles=tuple(parsed.profile))
-    for step, seconds in result.steps.items():
-        say(f"{step:<20} {seconds:>6.1f} s")
+    for step, seconds in result.seconds.items():
+        say(f"{step:<30} {seconds:>6.1f} s")
     if result.not_run:
         say(f"not run: {result.not_run}")
     if result.problem:

@@ -6,20 +6,19 @@ The store stays between runs, so that images are made once; one run at a time ha
 import fcntl
 import json
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pipeline.errors import ArklineError
+from tools import for_tests
 from tools.command_line import say
-from tools.servers import apt, this_machine
-
-PACKAGES = ("podman", "runc", "netavark", "aardvark-dns", "iptables", "catatonit", "debootstrap")
+from tools.servers import this_machine
 
 FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "arkline" / "containers"
 
@@ -119,14 +118,11 @@ def engine() -> Iterator[Engine]:
 
 def install() -> None:
     """Install podman and what it needs from Debian's packages; CannotRun if that is impossible."""
-    if all(shutil.which(name) for name in ("podman", "runc", "debootstrap", "iptables", "catatonit")):
-        return
-    machine = this_machine()
-    if os.geteuid() != 0 or not machine.apt:
-        raise CannotRun(f"run as root on Debian, or install: {' '.join(PACKAGES)}")
-    say("podman is missing; installing it")
-    if reason := apt(machine, say, *PACKAGES):
-        raise CannotRun(reason)
+    if os.geteuid() != 0:
+        raise CannotRun("podman keeps users and networks of its own only for root")
+    for_tests.ensure(this_machine(), say, for_tests.PODMAN)
+    if absent := for_tests.missing(for_tests.PODMAN):
+        raise CannotRun(f"Debian's packages {', '.join(one.package for one in absent)} are not installed")
 
 
 def clear(engine: Engine) -> None:
@@ -143,3 +139,13 @@ def _problem(engine: Engine) -> str:
     except EngineFailed as error:
         return str(error)
     return ""
+
+
+def until(holds: Callable[[], bool], seconds: float) -> bool:
+    """Whether `holds` becomes true in time; the engine offers no event to wait for."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.5)
+    return True

@@ -7,11 +7,12 @@ gives the real image. It shows what the file does, not what the real server does
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tools.command_line import say
-from tools.containers.engine import CannotRun, Engine
+from tools.containers.engine import CannotRun, Engine, EngineFailed
 from tools.package_index import system_bundle
 
 SUITE = "bookworm"
@@ -28,36 +29,52 @@ STAND_INS = {
 """Variable of docker-compose.yml -> recipe, and the package whose version is printed."""
 
 
-def stand_ins(engine: Engine) -> tuple[dict[str, str], dict[str, str]]:
-    """The images by variable, and the version of the package in each image by recipe."""
-    images, versions = {}, {}
-    for variable, (recipe, package) in STAND_INS.items():
-        images[variable] = _stand_in(engine, recipe)
-        shown = engine.run(
-            "podman",
-            "run",
-            "--rm",
-            "--network",
-            "none",
-            "--entrypoint",
-            "dpkg-query",
-            images[variable],
-            "-Wf",
-            "${Version}",
-            package,
-        )
-        versions[recipe] = f"{package} {shown.strip()}"
-    return images, versions
+OURS = "localhost/arkline-drill:now"
 
 
-def build(engine: Engine, checkout: Path, tag: str, images: Mapping[str, str]) -> None:
-    """Build the image of a checkout by its own Dockerfile, on the stand-in for Python."""
-    say(f"building {tag} by {checkout.name}/Dockerfile")
+def prepare(engine: Engine, checkout: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """The image of each variable of docker-compose.yml, and the versions of what is in them.
+
+    CannotRun if this machine runs no container, or reaches no packages from one; EngineFailed if an image
+    cannot be built all the same.
+    """
+    debian = _debian(engine)
+    try:
+        engine.run("podman", "run", "--rm", "--network", "host", debian, "true")
+    except EngineFailed as error:
+        raise CannotRun(f"podman runs no container on this machine: {error}") from error
+    with _reaching(engine, debian, "apt-get update"):
+        images = {variable: _stand_in(engine, recipe) for variable, (recipe, _) in STAND_INS.items()}
     base = images["ARKLINE_BASE_IMAGE"]
-    engine.run(
-        "podman", "build", "--quiet", "--network", "host", "--build-arg", f"BASE_IMAGE={base}", "--tag", tag,
-        str(checkout),
-    )  # fmt: skip
+    with _reaching(engine, base, "pip download --quiet --no-deps --dest /tmp pip"):
+        build(engine, checkout, OURS, base)
+    versions = {
+        recipe: f"{package} {_version(engine, images[variable], package)}"
+        for variable, (recipe, package) in STAND_INS.items()
+    }
+    podman = engine.run("podman", "--version").split()[-1]
+    return {**images, "ARKLINE_IMAGE": OURS}, {"podman": podman, **versions}
+
+
+@contextmanager
+def _reaching(engine: Engine, image: str, question: str) -> Iterator[None]:
+    """If an image cannot be built, CannotRun where `question` fails too in a container of `image`."""
+    try:
+        yield
+    except EngineFailed as error:
+        if engine.succeeds("podman", "run", "--rm", "--network", "host", image, "sh", "-c", question):
+            raise
+        raise CannotRun(f"a container of this machine reaches no packages: {error}") from error
+
+
+def _version(engine: Engine, image: str, package: str) -> str:
+    asked = ("--entrypoint", "dpkg-query", image, "-Wf", "${Version}", package)
+    return engine.run("podman", "run", "--rm", "--network", "none", *asked).strip()
+
+
+def build(engine: Engine, checkout: Path, tag: str, base: str) -> None:
+    """Build the image of a checkout by its own Dockerfile, whose first stage begins with `base`."""
+    engine.run("podman", "build", "--quiet", "--network", "host", "--from", base, "--tag", tag, str(checkout))
 
 
 def _stand_in(engine: Engine, recipe: str) -> str:

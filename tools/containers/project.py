@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from tools.command_line import say
-from tools.containers.engine import Engine, EngineFailed
+from tools.containers.engine import Engine, EngineFailed, until
 
 HEALTHY_TIMEOUT = 240
 """Seconds for all containers of one step to become healthy."""
@@ -33,10 +33,18 @@ class Project:
     checkout: Path
     variables: Mapping[str, str]
     profiles: tuple[str, ...] = ()
+    override: Path | None = None
+    """A second file, as docker-compose.override.yml is for an operator."""
+
+    @cached_property
+    def files(self) -> tuple[Path, ...]:
+        return (self.checkout / "docker-compose.yml", *((self.override,) if self.override else ()))
 
     @cached_property
     def file(self) -> dict[str, Any]:
-        read: dict[str, Any] = yaml.safe_load((self.checkout / "docker-compose.yml").read_text())
+        read: dict[str, Any] = {}
+        for file in self.files:
+            read = merged(read, yaml.safe_load(file.read_text()))
         return read
 
     @cached_property
@@ -49,11 +57,15 @@ class Project:
 
     def compose(self, *arguments: str) -> str:
         chosen = [part for profile in self.profiles for part in ("--profile", profile)]
+        files = [part for file in self.files for part in ("--file", str(file))]
         return self.engine.run(
-            "podman-compose", "--project-name", self.name,
-            "--file", str(self.checkout / "docker-compose.yml"), *chosen, *arguments,
-            more=self.variables,
-        )  # fmt: skip
+            "podman-compose", "--project-name", self.name, *files, *chosen, *arguments, more=self.variables
+        )
+
+    @property
+    def servers(self) -> list[str]:
+        """The services of others, such as ZooKeeper."""
+        return [name for name, service in self.services.items() if "build" not in service]
 
     def start(self, *services: str) -> None:
         """Start these services, and nothing that they depend on."""
@@ -97,28 +109,41 @@ class Project:
     ) -> None:
         """Ask `holds(project, service, container)` until it is true for all; Unhealthy after a while."""
         waiting = {container: service for service in services for container in self.containers(service)}
-        deadline = time.monotonic() + HEALTHY_TIMEOUT
-        while waiting := {
-            name: service for name, service in waiting.items() if not holds(self, service, name)
-        }:
-            if time.monotonic() > deadline:
-                states = (
-                    f"{name} is not {condition}; {self.state(name)}: {self.log(name)}" for name in waiting
-                )
-                raise Unhealthy("\n".join(states))
-            time.sleep(0.5)
+
+        def hold() -> bool:
+            for container, service in tuple(waiting.items()):
+                if holds(self, service, container):
+                    del waiting[container]
+            return not waiting
+
+        if not until(hold, HEALTHY_TIMEOUT):
+            states = (f"{name} is not {condition}; {self.state(name)}: {self.log(name)}" for name in waiting)
+            raise Unhealthy("\n".join(states))
 
     def state(self, container: str) -> str:
         state = self.engine.inspect("container", container)["State"]
         return f"{state['Status']} with code {state['ExitCode']}"
 
+    def restarts(self, container: str) -> int:
+        """How often the engine has started the container again."""
+        count: int = self.engine.inspect("container", container)["RestartCount"]
+        return count
+
+    def mountpoint(self, volume: str) -> Path:
+        """The folder of a volume on this host."""
+        return Path(self.engine.inspect("volume", f"{self.name}_{volume}")["Mountpoint"])
+
+    def volumes_of(self, prefix: str) -> list[str]:
+        """The volumes whose name in the file begins so."""
+        begins = f"{self.name}_{prefix}"
+        return [name for name in self.engine.names("volume", self.name) if name.startswith(begins)]
+
     def execute(self, service: str, *command: str) -> str:
         return self.engine.run("podman", "exec", self.container(service), *command)
 
     def log(self, container: str) -> str:
-        return "\n".join(
-            self.engine.run("podman", "logs", "--tail", "15", container, check=False).splitlines()
-        )
+        """Its last lines, of standard output and standard error."""
+        return self.engine.run("sh", "-c", 'podman logs --tail 15 "$0" 2>&1', container, check=False).strip()
 
     def down(self, *, volumes: bool) -> None:
         """Stop as the file's grace periods say; remove containers and networks, and `volumes`."""
@@ -130,3 +155,14 @@ def is_well(project: Project, service: str, container: str) -> bool:
     if "healthcheck" in project.services[service]:
         return project.engine.succeeds("podman", "healthcheck", "run", container)
     return project.state(container) == "exited with code 0"
+
+
+def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """The mappings of two compose files as one: values of the second replace those of the first."""
+    both = {
+        key: merged(base[key], value)
+        if isinstance(value, Mapping) and isinstance(base.get(key), Mapping)
+        else value
+        for key, value in more.items()
+    }
+    return {**base, **both}

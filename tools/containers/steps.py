@@ -1,0 +1,112 @@
+"""The steps of the short form: start early, start all, compare, deposit, kill, restart.
+
+A step takes the story and raises StepFailed, or EngineFailed, with what was wrong. Its first line is printed.
+"""
+
+import json
+import os
+import signal
+
+from tools.containers import claims
+from tools.containers.project import Project
+from tools.containers.story import StepFailed, Story, digests_below
+
+EARLY = ("worker", "beat", "web")
+"""Services that are started before the servers that they need."""
+
+VICTIMS = ("worker", "zookeeper", "redis", "control", "web")
+
+
+def before_healthy(story: Story) -> None:
+    """The fleet is started while neither ZooKeeper nor Redis is there, and works once they are."""
+    story.project.start("secrets")
+    story.project.wait_healthy(["secrets"])
+    story.project.start(*EARLY)
+    story.project.wait_until("saying that ZooKeeper is missing", _misses_zookeeper, EARLY)
+    servers = story.project.servers
+    story.project.start(*servers)
+    story.project.wait_healthy([*servers, *EARLY])
+
+
+def _misses_zookeeper(project: Project, _: str, container: str) -> bool:
+    return "zookeeper" in project.log(container).lower()
+
+
+def all_healthy(story: Story) -> None:
+    """Every service of the file is healthy."""
+    story.project.up()
+    story.await_ready()
+    story.token = story.project.execute(
+        "web", "arkline", "token", "create", "drill", "--role", "admin"
+    ).split()[0]
+
+
+def as_the_file_says(story: Story) -> None:
+    """Users, roots, capabilities, networks, mounts and ports are as the file says; no secret is in sight."""
+    problems = claims.differences(story.project)
+    problems += [
+        f"{name}: a secret is in its environment or command"
+        for name in claims.secrets_in_sight(story.project)
+    ]
+    if problems:
+        raise StepFailed("\n".join(problems))
+
+
+def deposit(story: Story) -> None:
+    """A table of objects is stored, and every byte is in the storage root."""
+    table = story.table(f"deposit-{len(story.digests)}")
+    story.arkline("submit", str(table), "--profile", "demo", "--wait")
+    story.deposited(table)
+    everything_stored(story)
+
+
+def everything_stored(story: Story) -> None:
+    """The storage root has all files that were reported as stored."""
+    if missing := story.digests - digests_below(story.project.mountpoint("ocfl")):
+        raise StepFailed(
+            f"{len(missing)} of {len(story.digests)} deposited files are not in the storage root"
+        )
+
+
+def kills(story: Story) -> None:
+    """Containers are killed during a deposit; the engine starts them again, and the deposit completes."""
+    for victim in VICTIMS[:1] if story.short else VICTIMS:
+        table = story.table(f"killed-{victim}")
+        batch = story.submit(table)
+        _kill(story.project, victim)
+        if victim == "worker" and (
+            state := json.loads(story.arkline("status", batch, "--json"))["status"]
+        ) in (
+            "completed",
+            "failed",
+        ):
+            raise StepFailed(f"the deposit was {state} before the worker was killed")
+        story.project.wait_healthy([victim, "web"])
+        story.await_ready()
+        story.arkline("watch", batch)
+        story.deposited(table)
+    everything_stored(story)
+
+
+def _kill(project: Project, service: str) -> None:
+    """Kill the containers of a service, and wait until the engine has started them again."""
+    before = {name: project.restarts(name) for name in project.containers(service)}
+    for name in before:
+        os.kill(project.engine.inspect("container", name)["State"]["Pid"], signal.SIGKILL)
+    project.wait_until(
+        "started again by the engine",
+        lambda project, _, container: project.restarts(container) > before[container],
+        [service],
+    )
+
+
+def restart(story: Story) -> None:
+    """The whole project is taken down and started again with its volumes."""
+    story.project.down(volumes=False)
+    story.project.up()
+    story.await_ready()
+    everything_stored(story)
+    deposit(story)
+
+
+SHORT = (before_healthy, all_healthy, as_the_file_says, deposit, kills, restart)
