@@ -37,7 +37,7 @@ def _beside(story: Story, folder: Path, *command: str) -> None:
 
 
 def _objects(story: Story) -> list[str]:
-    return sorted(found["ark"] for found in json.loads(story.arkline("objects", "--json"))["objects"])
+    return sorted(item["ark"] for item in json.loads(story.arkline("objects", "--json"))["objects"])
 
 
 LONG = (*SHORT, backup)
