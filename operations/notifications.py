@@ -15,7 +15,6 @@ from pipeline.notify import notification, report_mail
 from pipeline.notify.subscription import (
     CONFIRM,
     TEST,
-    Delivery,
     DigestMode,
     EventKind,
     NotableEvent,
@@ -92,9 +91,8 @@ class NoSuchSubscription(ArklineError):
 
 def add(site: Site, caller: Principal, asked: NewSubscription) -> SubscriptionView:
     """Subscribe the caller; a mail address is asked to confirm first. UsageRefused at a limit."""
-    signing_key = notification.signing_key(site.settings, new := new_id())
     subscription = Subscription(
-        id=new,
+        id=new_id(),
         name=caller.identity.partition(":")[2],
         local=caller.is_local,
         role=caller.role,
@@ -108,36 +106,45 @@ def add(site: Site, caller: Principal, asked: NewSubscription) -> SubscriptionVi
         confirmed=not asked.mail.strip(),
         created=now(),
     )
+    signing_key = notification.signing_key(site.settings, subscription.id)
     _check_place(subscription)
     _check_rights(caller, subscription)
     _check_limits(site, subscription)
     first = _urgent(subscription, CONFIRM, "Please confirm this address for notifications")
     subscriptions.add(site.session, subscription, None if subscription.confirmed else first)
-    view = view_of(Subscribed(subscription, Delivery(), 0, 0))
-    return view.model_copy(update={"signing_key": signing_key.decode() if subscription.webhook else ""})
+    return _view(Subscribed(subscription), signing_key)
 
 
 def _check_place(subscription: Subscription) -> None:
-    if bool(subscription.mail) == bool(subscription.webhook):
+    mail, webhook = subscription.mail, subscription.webhook
+    if bool(mail) == bool(webhook):
         raise UsageRefused("give a mail address or the URL of a webhook, one of them")
-    if subscription.mail and not report_mail.is_address(subscription.mail):
-        raise UsageRefused(f"'{subscription.mail}' is not a mail address: write name@host")
-    if not subscription.webhook:
-        return
-    if problem := urls.web_problem(subscription.webhook):
-        raise UsageRefused(f"the webhook {urls.redact_url(subscription.webhook)}{problem}")
-    if urls.redact_url(subscription.webhook) != subscription.webhook:
+    if mail and not report_mail.is_address(mail):
+        raise UsageRefused(f"'{mail}' is not a mail address: write name@host")
+    if webhook and (problem := urls.web_problem(webhook)):
+        raise UsageRefused(f"the webhook {urls.redact_url(webhook)}{problem}")
+    if urls.redact_url(webhook) != webhook:
         raise UsageRefused(
             "the webhook's URL has a user, a password or a value that looks like one, which is not kept: "
             "give one without; the receiver checks the signature of each request"
         )
 
 
+def may_have(caller: Principal, kind: str) -> bool:
+    """Whether the caller may subscribe to events of this kind."""
+    if kind == EventKind.OUTAGE:
+        return caller.sees_fleet
+    return kind != EventKind.FIXITY or caller.role is not Role.DEPOSITOR
+
+
 def _check_rights(caller: Principal, subscription: Subscription) -> None:
-    if EventKind.OUTAGE in subscription.events and not caller.sees_fleet:
-        raise Forbidden(f"{caller.name} must not subscribe to outages: this needs rights for all collections")
-    if EventKind.FIXITY in subscription.events and caller.role is Role.DEPOSITOR:
-        raise Forbidden(f"{caller.name} must not subscribe to fixity alarms: depositors do not see checks")
+    needed = {
+        EventKind.OUTAGE: "outages: this needs rights for all collections",
+        EventKind.FIXITY: "fixity alarms: depositors do not see checks",
+    }
+    for kind, what in needed.items():
+        if kind in subscription.events and not may_have(caller, kind):
+            raise Forbidden(f"{caller.name} must not subscribe to {what}")
     foreign = sorted(set(subscription.collections) - (caller.collections or set(subscription.collections)))
     if foreign:
         raise Forbidden(f"{caller.name} must not subscribe to collection {foreign[0]}")
@@ -145,7 +152,7 @@ def _check_rights(caller: Principal, subscription: Subscription) -> None:
 
 def _check_limits(site: Site, new: Subscription) -> None:
     """Count what ended a short time ago too: to remove and to add again must not send mail without limit."""
-    known = [entry.subscription for entry in subscriptions.read_all(site.session)]
+    known = [entry.subscription for entry in subscriptions.read(site.session)]
     if sum(one.owner.identity == new.owner.identity for one in known) >= OF_ONE:
         raise UsageRefused(f"you have {OF_ONE} subscriptions, as many as one may: remove one, and wait a day")
     same = [one for one in known if new.mail and one.mail.casefold() == new.mail.casefold()]
@@ -164,10 +171,10 @@ def _urgent(subscription: Subscription, kind: str, title: str, text: str = "") -
 def listed(site: Site, caller: Principal) -> Subscriptions:
     """The caller's subscriptions; an operator of all collections sees everybody's."""
     views = []
-    for entry in subscriptions.read_all(site.session):
+    for entry in subscriptions.read(site.session):
         if entry.subscription.ended is None and _may_manage(caller, entry.subscription):
             _renew(site, caller, entry.subscription)
-            views.append(view_of(entry))
+            views.append(_view(entry))
     return Subscriptions(subscriptions=tuple(sorted(views, key=lambda view: (view.owner, view.created))))
 
 
@@ -181,12 +188,9 @@ def _renew(site: Site, caller: Principal, subscription: Subscription) -> None:
 
 def show(site: Site, caller: Principal, subscription_id: str) -> SubscriptionView:
     """The subscription; for its owner, with the key of its webhook."""
-    subscription = _managed(site, caller, subscription_id)
-    view = view_of(subscriptions.with_delivery(site.session, subscription))
-    if not (subscription.webhook and _is_own(caller, subscription)):
-        return view
-    key = notification.signing_key(site.settings, subscription.id).decode()
-    return view.model_copy(update={"signing_key": key})
+    entry = _managed(site, caller, subscription_id)
+    own = _is_own(caller, entry.subscription)
+    return _view(entry, notification.signing_key(site.settings, entry.subscription.id) if own else b"")
 
 
 def confirm(site: Site, subscription_id: str, code: str) -> None:
@@ -197,41 +201,41 @@ def confirm(site: Site, subscription_id: str, code: str) -> None:
 
 
 def end_by_code(site: Site, subscription_id: str, code: str) -> None:
-    """End a subscription with the code that is in each of its mails. Idempotent."""
-    subscription = _by_code(site, subscription_id, "end", code)
-    subscriptions.change(site.session, subscription, ended=now())
+    """End a subscription with the code that is in each of its mails."""
+    subscriptions.change(site.session, _by_code(site, subscription_id, "end", code), ended=now())
 
 
-def send_test(site: Site, caller: Principal, subscription_id: str) -> None:
+def send_test(site: Site, caller: Principal, subscription_id: str) -> SubscriptionView:
     """Have a test sent within seconds; the list says how it went. A suspended subscription begins again."""
-    subscription = _managed(site, caller, subscription_id)
+    subscription = _managed(site, caller, subscription_id).subscription
     if not subscription.confirmed:
         raise UsageRefused(f"{subscription.mail} has not confirmed yet: nothing else is sent before")
     subscriptions.resume(site.session, subscription)
     text = f"{caller.name} asked for this test. Nothing was deposited, and nothing is wrong."
     event = _urgent(subscription, TEST, "arkline: a test of your notifications", text)
-    subscriptions.tell(site.session, subscription, event)
+    subscriptions.tell(site.session, subscription.id, event)
+    return show(site, caller, subscription_id)
 
 
 def remove(site: Site, caller: Principal, subscription_id: str) -> None:
-    subscription = _managed(site, caller, subscription_id)
+    subscription = _managed(site, caller, subscription_id).subscription
     subscriptions.change(site.session, subscription, ended=now())
 
 
-def _managed(site: Site, caller: Principal, subscription_id: str) -> Subscription:
-    subscription = subscriptions.find(site.session, subscription_id)
-    if subscription is None or not _may_manage(caller, subscription):
+def _managed(site: Site, caller: Principal, subscription_id: str) -> Subscribed:
+    entry = subscriptions.find(site.session, subscription_id)
+    if entry is None or not _may_manage(caller, entry.subscription):
         raise NoSuchSubscription(f"there is no subscription {subscription_id[:40]} of yours")
-    return subscription
+    return entry
 
 
 def _by_code(site: Site, subscription_id: str, purpose: notification.Purpose, code: str) -> Subscription:
     """The subscription; one answer for a wrong code and a wrong id, so that nobody learns which there are."""
-    subscription = subscriptions.find(site.session, subscription_id)
+    entry = subscriptions.find(site.session, subscription_id)
     expected = notification.code_of(site.settings, subscription_id, purpose)
-    if subscription is None or not hmac.compare_digest(expected.encode(), code.strip().lower().encode()):
+    if entry is None or not hmac.compare_digest(expected.encode(), code.strip().lower().encode()):
         raise NoSuchSubscription("the link or the code is not valid, or the subscription has ended")
-    return subscription
+    return entry.subscription
 
 
 def _is_own(caller: Principal, subscription: Subscription) -> bool:
@@ -242,18 +246,13 @@ def _may_manage(caller: Principal, subscription: Subscription) -> bool:
     return _is_own(caller, subscription) or (caller.role.includes(Role.OPERATOR) and caller.sees_fleet)
 
 
-def view_of(entry: Subscribed) -> SubscriptionView:
+def _view(entry: Subscribed, signing_key: bytes = b"") -> SubscriptionView:
     subscription, delivery = entry.subscription, entry.delivery
-    facts = {name: getattr(subscription, name) for name in _SHOWN}
-    return SubscriptionView(
-        **facts,
-        owner=subscription.name,
-        waiting=entry.waiting + delivery.count,
-        delivered=delivery.delivered,
-        last=delivery.last,
-        next=delivery.next,
-        error=delivery.error,
-    )
-
-
-_SHOWN = ("id", "events", "collections", "mail", "webhook", "digest", "created", "confirmed", "suspended")
+    facts = {
+        **vars(delivery),
+        **vars(subscription),
+        "owner": subscription.name,
+        "waiting": entry.waiting + delivery.count,
+        "signing_key": signing_key.decode() if subscription.webhook else "",
+    }
+    return SubscriptionView.model_validate(facts)

@@ -233,11 +233,6 @@ def waiting_event(subscription_id: str, key: str) -> str:
     return f"{SUBSCRIPTIONS}/{subscription_id}/{key}"
 
 
-def is_subscription(name: str) -> bool:
-    """Whether `name` has the form of a subscription's id."""
-    return bool(owned(SUBSCRIPTIONS, [name]))
-
-
 def hold(collection: str | None) -> str:
     """The hold of a collection; with None the pause of the queue."""
     return "/locks/queue/ingest" if collection is None else f"{HOLDS}/{quote(collection, safe='')}"

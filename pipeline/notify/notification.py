@@ -61,7 +61,7 @@ def event_of(mail: EmailMessage, kind: str, about: str, number: int, at: datetim
 
 
 def delivery_id(subscription: Subscription, delivery: Delivery) -> str:
-    return f"{subscription.id}.{delivery.number}"
+    return f"{subscription.id}.{delivery.digest}"
 
 
 def notification_mail(

@@ -3,6 +3,7 @@
 Rule: nothing secret is kept; `notification` derives what a link or a signature proves.
 """
 
+import hashlib
 import secrets
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -128,13 +129,10 @@ def is_person(subscription: Subscription) -> bool:
 class Delivery(RewrittenRecord):
     """`/deliveries/ID`: what is being sent for a subscription, and how it went."""
 
-    number: int = 1
-    """Of the delivery that is being sent, or of the next one."""
     sending: tuple[NotableEvent, ...] = ()
     """Taken together from what waits, and sent until it is accepted."""
     more: dict[str, int] = Field(default_factory=dict)
     """Further events of the same delivery, by kind."""
-    tries: int = 0
     next: datetime | None = None
     """When the next delivery may begin."""
     failing_since: datetime | None = None
@@ -149,3 +147,9 @@ class Delivery(RewrittenRecord):
     @property
     def count(self) -> int:
         return len(self.sending) + sum(self.more.values())
+
+    @property
+    def digest(self) -> str:
+        """Of what is sent: the same for each repetition, even by a record that was restored."""
+        content = [*(event.key for event in self.sending), *map(str, sorted(self.more.items()))]
+        return hashlib.sha256("\n".join(content).encode()).hexdigest()[:16]

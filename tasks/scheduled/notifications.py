@@ -1,8 +1,8 @@
 """Sends what waits for subscriptions, as scheduled work with a limit of time.
 
-A delivery is everything that waits for one subscription: it is taken in a transaction, which fixes its number
-and its content, and sent until it is accepted. So a crash loses nothing, and a repetition has the same
-Message-ID or `webhook-id`. Who subscribes is judged again each time.
+A delivery is everything that waits for one subscription: it is taken in a transaction, which fixes its content,
+and sent until it is accepted. So a crash loses nothing, and a repetition has the same Message-ID or `webhook-id`.
+Who subscribes is judged again each time.
 """
 
 import time
@@ -59,6 +59,7 @@ WAITING = 20_000
 
 FIRST_PAUSE = timedelta(minutes=1)
 LONGEST_PAUSE = timedelta(hours=1)
+"""Between two tries: as long as deliveries have failed, within these limits."""
 
 SUSPENDED_AFTER = timedelta(days=3)
 """Time for which a webhook, or a mail that is refused for good, is tried again."""
@@ -78,7 +79,7 @@ WITHOUT_INVENTORY = (*URGENT, EventKind.OUTAGE)
 def run(context: WorkerContext, session: Session, _: ServerClock) -> None:
     """Send what is due, the subscriptions that have waited longest first."""
     guard, began = AttemptGuard(session, context.stopping), time.monotonic()
-    entries = subscriptions.read_all(session)
+    entries = subscriptions.read(session)
     for one in sorted(entries, key=lambda one: one.delivery.next or one.subscription.created):
         guard.check()
         if time.monotonic() - began > RUN_SECONDS:
@@ -101,23 +102,28 @@ def _serve(context: WorkerContext, session: Session, entry: Subscribed) -> None:
 
 
 def _serve_active(context: WorkerContext, session: Session, entry: Subscribed) -> None:
-    subscription = entry.subscription
+    subscription, inventory = entry.subscription, None
     if entry.waiting > WAITING:
         _suspend(session, subscription, f"{entry.waiting:,} events wait")
-    inventory: SqlInventory | None = context.clients().inventory
     try:
-        if (reason := _ends(context.clients().inventory, subscription)) is not None:
+        reason = _ends(context.clients().inventory, subscription)
+        if reason is not None:
             _end(session, subscription, reason)
             return
+        inventory = context.clients().inventory
     except StepFailed as failure:
         log().warning("rights of a subscription not judged", error=failure.message)
-        inventory = None
     if not entry.delivery.sending:
         entry = _taken(session, entry, inventory)
-    due = entry.delivery.next is None or entry.delivery.next <= now()
-    judged = inventory is not None or all(one.kind in WITHOUT_INVENTORY for one in entry.delivery.sending)
-    if entry.delivery.sending and due and judged:
+    sending, failed = entry.delivery.sending, entry.delivery.failing_since is not None
+    due = _is_due(entry.delivery) or (not failed and all(one.kind in URGENT for one in sending))
+    judged = inventory is not None or all(one.kind in WITHOUT_INVENTORY for one in sending)
+    if sending and due and judged:
         _send(context, session, entry, inventory)
+
+
+def _is_due(delivery: Delivery) -> bool:
+    return delivery.next is None or delivery.next <= now()
 
 
 def _ends(inventory: SqlInventory, subscription: Subscription) -> str | None:
@@ -144,29 +150,32 @@ def _suspend(session: Session, subscription: Subscription, reason: str) -> None:
     subscriptions.change(session, subscription, suspended=now())
 
 
+def _changed(
+    session: Session, entry: Subscribed, events: Sequence[str] = (), **facts: object
+) -> Subscribed:
+    """The delivery with other facts, once the events are removed."""
+    return subscriptions.take(session, entry, entry.delivery.model_copy(update=facts), events)
+
+
 def _taken(session: Session, entry: Subscribed, inventory: SqlInventory | None) -> Subscribed:
     """Begin the next delivery with everything that waits and is due."""
     subscription, delivery = entry.subscription, entry.delivery
     keys = subscriptions.waiting(session, subscription.id)
     urgent = [key for key in keys if key.startswith(URGENT)]
-    if not urgent and delivery.next is not None and delivery.next > now():
+    if not urgent and not _is_due(delivery):
         return entry
     due = urgent or [key for key in keys if inventory or key.startswith(WITHOUT_INVENTORY)]
     first, rest = due[:LISTED], due[LISTED:]
-    events = subscriptions.read_events(session, subscription.id, first)
     visible = tuple(
         event
-        for key, event in events.items()
+        for key, event in subscriptions.read_events(session, subscription.id, first).items()
         if key not in delivery.recent and _sees(inventory, subscription, event)
     )
-    changes = {"sending": visible, "next": None, "tries": 0, "failing_since": None}
-    entry = subscriptions.take(session, entry, delivery.model_copy(update=changes), first)
+    entry = _changed(session, entry, first, sending=visible)
     for start in range(0, len(rest) if visible else 0, AT_ONCE):
         some = rest[start : start + AT_ONCE]
         more = Counter(entry.delivery.more) + Counter(key.partition(".")[0] for key in some)
-        entry = subscriptions.take(
-            session, entry, entry.delivery.model_copy(update={"more": dict(more)}), some
-        )
+        entry = _changed(session, entry, some, more=dict(more))
     return entry
 
 
@@ -192,19 +201,18 @@ def _send(
     delivery, sent_at = entry.delivery, now()
     of_fleet = [event.key for event in delivery.sending if event.kind in (EventKind.OUTAGE, EventKind.FIXITY)]
     urgent = delivery.sending[0].kind in URGENT
-    changes = {
-        "number": delivery.number + 1,
-        "sending": (),
-        "more": {},
-        "tries": 0,
-        "failing_since": None,
-        "error": "",
-        "last": sent_at,
-        "next": None if urgent else sent_at + entry.subscription.digest.pause,
-        "delivered": delivery.delivered + delivery.count,
-        "recent": (*delivery.recent, *of_fleet)[-RECENT:],
-    }
-    subscriptions.take(session, entry, delivery.model_copy(update=changes), ())
+    _changed(
+        session,
+        entry,
+        sending=(),
+        more={},
+        failing_since=None,
+        error="",
+        last=sent_at,
+        next=delivery.next if urgent else sent_at + entry.subscription.digest.pause,
+        delivered=delivery.delivered + delivery.count,
+        recent=(*delivery.recent, *of_fleet)[-RECENT:],
+    )
 
 
 def _deliver(
@@ -212,7 +220,7 @@ def _deliver(
 ) -> None:
     settings = context.settings
     if subscription.mail:
-        report = _report(inventory, delivery.sending) if inventory and delivery.count == 1 else ""
+        report = _report(inventory, delivery.sending[0]) if inventory and delivery.count == 1 else ""
         context.clients().mailer.send(notification_mail(settings, subscription, delivery, report))
         return
     body = webhook_body(settings, subscription, delivery)
@@ -222,27 +230,20 @@ def _deliver(
     post(settings, to, body, {"Content-Type": "application/json", **signed})
 
 
-def _report(inventory: SqlInventory, events: Sequence[NotableEvent]) -> str:
+def _report(inventory: SqlInventory, event: NotableEvent) -> str:
     """The text of the deposit's report that the event is about; empty if none was kept."""
-    (event,) = events
     of_deposit = event.kind in (EventKind.DONE, EventKind.FAILED)
     reports = sent_reports(inventory, event.about) if of_deposit else ()
     return next((report.text for report in reports if report.number == event.number), "")
 
 
 def _put_off(session: Session, entry: Subscribed, failure: StepFailed) -> None:
-    delivery, subscription = entry.delivery, entry.subscription
-    pause: timedelta = min(FIRST_PAUSE * 2 ** min(delivery.tries, 10), LONGEST_PAUSE)
-    asked = timedelta(seconds=min(failure.retry_after or 0, LONGEST_PAUSE.total_seconds()))
-    since = delivery.failing_since or now()
-    changes = {
-        "tries": delivery.tries + 1,
-        "next": now() + max(pause, asked),
-        "failing_since": since,
-        "error": failure.message[:1000],
-    }
+    subscription, moment = entry.subscription, now()
+    since = entry.delivery.failing_since or moment
+    asked = timedelta(seconds=failure.retry_after or 0)
+    pause = min(max(moment - since, FIRST_PAUSE, asked), LONGEST_PAUSE)
     log().warning("notification not delivered", subscription=subscription.id, error=failure.message)
-    subscriptions.take(session, entry, delivery.model_copy(update=changes), ())
+    _changed(session, entry, next=moment + pause, failing_since=since, error=failure.message[:1000])
     for_good = bool(subscription.webhook) or failure.kind is FailureKind.SYSTEM
-    if for_good and now() - since > SUSPENDED_AFTER:
+    if for_good and moment - since > SUSPENDED_AFTER:
         _suspend(session, subscription, failure.message)

@@ -30,7 +30,7 @@ from pipeline.outcome import Service, ServiceDown
 from pipeline.principal import Forbidden, Interface, Principal, Role
 from pipeline.records import now
 from pipeline.settings import Settings
-from pipeline.states import Event, JobState
+from pipeline.states import BatchState, Event, FailureKind, JobState
 from tasks import outages as of_tasks
 from tasks.app import make_context
 from tasks.batch import REPORT
@@ -41,7 +41,7 @@ from tests.support import cli, planting
 from tests.support.attempts import work_on
 from tests.support.operators import ANN
 from tests.support.web import OWN_FORM, Caller, serving
-from zkstate import paths
+from zkstate import codec, paths
 from zkstate.connection.session import Session, connect
 from zkstate.fleet import outages
 from zkstate.record import batches, jobs, record, subscriptions
@@ -244,7 +244,8 @@ def test_a_webhook_gets_a_signed_request_with_the_events_and_an_id(
     with pytest.raises(WebhookVerificationError):
         Webhook(view.signing_key).verify(request.raw.replace(b"done", b"gone"), request.headers)
     document = json.loads(request.raw)
-    assert request.headers["webhook-id"] == document["id"] == f"{view.id}.1"
+    assert re.fullmatch(rf"{view.id}\.[0-9a-f]{{16}}", document["id"])
+    assert request.headers["webhook-id"] == document["id"]
     (event,) = document["events"]
     assert (event["id"], event["kind"], event["about"]) == (f"done.{bid}.1", "done", bid)
     assert view.signing_key.encode() not in b"".join(planting.tree(session).values())
@@ -351,6 +352,57 @@ def test_a_digest_collects_what_waits_and_pauses_until_its_time(
 
     assert "2 events" in mails.accepted[-1]["Subject"]
     assert {"bid0000000002", "bid0000000003"} <= set(re.findall(r"bid\d{10}", text_of(mails.accepted[-1])))
+
+
+def test_a_test_does_not_shorten_the_pause_of_a_digest(
+    site: Site, session: Session, context: WorkerContext, mails: MailServer
+) -> None:
+    view = confirmed(site, context, ANN, digest=DigestMode.HOURLY)
+    subscriptions.enter(session, about("bid0000000001"))
+    deliver(context)
+    notifications.send_test(site, ANN, view.id)
+    deliver(context)
+    subscriptions.enter(session, about("bid0000000002"))
+    deliver(context)
+
+    _, done, test = mails.accepted
+    assert "bid0000000001" in done["Subject"]
+    assert "a test" in test["Subject"]
+    assert shown(site, view.id).waiting == 1
+
+
+def test_another_delivery_of_a_restored_record_has_another_id(
+    site: Site, session: Session, context: WorkerContext, receiver: Receiver
+) -> None:
+    view = subscribe(site, ANN, webhook=receiver.url())
+    backup, _ = session.zk.get(paths.delivery(view.id))
+    for bid in ("bid0000000001", "bid0000000002"):
+        subscriptions.enter(session, about(bid))
+        deliver(context)
+        session.zk.set(paths.delivery(view.id), backup)
+
+    first, other = (request.headers["webhook-id"] for request in receiver.received)
+    assert first != other
+
+
+def test_a_deposit_fails_although_as_many_as_may_be_are_told_why(
+    site: Site, session: Session, context: WorkerContext, receiver: Receiver
+) -> None:
+    view = subscribe(site, ANN, webhook=receiver.url())
+    (one,) = subscriptions.known(session)
+    for number in range(1, subscriptions.MOST):
+        copy = one.model_copy(update={"id": f"{number:016x}"})
+        session.zk.create(paths.subscription(copy.id), codec.encode(copy))
+    batch = planting.batch_in(session, BatchState.REPORTING)
+    message = "the reason " * 100
+    request = batches.BatchMove(Event.FAIL, "test", message, FailureKind.SYSTEM, lock=record.Lock.FREE)
+    failed = batches.move(session, batch, request)
+
+    assert failed.status.status == "failed"
+    told = [subscriptions.waiting(session, name) for name in session.children(paths.SUBSCRIPTIONS)]
+    assert told == [[f"failed.{batch.bid}.1"]] * subscriptions.MOST
+    (event,) = subscriptions.read_events(session, view.id, told[0]).values()
+    assert "the reason" in event.text
 
 
 def test_ten_thousand_events_are_one_mail_that_lists_the_first_and_counts_all(
@@ -563,8 +615,7 @@ def test_kinds_and_fields_that_only_another_release_knows_are_passed_over_and_ke
     site: Site, session: Session, context: WorkerContext, receiver: Receiver
 ) -> None:
     view = subscribe(site, ANN, webhook=receiver.url())
-    kept = subscriptions.find(session, view.id)
-    assert kept is not None
+    (kept,) = subscriptions.known(session)
     subscriptions.change(session, kept, events=("done", "comet"), colour="blue")
     subscriptions.enter(session, about("bid0000000001"))
     subscriptions.enter(session, about("comet-1", kind="comet"))
@@ -616,7 +667,7 @@ def test_a_subscription_that_is_not_confirmed_is_forgotten(
         later(monkeypatch, timedelta(days=days))
         deliver(context)
 
-    assert list(subscriptions.read_all(session)) == []
+    assert session.children(paths.SUBSCRIPTIONS) == []
     assert session.children(paths.DELIVERIES) == []
 
 

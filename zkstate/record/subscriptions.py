@@ -27,45 +27,61 @@ MOST = 500
 AT_ONCE = 500
 """Events that are removed in one transaction."""
 
+CHARACTERS = 60_000
+"""Maximum characters of the titles and texts that one transaction enters: there may be MOST of them, and
+TRANSACTION_LIMIT bounds it with the report of the deposit."""
 
-def node(subscription_id: str) -> Node[Subscription]:
-    return Node(paths.subscription(subscription_id), Subscription)
 
-
-def deliveries(subscription_id: str) -> Node[Delivery]:
+def _deliveries(subscription_id: str) -> Node[Delivery]:
     return Node(paths.delivery(subscription_id), Delivery, lambda _: Delivery())
 
 
 def known(session: Session) -> list[Subscription]:
     """The readable subscriptions; nothing is sent to ZooKeeper unless one was changed since."""
     names = paths.owned(paths.SUBSCRIPTIONS, remembered.children(session, paths.SUBSCRIPTIONS))
-    read = (remembered.read(session, paths.subscription(name), partial(_decoded, name)) for name in names)
+    read = (remembered.read(session, path, partial(_decoded, path)) for path in map(paths.subscription, names))
     return [node.value for node in read if node.value is not None]
 
 
-def _decoded(name: str, data: bytes) -> Subscription | None:
+def _decoded(path: str, data: bytes) -> Subscription | None:
     try:
-        return node(name).decode(data)
+        return codec.decode(Subscription, data, path)
     except Corrupt as damage:
         log_damage(damage)
         return None
 
 
 def creating(session: Session, event: NotableEvent) -> tuple[Create, ...]:
-    """Operations that enter the event for those who want it; Contended if a subscription was removed."""
+    """Operations that enter the event for those who want it and do not have it.
+
+    Contended if a subscription was removed, or another process entered the event.
+    """
     chosen = [one.id for one in known(session) if one.wants(event)]
     if not chosen:
         return ()
-    cut = event.model_copy(update={"title": event.title[:TITLE], "text": event.text[:TEXT]})
-    data = codec.encode(cut)
-    return tuple(Create(paths.waiting_event(name, event.key), data, role=Role.SHARED) for name in chosen)
+    title = event.title[: min(TITLE, CHARACTERS // len(chosen))]
+    text = event.text[: min(TEXT, CHARACTERS // len(chosen) - len(title))]
+    cut = event.model_copy(update={"title": title, "text": text})
+    entered = [_entered(subscription_id, cut) for subscription_id in chosen]
+    stats = session.exists_many([create.path for create in entered])
+    return tuple(create for create, stat in zip(entered, stats, strict=True) if stat is None)
+
+
+def _entered(subscription_id: str, event: NotableEvent) -> Create:
+    return Create(paths.waiting_event(subscription_id, event.key), codec.encode(event), role=Role.SHARED)
 
 
 def enter(session: Session, event: NotableEvent) -> None:
-    """Enter the event; one that waits already is the same."""
+    """Enter the event for those who want it; one that waits already is the same."""
     for create in creating(session, event):
         with suppress(Contended):
             commit(session, [create])
+
+
+def tell(session: Session, subscription_id: str, event: NotableEvent) -> None:
+    """Enter the event for this subscription, whatever it is to."""
+    with suppress(Contended):
+        commit(session, [_entered(subscription_id, event)])
 
 
 def of_batch(
@@ -79,27 +95,27 @@ def of_batch(
     }.get(status.status)
     if kind is None:
         return ()
-    submission, number = batch.submission, status.reports if kind is not EventKind.NEEDS_ME else status.epoch
-    fallback = "on hold" if kind is EventKind.NEEDS_ME else "ended without a report"
+    held = kind is EventKind.NEEDS_ME
+    fallback = f"{batch.submission.profile_name}: {'on hold' if held else 'ended without a report'}"
     event = NotableEvent(
         kind=kind,
         about=batch.bid,
-        number=number,
+        number=status.epoch if held else status.reports,
         at=status.last_modified,
-        title=title or f"{submission.profile_name}: {fallback} ({submission.name})",
+        title=title or f"{fallback} ({batch.submission.name})",
         text=status.message,
-        collection=submission.profile_name,
-        owner=submission.owner,
+        collection=batch.submission.profile_name,
+        owner=batch.submission.owner,
         asks=asks,
     )
     return creating(session, event)
 
 
-def of_review(session: Session, job: Job, state: JobState) -> tuple[Operation, ...]:
+def of_review(session: Session, job: Job, state: JobState) -> tuple[Create, ...]:
     """Operations that tell of the first job of a batch that waits for a review; later ones tell nothing."""
     if state is not JobState.REVIEW or not known(session):
         return ()
-    submission = Node(paths.submission(job.bid), Submission).read(session)
+    submission = Node(paths.submission(job.bid), Submission).readable(session)
     if submission is None:
         return ()
     event = NotableEvent(
@@ -111,9 +127,7 @@ def of_review(session: Session, job: Job, state: JobState) -> tuple[Operation, .
         collection=job.profile_name,
         owner=submission.owner,
     )
-    entered = creating(session, event)
-    waiting = session.exists_many([create.path for create in entered])
-    return tuple(create for create, stat in zip(entered, waiting, strict=True) if stat is None)
+    return creating(session, event)
 
 
 def add(session: Session, subscription: Subscription, first: NotableEvent | None) -> None:
@@ -122,31 +136,22 @@ def add(session: Session, subscription: Subscription, first: NotableEvent | None
         session.ensure_node(folder)
     if len(session.children(paths.SUBSCRIPTIONS)) >= MOST:
         raise UsageRefused(f"this site has {MOST} subscriptions, as many as it may: remove some")
-    operations: list[Operation] = [
+    operations = [
         Create(paths.subscription(subscription.id), codec.encode(subscription)),
         Create(paths.delivery(subscription.id), codec.encode(Delivery())),
+        *([_entered(subscription.id, first)] if first else ()),
     ]
-    if first is not None:
-        operations.append(Create(paths.waiting_event(subscription.id, first.key), codec.encode(first)))
     commit(session, operations)
     remembered.forget(session, paths.SUBSCRIPTIONS)
 
 
-def tell(session: Session, subscription: Subscription, event: NotableEvent) -> None:
-    """Enter an event for this subscription alone."""
-    with suppress(Contended):
-        create = Create(
-            paths.waiting_event(subscription.id, event.key), codec.encode(event), role=Role.SHARED
-        )
-        commit(session, [create])
-
-
 def change(session: Session, subscription: Subscription, **facts: object) -> Subscription:
     """The subscription with other facts; Missing if it is gone."""
+    path = paths.subscription(subscription.id)
     try:
-        return node(subscription.id).change(session, lambda now: now.model_copy(update=facts))
+        return Node(path, Subscription).change(session, lambda now: now.model_copy(update=facts))
     finally:
-        remembered.forget(session, paths.subscription(subscription.id))
+        remembered.forget(session, path)
 
 
 @dataclass(frozen=True)
@@ -154,30 +159,27 @@ class Subscribed:
     """A subscription with the state of its deliveries."""
 
     subscription: Subscription
-    delivery: Delivery
-    version: int
+    delivery: Delivery = Delivery()
+    version: int = -1
     """Of the delivery."""
-    waiting: int
+    waiting: int = 0
     """Events that wait, besides those that are being sent."""
 
 
-def read_all(session: Session) -> Iterator[Subscribed]:
-    """Each readable subscription, as it is now."""
-    names = paths.owned(paths.SUBSCRIPTIONS, session.children(paths.SUBSCRIPTIONS))
-    decode = partial(codec.decode, Subscription)
-    readable = list(read_each(session, names, paths.subscription, decode))
+def read(session: Session, names: Sequence[str] | None = None) -> Iterator[Subscribed]:
+    """The readable subscriptions, or those with these ids, as they are now."""
+    names = session.children(paths.SUBSCRIPTIONS) if names is None else names
+    ids = paths.owned(paths.SUBSCRIPTIONS, names)
+    readable = list(read_each(session, ids, paths.subscription, partial(codec.decode, Subscription)))
     places = [paths.delivery(name) for name, _, _ in readable]
-    for (name, subscription, stat), answer in zip(readable, session.get_many(places), strict=True):
-        delivery = deliveries(name).decode(answer[0]) if answer else Delivery()
-        version = answer[1].version if answer else -1
-        yield Subscribed(subscription, delivery, version, stat.numChildren)
+    for (name, subscription, stat), node in zip(readable, session.get_many(places), strict=True):
+        delivery = _deliveries(name).decode(node[0]) if node else Delivery()
+        yield Subscribed(subscription, delivery, node[1].version if node else -1, stat.numChildren)
 
 
-def with_delivery(session: Session, subscription: Subscription) -> Subscribed:
-    """The subscription that was read, with the state of its deliveries."""
-    answer = deliveries(subscription.id).find(session)
-    delivery, version = (answer.content, answer.stat.version) if answer else (Delivery(), -1)
-    return Subscribed(subscription, delivery, version, len(waiting(session, subscription.id)))
+def find(session: Session, subscription_id: str) -> Subscribed | None:
+    """The subscription; None if there is none, or if it has ended."""
+    return next((one for one in read(session, [subscription_id]) if one.subscription.ended is None), None)
 
 
 def waiting(session: Session, subscription_id: str) -> list[str]:
@@ -188,11 +190,11 @@ def waiting(session: Session, subscription_id: str) -> list[str]:
 def read_events(session: Session, subscription_id: str, keys: Sequence[str]) -> dict[str, NotableEvent]:
     """The readable ones of the events with these keys."""
     path = partial(paths.waiting_event, subscription_id)
-    read = read_each(session, keys, path, partial(codec.decode, NotableEvent))
-    return {key: event for key, event, _ in read}
+    rows = read_each(session, keys, path, partial(codec.decode, NotableEvent))
+    return {key: event for key, event, _ in rows}
 
 
-def take(session: Session, entry: Subscribed, delivery: Delivery, events: Sequence[str]) -> Subscribed:
+def take(session: Session, entry: Subscribed, delivery: Delivery, events: Sequence[str] = ()) -> Subscribed:
     """Write the delivery and remove the events that it has taken, in one transaction; Stale if it changed."""
     name = entry.subscription.id
     put = Put(paths.delivery(name), codec.encode(delivery), entry.version, role=Role.FENCE)
@@ -211,30 +213,24 @@ def clear(session: Session, subscription_id: str) -> None:
 def remove(session: Session, subscription_id: str) -> None:
     """Remove all that is kept for the subscription; if an event enters meanwhile, the next try removes it."""
     clear(session, subscription_id)
-    paths_of = (paths.delivery(subscription_id), paths.subscription(subscription_id))
-    present = [path for path in paths_of if session.exists(path) is not None]
+    nodes = (paths.delivery(subscription_id), paths.subscription(subscription_id))
+    present = [path for path, stat in zip(nodes, session.exists_many(nodes), strict=True) if stat is not None]
     with suppress(Contended):
         commit(session, [Delete(path, role=Role.SHARED) for path in present])
-
-
-def find(session: Session, subscription_id: str) -> Subscription | None:
-    """The subscription; None if there is none, or if it has ended."""
-    if not paths.is_subscription(subscription_id):
-        return None
-    subscription = node(subscription_id).readable(session)
-    return None if subscription is None or subscription.ended is not None else subscription
 
 
 def resume(session: Session, subscription: Subscription) -> None:
     """Have the next run send what waits, whatever failed before."""
     change(session, subscription, suspended=None)
-    anew = {"next": None, "tries": 0, "failing_since": None}
-    deliveries(subscription.id).change(session, lambda now: now.model_copy(update=anew))
+    anew = {"next": None, "failing_since": None}
+    _deliveries(subscription.id).change(
+        session, lambda now: now.model_copy(update=anew) if now.failing_since else now
+    )
 
 
 def counts(session: Session) -> Mapping[str, int]:
     """Subscriptions, and the events that wait for them."""
-    entries = list(read_all(session))
+    entries = list(read(session))
     return {
         "subscriptions": sum(one.subscription.ended is None for one in entries),
         "waiting": sum(one.waiting + one.delivery.count for one in entries),

@@ -21,7 +21,7 @@ from operations.notifications import NewSubscription, NoSuchSubscription
 from pipeline.errors import ArklineError
 from pipeline.notify.notification import Purpose
 from pipeline.notify.subscription import DigestMode, EventKind
-from pipeline.principal import Principal, Role
+from pipeline.principal import Principal
 
 router = page_router()
 
@@ -47,7 +47,7 @@ Code = Annotated[str, Query(max_length=100)]
 @slow("record_work")
 def show(request: Request, caller: PageCaller) -> HTMLResponse:
     listed = notifications.listed(site_of(request), caller).subscriptions
-    kinds = {str(kind): label for kind, label in LABELS.items() if _may_have(caller, kind)}
+    kinds = {str(kind): label for kind, label in LABELS.items() if notifications.may_have(caller, kind)}
     return page(
         request,
         "notifications.html",
@@ -58,12 +58,6 @@ def show(request: Request, caller: PageCaller) -> HTMLResponse:
         acts_spelled=acts.subscription_acts(),
         add_spelled=acts.notify(),
     )
-
-
-def _may_have(caller: Principal, kind: EventKind) -> bool:
-    if kind is EventKind.OUTAGE:
-        return caller.sees_fleet
-    return kind is not EventKind.FIXITY or caller.role is not Role.DEPOSITOR
 
 
 @router.post(HERE)

@@ -57,9 +57,7 @@ def confirm(request: Request, caller: Caller, subscription: SubscriptionId, body
 @slow("record_work")
 def send_test(request: Request, caller: Caller, subscription: SubscriptionId) -> SubscriptionView:
     """A worker sends it within seconds; a suspended subscription begins again."""
-    site = site_of(request)
-    notifications.send_test(site, caller, subscription)
-    return notifications.show(site, caller, subscription)
+    return notifications.send_test(site_of(request), caller, subscription)
 
 
 @router.delete("/{subscription}", summary="End a subscription")
