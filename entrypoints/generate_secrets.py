@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from pipeline.file_system import replace_file
+
 VOLUMES = ("fleet", "signing", "beat", "exporter", "flower", "redis", "postgresql", "grafana")
 """The volumes in FOLDER, one per kind of process."""
 
@@ -42,16 +44,16 @@ def generate(folder: Path) -> None:
         digest = hashlib.sha256(url.split(":")[2].split("@")[0].encode()).hexdigest()
         users.append(f"user {user} on #{digest} {RIGHTS}")
     login = _keep(flower / "password", lambda: secrets.token_hex(16))
-    _write(flower / "flowerconfig.py", f"basic_auth = ['arkline:{login}']\n")
+    replace_file(flower / "flowerconfig.py", f"basic_auth = ['arkline:{login}']\n")
     # PostgreSQL and Grafana run as other users; no other container mounts their folders
     _keep(grafana / "password", lambda: secrets.token_hex(16), 0o644)
     database = _keep(postgresql / "password", lambda: secrets.token_hex(24), 0o644)
-    _write(fleet / "pgpass", f"postgresql:5432:arkline:arkline:{database}\n")
+    replace_file(fleet / "pgpass", f"postgresql:5432:arkline:arkline:{database}\n")
     for volume, names in COPIES.items():
         for name in names:
-            _write(folder / volume / name, (fleet / name).read_text())
+            replace_file(folder / volume / name, (fleet / name).read_text())
     # Redis runs as another user; the file holds only password digests
-    _write(redis / "users.acl", "\n".join([*users, ""]), 0o644)
+    replace_file(redis / "users.acl", "\n".join([*users, ""]), 0o644)
 
 
 def _broker_url(user: str) -> str:
@@ -60,18 +62,8 @@ def _broker_url(user: str) -> str:
 
 def _keep(path: Path, make: Callable[[], str], mode: int = 0o600) -> str:
     if not path.exists():
-        _write(path, make(), mode)
+        replace_file(path, make(), mode)
     return path.read_text()
-
-
-def _write(path: Path, text: str, mode: int = 0o600) -> None:
-    """Write the file atomically."""
-    draft = path.with_suffix(".draft")
-    draft.unlink(missing_ok=True)
-    draft.touch(mode)
-    draft.write_text(text)
-    draft.chmod(mode)
-    draft.replace(path)
 
 
 if __name__ == "__main__":

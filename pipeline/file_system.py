@@ -49,6 +49,18 @@ def write_file(path: Path | str, data: bytes) -> None:
         write_all(descriptor, data)
 
 
+def replace_file(path: Path, text: str, mode: int = 0o600) -> None:
+    """Replace the file by one with this mode; a crash leaves the old or the new one, whole."""
+    draft = path.with_name(f"{path.name}.new")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft.unlink(missing_ok=True)  # a crash may have left one, with any mode
+    with opened(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode) as descriptor:
+        os.fchmod(descriptor, mode)  # whatever the umask is
+        write_all(descriptor, text.encode())
+        os.fsync(descriptor)
+    draft.replace(path)
+
+
 def written(descriptor: int, write: Callable[[int], None]) -> int:
     """Call `write` with the descriptor and return the descriptor; close it if `write` fails."""
     try:

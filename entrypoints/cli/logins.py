@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from pipeline.errors import UsageRefused
-from pipeline.file_system import opened, read_all, write_all
+from pipeline.file_system import opened, read_all, replace_file
 from pipeline.records import Record
 
 
@@ -53,15 +53,9 @@ def read() -> SavedLogins:
 def change(changed: Callable[[SavedLogins], SavedLogins]) -> None:
     """Replace the logins by what `changed` makes of them."""
     path = file()
-    new = path.with_suffix(".new")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.parent.chmod(0o700)
     with opened(path.parent, os.O_RDONLY | os.O_DIRECTORY) as folder:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        data = changed(read()).model_dump_json(indent=1).encode()
-        with opened(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600) as descriptor:
-            os.fchmod(descriptor, 0o600)  # a file that a crash left may have another mode
-            write_all(descriptor, data)
-            os.fsync(descriptor)
-        new.replace(path)
+        replace_file(path, changed(read()).model_dump_json(indent=1))
         os.fsync(folder)

@@ -216,14 +216,18 @@ def _with_output(function: Callable[..., None], ids: list[str]) -> Callable[...,
     kind = ShownWithIds if ids else Shown
     text = "How to print the answer; json is --json" + (", name is one id a line." if ids else ".")
     option = typer.Option("--output", "-o", help=text)
-    parameters.append(
-        inspect.Parameter(
-            "output",
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[kind | None, option],
-        )
-    )
+    output = _keyword("output", None, Annotated[kind | None, option])
+    return _declared(run, function, [*parameters, output])
+
+
+def _keyword(name: str, default: object, annotation: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _declared(
+    run: Callable[..., None], function: Callable[..., None], parameters: list[inspect.Parameter]
+) -> Callable[..., None]:
+    """`run`, which shows itself as `function` with these parameters."""
     run.__name__, run.__doc__ = function.__name__, function.__doc__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -238,17 +242,6 @@ def _with_options(function: Callable[..., None], names: tuple[str, ...]) -> Call
     _, *own = inspect.signature(function, eval_str=True).parameters.values()
     parameters = [
         *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own),
-        *(
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=getattr(SharedOptions, name),
-                annotation=hints[name],
-            )
-            for name in names
-        ),
+        *(_keyword(name, getattr(SharedOptions, name), hints[name]) for name in names),
     ]
-    run.__name__, run.__doc__ = function.__name__, function.__doc__
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return run
+    return _declared(run, function, parameters)

@@ -77,13 +77,24 @@ def readings(site: api.Client, read: Callable[[api.Client], R]) -> Iterator[tupl
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
+def noting(back: str = "the site answers again") -> Callable[[str], None]:
+    """A function of the problem after each try, empty if there is none, that notes what is new."""
+    away = False
+
+    def note(problem: str) -> None:
+        nonlocal away
+        if bool(problem) is not away:
+            screen.note(f"{problem}; still trying" if problem else back)
+        away = bool(problem)
+
+    return note
+
+
 def _lines(lists: Iterator[tuple[Any, str]]) -> None:
     before: dict[str, Any] = {}
-    away = False
+    note = noting()
     for document, problem in lists:
-        if bool(problem) is not away:
-            screen.note(f"{problem}; still trying" if problem else "the site answers again")
-            away = bool(problem)
+        note(problem)
         rows = dict(screen.rows_of(document))
         screen.emit_rows({name: row for name, row in rows.items() if before.get(name) != row})
         before = rows

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict
 from operations.tokens import Authenticator, InvalidToken, create_token
 from pipeline import codes
 from pipeline.errors import UsageRefused
+from pipeline.file_system import replace_file
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.principal import Interface, Principal, Role
 from pipeline.settings import Settings
@@ -156,19 +157,12 @@ def _is_alive(pid: int) -> bool:
 
 def write_info(home: Path, info: StackInfo) -> None:
     """Write the info file, and its environment as a shell script."""
-    write_private(info_path(home), json.dumps(info.model_dump(), indent=1) + "\n")
+    replace_file(info_path(home), json.dumps(info.model_dump(), indent=1) + "\n")
     url = info.web_url.rstrip("/")
     client = {"ARKLINE_URL": url, "ARKLINE_TOKEN": info.token, "ARKLINE_STACK_URL": url}
     variables = info.environment | {name: value for name, value in client.items() if value}
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items())]
-    write_private(environment_path(home), "".join(lines))
-
-
-def write_private(path: Path, text: str) -> None:
-    draft = path.with_suffix(".draft")
-    with open_private(draft) as stream:
-        stream.write(text.encode())
-    draft.replace(path)
+    replace_file(environment_path(home), "".join(lines))
 
 
 def open_private(path: Path) -> IO[bytes]:
@@ -197,7 +191,7 @@ def kept_callback_secret(home: Path) -> str:
     """This folder's key of notifications and callbacks, made at the first start."""
     path = home / "callback_secret"
     if not path.exists():
-        write_private(path, secrets.token_hex(24))
+        replace_file(path, secrets.token_hex(24))
     return path.read_text()
 
 
@@ -210,7 +204,7 @@ def kept_token(home: Path, settings: Settings) -> str:
     creator = Principal(name=person, role=Role.ADMIN, interface=Interface.CLI)
     # a name must never be reused
     created = create_token(inventory, creator, f"stack-{secrets.token_hex(4)}", Role.OPERATOR)
-    write_private(path, created.token + "\n")
+    replace_file(path, created.token + "\n")
     return created.token
 
 

@@ -8,6 +8,8 @@ import base64
 import hashlib
 import hmac
 import json
+from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
 from email.message import EmailMessage
 from typing import Literal
@@ -24,7 +26,7 @@ from pipeline.settings import Settings
 Purpose = Literal["confirm", "end"]
 """What a link in a mail is for, and the end of its path."""
 
-WORDS = {
+WORDS: Mapping[str, str] = {
     EventKind.DONE: "deposits stored",
     EventKind.FAILED: "deposits not stored or not wholly",
     EventKind.NEEDS_ME: "waiting for somebody",
@@ -79,29 +81,19 @@ def notification_mail(
 
 
 def _confirmation(settings: Settings, subscription: Subscription) -> str:
-    code = code_of(settings, subscription.id, "confirm")
-    page = _link(settings, subscription, "confirm")
-    on_page = ["Open this page and press the button:", "", f"  {page}", "", "Or use the command line:"]
-    ways = on_page if page else ["Use the command line:"]
-    lines = [
-        f"{subscription.name} wants notifications from this repository to be mailed to this address.",
-        "Nothing more is sent before you confirm it.",
-        "",
-        *ways,
-        "",
-        f"  arkline notify confirm {subscription.id} {code}",
-        "",
-        "If you do not know of this, do nothing: the request is forgotten after a week.",
-    ]
-    return "\n".join(lines)
+    code, page = (make(settings, subscription.id, "confirm") for make in (code_of, _link))
+    ways = f"Open this page and press the button:\n\n  {page}\n\nOr use" if page else "Use"
+    return (
+        f"{subscription.name} wants notifications from this repository to be mailed to this address.\n"
+        "Nothing more is sent before you confirm it.\n\n"
+        f"{ways} the command line:\n\n  arkline notify confirm {subscription.id} {code}\n\n"
+        "If you do not know of this, do nothing: the request is forgotten after a week."
+    )
 
 
 def _summary(delivery: Delivery) -> str:
-    counts = dict(delivery.more)
-    for event in delivery.sending:
-        counts[event.kind] = counts.get(event.kind, 0) + 1
-    known = {str(kind): words for kind, words in WORDS.items()}
-    return ", ".join(f"{number:,} {known.get(kind, kind)}" for kind, number in counts.items())
+    counts = Counter(delivery.more) + Counter(event.kind for event in delivery.sending)
+    return ", ".join(f"{number:,} {WORDS.get(kind, kind)}" for kind, number in counts.items())
 
 
 def _listed(settings: Settings, delivery: Delivery) -> list[str]:
@@ -117,28 +109,28 @@ def _listed(settings: Settings, delivery: Delivery) -> list[str]:
 
 def page_of(settings: Settings, event: NotableEvent) -> str:
     """The page about the event; empty without a public address, or if there is none."""
-    if not settings.public_url:
-        return ""
     if event.kind == EventKind.FIXITY:
-        return f"{settings.public_url}/objects/{quote(event.about, safe='/:')}"
-    return f"{settings.public_url}/batches/{event.about}" if event.about.startswith("bid") else ""
+        return _page(settings, f"objects/{quote(event.about, safe='/:')}")
+    return _page(settings, f"batches/{event.about}") if event.about.startswith("bid") else ""
 
 
-def _link(settings: Settings, subscription: Subscription, purpose: Purpose) -> str:
-    if not settings.public_url:
-        return ""
-    code = code_of(settings, subscription.id, purpose)
-    return f"{settings.public_url}/notifications/{subscription.id}/{purpose}?code={code}"
+def _page(settings: Settings, path: str) -> str:
+    return f"{settings.public_url}/{path}" if settings.public_url else ""
+
+
+def _link(settings: Settings, subscription_id: str, purpose: Purpose) -> str:
+    code = code_of(settings, subscription_id, purpose)
+    return _page(settings, f"notifications/{subscription_id}/{purpose}?code={code}")
 
 
 def _with_end(
     settings: Settings, subscription: Subscription, delivery: Delivery, subject: str, text: str, at: datetime
 ) -> EmailMessage:
-    end = _link(settings, subscription, "end")
+    end = _link(settings, subscription.id, "end")
     how = end or f"arkline notify remove {subscription.id}"
-    footer = f"-- \nTo end these mails: {how}\n"
     key = f"notification {delivery_id(subscription, delivery)}"
-    message = notice(settings, subject, f"{text}\n\n{footer}", key, at, to=subscription.mail)
+    text = f"{text}\n\n-- \nTo end these mails: {how}\n"
+    message = notice(settings, subject, text, key, at, to=subscription.mail)
     if end:  # RFC 8058
         message["List-Unsubscribe"] = f"<{end}>"
         message["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
@@ -146,15 +138,12 @@ def _with_end(
 
 
 def webhook_body(settings: Settings, subscription: Subscription, delivery: Delivery) -> bytes:
+    reported = {"kind", "title", "text", "collection", "about"}
     events = [
         {
             "id": event.key,
-            "kind": event.kind,
             "at": event.at.isoformat(),
-            "title": event.title,
-            "text": event.text,
-            "collection": event.collection,
-            "about": event.about,
+            **event.model_dump(include=reported),
             "page": page_of(settings, event),
         }
         for event in delivery.sending

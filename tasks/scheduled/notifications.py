@@ -1,8 +1,8 @@
 """Sends what waits for subscriptions, as scheduled work with a limit of time.
 
-A delivery is everything that waits for one subscription: it is taken in a transaction, which fixes its content,
-and sent until it is accepted. So a crash loses nothing, and a repetition has the same Message-ID or `webhook-id`.
-Who subscribes is judged again each time.
+A delivery is everything that waits for one subscription: it is taken in a transaction, which fixes its
+content, and sent until it is accepted. So a crash loses nothing, and a repetition has the same Message-ID or
+`webhook-id`. Who subscribes is judged again each time.
 """
 
 import time
@@ -150,9 +150,7 @@ def _suspend(session: Session, subscription: Subscription, reason: str) -> None:
     subscriptions.change(session, subscription, suspended=now())
 
 
-def _changed(
-    session: Session, entry: Subscribed, events: Sequence[str] = (), **facts: object
-) -> Subscribed:
+def _changed(session: Session, entry: Subscribed, events: Sequence[str] = (), **facts: object) -> Subscribed:
     """The delivery with other facts, once the events are removed."""
     return subscriptions.take(session, entry, entry.delivery.model_copy(update=facts), events)
 

@@ -62,7 +62,7 @@ def test_a_change_that_fails_leaves_the_file_as_it_was(file: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         logins.change(interrupted)
-    file.with_suffix(".new").write_text('{"current": "ht')  # what a crash leaves
+    file.with_name("logins.json.new").write_text('{"current": "ht')  # what a crash leaves
     assert (file.read_bytes(), logins.read().current) == (before, SITE)
     save("https://other.example.org")
     assert set(logins.read().servers) == {SITE, "https://other.example.org"}

@@ -7,7 +7,7 @@ entered: a session reads them again only when they have changed.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from pipeline.errors import UsageRefused
@@ -17,7 +17,7 @@ from pipeline.states import BatchState, JobState
 from zkstate import codec, paths
 from zkstate.connection import remembered
 from zkstate.connection.session import Session
-from zkstate.connection.transaction import Create, Delete, Operation, Put, Role, commit
+from zkstate.connection.transaction import Create, Delete, Put, Role, commit
 from zkstate.errors import Contended, Corrupt
 from zkstate.record.node import Node, log_damage, read_each
 
@@ -39,7 +39,9 @@ def _deliveries(subscription_id: str) -> Node[Delivery]:
 def known(session: Session) -> list[Subscription]:
     """The readable subscriptions; nothing is sent to ZooKeeper unless one was changed since."""
     names = paths.owned(paths.SUBSCRIPTIONS, remembered.children(session, paths.SUBSCRIPTIONS))
-    read = (remembered.read(session, path, partial(_decoded, path)) for path in map(paths.subscription, names))
+    read = (
+        remembered.read(session, path, partial(_decoded, path)) for path in map(paths.subscription, names)
+    )
     return [node.value for node in read if node.value is not None]
 
 
@@ -159,7 +161,7 @@ class Subscribed:
     """A subscription with the state of its deliveries."""
 
     subscription: Subscription
-    delivery: Delivery = Delivery()
+    delivery: Delivery = field(default_factory=Delivery)
     version: int = -1
     """Of the delivery."""
     waiting: int = 0

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import typer
 
 import pipeline.inventory.tokens
-from entrypoints.cli import api, logins, reach
+from entrypoints.cli import api, logins, reach, watching
 from entrypoints.cli.options import Json, command
 from entrypoints.render import screen
 from entrypoints.web.routes import about
@@ -75,16 +75,15 @@ def _new_token(site: api.Client) -> str:
     screen.note(f"Open {code.verification_uri} and enter the code {code.user_code} within {within}.", "")
     if sys.stdin.isatty() and sys.stdout.isatty() and not urls.web_problem(code.verification_uri_complete):
         webbrowser.open(code.verification_uri_complete)
-    interval, end, away = code.interval, time.monotonic() + code.expires_in, False
+    interval, end, note = code.interval, time.monotonic() + code.expires_in, watching.noting()
     while time.monotonic() < end:
         time.sleep(interval)
         try:
             answer = site.post("/v1/login/token", device_login.DeviceToken, {"device_code": code.device_code})
         except ServiceUnreachable as error:
-            if not away:
-                screen.note(f"{error}; still trying")
-            away = True
+            note(str(error))
             continue
+        note("")
         if answer.access_token:
             return answer.access_token
         if answer.error is device_login.DeviceError.DENIED:

@@ -128,20 +128,16 @@ def wait_for(site: api.Client, bid: str, *, as_json: bool) -> int:
 def _views(site: api.Client, bid: str) -> Iterator[batch_view.BatchView]:
     """The batch, repeatedly until it has ended; notes when the site goes away and when it is back."""
     site = replace(site, timeout=watching.SILENCE)
-    view, away = site.get(f"/v1/batches/{bid}", batch_view.BatchView), False
+    view, note = site.get(f"/v1/batches/{bid}", batch_view.BatchView), watching.noting()
     yield view
     while not view.ended:
         time.sleep(INTERVAL)
         try:
             view = site.get(f"/v1/batches/{bid}", batch_view.BatchView)
         except ServiceUnreachable as error:
-            if not away:
-                screen.note(f"{error}; still trying")
-            away = True
+            note(str(error))
             continue
-        if away:
-            screen.note("the site answers again")
-            away = False
+        note("")
         yield view
 
 
@@ -222,15 +218,11 @@ def _queue() -> Iterator[Callable[[values.LiveView], None]]:
         with rich.live.Live(console=console, auto_refresh=False, screen=False) as area:
             yield lambda live: area.update(rich.console.Group(*fleet_status.queue_tables(live)), refresh=True)
         return
-    show, away = _on_change(_log), False
+    show, note = _on_change(_log), watching.noting("the board is live again")
 
     def line(live: values.LiveView) -> None:
-        nonlocal away
         stale = live.summary.freshness.stale
-        if stale is not away:
-            problem = live.problem or "ZooKeeper does not answer"
-            screen.note(f"{problem}; still trying" if stale else "the board is live again")
-        away = stale
+        note((live.problem or "ZooKeeper does not answer") if stale else "")
         if not stale:
             show(humanize.listed(live.summary.jobs) or "no jobs")
 

@@ -17,11 +17,10 @@ from entrypoints.web.pages import acts
 from entrypoints.web.pages.login import PageCaller, page_router
 from entrypoints.web.pages.templating import Notice, page, redirect
 from operations import notifications
-from operations.notifications import NewSubscription, NoSuchSubscription
+from operations.notifications import NewSubscription, NoSuchSubscription, SubscriptionView
 from pipeline.errors import ArklineError
 from pipeline.notify.notification import Purpose
 from pipeline.notify.subscription import DigestMode, EventKind
-from pipeline.principal import Principal
 
 router = page_router()
 
@@ -46,13 +45,11 @@ Code = Annotated[str, Query(max_length=100)]
 @router.get(HERE)
 @slow("record_work")
 def show(request: Request, caller: PageCaller) -> HTMLResponse:
-    listed = notifications.listed(site_of(request), caller).subscriptions
-    kinds = {str(kind): label for kind, label in LABELS.items() if notifications.may_have(caller, kind)}
     return page(
         request,
         "notifications.html",
-        listed=listed,
-        kinds=kinds,
+        listed=notifications.listed(site_of(request), caller).subscriptions,
+        kinds={str(kind): label for kind, label in LABELS.items() if notifications.may_have(caller, kind)},
         labels=LABELS,
         digests=DIGESTS,
         acts_spelled=acts.subscription_acts(),
@@ -75,26 +72,25 @@ def act(  # noqa: PLR0913 - the fields of a form
     try:
         if act == "test":
             notifications.send_test(site, caller, subscription)
-            done = "A test is sent within seconds; reload this page to see how it went."
+            notice = Notice("A test is sent within seconds; reload this page to see how it went.")
         elif act == "remove":
             notifications.remove(site, caller, subscription)
-            done = "The notifications were ended."
+            notice = Notice("The notifications were ended.")
         else:
-            done = _add(request, caller, event, to.strip(), digest)
+            place = "webhook" if "://" in to else "mail"
+            asked = NewSubscription.model_validate({"events": event, place: to, "digest": digest})
+            notice = Notice(_added(notifications.add(site, caller, asked)))
     except ValidationError:
-        return redirect(request, HERE, Notice("Choose at least one event, and give an address.", "bad"))
+        notice = Notice("Choose at least one event, and give an address.", "bad")
     except ArklineError as refused:
-        return redirect(request, HERE, Notice(str(refused), "bad"))
-    return redirect(request, HERE, Notice(done))
+        notice = Notice(str(refused), "bad")
+    return redirect(request, HERE, notice)
 
 
-def _add(request: Request, caller: Principal, events: tuple[str, ...], to: str, digest: DigestMode) -> str:
-    place = "webhook" if "://" in to else "mail"
-    asked = NewSubscription.model_validate({"events": events, place: to, "digest": digest})
-    added = notifications.add(site_of(request), caller, asked)
-    if added.webhook:
-        return f"Added. Requests are signed with this key, as in Standard Webhooks: {added.signing_key}"
-    return f"{to} gets a mail to confirm the address. Nothing else is sent before."
+def _added(view: SubscriptionView) -> str:
+    if view.webhook:
+        return f"Added. Requests are signed with this key, as in Standard Webhooks: {view.signing_key}"
+    return f"{view.mail} gets a mail to confirm the address. Nothing else is sent before."
 
 
 @router.get(f"{HERE}/{{subscription}}/{{purpose}}")
