@@ -2,7 +2,9 @@
 
 import gc
 import os
+import shutil
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -34,7 +36,8 @@ pytest_plugins = ("tests.support.loopback", "tests.support.repositories", "tests
 LONG_EXAMPLES = 2000
 """Of each property in a round of `./dev fuzz`."""
 
-PROFILES = Path(__file__).parent.parent / "examples" / "profiles"
+PROJECT = Path(__file__).parent.parent
+PROFILES = PROJECT / "examples" / "profiles"
 
 for name in [each for each in os.environ if each.startswith("ARKLINE_") and each != "ARKLINE_SCHEMAS"]:
     del os.environ[name]  # a developer's running stack must not leak into the tests
@@ -48,9 +51,10 @@ for name in ("COLUMNS", "LINES", "PYTHONUNBUFFERED"):
     os.environ.pop(name, None)
 
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-    # the tests start hundreds of processes: each one would spend seconds on compiling what it imports
-    _BYTECODE = tempfile.TemporaryDirectory(prefix="arkline-bytecode-")
-    os.environ.setdefault("PYTHONPYCACHEPREFIX", _BYTECODE.name)
+    # the tests start hundreds of processes: each one would spend seconds on compiling what it imports, and
+    # each process of the tests ten on the assertions of their modules
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(PROJECT / "var" / "bytecode"))
+    sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
 
 
 # no limit of time per example: a loaded machine must not fail a test
@@ -70,6 +74,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
     for reason, count in sorted(reasons.items()):
         terminalreporter.write_line(f"skipped {count}: {reason}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Copies of the project had bytecode of their own."""
+    if sys.pycache_prefix and not hasattr(session.config, "workerinput"):
+        shutil.rmtree(sys.pycache_prefix + tempfile.gettempdir(), ignore_errors=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

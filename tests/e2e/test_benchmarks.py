@@ -1,18 +1,37 @@
-"""The benchmarks in their smallest form: they run, and print their figures in the form that others read."""
+"""The benchmarks in their smallest form: they run, and print their figures in the form that others read.
+
+Most start a fleet of their own, so two always run, and the others every night. `./dev check` reads the types
+of all of them.
+"""
 
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.states import JOB
+from tests.support import nightly
 
 PROJECT = Path(__file__).parent.parent.parent
+
+ALWAYS = {
+    "both_sides_of_a_benchmark_of_the_fleet",
+    "retrievals_beside_a_process_that_hashes_and_sends_the_same_files",
+}
+
+Case = Callable[[], None]
+CASES: dict[str, Case] = {}
+
+
+def case(function: Case) -> Case:
+    CASES[function.__name__.strip("_")] = function
+    return function
 
 
 def output(name: str, **options: object) -> dict[str, Any]:
@@ -38,9 +57,9 @@ def run(name: str, **options: object) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.parametrize("name", ["lifecycle", "ingest"])
-def test_both_sides_of_a_benchmark_of_the_fleet_are_measured(name: str) -> None:
-    figures = run(name, jobs=4, workers=1)["figures"]
+@case
+def _both_sides_of_a_benchmark_of_the_fleet() -> None:
+    figures = run("ingest", jobs=4, workers=1)["figures"]
 
     assert figures["arkline_jobs_per_second"] > 0
     assert figures["chain_jobs_per_second"] > 0
@@ -49,7 +68,13 @@ def test_both_sides_of_a_benchmark_of_the_fleet_are_measured(name: str) -> None:
     assert {"zookeeper", "celery (Python)"} <= set(figures["versions"])
 
 
-def test_the_same_jobs_are_measured_with_tls_and_without() -> None:
+@case
+def _the_longer_benchmark_of_the_fleet() -> None:
+    assert run("lifecycle", jobs=4, workers=1)["figures"]["chain_jobs_per_second"] > 0
+
+
+@case
+def _jobs_with_tls_and_without() -> None:
     figures = run("tls", jobs=4, workers=1)["figures"]
 
     assert figures["plain_cpu_ms_a_job_by_process"]["zookeeper"] > 0
@@ -57,7 +82,8 @@ def test_the_same_jobs_are_measured_with_tls_and_without() -> None:
     assert figures["tls_packets_a_job"] > 1
 
 
-def test_jobs_are_measured_with_a_listener_to_the_events_of_their_tasks_and_without() -> None:
+@case
+def _jobs_with_a_listener_to_the_events_of_their_tasks_and_without() -> None:
     figures = run("listening", jobs=4)["figures"]
 
     assert figures["listened_cpu_ms_a_job"] > 0
@@ -65,21 +91,24 @@ def test_jobs_are_measured_with_a_listener_to_the_events_of_their_tasks_and_with
     assert figures["without_packets_a_job"] > 1
 
 
-def test_deposits_on_an_idle_stack_are_timed_beside_the_work_by_hand() -> None:
+@case
+def _deposits_on_an_idle_stack_beside_the_work_by_hand() -> None:
     figures = run("latency", jobs=2)["figures"]
 
     assert 0 < figures["by_hand_ms_p50"] < figures["submit_to_completed_ms_p50"]
     assert figures["submit_to_completed_ms_p50"] <= figures["submit_to_completed_ms_p95"]
 
 
-def test_the_recovery_of_a_job_is_timed_in_every_working_state() -> None:
+@case
+def _the_recovery_of_a_job_in_every_working_state() -> None:
     figures = run("recovery", session_timeout=4)["figures"]
 
     assert set(figures["by_state_s"]) == set(JOB.working())
     assert 0 < figures["median_s"] <= figures["slowest_s"]
 
 
-def test_moves_lists_and_periodic_work_are_measured_among_many_jobs() -> None:
+@case
+def _moves_lists_and_periodic_work_among_many_jobs() -> None:
     figures = run("scale", few=80, jobs=160, moved=2, commands="jobs_pending")["figures"]
 
     assert figures["znodes_at_160"] > figures["znodes_at_80"]
@@ -88,7 +117,8 @@ def test_moves_lists_and_periodic_work_are_measured_among_many_jobs() -> None:
     assert figures["jobs_pending_s"] > 0
 
 
-def test_searches_of_both_databases_find_the_same_while_deposits_are_entered() -> None:
+@case
+def _searches_of_both_databases_while_deposits_are_entered() -> None:
     figures = output("search", objects=1500, queries=32)
 
     assert figures["hits"] > 100
@@ -97,14 +127,16 @@ def test_searches_of_both_databases_find_the_same_while_deposits_are_entered() -
         assert figures["same_hits"]
 
 
-def test_retrievals_are_timed_beside_a_process_that_hashes_and_sends_the_same_files() -> None:
+@case
+def _retrievals_beside_a_process_that_hashes_and_sends_the_same_files() -> None:
     figures = output("retrieve", mib=8, files=30)["figures"]
 
     assert all(figures[f"{kind}_ratio"] > 0 for kind in ("file", "bag", "zip"))
     assert figures["file_retrieved_cpu_s"] >= 0
 
 
-def test_a_fleet_is_measured_near_zookeeper_and_at_a_distance() -> None:
+@case
+def _a_fleet_near_zookeeper_and_at_a_distance() -> None:
     figures = run("fleet", processes=2, jobs=1, step_ms=10)["figures"]
 
     trips = figures["zookeeper_round_trip"]
@@ -113,7 +145,8 @@ def test_a_fleet_is_measured_near_zookeeper_and_at_a_distance() -> None:
     assert figures["distant_jobs_per_second"] > 0
 
 
-def test_a_large_batch_is_measured_from_its_submission_to_its_removal() -> None:
+@case
+def _a_large_batch_from_its_submission_to_its_removal() -> None:
     """Steps that wait bound the jobs a second, so that some samples lie within each fifth of the jobs."""
     figures = run("backlog", jobs=30, step_ms=30, others=1, commands=0, kill=0)["figures"]
 
@@ -125,10 +158,18 @@ def test_a_large_batch_is_measured_from_its_submission_to_its_removal() -> None:
     assert {"worker", "beat", "zookeeper", "redis"} <= set(figures["peak_mb"])
 
 
-def test_the_functions_that_a_job_a_command_and_a_request_call_are_counted() -> None:
+@case
+def _the_functions_that_a_job_a_command_and_a_request_call() -> None:
     figures = output("walks")["figures"]
 
     assert len(figures) == 8
     for figure in figures.values():
         functions, files = map(int, re.findall(r"\d+", figure))
         assert 1 < files <= functions
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in ALWAYS else pytest.param(name, marks=nightly.case) for name in CASES]
+)
+def test_a_benchmark_runs_and_prints_figures(name: str) -> None:
+    CASES[name]()

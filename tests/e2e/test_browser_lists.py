@@ -17,9 +17,9 @@ from pipeline.records import now
 from pipeline.settings import Settings
 from pipeline.states import Event, JobState
 from tasks import stores
-from tests.support import planting
+from tests.support import nightly, planting
 from tests.support.boards import until
-from tests.support.browser import Chromium, Scheme, Visitor, chromium, visitor
+from tests.support.browser import Chromium, Scheme, Visitor, chromium, in_both_forms, visitor
 from tests.support.recordings import of_job, stored_file
 from tests.support.web import Web, new_token, serving_board
 from zkstate import paths
@@ -83,7 +83,7 @@ def press_until(page: Page, key: str, place: str) -> None:
     raise AssertionError(f"{key} does not lead to {place}")
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "light"), (1280, "dark")])
+@in_both_forms
 def test_the_keyboard_alone_ticks_two_jobs_and_resumes_them(
     browser: Chromium, web: Web, session: Session, token: str, width: int, scheme: Scheme
 ) -> None:
@@ -131,7 +131,7 @@ def test_a_key_ticks_the_current_row_and_a_box_all_of_the_page(
         expect(page.locator("[data-ticked]")).to_have_text("3 ticked")
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, pytest.param(1280, marks=nightly.case)])
 def test_a_filter_is_saved_with_a_name_and_removed(
     browser: Chromium, web: Web, token: str, width: int
 ) -> None:
@@ -152,7 +152,7 @@ def test_a_filter_is_saved_with_a_name_and_removed(
         assert opened.complaints == []
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "light"), (1280, "dark")])
+@in_both_forms
 def test_the_board_draws_the_last_hours_by_the_readers_clock(
     browser: Chromium, web: Web, session: Session, token: str, width: int, scheme: Scheme
 ) -> None:

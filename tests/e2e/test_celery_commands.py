@@ -24,6 +24,7 @@ from tests.e2e.test_task_events import (
     watched,
 )
 from tests.servers.http_source import HttpSource
+from tests.support import nightly
 from tests.support.fleet import LIMIT, PROJECT, Fleet, environment, job_reaches
 from tests.support.polling import eventually
 from zkstate.connection.session import Session
@@ -94,7 +95,7 @@ def test_celerys_flower_shows_workers_and_tasks_and_its_orders_change_nothing(
     ("options", "reason"),
     [
         (("-P", "solo"), "the pool must be prefork"),
-        (("-P", "threads"), "the pool must be prefork"),
+        pytest.param(("-P", "threads"), "the pool must be prefork", marks=nightly.case),
         (("--pool-start-method", "spawn"), "must be forked"),
         (("-Q", "downloads"), "downloads"),
     ],

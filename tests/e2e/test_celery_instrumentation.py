@@ -17,6 +17,7 @@ from tests.e2e.test_task_events import deposited
 from tests.servers.http_source import HttpSource
 from tests.servers.otlp import Collector, ReceivedSpan, collecting
 from tests.servers.receiver import Receiver, receiving
+from tests.support import nightly
 from tests.support.fleet import Fleet, job_reaches
 from zkstate.connection.session import Session
 
@@ -24,7 +25,9 @@ CARRIED = ("",)
 SENT = ("download", "control,split,io,process")
 """Queues of the workers: a job goes from one to the other and back, with a message each time."""
 
-each_way = pytest.mark.parametrize("queues", [CARRIED, SENT], ids=["carried", "sent"])
+each_way = pytest.mark.parametrize(
+    "queues", [pytest.param(CARRIED, id="carried"), pytest.param(SENT, id="sent", marks=nightly.case)]
+)
 
 
 def start_workers(fleet: Fleet, queues: tuple[str, ...], sentry: Receiver, collector: Collector) -> None:

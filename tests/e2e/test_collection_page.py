@@ -13,7 +13,7 @@ from pipeline.principal import Role
 from pipeline.records import now
 from pipeline.settings import Settings
 from tests.support import planting
-from tests.support.browser import TOO_WIDE, Chromium, Scheme, chromium, visitor
+from tests.support.browser import TOO_WIDE, Chromium, Scheme, chromium, in_both_forms, visitor
 from tests.support.checks import identified
 from tests.support.recordings import OWNER, of_job, stored_file
 from tests.support.web import Web, new_token, serving_board
@@ -61,7 +61,7 @@ def browser() -> Iterator[Chromium]:
         yield running
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
+@in_both_forms
 def test_the_page_of_a_collection_has_no_barrier_and_fits(
     browser: Chromium, web: Web, scheme: Scheme, width: int
 ) -> None:

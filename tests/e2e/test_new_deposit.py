@@ -14,6 +14,7 @@ from operations.jobs.batch_view import report
 from operations.site import Site
 from pipeline.principal import Role
 from pipeline.settings import Settings
+from tests.support import nightly
 from tests.support.browser import Chromium, Scheme, Visitor, chromium, visitor
 from tests.support.fleet import Fleet, assert_completed, batch_ended
 from tests.support.operators import ANN
@@ -293,8 +294,10 @@ Interruption = Callable[[Visitor, Scans, Use], None]
     [
         pytest.param("light", 1280, 40, "liste.xlsx", by_keyboard, cut_off, id="keyboard-alone"),
         pytest.param("dark", 390, 40, "liste.csv", with_the_mouse, close_the_tab, id="narrow-dark"),
-        pytest.param("dark", 1280, 8, "liste.xlsx", with_the_mouse, close_the_tab, id="dark"),
-        pytest.param("light", 390, 8, "liste.xlsx", with_the_mouse, cut_off, id="narrow"),
+        pytest.param(
+            "dark", 1280, 8, "liste.xlsx", with_the_mouse, close_the_tab, id="dark", marks=nightly.case
+        ),
+        pytest.param("light", 390, 8, "liste.xlsx", with_the_mouse, cut_off, id="narrow", marks=nightly.case),
     ],
 )
 def test_a_folder_with_a_table_is_corrected_interrupted_stored_found_and_taken_out(

@@ -10,7 +10,8 @@ from pydantic import SecretStr
 from pipeline.principal import Role
 from pipeline.records import now
 from pipeline.settings import Settings
-from tests.support.browser import Chromium, Scheme, chromium, visitor
+from tests.support import nightly
+from tests.support.browser import NARROW, WIDE, Chromium, Scheme, chromium, visitor
 from tests.support.web import Web, new_token, serving_board
 from zkstate.record import subscriptions
 
@@ -30,7 +31,7 @@ def browser() -> Iterator[Chromium]:
 
 @pytest.mark.parametrize(
     ("scheme", "width", "role"),
-    [("light", 1280, Role.DEPOSITOR), ("dark", 1280, Role.OPERATOR), ("light", 390, Role.DEPOSITOR)],
+    [(*NARROW, Role.OPERATOR), pytest.param(*WIDE, Role.DEPOSITOR, marks=nightly.case)],
 )
 def test_a_person_subscribes_by_the_page_and_sees_what_went_wrong(
     browser: Chromium, web: Web, scheme: Scheme, width: int, role: Role

@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import expect
 
 from pipeline.attempt import UNATTENDED
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from tests.support import planting
-from tests.support.browser import Scheme, chromium, visitor
+from tests.support.browser import Scheme, chromium, in_both_forms, visitor
 from tests.support.repository import Repository, empty_inventory
 from tests.support.web import new_token, serving
 from zkstate.connection.session import Session
@@ -26,7 +25,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@in_both_forms
 def test_an_archivist_looks_at_an_object_and_takes_a_file_out(
     session: Session, settings: Settings, tmp_path: Path, width: int, scheme: Scheme
 ) -> None:

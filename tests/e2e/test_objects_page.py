@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import expect
 from sqlalchemy import text
 
 from pipeline.principal import Role
 from pipeline.settings import Settings
-from tests.support.browser import Scheme, Visitor, chromium, visitor
+from tests.support.browser import Scheme, Visitor, chromium, in_both_forms, visitor
 from tests.support.recordings import recording, stored_file
 from tests.support.repository import Repository, empty_inventory
 from tests.support.web import new_token, serving
@@ -25,7 +24,7 @@ def assert_usable(anna: Visitor, picture: str, width: int) -> None:
     assert anna.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@in_both_forms
 def test_a_viewer_searches_the_objects(
     session: Session, settings: Settings, tmp_path: Path, width: int, scheme: Scheme
 ) -> None:

@@ -12,7 +12,7 @@ from pipeline.attempt import UNATTENDED
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from tests.support import planting
-from tests.support.browser import Chromium, Scheme, Visitor, chromium, visitor
+from tests.support.browser import Chromium, Scheme, Visitor, chromium, in_both_forms, visitor
 from tests.support.repository import Repository, empty_inventory
 from tests.support.web import new_token, serving
 from zkstate.connection.session import Session
@@ -91,7 +91,7 @@ def shown(anna: Visitor, ark: str, name: str) -> Page:
     return anna.open(f"/objects/{ark}?version=1&file=producer/{name}#seen")
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@in_both_forms
 def test_scans_and_pdfs_are_seen_before_they_are_downloaded(
     settings: Settings, ark: str, browser: Chromium, width: int, scheme: Scheme
 ) -> None:

@@ -31,7 +31,7 @@ pytestmark = [
 LIMIT = 120.0
 """Seconds until a trouble is shown, or is not shown any more."""
 
-PAUSE = 0.2
+PAUSE = 0.5
 """Seconds between two commands that ask for it: what a command prints is no event."""
 
 NOT_RUN = {
@@ -238,11 +238,11 @@ def _job_that_a_finding_stopped(reader: Reader) -> None:
     reader.run(f"arkline watch {bid}", 1)
     assert not reader.printed(f"arkline why {jid}", Action.RESUME)
     reader.follow(reader.advised(f"arkline why {jid}", Action.OVERRULE))
-    reader.run(f"until arkline status {jid} | head -1 | grep -w completed; do :; done")
+    reader.run(f"until arkline status {jid} | head -1 | grep -w completed; do sleep {PAUSE}; done")
     bid = reader.submit("photo.tif")
     reader.run(f"arkline watch {bid}", 1)
     reader.follow(reader.advised(f"arkline why {bid}", Action.OVERRULE))
-    reader.run(f"until arkline status {bid} | grep -w completed; do :; done")
+    reader.run(f"until arkline status {bid} | grep -w completed; do sleep {PAUSE}; done")
     profile.write_text(usual)
 
 

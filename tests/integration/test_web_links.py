@@ -12,11 +12,10 @@ from schemathesis.generation.stateful.state_machine import StepOutput
 from schemathesis.schemas import APIOperation
 from schemathesis.specs.openapi.stateful.links import OpenApiLink
 
-from entrypoints.web.app import create_app
 from pipeline.principal import Role
 from pipeline.settings import Settings
 from pipeline.states import Event, FailureKind
-from tests.support import planting
+from tests.support import api_document, planting
 from tests.support.repository import Repository, empty_inventory
 from tests.support.web import Caller, serving_board
 from zkstate.connection.session import Session
@@ -39,7 +38,7 @@ ROUNDS = 3
 LATEST = 3
 """Answers of one operation from which a round goes on."""
 
-DOCUMENT = create_app(None).openapi()
+DOCUMENT = api_document.document()
 OPERATIONS: dict[str, APIOperation[Any, Any, Any, Any]] = {
     operation.label: operation
     for operation in map(_valid, schemathesis.openapi.from_dict(DOCUMENT).get_all_operations())

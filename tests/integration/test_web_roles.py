@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
-from entrypoints.web.app import create_app
 from pipeline.attempt import UNATTENDED
 from pipeline.principal import Role
 from pipeline.settings import Settings
-from tests.support import planting
+from tests.support import api_document, planting
 from tests.support.web import Caller, Web, serving_board
 from tests.unit.test_web_routes import ROUTES, rule
 from zkstate.connection.session import Session
@@ -44,7 +43,7 @@ ASK_THE_FLEET = {"/v1/queue", "/v1/workers", "/v1/audit", "/v1/check"}
 
 UNKNOWN = {"jid": "jid9999999999", "bid": "bid9999999999", "ark": "ark:/99999/fk4unknown"}
 OPERATIONS = [(method, route) for route in ROUTES for method in sorted(route.methods or ())]
-DOCUMENT = create_app(None).openapi()
+DOCUMENT = api_document.document()
 
 
 @pytest.fixture(scope="module")

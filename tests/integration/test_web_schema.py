@@ -16,10 +16,9 @@ from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.config import GenerationConfig, ProjectConfig, ProjectsConfig, SchemathesisConfig
 
-from entrypoints.web.app import create_app
 from pipeline.principal import Role
 from pipeline.settings import Settings
-from tests.support import cli, planting
+from tests.support import api_document, cli, planting
 from tests.support.web import Caller, new_token
 from zkstate.connection.session import connect
 
@@ -33,7 +32,7 @@ EXAMPLES = {GenerationMode.POSITIVE: 2, GenerationMode.NEGATIVE: 2}
 LEFT_OUT = "/events$|^/v1/workers/"
 """A stream does not end; a worker that was named and does not answer is waited for."""
 
-DOCUMENT = create_app(None).openapi()
+DOCUMENT = api_document.document()
 _PAIR = DOCUMENT["components"]["schemas"]["ProfileRenewal"]["properties"]["changes"]["additionalProperties"]
 _PAIR["items"] = _PAIR.pop("prefixItems")[0]  # schemathesis refuses an answer that `prefixItems` describe
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT).exclude(path_regex=LEFT_OUT)

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, Playwright, expect, sync_playwright
 
+from tests.support import nightly
 from tests.support.requirements import unavailable
 
 PICTURES = "PAGE_PICTURES"
@@ -35,6 +37,19 @@ DOCUMENTED = {
 """The pictures that the folder of the documentation gets."""
 
 Scheme = Literal["light", "dark"]
+
+Form = tuple[Scheme, int]
+"""The colours and the width of a window."""
+
+NARROW: Form = ("dark", 390)
+"""The form that always runs: what fits into a narrow window fits into a wide one, and
+`tests/e2e/test_every_page.py` compares the colours of both schemes on each page."""
+
+WIDE: Form = ("light", 1280)
+
+in_both_forms = pytest.mark.parametrize(
+    ("scheme", "width"), [NARROW, pytest.param(*WIDE, marks=nightly.case)]
+)
 
 FAR_AWAY = "archive.example"
 """A name of this machine that browsers do not take for this machine."""
@@ -140,9 +155,20 @@ class Visitor:
         if folder and (name in DOCUMENTED or Path(folder).resolve() != DOCUMENTATION):
             self.page.screenshot(path=Path(folder) / f"{name}.png", full_page=whole)
 
-    def barriers(self) -> list[str]:
-        """What axe holds to be a serious barrier on the page, with the elements."""
-        violations = Axe().run(self.page).response["violations"]
+    def barriers_in_other_colours(self) -> list[str]:
+        """What cannot be read on the page in the scheme that the window does not have."""
+        own: Scheme = (
+            "dark" if self.page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") else "light"
+        )
+        self.page.emulate_media(color_scheme="light" if own == "dark" else "dark")
+        found = self.barriers("color-contrast")
+        self.page.emulate_media(color_scheme=own)
+        return found
+
+    def barriers(self, *rules: str) -> list[str]:
+        """What axe holds to be a serious barrier, with the elements; by all rules if none is named."""
+        options = {"resultTypes": ["violations"]} | ({"runOnly": [*rules]} if rules else {})
+        violations = Axe().run(self.page, options=options).response["violations"]
         return [
             f"{one['id']}: {one['help']}: {[node['html'][:120] for node in one['nodes'][:3]]}"
             for one in violations

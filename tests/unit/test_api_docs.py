@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from jsonschema_rs import Draft202012Validator
 
-from entrypoints.web.app import create_app
 from entrypoints.web.pages import acts
 from entrypoints.web.routes.about import all_codes
 from entrypoints.web.routes.verbs import JOB_EVENTS
+from tests.support import api_document
 
-DOCUMENT = create_app(None).openapi()
+DOCUMENT = api_document.document()
 OPERATIONS = [
     (f"{method.upper()} {path}", operation)
     for path, operations in DOCUMENT["paths"].items()
