@@ -1,8 +1,8 @@
 """One judge: all ways to ask what a deposit would do agree with each other, and with what jobs then do.
 
-Generated deposits, a hundred or at night two, are judged as files of this machine, over the API, as a draft, by
-URL and as a manifest; of some, the jobs are worked on until they fail or are stored. The ways are compared in
-what all of them know: a manifest's check reads no file, and a source states sizes, but no digests.
+Generated deposits, a hundred or at night two, are judged as files of this machine, over the API, as a draft,
+by URL and as a manifest; of some, the jobs are worked on until they fail or are stored. The ways are compared
+in what all of them know: a manifest's check reads no file, and a source states sizes, but no digests.
 """
 
 import csv
