@@ -8,11 +8,14 @@ from playwright.sync_api import Route, expect
 from pipeline.principal import Role
 from pipeline.states import Event, FailureKind, JobState
 from tests.integration.test_verb_parity import REASON, VERBS, Verb, page_act, planted, recorded
-from tests.support import planting
+from tests.support import nightly, planting
 from tests.support.browser import Chromium, Visitor, chromium, visitor
 from tests.support.web import Caller, Web, new_token
 from zkstate.connection.session import Session
 from zkstate.record import jobs
+
+OF_BOTH_KINDS = (VERBS[0], VERBS[-1])
+"""A verb of jobs and one of batches; `tests/integration/test_verb_parity.py` raises all by forms."""
 
 KEEP_THE_STATES_OF_THE_STREAM = """
 window.states = [];
@@ -151,7 +154,11 @@ def test_from_the_front_page_two_clicks_lead_to_the_cause_and_resume_what_it_sto
     assert jobs.load(session, failed).status.status is JobState.PENDING
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: f"{verb.kind}-{verb.event}")
+@pytest.mark.parametrize(
+    "verb",
+    [verb if verb in OF_BOTH_KINDS else pytest.param(verb, marks=nightly.case) for verb in VERBS],
+    ids=lambda verb: f"{verb.kind}-{verb.event}",
+)
 def test_a_verb_is_done_by_its_button_and_recorded_with_the_reason(
     olga: Visitor, web: Web, session: Session, verb: Verb
 ) -> None:
