@@ -42,8 +42,8 @@ Form = tuple[Scheme, int]
 """The colours and the width of a window."""
 
 NARROW: Form = ("dark", 390)
-"""The form that always runs: what fits into a narrow window fits into a wide one, and
-`tests/e2e/test_every_page.py` compares the colours of both schemes on each page."""
+"""The form that always runs: less fits into it, and
+`tests/e2e/test_every_page.py` opens each page in both."""
 
 WIDE: Form = ("light", 1280)
 
@@ -74,6 +74,11 @@ new PerformanceObserver((list) => {
 SHIFTED = """
 [shifts.reduce((sum, one) => sum + one.value, 0), shifts.flatMap((one) => one.sources).map((one) =>
   `${one.node?.nodeName} from ${one.previousRect.y} to ${one.currentRect.y}`).slice(0, 5)]
+"""
+
+TRANSITIONS_END = """
+Promise.all(document.getAnimations().filter((one) => one instanceof CSSTransition).map((one) => one.finished))
+  .then(() => null)
 """
 
 MOVED = 0.05
@@ -161,6 +166,7 @@ class Visitor:
             "dark" if self.page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") else "light"
         )
         self.page.emulate_media(color_scheme="light" if own == "dark" else "dark")
+        self.page.evaluate(TRANSITIONS_END)
         found = self.barriers("color-contrast")
         self.page.emulate_media(color_scheme=own)
         return found
