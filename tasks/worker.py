@@ -28,6 +28,7 @@ from celery.signals import (
     worker_process_init,
     worker_process_shutdown,
     worker_ready,
+    worker_shutdown,
     worker_shutting_down,
 )
 from celery.worker import state
@@ -110,7 +111,9 @@ class OwnDrain:
     """Set once the record was read."""
 
 
-def follow_drains(settings: Settings, worker: str, own: OwnDrain, stopped: threading.Event) -> None:
+def follow_drains(
+    settings: Settings, worker: str, own: OwnDrain, stopped: threading.Event
+) -> threading.Thread:
     """Read the record until `stopped`, in a separate thread: an unreachable ZooKeeper delays no message.
 
     The session has no lock. It belongs to the worker's main process, whose children never use it.
@@ -127,7 +130,9 @@ def follow_drains(settings: Settings, worker: str, own: OwnDrain, stopped: threa
                     log().error("not known whether this worker is drained", error=logged)
                 stopped.wait(INTERVAL)
 
-    threading.Thread(target=run, name="drain", daemon=True).start()
+    thread = threading.Thread(target=run, name="drain", daemon=True)
+    thread.start()
+    return thread
 
 
 def _read(session: Session, worker: str, own: OwnDrain, stopped: threading.Event) -> None:
@@ -137,6 +142,9 @@ def _read(session: Session, worker: str, own: OwnDrain, stopped: threading.Event
             own.drained = holds.is_drained(session, worker)
             own.known.set()
         stopped.wait(INTERVAL)
+    if stopped.is_set() and own.drained:
+        with suppress(Unreachable):  # an operator ends the drain of a worker that is gone
+            holds.end_with_worker(session, worker)
 
 
 def draining_step(own: OwnDrain, listen: Callable[[bool], None]) -> type[bootsteps.StartStopStep]:
@@ -226,7 +234,8 @@ def connect_signals(context: WorkerContext) -> None:
         stopped = threading.Event()
         worker_ready.connect(lambda **_: keep_claim(settings, own, stopped), weak=False)
         worker_shutting_down.connect(lambda **_: stopped.set(), weak=False)
-        follow_drains(settings, sender, own_drain, stopped)
+        following = follow_drains(settings, sender, own_drain, stopped)
+        worker_shutdown.connect(lambda **_: following.join(INTERVAL), weak=False)
         own_drain.known.wait()
 
     def name_worker(sender: str, **_: Any) -> None:

@@ -127,6 +127,7 @@ class ArklineCollector(Collector):
         )
         yield _value("in_flight_limit", "Jobs in progress at most.", self._site.settings.in_flight)
         if measured.record is not None:
+            yield from _of_queues(measured.record, self._board)
             yield from _of_record(measured.record)
             yield _value(
                 "working_storage_threshold_ratio",
@@ -239,6 +240,20 @@ def _of_feed(board: Board) -> Iterator[Metric]:
     yield _counter("feed_resyncs", "Comparisons after a lost connection.", freshness.resyncs)
     yield _counter("feed_corrections", "Differences that a comparison corrected.", freshness.corrections)
     yield _value("feed_lag_seconds", "Time from a change to the board, last.", tallied.lag)
+
+
+def _of_queues(record: RecordMeasures, board: Board) -> Iterator[Metric]:
+    depths = {(queue.value,): depth for queue, depth in record.depths.items()}
+    text = "Jobs and batches that a process could begin with now."
+    yield _gauge("queue_waiting", text, [(q, one.waiting) for q, one in depths.items()], "queue")
+    text = "Jobs and batches that a process works on."
+    yield _gauge("queue_working", text, [(q, one.working) for q, one in depths.items()], "queue")
+    oldest = {q: one.oldest for q, one in depths.items() if one.oldest}
+    first = (JOB.task(JOB.initial).queue.value,)
+    if board.known and depths[first].waiting and (pending := board.oldest(EVERYTHING).get(JOB.initial)):
+        oldest[first] = min(pending, oldest.get(first, pending))
+    text = "Age of the oldest of those that wait."
+    yield _gauge("queue_oldest_age_seconds", text, [(q, age(at)) for q, at in oldest.items()], "queue")
 
 
 NOTIFICATIONS = {

@@ -349,11 +349,19 @@ def _ask(
         ) from error
 
 
-def drain(site: Site, principal: Principal, worker: str, *, reason: str = "", undo: bool = False) -> Drained:
+def drain(
+    site: Site,
+    principal: Principal,
+    worker: str,
+    *,
+    reason: str = "",
+    undo: bool = False,
+    until_stop: bool = False,
+) -> Drained:
     """Stop a worker from taking new tasks, so that it can be stopped when idle; `undo` ends the drain.
 
-    The drain is in the record, so it survives a restart of the worker. It can be ended even if the worker
-    does not answer.
+    The drain is in the record, so it survives a restart of the worker, unless it lasts `until_stop`. It can
+    be ended even if the worker does not answer.
     """
     principal.require(Role.OPERATOR, f"drain worker {worker}")
     session, settings = site.session, site.settings
@@ -363,7 +371,8 @@ def drain(site: Site, principal: Principal, worker: str, *, reason: str = "", un
     if undo:
         changed = worker in known and holds.end(session, Stamp.of(principal, reason), worker=worker)
     else:
-        changed = holds.place(session, Hold.of(principal, reason), worker=worker)
+        hold = Hold.of(principal, reason).model_copy(update={"until_stop": until_stop or None})
+        changed = holds.place(session, hold, worker=worker)
     queues = _await_queues(settings, worker, some=undo)
     return Drained(
         worker=worker,

@@ -25,6 +25,7 @@ from zkstate.connection.session import Session
 from zkstate.fleet import notes, outages, scheduled
 from zkstate.fleet.notes import FixityStatus, LastAudit, RepeatedCheck
 from zkstate.queue import queue
+from zkstate.queue.depth import Depth, depths
 from zkstate.record import callbacks, space, subscriptions
 
 
@@ -33,6 +34,8 @@ class RecordMeasures(Record):
 
     in_flight: int
     """Jobs that take a place."""
+    depths: dict[Queue, Depth]
+    """What the workers of each queue have to do."""
     callbacks_owed: int
     beats: int
     reserved: int
@@ -97,6 +100,7 @@ def _record(session: Session, settings: Settings) -> RecordMeasures:
     current = [known.outage for known in outages.known(session).values() if known.outage.ended is None]
     return RecordMeasures(
         in_flight=queue.places_taken(session),
+        depths=depths(session, settings.in_flight),
         callbacks_owed=len(callbacks.names(session)),
         beats=scheduled.contenders(session),
         reserved=space.reserved(session),

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import (
     URL,
@@ -172,11 +172,18 @@ def _primary_code(error: sqlite3.Error) -> int:
 
 T = TypeVar("T")
 
-SCHEMA = "0017"
+SCHEMA = "0018"
 """The schema of this release; 0.3.0 had 0011, 0.2.1 0010, 0.2.0 0002, 0.1.0 0001; every change has one."""
 
-_REVISIONS = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
-"""The table with the schema's number, which releases up to 0.2.1 wrote with Alembic."""
+OLDEST = "0011"
+"""The oldest schema whose releases may use an inventory of this release, beside it or again after it."""
+
+_OLDEST = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
+"""The table with OLDEST: a release refuses an inventory whose number here is higher than that of its schema.
+Releases up to 0.2.1 wrote it with Alembic; up to 0.3.0 it had the schema's own number."""
+
+_SCHEMAS = Table("inv_schema", MetaData(), Column("number", String(32), primary_key=True))
+"""The table with the schema's own number; absent up to 0.3.0."""
 
 PAUSE = 0.05
 """Seconds between two tries to enable write-ahead logging."""
@@ -185,11 +192,28 @@ _UPGRADE_LOCK = 0x61726B6C696E65
 """The key of a PostgreSQL advisory lock, unique in the database; it spells `arkline`."""
 
 
-def revision(connection: Connection) -> str | None:
-    """The database's schema number; None if the database is empty."""
-    if not inspect(connection).has_table(_REVISIONS.name):
+class Revision(NamedTuple):
+    """What an inventory says of its schema."""
+
+    oldest: str
+    """The oldest schema whose releases may use it."""
+    number: str | None
+    """Its own schema; None: an earlier release made it, and it is the oldest one."""
+
+    @property
+    def current(self) -> bool:
+        """Whether this release can use it as it is: a later release may have added something."""
+        return self.oldest <= SCHEMA <= (self.number or "")
+
+
+def revision(connection: Connection) -> Revision | None:
+    """What the database says of its schema; None if it is empty."""
+    tables = inspect(connection)
+    if not tables.has_table(_OLDEST.name):
         return None
-    return connection.scalar(select(_REVISIONS.c.version_num))
+    oldest = connection.scalar(select(_OLDEST.c.version_num))
+    known = tables.has_table(_SCHEMAS.name)
+    return Revision(oldest or "", connection.scalar(select(_SCHEMAS.c.number)) if known else None)
 
 
 def bring_up_to_date(engine: Engine, name: str) -> None:
@@ -198,15 +222,15 @@ def bring_up_to_date(engine: Engine, name: str) -> None:
     The upgrade is one transaction on both databases, so a crash leaves the old schema.
     """
     with transaction(engine, writing=False) as connection:
-        if revision(connection) == SCHEMA:
+        if (found := revision(connection)) and found.current:
             return
     if engine.dialect.name == "sqlite":
         _enable_write_ahead_log(engine)
     with transaction(engine, writing=True) as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
-        if revision(connection) != SCHEMA:
-            _upgrade(connection, name)
+        if not ((found := revision(connection)) and found.current):
+            _upgrade(connection, name, found)
 
 
 def _enable_write_ahead_log(engine: Engine) -> None:
@@ -230,13 +254,18 @@ def _enable_write_ahead_log(engine: Engine) -> None:
         connection.close()
 
 
-def _upgrade(connection: Connection, name: str) -> None:
+def _upgrade(connection: Connection, name: str, before: Revision | None) -> None:
     """Add the missing tables, columns and indexes; a schema only grows (decision 102)."""
-    before = revision(connection)
-    if before is not None and before > SCHEMA:
+    if before is not None and before.oldest > SCHEMA:
         raise system(
-            f"the inventory {name} has the schema {before}, which this release does not know (its schema is "
-            f"{SCHEMA}): use a release of arkline that is at least as new as the database"
+            f"the inventory {name} has the schema {before.oldest}, which this release does not know (its "
+            f"schema is {SCHEMA}): use a release of arkline that is at least as new as the database"
+        )
+    if before is not None and before.oldest < OLDEST:
+        _log.warning(
+            "the inventory %s gets the schema %s: releases with a schema before %s, as %s, refuse it from now "
+            "on, and only a backup leads back to them",
+            *(name, SCHEMA, OLDEST, before.oldest),
         )
     present = inspect(connection)
     for table in metadata.sorted_tables:
@@ -250,10 +279,10 @@ def _upgrade(connection: Connection, name: str) -> None:
                 index.create(connection, checkfirst=True)
     metadata.create_all(connection)
     search_index.create(connection)
-    if before is None:
-        _REVISIONS.create(connection)
-    connection.execute(_REVISIONS.delete())
-    connection.execute(_REVISIONS.insert().values(version_num=SCHEMA))
+    for table, number in ((_OLDEST, OLDEST), (_SCHEMAS, SCHEMA)):
+        table.create(connection, checkfirst=True)
+        connection.execute(table.delete())
+        connection.execute(table.insert().values({table.c[0]: number}))
 
 
 _DEPLOYMENT = select(deployments.c.id, deployments.c.created, deployments.c.mark)

@@ -22,13 +22,14 @@ from pipeline.records import Batch, StatusReport, now
 from pipeline.settings import Settings
 from pipeline.states import BatchState, Event, FailureKind, JobState
 from tests.support import cli, planting
-from tests.support.boards import until
+from tests.support.boards import requests_of, until
 from zkstate.connection.locks import single_flight
 from zkstate.connection.session import Session
 from zkstate.fleet import holds, notes
 from zkstate.fleet.holds import Hold
 from zkstate.fleet.notes import FixityStatus, LastAudit
 from zkstate.fleet.scheduled import Sweep
+from zkstate.queue.depth import depths
 from zkstate.record import batches, jobs, record
 from zkstate.record.batches import BatchMove
 from zkstate.record.record import Lock
@@ -101,6 +102,52 @@ def test_moves_and_durations_are_counted_by_event(session: Session, alone: Setti
     assert values["arkline_job_moves_total", "acquire", "pending", "estimating"] == 1
     assert values["arkline_job_state_duration_seconds_count", "acquire", "pending"] == 1
     assert values["arkline_feed_events_total",] >= 2
+
+
+def test_a_queue_has_what_its_workers_could_begin_with_and_what_they_have(
+    session: Session, alone: Settings, board: Board
+) -> None:
+    bid, (waits, begins, runs, *_) = planting.split_batch(session, 6)
+    batches.submit(session, planting.submission())
+    for jid in (waits, begins, runs):
+        planting.apply_event(session, jobs.load(session, jid), Event.ACQUIRE)
+    later = WaitsFor(kind=WaitKind.RETRY)
+    held = planting.acquire(session, jobs.load(session, waits))
+    record.hand_back(session, held, "test", delay=60, waits_for=later)
+    planting.acquire(session, jobs.load(session, runs))
+    until(board, lambda: board.counts(EVERYTHING)[JobState.PENDING] == 3)
+
+    few = alone.model_copy(update={"in_flight": 4})
+    values = samples(ArklineCollector(board, Site(few, session)))
+
+    # two of the three places are taken: one that waits for a retry takes none
+    assert values["arkline_queue_waiting", "io"] == 1 + 2
+    assert values["arkline_queue_working", "io"] == 1
+    assert values["arkline_queue_waiting", "split"] == 1
+    assert values["arkline_queue_working", "split"] == values["arkline_queue_waiting", "download"] == 0
+    assert 0 <= values["arkline_queue_oldest_age_seconds", "io"] < 60
+    assert ("arkline_queue_oldest_age_seconds", "download") not in values
+    holds.place(session, Hold(by="ann"))
+    values = samples(ArklineCollector(board, Site(few, session)))
+    assert values["arkline_queue_waiting", "io"] == 1
+
+
+def test_the_depth_of_queues_costs_two_reads_for_each_job_in_progress_and_open_batch(
+    session: Session, settings: Settings
+) -> None:
+    def reads() -> int:
+        before = requests_of(session)
+        depths(session, settings.in_flight)
+        return requests_of(session) - before
+
+    empty = reads()
+    _, jids = planting.split_batch(session, 50)
+    pending = reads()
+    for jid in jids[:5]:
+        planting.apply_event(session, jobs.load(session, jid), Event.ACQUIRE)
+
+    assert pending - empty == 2  # the batch is open
+    assert reads() - pending == 2 * 5
 
 
 def test_completions_retries_and_reports_are_counted(session: Session, alone: Settings, board: Board) -> None:

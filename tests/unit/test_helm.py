@@ -2,17 +2,19 @@
 
 import hashlib
 import re
+import shlex
 import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
 
-from entrypoints.cli.command_table import ENTRIES
+from entrypoints.cli.command_table import ENTRIES, load
 from entrypoints.generate_secrets import RIGHTS
 from pipeline.settings import Settings
 from pipeline.states import Queue
@@ -39,7 +41,17 @@ OPTIONS: dict[str, dict[str, Any]] = {
         },
         "profiles": {"demo.yaml": "owner: ark:/99999/fk4\n"},
         "data": {"storageClass": "fast", "accessModes": ["ReadWriteOnce"]},
-        "workers": {"bytes": {"queues": ["download", "process"], "processes": 8, "replicas": 3}},
+        "workers": {
+            "all": {"scale": {"min": 1, "max": 8}},
+            "bytes": {
+                "queues": ["download", "process"],
+                "processes": 8,
+                "replicas": 3,
+                "scale": {"min": 2, "max": 20},
+            },
+        },
+        "drainSeconds": 900,
+        "autoscaling": {"enabled": True, "prometheus": "http://prometheus.monitoring:9090"},
         "web": {
             "replicas": 2,
             "service": {"type": "NodePort"},
@@ -80,6 +92,56 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+def _closed(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
+    """An object with these properties, and no other ones."""
+    return {
+        "type": "object",
+        "properties": {**required, **optional},
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+TEXT, NUMBER = {"type": "string"}, {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}
+SCALED_OBJECT = _closed(
+    {
+        "apiVersion": {"const": "keda.sh/v1alpha1"},
+        "kind": {"const": "ScaledObject"},
+        "metadata": {"type": "object"},
+        "spec": _closed(
+            {
+                "scaleTargetRef": _closed({"name": TEXT}, apiVersion=TEXT, kind=TEXT),
+                "triggers": {
+                    "type": "array",
+                    "minItems": 1,
+                    "items": _closed(
+                        {
+                            "type": {"const": "prometheus"},
+                            "metadata": _closed(
+                                {"serverAddress": TEXT, "query": TEXT, "threshold": TEXT},
+                                ignoreNullValues=TEXT,
+                            ),
+                        }
+                    ),
+                },
+            },
+            minReplicaCount=NUMBER,
+            maxReplicaCount=NUMBER,
+            pollingInterval=NUMBER,
+            fallback=_closed({"failureThreshold": NUMBER, "replicas": NUMBER}),
+            advanced=_closed(
+                {
+                    "horizontalPodAutoscalerConfig": _closed(
+                        {"behavior": _closed({"scaleDown": _closed({"stabilizationWindowSeconds": NUMBER})})}
+                    )
+                }
+            ),
+        ),
+    }
+)
+"""What the chart uses of KEDA's kind (keda.sh/v1alpha1, KEDA 2); the values in `metadata` are texts."""
+
+
 def rendered(values: dict[str, Any]) -> list[dict[str, Any]]:
     with helm_python.Chart.load(CHART) as chart:
         texts = chart.render(values, name="site", namespace="ingest")
@@ -116,7 +178,9 @@ def test_helm_has_nothing_to_say_about_the_chart() -> None:
 def test_kubernetes_accepts_every_manifest(manifests: list[dict[str, Any]]) -> None:
     assert manifests
     for manifest in manifests:
-        if (
+        if manifest["kind"] == "ScaledObject":
+            jsonschema.validate(manifest, SCALED_OBJECT)
+        elif (
             manifest["kind"] != "ServiceMonitor"
         ):  # a kind of the Prometheus operator, which no schema here knows
             kubernetes_validate.validate(manifest, "1.31", strict=True)
@@ -258,7 +322,45 @@ def test_every_queue_has_a_worker_by_default() -> None:
     assert [command for command in commands if command.endswith(f"--queues {Queue.SPLIT}")]
     for pod in workers:
         seconds = pod["terminationGracePeriodSeconds"]
-        assert seconds > Settings().stop_grace + 31
+        (drained,) = re.findall(r"--wait (\d+)s", pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][2])
+        assert seconds > int(drained) + Settings().stop_grace + 31
+
+
+def test_workers_that_keda_scales_have_no_number_of_their_own_and_the_others_have() -> None:
+    manifests = rendered(OPTIONS["every option"])
+    scaled = {one["spec"]["scaleTargetRef"]["name"]: one for one in manifests if one["kind"] == "ScaledObject"}
+    workers = {
+        name: one
+        for one in manifests
+        if one["kind"] == "Deployment" and "-worker-" in (name := one["metadata"]["name"])
+    }
+
+    assert scaled.keys() == {"site-arkline-worker-all", "site-arkline-worker-bytes"}
+    assert {name for name, one in workers.items() if "replicas" not in one["spec"]} == scaled.keys()
+    bytes_only = scaled["site-arkline-worker-bytes"]["spec"]
+    assert (bytes_only["minReplicaCount"], bytes_only["maxReplicaCount"]) == (2, 20)
+    assert bytes_only["fallback"]["replicas"] == 3
+    (trigger,) = bytes_only["triggers"]
+    assert trigger["metadata"]["threshold"] == "8"
+    for metric in ("arkline_queue_waiting", "arkline_queue_working"):
+        assert f'{metric}{{queue=~"download|process",namespace="ingest"}}' in trigger["metadata"]["query"]
+    off = rendered({"workers": {"all": {"scale": {"min": 1, "max": 8}}}})
+    assert all(one["spec"]["replicas"] for one in off if one["kind"] == "Deployment")
+    assert not [one for one in off if one["kind"] == "ScaledObject"]
+
+
+def test_a_worker_is_drained_before_it_is_stopped_by_a_command_of_arkline() -> None:
+    for name, pod in pods(rendered(OPTIONS["every option"])):
+        if "-worker-" not in name:
+            continue
+        (container,) = pod["containers"]
+        own = container["args"][container["args"].index("--name") + 1]
+        shell, flag, script = container["lifecycle"]["preStop"]["exec"]["command"]
+        assert (shell, flag) == ("sh", "-c")
+        program, *arguments = shlex.split(script.removeprefix("exec ").replace("$(hostname)", "pod-1"))
+        assert program == "arkline"
+        parsed = load(arguments[0]).make_context("drain", arguments[1:]).params
+        assert (parsed["worker"], parsed["until_stop"], parsed["wait"]) == (f"{own}@pod-1", True, 900.0)
 
 
 def test_three_zookeepers_know_each_other_and_the_fleet_knows_them() -> None:
@@ -324,6 +426,11 @@ def test_the_users_of_redis_have_the_rights_and_passwords_of_the_fleet() -> None
         ({"redis": {"enabled": False}}, "arkline_broker_url names your Redis"),
         ({"backup": {"enabled": True}}, "backup.existingClaim"),
         ({"wokers": {}}, "wokers"),
+        (
+            {"autoscaling": {"enabled": True}, "workers": {"all": {"scale": {"min": 1, "max": 2}}}},
+            "autoscaling.prometheus",
+        ),
+        ({"workers": {"all": {"scale": {"min": 0, "max": 2}}}}, "min"),
     ],
 )
 def test_wrong_values_are_refused(values: dict[str, Any], message: str) -> None:

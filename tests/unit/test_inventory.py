@@ -1,5 +1,6 @@
 import multiprocessing
 import os
+import re
 import signal
 import sqlite3
 import threading
@@ -17,7 +18,7 @@ from sqlalchemy import Connection, inspect, make_url, text
 from pipeline.errors import UsageRefused
 from pipeline.fixity import StoredFile
 from pipeline.inventory.base import Provenance
-from pipeline.inventory.database import SCHEMA, Database, new_engine, revision, transaction
+from pipeline.inventory.database import OLDEST, SCHEMA, Database, Revision, new_engine, revision, transaction
 from pipeline.inventory.sql import SqlInventory, open_inventory
 from pipeline.inventory.tables import files, ingests, objects
 from pipeline.outcome import Service, ServiceDown, StepFailed
@@ -29,7 +30,7 @@ FORK = multiprocessing.get_context("fork")
 EARLIER = Path(__file__).parent.parent / "upgrade" / "inventory"
 """The statements by which earlier releases made an inventory, for each database."""
 
-RELEASES = ("0.2.0", "0.2.1")
+RELEASES = ("0.2.0", "0.2.1", "0.3.0")
 
 
 @pytest.fixture
@@ -106,6 +107,7 @@ def test_what_an_earlier_schema_holds_has_no_arrival(inventory: SqlInventory, ur
     for table in ("deployment", "minted_arks", "arc_reports", "tokens", "logins", *schedule):
         execute(inventory, f"DROP TABLE {table}")
     execute(inventory, "UPDATE alembic_version SET version_num = '0001'")
+    execute(inventory, "DROP TABLE inv_schema")
     inventory.database.close()
 
     found = open_inventory(url).describe_object(ARK)
@@ -114,7 +116,7 @@ def test_what_an_earlier_schema_holds_has_no_arrival(inventory: SqlInventory, ur
     assert [file.provenance for version in found.versions for file in version.files] == [None, None]
     (version,) = found.versions
     assert (version.downloaded, version.verified, version.recorded) == (None, None, None)
-    assert inventory.database.read(revision) == SCHEMA
+    assert inventory.database.read(revision) == Revision(OLDEST, SCHEMA)
 
 
 def test_an_object_that_was_never_recorded_is_not_described(inventory: SqlInventory) -> None:
@@ -430,7 +432,7 @@ def test_the_inventory_of_an_earlier_release_is_used(url: str, release: str) -> 
     assert [version.jid for version in entry.versions] == ["jid0000000004", "jid0000000009"]
     assert [(file.path, file.provenance) for file in entry.versions[0].files] == [("producer/old.txt", None)]
     assert set(entry.local_id) == {"old", "new"}
-    assert inventory.database.read(revision) == SCHEMA
+    assert inventory.database.read(revision) == Revision(OLDEST, SCHEMA)
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -443,6 +445,26 @@ def test_the_tables_of_an_earlier_release_become_those_of_a_new_inventory(
     assert earlier.database.read(shape) == new.database.read(shape)
     earlier.database.close()
     new.database.close()
+
+
+def test_what_a_later_release_has_added_is_left_alone_and_used(inventory: SqlInventory, url: str) -> None:
+    inventory.database.write(lambda c: c.execute(text("UPDATE inv_schema SET number = '9999'")))
+    inventory.database.close()
+
+    inventory.record(of_job("beside it"))
+
+    assert inventory.database.read(revision) == Revision(OLDEST, "9999")
+    assert count(inventory, ingests) == 1
+
+
+def test_an_upgrade_that_cannot_be_undone_says_so_before_it_begins(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    made_by("0.2.1", url)
+    open_inventory(url).arks_of(OWNER, ("a",))
+
+    (said,) = caplog.messages
+    assert re.search(r"refuse it from now on, and only a backup leads back to them$", said)
 
 
 def test_a_schema_newer_than_this_release_is_left_alone(inventory: SqlInventory, url: str) -> None:

@@ -257,7 +257,7 @@ def forget(inventory: SqlInventory) -> None:
     """As a release without an index left the inventory."""
     inventory.database.run(update(ingests).values(index_number=0, depositor=None))
     inventory.database.run(text("DROP TABLE inv_search"))
-    inventory.database.run(text("UPDATE alembic_version SET version_num = '0011'"))
+    inventory.database.run(text("DROP TABLE inv_schema"))
     inventory.database.close()
 
 
@@ -324,7 +324,7 @@ def test_an_index_of_earlier_rules_is_used_while_the_tokens_of_the_new_ones_are_
     store(inventory, "a", "Brief an Müller")
     store(inventory, "b", "Brief an Mayer")
     inventory.database.run(update(indexes).values(rules=0))
-    inventory.database.run(text("UPDATE alembic_version SET version_num = '0013'"))
+    inventory.database.run(text("UPDATE inv_schema SET number = '0013'"))
     inventory.database.close()
 
     assert inventory.indexing() == Indexing(0, 2)

@@ -19,6 +19,9 @@ from zkstate.record.node import Node
 class Hold(Stamp):
     """A hold of a collection, a pause of the queue or a drain of a worker: person, time and reason."""
 
+    until_stop: bool | None = None
+    """Of a drain: it ends when the worker stops. Absent otherwise, and before 0.4.0."""
+
 
 def place(session: Session, hold: Hold, collection: str | None = None, *, worker: str = "") -> bool:
     """Hold the collection, pause the queue or drain the worker; False if it is already: the first stays."""
@@ -30,6 +33,14 @@ def end(session: Session, stamp: Stamp, collection: str | None = None, *, worker
     """End the hold, the pause or the drain; False if there was none."""
     effect = Delete(_path(collection, worker), role=Role.SHARED)
     return _commit(session, effect, stamp, collection, worker)
+
+
+def end_with_worker(session: Session, worker: str) -> bool:
+    """End the drain of a worker that stops, if it was to last until then; False if nothing changes."""
+    drain = _node(paths.drain(worker)).read(session)
+    if drain is None or not drain.until_stop:
+        return False
+    return end(session, Stamp(by=f"worker {worker}", reason="it stops"), worker=worker)
 
 
 def _path(collection: str | None, worker: str) -> str:

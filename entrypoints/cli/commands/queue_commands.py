@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -99,21 +100,54 @@ def drain(
         typer.Argument(metavar="WORKER", help="A worker, as worker1@host; lists the workers if left out."),
     ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Let the worker take jobs again.")] = False,
+    until_stop: Annotated[
+        bool,
+        typer.Option("--until-stop", help="End the drain when the worker stops, if it does not come back."),
+    ] = False,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            metavar="DURATION",
+            parser=read_duration,
+            help="Wait until the worker has no task, at most so long, as 25m.",
+        ),
+    ] = None,
 ) -> None:
     """Stop a worker from taking new jobs.
 
     It finishes the jobs it has, and can then be stopped. Restarted, it stays drained until --undo. The exit
-    code is 1 if the worker still takes jobs, or does not answer, after 15 seconds.
+    code is 1 if the worker still takes jobs, or does not answer, after 15 seconds, and with --wait if it
+    still has a task.
     """
     with api.site(options.by) as site:
         if worker is None:
             fleet = site.get("/v1/workers", operations.fleet.fleet.Workers)
             screen.emit(fleet.taking) if options.json else fleet_status.workers(fleet)
             return
-        path = f"/v1/workers/{worker}/{'undrain' if undo else 'drain'}"
+        how = "undrain" if undo else "drain?until_stop=true" if until_stop else "drain"
+        path = f"/v1/workers/{worker}/{how}"
         done = site.post(path, operations.fleet.fleet.Drained, {"reason": options.reason})
+        idle = wait is None or undo or not done.followed or _await_idle(site, worker, wait)
     screen.emit(done) if options.json else fleet_status.drained(done)
-    raise typer.Exit(0 if undo or done.followed else exit_codes.FAILED)
+    if not idle:
+        screen.note(f"{worker} still has a task.", "")
+    raise typer.Exit(0 if undo or (done.followed and idle) else exit_codes.FAILED)
+
+
+IDLE_INTERVAL = 1.0
+"""Seconds between two questions whether a worker still has a task."""
+
+
+def _await_idle(site: api.Client, worker: str, seconds: float) -> bool:
+    """Whether the worker says within so many seconds that it has no task."""
+    deadline = time.monotonic() + seconds
+    while True:
+        known = site.get("/v1/workers", operations.fleet.fleet.Workers).workers
+        if any(one.name == worker and not one.busy for one in known):
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(IDLE_INTERVAL)
 
 
 @command("arkline space --json", ids="reservations.jid")

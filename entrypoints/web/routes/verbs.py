@@ -332,8 +332,16 @@ def dry_run_of_release(
 
 @router.post("/workers/{worker}/drain", summary="Have a worker take no further jobs, also after a restart")
 @slow("slow_work")
-def drain(request: Request, caller: FleetOperator, worker: WorkerName, body: Given = NO_REASON) -> Drained:
-    return fleet.drain(site_of(request), caller, worker, reason=body.reason)
+def drain(
+    request: Request,
+    caller: FleetOperator,
+    worker: WorkerName,
+    body: Given = NO_REASON,
+    until_stop: Annotated[
+        bool, Query(description="The drain ends when the worker stops: for one that does not come back.")
+    ] = False,
+) -> Drained:
+    return fleet.drain(site_of(request), caller, worker, reason=body.reason, until_stop=until_stop)
 
 
 @router.post("/workers/{worker}/undrain", summary="Let a worker take jobs again")
