@@ -212,8 +212,8 @@ def revision(connection: Connection) -> Revision | None:
     if not tables.has_table(_OLDEST.name):
         return None
     oldest = connection.scalar(select(_OLDEST.c.version_num))
-    known = tables.has_table(_SCHEMAS.name)
-    return Revision(oldest or "", connection.scalar(select(_SCHEMAS.c.number)) if known else None)
+    numbered = tables.has_table(_SCHEMAS.name)
+    return Revision(oldest or "", connection.scalar(select(_SCHEMAS.c.number)) if numbered else None)
 
 
 def bring_up_to_date(engine: Engine, name: str) -> None:
@@ -222,15 +222,15 @@ def bring_up_to_date(engine: Engine, name: str) -> None:
     The upgrade is one transaction on both databases, so a crash leaves the old schema.
     """
     with transaction(engine, writing=False) as connection:
-        if (found := revision(connection)) and found.current:
+        if (known := revision(connection)) and known.current:
             return
     if engine.dialect.name == "sqlite":
         _enable_write_ahead_log(engine)
     with transaction(engine, writing=True) as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
-        if not ((found := revision(connection)) and found.current):
-            _upgrade(connection, name, found)
+        if not ((known := revision(connection)) and known.current):
+            _upgrade(connection, name, known)
 
 
 def _enable_write_ahead_log(engine: Engine) -> None:
@@ -263,8 +263,8 @@ def _upgrade(connection: Connection, name: str, before: Revision | None) -> None
         )
     if before is not None and before.oldest < OLDEST:
         _log.warning(
-            "the inventory %s gets the schema %s: releases with a schema before %s, as %s, refuse it from now "
-            "on, and only a backup leads back to them",
+            "the inventory %s gets the schema %s: releases with a schema before %s, as %s, refuse it from "
+            "now on, and only a backup leads back to them",
             *(name, SCHEMA, OLDEST, before.oldest),
         )
     present = inspect(connection)

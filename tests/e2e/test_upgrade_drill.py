@@ -41,7 +41,8 @@ def await_board(web: Caller, process: Process, timeout: float = 60.0) -> int:
     """The number of batches on the board of a web process, once it answers."""
     deadline = time.monotonic() + timeout
     while True:
-        assert time.monotonic() < deadline and process.running, process.log_tail(30)
+        assert time.monotonic() < deadline, process.log_tail(30)
+        assert process.running, process.log_tail(30)
         try:
             answer = web.get("/v1/batches")
         except requests.ConnectionError:
@@ -50,6 +51,14 @@ def await_board(web: Caller, process: Process, timeout: float = 60.0) -> int:
         if answer.status_code == 200:
             return int(answer.json()["total"])
         time.sleep(0.2)
+
+
+def await_line(process: Process, words: str, timeout: float = 60.0) -> None:
+    """Return once the process has logged the words."""
+    deadline = time.monotonic() + timeout
+    while words not in process.command.log.read_text():
+        assert time.monotonic() < deadline, process.log_tail(30)
+        time.sleep(0.1)  # a line in a log is no event
 
 
 def test_a_fleet_is_upgraded_process_by_process_under_load_and_back_one_step(
@@ -89,7 +98,9 @@ def test_an_announced_stop_leads_from_0_2_1_to_this_release_and_0_2_1_is_refused
     urls = [source.put(f"/{name}.txt", body_of(name)) for name in "ab"]
     urls += [source.put(f"/{name}.txt", body_of(name, 100_000), hold=gate, hold_after=50_000) for name in "c"]
     for url in urls:
-        load.bids.append(of_release(fleet, "submit", "--profile", "demo", "--type", "file", *NOTIFY, url).strip())
+        load.bids.append(
+            of_release(fleet, "submit", "--profile", "demo", "--type", "file", *NOTIFY, url).strip()
+        )
     source.await_request("/c.txt", timeout=60)
     batch_ended(session, load.bids[0])
 
@@ -105,11 +116,8 @@ def test_an_announced_stop_leads_from_0_2_1_to_this_release_and_0_2_1_is_refused
     load.ended()
     fleet.code = earlier
     refused = fleet.worker("worker-4", wait=False)
-    deadline = time.monotonic() + 40
-    while time.monotonic() < deadline and "does not know" not in refused.log_tail(200):
-        time.sleep(0.2)
-    print(refused.log_tail(30), refused.running)
-    assert 0
+    await_line(refused, "schema 0011, which this release does not know")
+    assert not (fleet.folder / "worker-4.ready").exists()  # it waits, and takes no message
 
 
 def of_release(fleet: Fleet, *arguments: str) -> str:

@@ -107,7 +107,7 @@ def test_moves_and_durations_are_counted_by_event(session: Session, alone: Setti
 def test_a_queue_has_what_its_workers_could_begin_with_and_what_they_have(
     session: Session, alone: Settings, board: Board
 ) -> None:
-    bid, (waits, begins, runs, *_) = planting.split_batch(session, 6)
+    _, (waits, begins, runs, *_) = planting.split_batch(session, 6)
     batches.submit(session, planting.submission())
     for jid in (waits, begins, runs):
         planting.apply_event(session, jobs.load(session, jid), Event.ACQUIRE)

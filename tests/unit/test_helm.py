@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
+from jsonschema_rs import Draft202012Validator
 
 from entrypoints.cli.command_table import ENTRIES, load
 from entrypoints.generate_secrets import RIGHTS
@@ -179,7 +179,7 @@ def test_kubernetes_accepts_every_manifest(manifests: list[dict[str, Any]]) -> N
     assert manifests
     for manifest in manifests:
         if manifest["kind"] == "ScaledObject":
-            jsonschema.validate(manifest, SCALED_OBJECT)
+            Draft202012Validator(SCALED_OBJECT).validate(manifest)
         elif (
             manifest["kind"] != "ServiceMonitor"
         ):  # a kind of the Prometheus operator, which no schema here knows
@@ -322,13 +322,17 @@ def test_every_queue_has_a_worker_by_default() -> None:
     assert [command for command in commands if command.endswith(f"--queues {Queue.SPLIT}")]
     for pod in workers:
         seconds = pod["terminationGracePeriodSeconds"]
-        (drained,) = re.findall(r"--wait (\d+)s", pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][2])
+        (drained,) = re.findall(
+            r"--wait (\d+)s", pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][2]
+        )
         assert seconds > int(drained) + Settings().stop_grace + 31
 
 
 def test_workers_that_keda_scales_have_no_number_of_their_own_and_the_others_have() -> None:
     manifests = rendered(OPTIONS["every option"])
-    scaled = {one["spec"]["scaleTargetRef"]["name"]: one for one in manifests if one["kind"] == "ScaledObject"}
+    scaled = {
+        one["spec"]["scaleTargetRef"]["name"]: one for one in manifests if one["kind"] == "ScaledObject"
+    }
     workers = {
         name: one
         for one in manifests

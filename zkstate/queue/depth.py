@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from pipeline.machine import Queue
 from pipeline.records import Record
-from pipeline.states import BATCH, JOB, BatchState, JobState
+from pipeline.states import BATCH, JOB, BatchState
 from zkstate.connection.session import Session
 from zkstate.fleet import holds
 from zkstate.queue import listings, queue
-from zkstate.queue.listings import SAMPLE, ignore_damage
+from zkstate.queue.listings import SAMPLE
+from zkstate.record.node import ignore_damage
 from zkstate.record.record import BATCHES, JOBS, read_statuses
 
 
