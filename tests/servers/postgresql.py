@@ -22,7 +22,7 @@ class PostgresqlMissing(Exception):
     """This machine has no server that the tests can start."""
 
 
-def _binaries() -> Path:
+def binaries() -> Path:
     """The newest release that Debian's packages installed, or the one on PATH."""
     releases = sorted(
         (folder for folder in DEBIAN.glob("*/bin") if (folder / "initdb").exists()),
@@ -64,7 +64,7 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = free_port()
-        self._binaries = _binaries()
+        self._binaries = binaries()
         self._owner = _owner()
         self._process: subprocess.Popen[bytes] | None = None
         if self._owner:

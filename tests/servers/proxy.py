@@ -19,10 +19,13 @@ HOST = "127.0.0.1"
 
 
 class Proxy:
-    def __init__(self, port: int, host: str = HOST) -> None:
-        """A free port of `host`, an address of this machine, leads to `port` of loopback."""
-        self._target = port
-        self._listener = socket.create_server((host, 0))
+    def __init__(self, port: int, host: str = HOST, *, listener: socket.socket | None = None) -> None:
+        """A free port of `host`, an address of this machine, leads to `port` of loopback.
+
+        A `listener` of another network namespace leads to `port` of `host` in this one.
+        """
+        self._target = (host if listener else HOST, port)
+        self._listener = listener or socket.create_server((host, 0))
         self.port: int = self._listener.getsockname()[1]
         self.hosts = f"{host}:{self.port}"
         self.swallowed = threading.Event()
@@ -107,7 +110,7 @@ class Proxy:
                 self.refused.set()
                 continue
             try:
-                server = socket.create_connection((HOST, self._target), timeout=5)
+                server = socket.create_connection(self._target, timeout=5)
             except OSError:
                 client.close()
                 continue

@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from entrypoints.cli import exit_codes
 from entrypoints.stack.supervisor import stop_signals
 from pipeline.errors import UsageRefused
 from tools.chaos import report as report
@@ -19,6 +20,7 @@ from tools.chaos.cluster import Cluster
 from tools.chaos.drill import drill
 from tools.chaos.final_state import read
 from tools.chaos.host_checker import check_other_hosts, outages, undisturbed
+from tools.chaos.hosts import machine
 from tools.chaos.result import Result, result_of
 from tools.chaos.run import RunLog, RunOptions, run
 from tools.chaos.schedule import Kind
@@ -49,6 +51,13 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--keep", type=Path, help="an empty folder for the run, which is kept with all logs")
     parser.add_argument("--soak", type=int, metavar="N", help="instead: N small jobs without a fault")
     parser.add_argument("--only", nargs="+", metavar="KIND", help="inject only these kinds of faults")
+    parser.add_argument(
+        "--hosts",
+        type=int,
+        choices=(3,),
+        default=0,
+        help="three hosts in namespaces of this machine, and faults of hosts (root, Linux)",
+    )
     parser.add_argument("--quiet", action="store_true", help="do not print every fault")
     return parser.parse_args(arguments)
 
@@ -63,7 +72,11 @@ def _kinds(labels: list[str] | None) -> frozenset[Kind]:
 def main(arguments: list[str]) -> int:
     parsed = _parse(arguments)
     kinds = _kinds(parsed.only)
-    if not parsed.soak:  # a soak stores more than a small disk holds, and needs no disk faults
+    if parsed.hosts:
+        if reason := machine.why_not():
+            return _not_run(reason, as_json=parsed.json)
+        machine.enter()
+    elif not parsed.soak:  # a soak stores more than a small disk holds, and needs no disk faults
         small_disks.enter()
     for name in [name for name in os.environ if name.startswith("ARKLINE_") and name != KEPT]:
         del os.environ[name]  # faults must not hit the caller's running stack
@@ -74,6 +87,13 @@ def main(arguments: list[str]) -> int:
     finally:
         if parsed.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _not_run(reason: str, *, as_json: bool) -> int:
+    say(f"not run: {reason}")
+    if as_json:
+        sys.stdout.write(json.dumps({"not_run": reason}) + "\n")
+    return exit_codes.UNREACHABLE
 
 
 def _silent(_line: str) -> None:
@@ -91,7 +111,7 @@ def _soak(parsed: argparse.Namespace, folder: Path) -> int:
 
 def _chaos(parsed: argparse.Namespace, kinds: frozenset[Kind], folder: Path) -> int:
     seconds = parsed.minutes * 60 if parsed.minutes else max(20.0, parsed.faults * SECONDS_PER_FAULT)
-    options = RunOptions(parsed.seed, parsed.jobs, parsed.faults, seconds, kinds)
+    options = RunOptions(parsed.seed, parsed.jobs, parsed.faults, seconds, kinds, parsed.hosts)
     results: list[Result] = []
 
     tell = _silent if parsed.quiet else say

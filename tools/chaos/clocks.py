@@ -33,6 +33,10 @@ class Clock:
         written.replace(self._file)
 
 
+def has_faketime() -> bool:
+    return _LIBRARY is not None
+
+
 def clocks_of(folder: Path, count: int) -> list[Clock]:
     """`count` clocks, or none if this machine lacks libfaketime."""
     if _LIBRARY is None:

@@ -5,7 +5,7 @@ or cut the worker off; the other workers reach ZooKeeper directly.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,6 +21,7 @@ from tests.support.fleet import environment
 from tools.chaos.actors import Actor
 from tools.chaos.clocks import Clock, clocks_of
 from tools.chaos.fakes import Fakes, run_fakes
+from tools.chaos.hosts.host import Host
 from tools.chaos.profiles import ALL, WITHOUT_CHECKS, prepare_scanner, write_profiles
 from tools.chaos.small_disks import Disk, Filler, make_small, unmake
 from tools.chaos.witness import Witness
@@ -35,7 +36,8 @@ class Cluster:
     folder: Path
     settings: Settings
     zookeepers: list[Actor]
-    zk_ports: tuple[int, ...]
+    leads: tuple[Callable[[], bool], ...]
+    """For each ZooKeeper server whether it leads the ensemble."""
     redis: Actor
     workers: list[Actor]
     beats: list[Actor]
@@ -49,20 +51,36 @@ class Cluster:
     disks: dict[str, Disk] = field(default_factory=dict)
     clocks: list[Clock] = field(default_factory=list)
     """Clocks of the ZooKeeper servers; empty if this machine cannot change them."""
+    hosts: list[Host] = field(default_factory=list)
+    """Empty if all processes share this machine's network and disks."""
+    database: Actor | None = None
+    """PostgreSQL; None if the inventory is in SQLite."""
+    webs: list[Actor] = field(default_factory=list)
     restarting: deque[Actor] = field(default_factory=deque)
     """The workers still to be stopped in a rolling restart; the first is stopping."""
 
     @property
     def actors(self) -> list[Actor]:
-        scanners = [self.scanner] if self.scanner else []
-        return [*self.zookeepers, self.redis, *scanners, *self.workers, *self.beats]
+        some = [server for server in (self.database, self.scanner) if server]
+        return [*self.zookeepers, self.redis, *some, *self.workers, *self.beats, *self.webs]
 
     @property
     def collections(self) -> tuple[str, ...]:
         """The collections of deposits, in the order in which deposits take turns."""
         return ALL if self.scanner else WITHOUT_CHECKS
 
+    def start(self, tiers: Sequence[Sequence[Actor]]) -> None:
+        """Start one tier after another, each when the previous one is ready, and then the witness."""
+        for tier in tiers:
+            for actor in tier:
+                actor.start()
+            for actor in tier:
+                actor.await_ready()
+        self.witness.start()
+
     def poll(self) -> None:
+        for host in self.hosts:
+            host.poll()
         for actor in self.actors:
             actor.poll()
         if self.restarting and self.restarting[0].restarted():
@@ -90,17 +108,19 @@ class Cluster:
             filler.remove()
         for clock in self.clocks:
             clock.set(0)
+        for host in self.hosts:
+            host.heal()
 
     def leading(self) -> int | None:
         """The index of the server that leads the ensemble; None if none does."""
-        for number, port in enumerate(self.zk_ports):
-            if self.zookeepers[number].running and is_leader(port):
+        for number, leads in enumerate(self.leads):
+            if self.zookeepers[number].running and leads():
                 return number
         return None
 
     def stop(self) -> None:
         """Ask workers and beats to exit, and kill them if they take too long; the servers stay up."""
-        mine = [*self.beats, *self.workers]
+        mine = [*self.webs, *self.beats, *self.workers]
         for actor in mine:
             actor.thaw()
             if actor.running:
@@ -180,7 +200,7 @@ def run_cluster(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterato
             folder=folder,
             settings=settings,
             zookeepers=servers,
-            zk_ports=tuple(commands),
+            leads=tuple(partial(is_leader, port) for port in commands),
             redis=broker,
             workers=fleet,
             beats=beats,
@@ -196,18 +216,13 @@ def run_cluster(folder: Path, workers: int = 3, concurrency: int = 2) -> Iterato
             cluster.fillers = {name: Filler(folder / name) for name in DISKS}
             for disk in cluster.disks.values():
                 held.callback(disk.restore)
-        held.callback(_kill_all, cluster)
-        for tier in ([*servers, broker, *scanners], [*fleet, *beats]):
-            for actor in tier:
-                actor.start()
-            for actor in tier:
-                actor.await_ready()
-        cluster.witness.start()
+        held.callback(kill_all, cluster)
+        cluster.start(([*servers, broker, *scanners], [*fleet, *beats]))
         held.callback(cluster.witness.stop)
         yield cluster
 
 
-def _kill_all(cluster: Cluster) -> None:
+def kill_all(cluster: Cluster) -> None:
     for actor in reversed(cluster.actors):
         if actor.running:
             actor.process.kill()

@@ -55,7 +55,9 @@ def drill(settings: Settings, final: FinalState, acts: Acts, say: Callable[[str]
         yield from check_bag(bag, final)
     complete = [backup for backup in acts.backups if backup.folder.exists()]
     say(f"{len(bags)} exported bags are checked, of {len(complete)} backups the newest one is restored")
-    for number, loss in enumerate(LOSSES if complete else (), 1):
+    # a loss is drilled with a copy of the inventory's file, which PostgreSQL has none of
+    drilled = complete and make_url(settings.inventory).get_backend_name() == "sqlite"
+    for number, loss in enumerate(LOSSES if drilled else (), 1):
         yield from _restored(settings, complete[-1], final, acts, loss, f"drill{number}")
 
 

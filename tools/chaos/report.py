@@ -43,9 +43,10 @@ def _again(run_log: RunLog) -> str:
         if len(options.kinds) == len(Kind)
         else " --only " + " ".join(sorted(k.label for k in options.kinds))
     )
+    hosts = f" --hosts {options.hosts}" if options.hosts else ""
     return (
         f"python -m tools.chaos --seed {options.seed} --jobs {options.jobs} --faults {options.faults} "
-        f"--minutes {options.seconds / 60:g}{chosen}"
+        f"--minutes {options.seconds / 60:g}{hosts}{chosen}"
     )
 
 

@@ -73,6 +73,8 @@ class Result:
             "quiet_after_s": None if run_log.quiet_after is None else round(run_log.quiet_after, 1),
             "small_disks": run_log.small_disks,
             "clocks": run_log.clocks,
+            "hosts": run_log.options.hosts,
+            "delay_by": run_log.delay_by,
             "checks": run_log.checks,
             "check_runs": self.check_runs,
             "viruses_found": self.viruses_found,

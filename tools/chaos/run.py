@@ -16,10 +16,21 @@ from tools.chaos.acts import Acts
 from tools.chaos.background import SecondBeat, Submitter
 from tools.chaos.cluster import Cluster, run_cluster
 from tools.chaos.deposits import REJECTION, Collection, Depositor
+from tools.chaos.hosts import host_faults, network
+from tools.chaos.hosts.host_cluster import run_hosts
 from tools.chaos.operator import OperatorThread
 from tools.chaos.operator_verbs import reviewing
 from tools.chaos.quiet import Quiet
-from tools.chaos.schedule import NEEDS_CLAMD, NEEDS_FAKETIME, NEEDS_MOUNTS, Fault, Kind, draw
+from tools.chaos.schedule import (
+    NEEDS_CLAMD,
+    NEEDS_FAKETIME,
+    NEEDS_MOUNTS,
+    NOT_WITH_HOSTS,
+    OF_HOSTS,
+    Fault,
+    Kind,
+    draw,
+)
 from tools.chaos.witness import Recovery
 
 TICK = 0.05
@@ -41,6 +52,7 @@ BEGIN = (
     | store_faults.BEGIN
     | outside_faults.BEGIN
     | operator_acts.BEGIN
+    | host_faults.BEGIN
 )
 
 
@@ -54,6 +66,8 @@ class RunOptions:
     seconds: float
     """Seconds during which faults are injected and deposits arrive."""
     kinds: frozenset[Kind] = frozenset(Kind)
+    hosts: int = 0
+    """Number of hosts; 0: all on this machine."""
     quiet_seconds: float = 900.0
     """Seconds for the repository to end every batch after the last fault: a job that lost its worker seven
     times waits 384 s before the next attempt, and one that failed six attempts 320 s."""
@@ -103,6 +117,8 @@ class RunLog:
     small_disks: bool = True
     clocks: bool = True
     checks: bool = True
+    delay_by: str = ""
+    """What holds packets back: "netem" or "relay"; empty without hosts."""
 
     def kinds(self) -> Counter[str]:
         """Kind of fault or act -> how often it was injected or done."""
@@ -118,13 +134,16 @@ def run(
 ) -> RunLog:
     """Run to the end; calls `examine` with the cluster once only its servers are running."""
     with ExitStack() as held:
-        cluster = held.enter_context(run_cluster(folder))
+        cluster = held.enter_context(
+            run_hosts(folder, options.hosts) if options.hosts else run_cluster(folder)
+        )
         log_to(folder / "log" / "arena.log")
         depositor = Depositor(options.seed, cluster.fakes.source)
         collection = depositor.make(options.jobs, options.seconds * 0.85, cluster.collections)
         run_log = RunLog(options, folder, collection)
         run_log.small_disks, run_log.clocks = cluster.small_disks, bool(cluster.clocks)
         run_log.checks = cluster.scanner is not None
+        run_log.delay_by = network.delayed_by() if cluster.hosts else ""
         if not run_log.checks:
             say("checks are not run: this machine has no clamd, or no pygfried")
         runner = _Runner(options, cluster, run_log, signals, say)
@@ -200,6 +219,7 @@ class _Runner:
         kinds -= frozenset() if self.cluster.small_disks else NEEDS_MOUNTS
         kinds -= frozenset() if self.cluster.clocks else NEEDS_FAKETIME
         kinds -= frozenset() if self.cluster.scanner else NEEDS_CLAMD
+        kinds -= NOT_WITH_HOSTS if self.cluster.hosts else OF_HOSTS
         waiting = list(draw(self.options.seed, self.options.faults, self.options.seconds, kinds))
         while waiting or self._undo or self._now() < self.options.seconds:
             self._tick()

@@ -90,6 +90,21 @@ class Kind(Enum):
     RECONCILE = ("operator-reconciles", 2, 0, 0)
     EXPORT = ("operator-exports-object", 2, 0, 0)
     CHECK_FIXITY = ("operator-checks-fixity", 2, 0, 0)
+    POWER_LOST = ("host-loses-power", 6, 3, 20)
+    CUT_OFF_ZOOKEEPER = ("host-cut-off-zookeeper", 2, 5, 35)
+    CUT_OFF_REDIS = ("host-cut-off-redis", 2, 5, 35)
+    CUT_OFF_STORAGE = ("host-cut-off-storage", 2, 5, 35)
+    CUT_OFF_BOTH = ("host-cut-off-zookeeper-redis", 2, 5, 35)
+    CUT_OFF_RECORD_AND_STORAGE = ("host-cut-off-zookeeper-storage", 2, 5, 35)
+    CUT_OFF_QUEUE_AND_STORAGE = ("host-cut-off-redis-storage", 2, 5, 35)
+    CUT_OFF_ALL = ("host-cut-off-zookeeper-redis-storage", 3, 5, 35)
+    NOT_HEARD = ("host-is-not-heard", 3, 5, 35)
+    HEARS_NOTHING = ("host-hears-nothing", 3, 5, 35)
+    FAR_AWAY = ("host-200-ms-away", 3, 10, 30)
+    PACKETS_LOST = ("host-loses-packets", 2, 5, 20)
+    DISK_SLOW = ("host-slow-storage", 3, 10, 30)
+    DISK_FAILS = ("host-storage-fails", 2, 2, 10)
+    CLOCK_DRIFTS = ("host-clock-drifts", 3, 40, 60)
 
     def __init__(self, label: str, weight: int, shortest: float, longest: float) -> None:
         self.label = label
@@ -104,6 +119,22 @@ NEEDS_MOUNTS = frozenset(
         *(Kind.STORAGE_READ_ONLY, Kind.STORAGE_MISSING, Kind.WORKING_MISSING),
     }
 )
+OF_HOSTS = frozenset(
+    {
+        *(Kind.POWER_LOST, Kind.CUT_OFF_ZOOKEEPER, Kind.CUT_OFF_REDIS, Kind.CUT_OFF_STORAGE),
+        *(Kind.CUT_OFF_BOTH, Kind.CUT_OFF_RECORD_AND_STORAGE, Kind.CUT_OFF_QUEUE_AND_STORAGE),
+        *(Kind.CUT_OFF_ALL, Kind.NOT_HEARD, Kind.HEARS_NOTHING, Kind.FAR_AWAY, Kind.PACKETS_LOST),
+        *(Kind.DISK_SLOW, Kind.DISK_FAILS, Kind.CLOCK_DRIFTS),
+    }
+)
+"""Faults of hosts, for runs with several."""
+
+NOT_WITH_HOSTS = NEEDS_MOUNTS - {Kind.WORKING_FULL, Kind.STORAGE_FULL} | {
+    *(Kind.ZK_OLDER, Kind.ZK_CLOCK, Kind.ANSWERS_SWALLOWED, Kind.WORKER_CUT_OFF),
+    *(Kind.REDIS_EMPTY, Kind.INVENTORY_LOCKED, Kind.INVENTORY_OUTAGE),
+}
+"""Faults that reach for this machine's folders, for SQLite or for proxies on loopback; hosts have their own."""
+
 NEEDS_FAKETIME = frozenset({Kind.ZK_CLOCK})
 NEEDS_CLAMD = frozenset({Kind.CLAMD_KILLED, Kind.CLAMD_FROZEN, Kind.CLAMD_RESTARTED, Kind.CLAMD_OUTAGE})
 OF_ONE_HOST = frozenset({Kind.HOST_DEAD, Kind.HOST_BUSY, Kind.HOST_SLOW})
@@ -123,6 +154,7 @@ MACHINERY = frozenset(
         *(Kind.REDIS_KILLED, Kind.REDIS_FROZEN, Kind.REDIS_EMPTY, Kind.REDIS_FLUSHED),
         *(Kind.ZK_KILLED, Kind.ZK_LEADER_KILLED, Kind.ZK_FOLLOWER_FROZEN, Kind.ZK_LEADER_FROZEN),
         *(Kind.ZK_RESTARTED, Kind.ANSWERS_SWALLOWED),
+        *OF_HOSTS,
     }
 )
 """Faults of the machinery that finds and acquires the jobs of a dead worker."""
