@@ -43,6 +43,8 @@ PROGRAMS = (
     Program("clamav-daemon", "clamd", _below("/usr/sbin", "clamd")),
     Program("libfaketime", "libfaketime", _below("/usr/lib", "*/faketime/libfaketime.so.1")),
     Program("iproute2", "ip", _on_path("ip")),
+    Program("iptables", "iptables", _on_path("iptables")),
+    Program("libfuse3-3", "libfuse", _below("/usr/lib", "*/libfuse3.so.3")),
     Program("openssl", "openssl", _on_path("openssl")),
     Program("prometheus", "promtool", _on_path("promtool")),
     Program("chromium", "Chromium", _on_path("chromium")),

@@ -3,9 +3,13 @@
 from pipeline.settings import Settings
 from tests.servers.http_source import HttpSource
 from tools.chaos.deposits import PLANTED, REJECTION, VIRUS, Depositor
+from tools.chaos.hosts.host_faults import PARTITIONS
 from tools.chaos.profiles import ALL, REVIEWED, SCANNED, WARNED
 from tools.chaos.run import BEGIN
-from tools.chaos.schedule import Kind, draw
+from tools.chaos.schedule import OF_HOSTS, Kind, draw
+
+FIRST_OF_501 = ["host-one-byte-per-25-s", "working-storage-not-mounted", "kill-while-splitting"]
+"""The first faults of a schedule before there were faults of hosts."""
 
 
 def test_a_seed_always_gives_the_same_schedule_and_another_seed_another() -> None:
@@ -41,6 +45,20 @@ def test_an_outage_lasts_longer_than_the_first_tries_of_a_step_and_a_zombie_than
             assert kind.shortest > Settings().zk_session_timeout
         if kind.label.endswith(("outage", "not-mounted", "read-only", "dead", "answers-503")):
             assert kind.shortest > five_tries
+
+
+def test_faults_of_hosts_leave_the_schedules_of_one_machine_as_they_were() -> None:
+    one_machine = draw(501, 40, 300, set(Kind) - OF_HOSTS)
+
+    assert [fault.kind.label for fault in one_machine[:3]] == FIRST_OF_501
+    assert not {fault.kind for fault in one_machine} & OF_HOSTS
+
+
+def test_a_host_is_cut_off_from_each_combination_of_zookeeper_redis_and_storage() -> None:
+    combinations = {frozenset(services) for services in PARTITIONS.values()}
+
+    assert len(PARTITIONS) == len(combinations) == 7
+    assert frozenset.union(*combinations) == {"zookeeper", "redis", "storage"}
 
 
 def test_what_the_machine_cannot_do_is_left_out() -> None:

@@ -2,5 +2,5 @@
 
 `schedule` draws the faults, `cluster` starts the repository, `run` injects the faults (`faults`,
 `server_faults`) while `background` submits deposits of the collections in `profiles`, and `checker` compares
-`final_state` with `deposits`.
+`final_state` with `deposits`. `hosts` has all of that on three hosts, and faults of hosts.
 """

@@ -133,7 +133,7 @@ NOT_WITH_HOSTS = NEEDS_MOUNTS - {Kind.WORKING_FULL, Kind.STORAGE_FULL} | {
     *(Kind.ZK_OLDER, Kind.ZK_CLOCK, Kind.ANSWERS_SWALLOWED, Kind.WORKER_CUT_OFF),
     *(Kind.REDIS_EMPTY, Kind.INVENTORY_LOCKED, Kind.INVENTORY_OUTAGE),
 }
-"""Faults that reach for this machine's folders, for SQLite or for proxies on loopback; hosts have their own."""
+"""Faults of this machine's folders, of SQLite and of proxies on loopback; hosts have faults of their own."""
 
 NEEDS_FAKETIME = frozenset({Kind.ZK_CLOCK})
 NEEDS_CLAMD = frozenset({Kind.CLAMD_KILLED, Kind.CLAMD_FROZEN, Kind.CLAMD_RESTARTED, Kind.CLAMD_OUTAGE})

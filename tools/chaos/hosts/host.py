@@ -158,12 +158,12 @@ class Host:
 
     def pids(self) -> list[int]:
         """All processes on the host but the one that holds its namespaces."""
-        own = os.stat(f"/proc/{self._holder.pid}/ns/net").st_ino
+        own = Path(f"/proc/{self._holder.pid}/ns/net").stat().st_ino
         pids = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != self._holder.pid:
                 with suppress(OSError):
-                    if os.stat(entry / "ns" / "net").st_ino == own:
+                    if (entry / "ns" / "net").stat().st_ino == own:
                         pids.append(int(entry.name))
         return pids
 

@@ -1,4 +1,4 @@
-"""The repository under test on several hosts: the same Cluster as on one machine, with its processes on hosts."""
+"""The repository under test on several hosts: the Cluster of one machine, with its processes on hosts."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

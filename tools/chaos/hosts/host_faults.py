@@ -59,7 +59,8 @@ def _lose_power(context: FaultContext, fault: Fault, late: bool) -> Effect:
 def _cut_off(context: FaultContext, fault: Fault, late: bool) -> Effect:
     services = PARTITIONS[fault.kind]
     host, release = _claimed(context, fault, _reconnect, redis_stays="redis" in services)
-    ports = network.ZOOKEEPER_PORTS if "zookeeper" in services else ()
+    ports: list[int] = []
+    ports += network.ZOOKEEPER_PORTS if "zookeeper" in services else ()
     ports += (network.REDIS_PORT,) if "redis" in services else ()
     if ports:
         host.packets.lose_ports(*ports)

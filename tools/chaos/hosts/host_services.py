@@ -1,10 +1,10 @@
 """The programs on a host: its ZooKeeper, Redis or PostgreSQL, workers, a beat and the web process.
 
-The commands are those of the stack (`entrypoints.stack.services`), with a host's addresses instead of loopback
-and their data on the host's disk.
+The commands are those of the stack (`entrypoints.stack.services`), with a host's addresses instead of
+loopback and their data on the host's disk.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,8 @@ _CREATE_DATABASE = """
 [ -e "$1" ] && exit
 mkdir "$1"
 chown postgres: "$1"
-setpriv --reuid=postgres --regid=postgres --clear-groups "$2/initdb" -D "$1" -U arkline -A trust -E UTF8 --locale=C
+setpriv --reuid=postgres --regid=postgres --clear-groups \\
+  "$2/initdb" -D "$1" -U arkline -A trust -E UTF8 --locale=C
 echo "host all all $3.0/24 trust" >> "$1/pg_hba.conf"
 """
 
@@ -37,7 +38,14 @@ _SSL_REQUEST = b"\x00\x00\x00\x08\x04\xd2\x16\x2f"
 """PostgreSQL answers it with N once it accepts connections."""
 
 
-def _on(host: Host, command: Command, log_folder: Path, **changes: object) -> Command:
+def _on(
+    host: Host,
+    command: Command,
+    log_folder: Path,
+    *,
+    argv: tuple[str, ...] = (),
+    ready: Callable[[], bool] | None = None,
+) -> Command:
     """The command with a name, a log and a clock of the host."""
     name = f"{host.name}-{command.name}"
     return replace(
@@ -47,7 +55,8 @@ def _on(host: Host, command: Command, log_folder: Path, **changes: object) -> Co
         environment={**command.environment, **host.clock.environment, **PRELOADED},
         lock=None,  # the disk is mounted only on the host
         answers=None,
-        **changes,
+        argv=argv or command.argv,
+        ready=ready or command.ready,
     )
 
 
@@ -62,7 +71,9 @@ def zookeeper(host: Host, everyone: Iterable[Host], log_folder: Path) -> Command
     lines += ["initLimit=20", "syncLimit=10", "standaloneEnabled=false"]
     lines += [f"server.{other.number}={other.address}:{follower}:{election}" for other in everyone]
     configuration.write_text("\n".join([*lines, ""]))
-    on_disk(host, 'mkdir -p "$1"; echo "$2" > "$1/myid"; sync', str(host.disk / "zookeeper"), str(host.number))
+    on_disk(
+        host, 'mkdir -p "$1"; echo "$2" > "$1/myid"; sync', str(host.disk / "zookeeper"), str(host.number)
+    )
     java, *rest = command.argv
     return _on(
         host,

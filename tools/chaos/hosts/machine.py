@@ -36,6 +36,10 @@ losetup --find
 
 def why_not() -> str:
     """The reason why this machine cannot run hosts; empty if it can."""
+    return _missing() or _refused()
+
+
+def _missing() -> str:
     if sys.platform != "linux":
         return "hosts need the namespaces of Linux"
     if os.geteuid() != 0:
@@ -43,16 +47,21 @@ def why_not() -> str:
     if absent := [name for name in PROGRAMS if shutil.which(name) is None]:
         packages = " ".join(sorted({PROGRAMS[name] for name in absent}))
         return f"{', '.join(absent)} missing: apt-get install {packages}"
-    if not Path("/dev/fuse").exists():
-        return "there is no /dev/fuse"
     if find_spec("mfusepy") is None or find_library("fuse3") is None:
         return "mfusepy or libfuse is missing: pip install mfusepy; apt-get install libfuse3-3"
     if not any(DEBIAN.glob("*/bin/initdb")):
         return "PostgreSQL is missing: apt-get install postgresql"
-    if not has_faketime():
-        return "libfaketime is missing: apt-get install libfaketime"
+    return "" if has_faketime() else "libfaketime is missing: apt-get install libfaketime"
+
+
+def _refused() -> str:
+    if not Path("/dev/fuse").exists():
+        return "there is no /dev/fuse"
     tried = subprocess.run(
-        ("unshare", "--mount", "--net", "--uts", "sh", "-c", _TRIAL), capture_output=True, text=True, check=False
+        ("unshare", "--mount", "--net", "--uts", "sh", "-c", _TRIAL),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return "" if tried.returncode == 0 else f"namespaces are refused: {tried.stderr.strip()[-300:]}"
 

@@ -78,7 +78,7 @@ def delayed_by() -> str:
 
 @contextmanager
 def inside(pid: int) -> Iterator[None]:
-    """This thread is in the network namespace of process `pid` for the block: its new sockets belong there."""
+    """This thread is in the network namespace of process `pid` for the block, and so are its new sockets."""
     libc = ctypes.CDLL(None, use_errno=True)
     with Path("/proc/thread-self/ns/net").open() as own, Path(f"/proc/{pid}/ns/net").open() as other:
         if libc.setns(other.fileno(), _CLONE_NEWNET):

@@ -1,7 +1,8 @@
 """The outside systems (sources, EZID, mail, the receiver of callbacks) as each host reaches them.
 
-They listen on loopback addresses of the run's own namespace. A host has the same addresses and ports on its own
-loopback interface, from where a proxy leads to the outside system: deposits name one address for all hosts.
+They listen on loopback addresses of the run's own namespace. A host has the same addresses and ports on its
+own loopback interface, and a proxy leads from there to the outside system: a deposit names one address for
+all hosts.
 """
 
 import socket

@@ -1,7 +1,7 @@
 """A pass-through of FUSE that can stall, slow and fail: `python pass_through.py BELOW MOUNT_POINT THROTTLE`.
 
-Nothing is cached: what one host writes another host reads at once, as from storage that a fleet may use. Locks
-of flock(2) go through to the storage below, so that they hold between hosts.
+Nothing is cached: what one host writes another host reads at once, as from storage that a fleet may use.
+Locks of flock(2) go through to the storage below, so that they hold between hosts.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""The state of a host's storage, in a small file that the run writes and the pass-through reads at each call."""
+"""The state of a host's storage, in a small file: the run writes, the pass-through reads at each call."""
 
 import mmap
 import struct

@@ -5,9 +5,11 @@ The folder is on the path only of programs on a host, whose clock a fault may mo
 
 import select
 import time
+from typing import SupportsIndex
 
 
-def _sleep(seconds: float) -> None:
+def _sleep(seconds: float | SupportsIndex) -> None:
+    seconds = float(seconds)
     if seconds < 0:
         raise ValueError("sleep length must be non-negative")
     select.select([], [], [], seconds)
