@@ -19,7 +19,7 @@ COPY entrypoints entrypoints
 COPY plugins plugins
 RUN pip wheel --quiet --no-deps --no-index --find-links /build --wheel-dir /wheels . \
     && python -m venv /opt/arkline \
-    && /opt/arkline/bin/pip install --quiet --no-index --find-links /wheels "arkline[flower,oidc,otel,postgresql,pronom,s3]"
+    && /opt/arkline/bin/pip install --quiet --no-index --find-links /wheels "arkline[certificates,flower,oidc,otel,postgresql,pronom,s3]"
 
 FROM python
 RUN groupadd --gid 10001 arkline \
@@ -28,7 +28,9 @@ RUN groupadd --gid 10001 arkline \
     && install --directory --owner=10001 --group=10001 \
         /srv/arkline/working /srv/arkline/ocfl /srv/arkline/inventory /srv/arkline/outbox /srv/arkline/uploads \
         /secrets/fleet /secrets/signing /secrets/beat /secrets/exporter /secrets/flower /secrets/redis \
-        /secrets/postgresql /secrets/grafana
+        /secrets/postgresql /secrets/grafana \
+        /secrets/certificates/authority /secrets/certificates/trust /secrets/certificates/zookeeper \
+        /secrets/certificates/redis /secrets/certificates/postgresql
 COPY --from=build /opt/arkline /opt/arkline
 ENV PATH=/opt/arkline/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 10001:10001

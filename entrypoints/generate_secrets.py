@@ -1,7 +1,7 @@
-"""Generate the secrets of a fleet in containers: `python -m entrypoints.generate_secrets FOLDER`.
+"""Generate the secrets and certificates of a fleet in containers.
 
-Run at every start: existing secrets are kept, so a second start changes nothing. FOLDER has one volume per
-kind of process, so that each gets only the secrets it needs.
+`python -m entrypoints.generate_secrets FOLDER` is run at every start: existing secrets are kept, so a second
+start changes nothing. FOLDER has one volume per kind of process, so that each gets only the secrets it needs.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from operations.certificates import authority
 from pipeline.file_system import replace_file
 
 VOLUMES = ("fleet", "signing", "beat", "exporter", "flower", "redis", "postgresql", "grafana")
@@ -22,7 +23,15 @@ COPIES = {
 }
 """Volume -> the fleet's secrets that are copied into it."""
 
-BROKER = "redis://{user}:{password}@redis:6379/0"
+CERTIFICATES = "certificates"
+"""The folder of the certificates, with a volume per server in it."""
+
+BROKER = (
+    "rediss://{user}:{password}@redis:6379/0?ssl_cert_reqs=required&ssl_ca_certs=/run/trust/authority.pem"
+)
+CLEAR_TEXT = "redis://"
+"""How the addresses begin that 0.3.0 and earlier releases made."""
+
 RIGHTS = (
     "~arkline:* &* -@all +@connection +@transaction +blpop +brpop +rpush +lpush +rpop +llen +lrange +lrem "
     "+sadd +srem +smembers +sismember +scard +zadd +zrem +zrange +zrangebyscore +zrevrangebyscore +zcard "
@@ -41,8 +50,12 @@ def generate(folder: Path) -> None:
     users = ["user default off"]
     for user, own in (("arkline", fleet), ("flower", flower)):
         url = _keep(own / "arkline_broker_url", lambda user=user: _broker_url(user))  # type: ignore[misc]
-        digest = hashlib.sha256(url.split(":")[2].split("@")[0].encode()).hexdigest()
-        users.append(f"user {user} on #{digest} {RIGHTS}")
+        password = url.split(":")[2].split("@")[0]
+        if url.startswith(CLEAR_TEXT):
+            replace_file(own / "arkline_broker_url", BROKER.format(user=user, password=password))
+        users.append(f"user {user} on #{_digest(password)} {RIGHTS}")
+    renewal = _keep(redis / "certificates", lambda: secrets.token_hex(24), 0o644)
+    users.append(f"user certificates on #{_digest(renewal)} -@all +config|set")
     login = _keep(flower / "password", lambda: secrets.token_hex(16))
     replace_file(flower / "flowerconfig.py", f"basic_auth = ['arkline:{login}']\n")
     # PostgreSQL and Grafana run as other users; no other container mounts their folders
@@ -52,8 +65,20 @@ def generate(folder: Path) -> None:
     for volume, names in COPIES.items():
         for name in names:
             replace_file(folder / volume / name, (fleet / name).read_text())
-    # Redis runs as another user; the file holds only password digests
+    # Redis runs as another user; no other container mounts its folder
     replace_file(redis / "users.acl", "\n".join([*users, ""]), 0o644)
+    _make_certificates(folder / CERTIFICATES)
+
+
+def _make_certificates(folder: Path) -> None:
+    authority.renew(folder)
+    for server in authority.SERVERS:
+        # each server runs as another user, and alone has the volume; a renewal keeps the mode
+        (folder / server / authority.SERVER_FILE).chmod(0o644)
+
+
+def _digest(password: str) -> str:
+    return hashlib.sha256(password.encode()).hexdigest()
 
 
 def _broker_url(user: str) -> str:

@@ -162,6 +162,12 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
         Entry(
             "token", "token_commands", "Tokens of the REST API and the pages.", ("create", "list", "revoke")
         ),
+        Entry(
+            "certificates",
+            "certificates_commands",
+            "Certificates of this deployment's servers.",
+            ("renew",),
+        ),
         Entry("exporter", "serving_commands", "Serve the metrics for Prometheus."),
         Entry("web", "serving_commands", "Serve the REST API and the pages."),
         Entry("reconcile", "store_commands", "The older name of `check`."),

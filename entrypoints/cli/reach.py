@@ -26,6 +26,7 @@ HOST_ONLY = frozenset(
         "worker",
         "beat",
         "flower",
+        "certificates renew",
     }
 )
 

@@ -1,5 +1,6 @@
 """What the schema cannot say about docker-compose.yml; `./dev check` asks the schema."""
 
+import hashlib
 import re
 import tomllib
 from pathlib import Path
@@ -11,6 +12,7 @@ import yaml
 from entrypoints import programs
 from entrypoints.generate_secrets import RIGHTS, VOLUMES, generate
 from entrypoints.stack.services import StackConfig, reserved_workers
+from operations.certificates import authority
 from pipeline.settings import SECRETS, Settings
 from plugins.clamav.settings import ClamavSettings
 from tests.support.images import WITHOUT_DIGEST
@@ -113,6 +115,7 @@ def test_flower_has_a_generated_password_and_no_right_to_change() -> None:
     assert "--read-only" in programs.flower("127.0.0.1", 5555)
 
 
+TRUST = "/run/trust/authority.pem"
 ZOOKEEPERS = ("zookeeper", "zookeeper-2", "zookeeper-3")
 
 
@@ -125,12 +128,12 @@ def example_variables(name: str) -> dict[str, str]:
 def test_the_example_of_an_ensemble_names_every_zookeeper() -> None:
     example = example_variables("ensemble.env")
 
-    assert example["ARKLINE_ZK_HOSTS"] == ",".join(f"{name}:2181" for name in ZOOKEEPERS)
+    assert example["ARKLINE_ZK_HOSTS"] == ",".join(f"{name}:2281" for name in ZOOKEEPERS)
     assert example["ZOO_SERVERS"].split() == [
-        f"server.{SERVICES[name]['environment']['ZOO_MY_ID']}={name}:2888:3888;2181" for name in ZOOKEEPERS
+        f"server.{SERVICES[name]['environment']['ZOO_MY_ID']}={name}:2888:3888;127.0.0.1:2181" for name in ZOOKEEPERS
     ]
     assert [SERVICES[name].get("profiles") for name in ZOOKEEPERS] == [None, ["ensemble"], ["ensemble"]]
-    data = {mount for name in ZOOKEEPERS for mount in SERVICES[name]["volumes"]}
+    data = {m for name in ZOOKEEPERS for m in SERVICES[name]["volumes"] if m.startswith("zookeeper-")}
     assert len(data) == 2 * len(ZOOKEEPERS)
 
 
@@ -142,7 +145,8 @@ def test_the_example_of_postgresql_names_the_service_and_the_file_of_its_passwor
     host, port, base, user, password = (tmp_path / "fleet" / "pgpass").read_text().strip().split(":")
 
     url = example_variables("postgresql.env")["ARKLINE_INVENTORY_URL"]
-    assert url == f"postgresql+psycopg://{user}@{host}/{base}?passfile=/run/arkline/pgpass"
+    files = f"passfile=/run/arkline/pgpass&sslmode=verify-full&sslrootcert={TRUST}"
+    assert url == f"postgresql+psycopg://{user}@{host}/{base}?{files}"
     assert (host, port) == ("postgresql", "5432")
     assert (user, base) == (server["POSTGRES_USER"], server["POSTGRES_DB"])
     assert password == (tmp_path / "postgresql" / "password").read_text()
@@ -236,14 +240,75 @@ def test_the_secrets_are_made_once_and_are_settings(tmp_path: Path, monkeypatch:
     assert (fleet.zk_password, fleet.broker_url) == (signing.zk_password, signing.broker_url)
     assert not fleet.callback_secret.get_secret_value()
     assert len(fleet.zk_password.get_secret_value()) == 48
-    assert fleet.broker_url.startswith("redis://arkline:")
+    assert fleet.broker_url.startswith("rediss://arkline:")
+    assert fleet.broker_url.endswith(f"@redis:6379/0?ssl_cert_reqs=required&ssl_ca_certs={TRUST}")
     monkeypatch.setenv("ARKLINE_SECRETS", str(tmp_path / "flower"))
     monkeypatch.delenv("ARKLINE_ZK_USER")
     assert Settings().zk_password.get_secret_value() == ""
-    assert Settings().broker_url.startswith("redis://flower:")
+    assert Settings().broker_url.startswith("rediss://flower:")
     readable = {str(path.relative_to(tmp_path)) for path in first if path.stat().st_mode & 0o077}
-    assert readable == {"redis/users.acl", "postgresql/password", "grafana/password"}
+    # each of these has a volume of its own, which only its server mounts; of what clients trust nothing is secret
+    certificates = {f"certificates/{server}/server.pem" for server in authority.SERVERS}
+    trusted = {f"certificates/{place}/authority.pem" for place in ("trust", *authority.SERVERS)}
+    assert readable - certificates - trusted == {
+        "redis/users.acl",
+        "redis/certificates",
+        "postgresql/password",
+        "grafana/password",
+    }
     assert RIGHTS in (PROJECT / "docs" / "operators" / "trust.md").read_text()
+
+
+def test_addresses_that_an_earlier_release_made_get_tls_and_keep_their_passwords(tmp_path: Path) -> None:
+    for name in VOLUMES:
+        (tmp_path / name).mkdir()
+    before = "redis://arkline:the-password@redis:6379/0"
+    (tmp_path / "fleet" / "arkline_broker_url").write_text(before)
+    generate(tmp_path)
+
+    for volume in ("fleet", "signing", "beat", "exporter"):
+        url = (tmp_path / volume / "arkline_broker_url").read_text()
+        assert url.startswith("rediss://arkline:the-password@redis:6379/0?")
+    digest = hashlib.sha256(b"the-password").hexdigest()
+    assert f"user arkline on #{digest} " in (tmp_path / "redis" / "users.acl").read_text()
+
+
+def certificate_volumes(name: str) -> dict[str, str]:
+    """Volume -> where and how the service mounts it."""
+    mounts = (mount.partition(":") for mount in SERVICES[name].get("volumes", ()))
+    return {volume: place for volume, _, place in mounts if volume.startswith("certificates-")}
+
+
+def test_only_who_makes_certificates_has_the_key_of_the_authority_and_each_server_its_own_alone() -> None:
+    makers = {"secrets", "certificates"}
+    servers = {**dict.fromkeys(ZOOKEEPERS, "zookeeper"), "redis": "redis", "postgresql": "postgresql"}
+
+    for name in makers:
+        assert certificate_volumes(name) == {
+            f"certificates-{place}": f"/secrets/certificates/{place}"
+            for place in ("authority", "trust", *authority.SERVERS)
+        }
+        assert SERVICES[name]["network_mode"] == "none"
+    for name, server in servers.items():
+        assert certificate_volumes(name) == {f"certificates-{server}": "/run/certificates:ro"}
+    for name in OURS.keys() - makers:
+        assert certificate_volumes(name) == {"certificates-trust": "/run/trust:ro"}
+    assert {name for name in SERVICES if certificate_volumes(name)} == {*makers, *servers, *OURS}
+
+
+def test_no_server_is_reached_over_a_network_without_tls() -> None:
+    for name in ZOOKEEPERS:
+        environment = SERVICES[name]["environment"]
+        entries = dict(entry.split("=", 1) for entry in environment["ZOO_CFG_EXTRA"].split())
+        assert environment["ZOO_SERVERS"].endswith(";127.0.0.1:2181}")
+        assert (entries["secureClientPort"], entries["sslQuorum"]) == ("2281", "true")
+        assert entries["client.certReload"] == entries["sslQuorumReloadCertFiles"] == "true"
+    redis = SERVICES["redis"]["command"]
+    assert (redis[redis.index("--port") + 1], redis[redis.index("--tls-port") + 1]) == ("0", "6379")
+    rules = (PROJECT / "deploy" / "helm" / "arkline" / "files" / "tls" / "pg_hba.conf").read_text()
+    assert re.findall(r"^host .*", rules, re.M) == ["host    all all 127.0.0.1/32 scram-sha-256"]
+    assert "hba_file=/etc/arkline-tls/pg_hba.conf" in SERVICES["postgresql"]["command"]
+    assert SERVICES["worker"]["environment"]["ARKLINE_ZK_HOSTS"] == "${ARKLINE_ZK_HOSTS:-zookeeper:2281}"
 
 
 def test_the_image_has_the_folder_of_each_volume_that_our_user_writes() -> None:

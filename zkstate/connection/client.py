@@ -5,11 +5,13 @@ Without a user, a client only works with servers on loopback. kazoo retries for 
 
 import socket
 import ssl
+from functools import partial
 from typing import Any
 
 from kazoo.hosts import collect_hosts
 from kazoo.security import make_digest_acl
 
+from pipeline import peers
 from pipeline.allowed_networks import is_loopback
 from pipeline.errors import UsageRefused
 from pipeline.settings import Settings
@@ -60,24 +62,31 @@ def _credentials(settings: Settings) -> dict[str, Any]:
 def _handler(settings: Settings) -> StockHandler:
     """The handler for kazoo's client; UsageRefused names a file that cannot be used."""
     kind = DirectHandler if settings.zk_client == "direct" else StockHandler
-    return kind(_context(settings) if settings.zk_tls_ca else None)
+    if not settings.zk_tls_ca:
+        return kind()
+    _check_files(settings)
+    return kind(partial(tls_context, settings))
 
 
-def _context(settings: Settings) -> ssl.SSLContext:
-    """Trusts only the CA in the settings, and only certificates with the server's name or address."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+def _check_files(settings: Settings) -> None:
     try:
-        context.load_verify_locations(settings.zk_tls_ca)
+        peers.context(settings.zk_tls_ca)
     except OSError as error:  # ssl.SSLError is one
         raise UsageRefused(f"{settings.zk_tls_ca} cannot be used: {error} (ARKLINE_ZK_TLS_CA)") from error
+    try:
+        tls_context(settings)
+    except OSError as error:
+        raise UsageRefused(
+            f"{settings.zk_tls_certificate} with the key {settings.zk_tls_key} cannot be used: {error} "
+            "(ARKLINE_ZK_TLS_CERTIFICATE, ARKLINE_ZK_TLS_KEY)"
+        ) from error
+
+
+def tls_context(settings: Settings) -> ssl.SSLContext:
+    """Trusts only the CA in the settings, and only certificates with the server's name; OSError."""
+    context = peers.context(settings.zk_tls_ca)
     if settings.zk_tls_certificate:
-        try:
-            context.load_cert_chain(settings.zk_tls_certificate, settings.zk_tls_key)
-        except OSError as error:
-            raise UsageRefused(
-                f"{settings.zk_tls_certificate} with the key {settings.zk_tls_key} cannot be used: {error} "
-                "(ARKLINE_ZK_TLS_CERTIFICATE, ARKLINE_ZK_TLS_KEY)"
-            ) from error
+        context.load_cert_chain(settings.zk_tls_certificate, settings.zk_tls_key)
     return context
 
 
@@ -92,8 +101,10 @@ def why_unreachable(settings: Settings) -> str:
 def _problem_of_tls(settings: Settings, host: str, port: int) -> str:
     """Empty if TLS is not the reason."""
     try:
-        _exchange(_context(settings), host, port)
+        _exchange(tls_context(settings), host, port)
     except ssl.SSLCertVerificationError as error:
+        if expired := peers.expired(tls_context(settings), host, port):
+            return expired
         return (
             f"the certificate of {host}:{port} is refused: {error.verify_message} (ARKLINE_ZK_TLS_CA has to "
             "name the authority of the certificate, and ARKLINE_ZK_HOSTS the names in the certificate)"

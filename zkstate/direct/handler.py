@@ -1,13 +1,13 @@
 """Handlers for kazoo: one for its own connection, and one whose connection several threads read in turn.
 
 With TLS, kazoo's own handler also trusts every CA of the system, leaves a socket open after every refused
-connection, and waits for bytes that it already has. Both handlers here take an SSL context instead.
+connection, and waits for bytes that it already has. Both handlers here take SSL contexts instead.
 """
 
 import select
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
@@ -22,9 +22,12 @@ _WRITABLE = select.POLLOUT | select.POLLHUP | select.POLLERR
 
 
 class StockHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's handler, with the caller's SSL `context` for TLS."""
+    """kazoo's handler, with the SSL context that `context` makes for each connection, if TLS is used.
 
-    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+    So a renewed authority is trusted at the next connection. An OSError of `context` fails that one only.
+    """
+
+    def __init__(self, context: Callable[[], ssl.SSLContext] | None = None) -> None:
         super().__init__()
         self._context = context
         self._hostname = ""
@@ -36,9 +39,10 @@ class StockHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
             return super().create_connection(address, hostname=hostname, **options)
         if hostname:
             self._hostname = hostname
+        context = self._context()
         connection = socket.create_connection(address, options.get("timeout"))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return self._context.wrap_socket(connection, server_hostname=self._hostname)  # closes it if it fails
+        return context.wrap_socket(connection, server_hostname=self._hostname)  # closes it if it fails
 
     def select(
         self, reading: Sequence[Any], writing: Sequence[Any], errors: Any, timeout: float | None = None

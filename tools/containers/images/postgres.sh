@@ -1,5 +1,6 @@
 # What the entry point of the official image does with the variables that docker-compose.yml sets.
 set -eu
+[ "$1" = postgres ] || exec "$@"
 data=/var/lib/postgresql/data
 if [ ! -e "$data/PG_VERSION" ]; then
     initdb --pgdata="$data" --username="$POSTGRES_USER" --pwfile="$POSTGRES_PASSWORD_FILE" \
@@ -10,4 +11,4 @@ if [ ! -e "$data/PG_VERSION" ]; then
     createdb --username="$POSTGRES_USER" "$POSTGRES_DB"
     pg_ctl --pgdata="$data" --wait stop
 fi
-exec postgres -D "$data"
+exec "$@" -D "$data"

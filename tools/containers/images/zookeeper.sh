@@ -16,7 +16,8 @@ CONFIG
 for server in ${ZOO_SERVERS:-server.1=localhost:2888:3888;2181}; do
     echo "$server" >> /conf/zoo.cfg
 done
+for entry in ${ZOO_CFG_EXTRA:-}; do
+    echo "$entry" >> /conf/zoo.cfg
+done
 [ -e /data/myid ] || echo "${ZOO_MY_ID:-1}" > /data/myid
-java=/usr/share/java
-exec java -cp "/conf:$java/zookeeper.jar:$java/zookeeper-jute.jar:$java/slf4j-api.jar:$java/slf4j-simple.jar:$java/metrics-core.jar:$java/snappy-java.jar:$java/netty-all.jar" \
-    ${JVMFLAGS:-} org.apache.zookeeper.server.quorum.QuorumPeerMain /conf/zoo.cfg
+exec "$@"

@@ -1,0 +1,1 @@
+"""Certificates of the servers of one deployment, by an authority of its own."""

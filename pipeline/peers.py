@@ -1,0 +1,64 @@
+"""The certificates that servers show: until when they are valid, and what to do about an expired one."""
+
+import socket
+import ssl
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+ANSWER_TIMEOUT = 2.0
+"""Seconds for a connection and for each of its answers."""
+
+_WHATEVER_THE_TIME = ssl.VerifyFlags(0x200000)
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python does not name."""
+
+RENEW = "arkline certificates renew"
+"""The command that renews certificates of this deployment's own authority."""
+
+
+def context(authority: Path | str | None) -> ssl.SSLContext:
+    """Trusts only the authorities in the file, those of the system for None; OSError if it cannot be read."""
+    if authority is None:
+        return ssl.create_default_context()
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.load_verify_locations(authority)
+    return trusting
+
+
+def valid_until(
+    trusting: ssl.SSLContext, host: str, port: int, begin: Callable[[socket.socket], None] | None = None
+) -> datetime:
+    """When the server's certificate ends, even if that is past; OSError for any other fault.
+
+    `begin` prepares a new connection for TLS. The context is changed: it no longer judges the time.
+    """
+    trusting.verify_flags |= _WHATEVER_THE_TIME
+    with socket.create_connection((host, port), ANSWER_TIMEOUT) as connection:
+        if begin is not None:
+            begin(connection)
+        with trusting.wrap_socket(connection, server_hostname=host) as encrypted:
+            shown = encrypted.getpeercert() or {}
+    return datetime.fromtimestamp(ssl.cert_time_to_seconds(str(shown["notAfter"])), UTC)
+
+
+def expired(
+    trusting: ssl.SSLContext, host: str, port: int, begin: Callable[[socket.socket], None] | None = None
+) -> str:
+    """What to say if the server's certificate has expired, or that of its authority; else an empty text."""
+    try:
+        end = valid_until(trusting, host, port, begin)
+    except OSError:
+        return ""
+    if end >= datetime.now(UTC):
+        return ""
+    return (
+        f"the certificate of {host}:{port} expired on {end:%Y-%m-%d at %H:%M} UTC: run `{RENEW}` where the "
+        "authority's folder is (docs/operators/trust.md#certificates)"
+    )
+
+
+def begin_postgresql(connection: socket.socket) -> None:
+    """Ask PostgreSQL for TLS (its SSLRequest); OSError if it has none."""
+    connection.sendall((8).to_bytes(4, "big") + (80877103).to_bytes(4, "big"))
+    if connection.recv(1) != b"S":
+        raise ConnectionRefusedError("the server has no TLS")
