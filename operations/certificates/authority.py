@@ -84,15 +84,15 @@ def renew(
     times, replaced = lifetimes or Lifetimes(), list[str]()
     with _locked(folder):
         now = datetime.now(UTC)
-        kept = _authorities(folder, now)
-        signers = [one for one in kept if _is_valid(one.certificate, now)]
+        unexpired = _authorities(folder, now)
+        signers = [one for one in unexpired if _is_valid(one.certificate, now)]
         if not signers or _is_old(signers[-1].certificate, now):
             new = _new_authority(now, times.authority)
             _replace(
                 folder / f"{AUTHORITY}/{new.certificate.serial_number:x}.pem", new.pem(), replaced, folder
             )
-            signers, kept = [*signers, new], [*kept, new]
-        trusted = b"".join(public_pem(one.certificate) for one in reversed(kept))
+            signers, unexpired = [*signers, new], [*unexpired, new]
+        trusted = b"".join(public_pem(one.certificate) for one in reversed(unexpired))
         for place in (TRUST, *servers):
             _replace(folder / place / AUTHORITY_FILE, trusted, replaced, folder)
         signer = _signer(signers, now)
@@ -119,8 +119,8 @@ def _authorities(folder: Path, now: datetime) -> list[Issued]:
     One that is valid only later was made with another clock than this one, perhaps the right one.
     """
     read = (read_issued(path) for path in sorted((folder / AUTHORITY).glob("*.pem")))
-    kept = [one for one in read if one is not None and now < one.certificate.not_valid_after_utc]
-    return sorted(kept, key=lambda one: one.certificate.not_valid_before_utc)
+    unexpired = [one for one in read if one is not None and now < one.certificate.not_valid_after_utc]
+    return sorted(unexpired, key=lambda one: one.certificate.not_valid_before_utc)
 
 
 def read_issued(path: Path) -> Issued | None:

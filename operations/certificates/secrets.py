@@ -38,20 +38,20 @@ def renew(
 
     The authority is written first, then what clients trust, then the servers: a renewal may end between.
     """
-    with requests.Session() as session, tempfile.TemporaryDirectory() as kept:
+    with requests.Session() as session, tempfile.TemporaryDirectory() as below:
         session.headers["Authorization"] = f"Bearer {(pod / 'token').read_text()}"
         session.verify = str(pod / "ca.crt")
         url = f"{api}/api/v1/namespaces/{(pod / 'namespace').read_text()}/secrets"
         places = (authority.AUTHORITY, authority.TRUST, *servers)
         before = {place: _read(session, f"{url}/{name}-certificates-{place}") for place in places}
         for place, secret in before.items():
-            (Path(kept) / place).mkdir()
+            (Path(below) / place).mkdir()
             for file, content in secret.get("data", {}).items():
-                (Path(kept) / place / file).write_bytes(base64.b64decode(content))
-        replaced = authority.renew(Path(kept), servers, lifetimes, at_once=at_once)
+                (Path(below) / place / file).write_bytes(base64.b64decode(content))
+        replaced = authority.renew(Path(below), servers, lifetimes, at_once=at_once)
         for place in places:
             if any(file.startswith(f"{place}/") for file in replaced):
-                _write(session, url, f"{name}-certificates-{place}", before[place], Path(kept) / place)
+                _write(session, url, f"{name}-certificates-{place}", before[place], Path(below) / place)
     return replaced
 
 

@@ -11,6 +11,7 @@ from cryptography.exceptions import InvalidSignature
 
 from operations.certificates import authority
 from operations.certificates.authority import Lifetimes
+from pipeline import file_system
 
 SERVERS: Mapping[str, Sequence[str]] = {"zookeeper": ("zk-1", "192.0.2.1"), "redis": ("redis",)}
 ALL = [
@@ -179,7 +180,7 @@ def test_a_renewal_that_is_killed_leaves_what_clients_accept_and_the_next_one_co
             raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(authority.file_system, "sync", sync)
+        patched.setattr(file_system, "sync", sync)
         with pytest.raises(Killed):
             authority.renew(tmp_path, SERVERS, times)
     assert verified(tmp_path)

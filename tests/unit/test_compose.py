@@ -130,7 +130,8 @@ def test_the_example_of_an_ensemble_names_every_zookeeper() -> None:
 
     assert example["ARKLINE_ZK_HOSTS"] == ",".join(f"{name}:2281" for name in ZOOKEEPERS)
     assert example["ZOO_SERVERS"].split() == [
-        f"server.{SERVICES[name]['environment']['ZOO_MY_ID']}={name}:2888:3888;127.0.0.1:2181" for name in ZOOKEEPERS
+        f"server.{SERVICES[name]['environment']['ZOO_MY_ID']}={name}:2888:3888;127.0.0.1:2181"
+        for name in ZOOKEEPERS
     ]
     assert [SERVICES[name].get("profiles") for name in ZOOKEEPERS] == [None, ["ensemble"], ["ensemble"]]
     data = {m for name in ZOOKEEPERS for m in SERVICES[name]["volumes"] if m.startswith("zookeeper-")}
@@ -247,7 +248,7 @@ def test_the_secrets_are_made_once_and_are_settings(tmp_path: Path, monkeypatch:
     assert Settings().zk_password.get_secret_value() == ""
     assert Settings().broker_url.startswith("rediss://flower:")
     readable = {str(path.relative_to(tmp_path)) for path in first if path.stat().st_mode & 0o077}
-    # each of these has a volume of its own, which only its server mounts; of what clients trust nothing is secret
+    # each has a volume of its own, which only its server mounts
     certificates = {f"certificates/{server}/server.pem" for server in authority.SERVERS}
     trusted = {f"certificates/{place}/authority.pem" for place in ("trust", *authority.SERVERS)}
     assert readable - certificates - trusted == {
