@@ -10,7 +10,7 @@ from pipeline.inventory.sql import open_inventory
 from pipeline.principal import Role
 from pipeline.states import Event, FailureKind
 from tests.support import planting
-from tests.support.browser import Chromium, Scheme, Visitor, chromium, visitor
+from tests.support.browser import Chromium, Scheme, Visitor, chromium, in_both_forms, visitor
 from tests.support.page_addresses import addresses
 from tests.support.recordings import recording, stored_file
 from tests.support.web import Web, new_token
@@ -81,12 +81,13 @@ def faults(opened: Visitor, path: str) -> list[str]:
     found = [*opened.barriers(), *opened.moved(), *(f"too wide: {one}" for one in opened.too_wide())]
     if path != "/docs" and not 0 < (script := page.evaluate(SCRIPT_BYTES)) < SCRIPT:
         found.append(f"{script} bytes of script")
+    found += opened.barriers_in_other_colours()
     found += [f"the console: {said}" for said in opened.complaints if path != ABSENT or "404" not in said]
     opened.complaints.clear()
     return found
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+@in_both_forms
 def test_every_page_is_accessible_fits_needs_little_script_and_does_not_move(
     browser: Chromium, web: Web, values: dict[str, list[str]], scheme: Scheme, width: int
 ) -> None:
