@@ -42,8 +42,8 @@ Form = tuple[Scheme, int]
 """The colours and the width of a window."""
 
 NARROW: Form = ("dark", 390)
-"""The form that always runs: less fits into it, and `tests/e2e/test_every_page.py` compares the colours of both
-schemes on each page."""
+"""The form that always runs: less fits into it, and `tests/e2e/test_every_page.py` compares the colours of
+both schemes on each page."""
 
 WIDE: Form = ("light", 1280)
 
