@@ -14,6 +14,9 @@ from pipeline.inventory.tables import insert, logins, tokens
 from pipeline.principal import Role
 from pipeline.records import Record, now
 
+LOGINS_OF_ONE = 100
+"""Maximum logins of a browser and of programs per name: a further login ends the oldest."""
+
 
 class TokenEntry(Record):
     """One token; `hash` identifies it and is not shown, and so is empty in what a site answered."""
@@ -38,7 +41,12 @@ class TokenEntry(Record):
 
 
 def insert_token(inventory: SqlInventory, entry: TokenEntry) -> bool:
-    """Insert the token, unless it is there; False if another token has the name."""
+    """Insert the token, unless it is there; False if another token has the name.
+
+    Removes tokens of logins that expired, and the oldest of the person beyond LOGINS_OF_ONE.
+    """
+    of_person = tokens.c.person.is_not(None) & (tokens.c.person == entry.person)
+    newest = select(tokens.c.hash).where(of_person).order_by(tokens.c.created.desc()).limit(LOGINS_OF_ONE)
     given = None if entry.collections is None else sorted(entry.collections)
     hidden = {"hash": entry.hash, "credential": entry.credential}
     row = {**entry.model_dump(), **hidden, "role": entry.role.value, "collections": given}
@@ -46,6 +54,7 @@ def insert_token(inventory: SqlInventory, entry: TokenEntry) -> bool:
     def write(connection: Connection) -> bool:
         connection.execute(delete(tokens).where(tokens.c.expires < now()))
         connection.execute(insert(connection, tokens).on_conflict_do_nothing(), row)
+        connection.execute(delete(tokens).where(of_person, tokens.c.hash.not_in(newest)))
         owner = connection.scalar(select(tokens.c.hash).where(tokens.c.name == entry.name))
         return bool(owner == entry.hash)
 
@@ -83,10 +92,6 @@ def revoke_token(inventory: SqlInventory, name: str, by: str, at: datetime) -> T
 
 def note_use(inventory: SqlInventory, name: str, at: datetime) -> None:
     inventory.database.run(update(tokens).where(tokens.c.name == name).values(used=at))
-
-
-LOGINS_OF_ONE = 100
-"""Maximum logins per name: a further login ends the oldest."""
 
 
 class LoginEntry(Record):

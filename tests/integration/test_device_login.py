@@ -1,10 +1,8 @@
 """`arkline login`: a program gets a token because a person says yes at a page, served by any web process."""
 
 import json
-import os
 import re
 import stat
-import subprocess
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -15,13 +13,12 @@ import requests
 from operations import device_login
 from operations.device_login import TOKEN_DAYS
 from operations.tokens import hash_of
-from pipeline.inventory.tokens import token_with_hash
+from pipeline.inventory.tokens import LOGINS_OF_ONE, TokenEntry, all_tokens, insert_token, token_with_hash
 from pipeline.principal import Role
 from pipeline.records import now
 from pipeline.settings import Settings
-from tests.support.cli import COMMAND, Finished
-from tests.support.fleet import PROJECT
 from tests.support.log_entries import log_entries
+from tests.support.machine import Machine
 from tests.support.web import OWN_FORM, Caller, Web, new_token, serving_board
 from zkstate import paths
 from zkstate.connection.session import Session
@@ -68,6 +65,9 @@ class Browser:
         sent = headers or OWN_FORM
         return self._session.post(f"{self.url}{PAGE}", data=form, headers=sent, timeout=30)
 
+    def allow(self, code: str) -> requests.Response:
+        return self.answer(code, "yes")
+
     def log_out(self) -> None:
         self._session.post(f"{self.url}/logout", headers=OWN_FORM, timeout=30)
 
@@ -96,53 +96,36 @@ def person(web: Web, name: str, role: Role = Role.DEPOSITOR, *collections: str) 
     return new_token(web.context.settings, name, role, collections or None)
 
 
-class Machine:
-    """A person's machine: no stack, and a folder for the configuration."""
-
-    def __init__(self, folder: Path) -> None:
-        self.file = folder / "arkline" / "logins.json"
-        self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("ARKLINE_")},
-            "PYTHONPATH": str(PROJECT),
-            "XDG_CONFIG_HOME": str(folder),
-        }
-
-    def start(self, *arguments: str, **more: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [*COMMAND, *arguments],
-            env={**self.environment, **more},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, *arguments: str, **more: str) -> Finished:
-        with self.start(*arguments, **more) as process:
-            out, err = process.communicate(timeout=60)
-        return Finished(process.returncode, out, err)
-
-    def log_in(self, web: Web, browser: Browser, answer: str = "yes") -> Finished:
-        with self.start("login", web.url) as process:
-            assert process.stderr is not None
-            line = process.stderr.readline()
-            code = re.search("code ([A-Z]{4}-[A-Z]{4}) ", line)
-            assert code is not None, line + process.stderr.read()
-            assert f"{web.url}{PAGE}" in line
-            browser.answer(code[1], answer)
-            out, err = process.communicate(timeout=60)
-        return Finished(process.returncode, out, err)
-
-
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path / "config")
 
 
+def test_a_further_login_of_a_person_ends_the_oldest(first: Web) -> None:
+    inventory = first.context.site.inventory()
+    person(first, "xenia")
+    entries = [
+        TokenEntry(
+            name=f"xenia on host {number}",
+            hash=hash_of(f"xenia {number}"),
+            role=Role.VIEWER,
+            created=now() + timedelta(seconds=number),
+            expires=now() + timedelta(days=1),
+            person="xenia",
+            credential="basis",
+        )
+        for number in range(LOGINS_OF_ONE + 1)
+    ]
+    assert all(insert_token(inventory, entry) for entry in entries)
+
+    names = {entry.name for entry in all_tokens(inventory) if entry.name.startswith("xenia")}
+    assert names == {"xenia", *(entry.name for entry in entries[1:])}
+
+
 def test_a_person_logs_a_program_in_at_another_web_process(first: Web, second: Web, machine: Machine) -> None:
     anna = Browser(second, person(first, "anna", Role.DEPOSITOR, "demo"))
 
-    done = machine.log_in(first, anna)
+    done = machine.log_in(first.url, anna.allow)
 
     assert done.code == 0, done.err
     assert re.search(r"name\s+anna\n\s*role\s+depositor\n\s*collections\s+demo", done.out)
@@ -165,7 +148,7 @@ def test_a_person_logs_a_program_in_at_another_web_process(first: Web, second: W
 
 
 def test_the_variables_and_the_shell_of_a_stack_go_before_the_login(first: Web, machine: Machine) -> None:
-    assert machine.log_in(first, Browser(first, person(first, "berta"))).code == 0
+    assert machine.log_in(first.url, Browser(first, person(first, "berta")).allow).code == 0
     other = person(first, "bruno", Role.VIEWER)
 
     variables = machine.run("whoami", "--json", ARKLINE_URL=first.url, ARKLINE_TOKEN=other).json()
@@ -177,7 +160,8 @@ def test_the_variables_and_the_shell_of_a_stack_go_before_the_login(first: Web, 
 
 
 def test_a_refused_login_keeps_nothing(first: Web, machine: Machine) -> None:
-    done = machine.log_in(first, Browser(first, person(first, "carl")), "no")
+    carl = Browser(first, person(first, "carl"))
+    done = machine.log_in(first.url, lambda code: carl.answer(code, "no"))
 
     assert (done.code, done.out) == (2, "")
     assert "refused at the page" in done.err
@@ -185,7 +169,7 @@ def test_a_refused_login_keeps_nothing(first: Web, machine: Machine) -> None:
 
 
 def test_a_second_login_asks_nobody_while_the_first_one_holds(first: Web, machine: Machine) -> None:
-    assert machine.log_in(first, Browser(first, person(first, "dora"))).code == 0
+    assert machine.log_in(first.url, Browser(first, person(first, "dora")).allow).code == 0
     kept = machine.file.read_text()
 
     again = machine.run("login", f"{first.url}/")
@@ -196,7 +180,7 @@ def test_a_second_login_asks_nobody_while_the_first_one_holds(first: Web, machin
 
 def test_a_logout_revokes_the_token_and_removes_it(first: Web, machine: Machine) -> None:
     parent = person(first, "emil")
-    assert machine.log_in(first, Browser(first, parent)).code == 0
+    assert machine.log_in(first.url, Browser(first, parent).allow).code == 0
     token = json.loads(machine.file.read_text())["servers"][first.url]["token"]
 
     done = machine.run("logout")
@@ -209,7 +193,7 @@ def test_a_logout_revokes_the_token_and_removes_it(first: Web, machine: Machine)
 
 
 def test_a_logout_from_a_site_that_is_away_removes_the_token_here(first: Web, machine: Machine) -> None:
-    assert machine.log_in(first, Browser(first, person(first, "fred"))).code == 0
+    assert machine.log_in(first.url, Browser(first, person(first, "fred")).allow).code == 0
     gone = "http://127.0.0.1:1"
     machine.file.write_text(machine.file.read_text().replace(first.url, gone))
 

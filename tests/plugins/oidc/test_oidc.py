@@ -5,6 +5,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import requests
 
 from entrypoints.web.limits import WRONG_TOKENS_PER_MINUTE, WrongTokens
 from pipeline.errors import ServiceUnreachable, UsageRefused
+from pipeline.records import now
 from pipeline.settings import Settings
 from plugins.oidc import login as oidc_login
 from plugins.oidc import provider as oidc_provider
@@ -22,7 +24,8 @@ from plugins.oidc.settings import OidcSettings
 from plugins.oidc.values import LoginRefused
 from tests.servers.oidc import CLIENT, SECRET, Provider, new_key, providing
 from tests.support.fleet import set_variables
-from tests.support.web import Web, serving
+from tests.support.machine import Machine
+from tests.support.web import OWN_FORM, Web, serving
 
 GROUPS = """
 archivists: {role: operator}
@@ -107,6 +110,37 @@ def test_a_group_gives_its_role_and_its_collections(web: Web, provider: Provider
 
     assert (me["name"], me["role"], me["collections"]) == ("oidc:eve", "depositor", ["demo"])
     assert refused.status_code == 403
+
+
+def test_a_person_of_the_provider_logs_a_program_in_for_as_long_as_her_login_lasts(
+    web: Web, provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oidc_login, "GROUPS_SECONDS", 0.0)
+    provider.person = {"sub": "eve", "groups": "press"}
+    machine, browser = Machine(tmp_path), Browser(web)
+    answers: list[requests.Response] = []
+
+    def allow(code: str) -> None:
+        browser.log_in(f"/login/device?code={code}")
+        form = {"code": code, "answer": "yes"}
+        answers.append(browser.post(f"{web.url}/login/device", data=form, headers=OWN_FORM, timeout=SECONDS))
+
+    done = machine.log_in(web.url, allow)
+    me = machine.run("whoami", "--json").json()
+    file = OidcSettings().oidc_groups
+    assert file is not None
+    try:
+        file.write_text("archivists: {role: operator}\n")
+        gone = machine.run("whoami")
+    finally:
+        file.write_text(GROUPS)
+        browser.page("/v1")  # it is read again
+
+    assert done.code == 0, answers[-1].text
+    assert (me["name"], me["role"], me["collections"]) == ("oidc:eve", "depositor", ["demo"])
+    assert datetime.fromisoformat(me["expires"]) - now() < timedelta(hours=12)
+    assert gone.code == 2
+    assert "the rights of your group have changed" in gone.err
 
 
 @pytest.mark.parametrize("groups", [{"archivists": 1}, [["archivists"]], [{"archivists": 1}], 1, None, True])
