@@ -278,7 +278,7 @@ def _failed(facts: Explanation) -> str:
     where = f" while {phrase(facts.failed_in)}" if facts.failed_in else ""
     failed = f"It failed{where}{kind}: {fault(facts)}."
     if not facts.resumes_in:
-        return f"{failed} The depositor has to correct the content and submit it again."
+        return f"{failed} Its content has to be corrected and deposited again."
     if facts.resume_helps is False:
         return f"{failed} A resume would fail again: the content is to be corrected and deposited again."
     changed = (

@@ -39,7 +39,7 @@ class Raiser(Documented):
 class FailureKind(Documented):
     """The kind of a failure: it says who has to act."""
 
-    CONTENT = "content", "the submission is wrong: the depositor has to correct it"
+    CONTENT = "content", "the submission is wrong, and has to be corrected"
     SYSTEM = "system", "a service or a machine is at fault: an operator repairs it, then resumes"
     TRANSIENT = "transient", "a temporary fault that outlasted its retries: resume when it is over"
 

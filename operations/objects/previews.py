@@ -4,10 +4,12 @@ Whoever may have the file may have its preview. A picture is made for each reque
 seconds of one process, and a copy of what is under an embargo could outlive a decision about it.
 """
 
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import NamedTemporaryFile, gettempdir
 
 from operations.objects import retrieval
 from operations.objects.retrieval import ChosenFile, EventWriter
@@ -28,6 +30,12 @@ WHOLE_BYTES = 50_000_000
 
 PICTURE_BYTES = 500_000_000
 """Maximum size of an image of which a picture is made: it is copied to a temporary file."""
+
+COPY = "arkline-preview-"
+"""The beginning of the names of these copies."""
+
+LEFT_SECONDS = 3600.0
+"""Seconds after which a copy was left by a process that was killed: a preview takes a minute at most."""
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
 """What browsers show."""
@@ -103,7 +111,8 @@ def _kind_of(file: InventoryFile) -> Kind:
 
 def _picture(site: Site, of: ChosenFile, attempt: Attempt) -> Picture:
     try:
-        with NamedTemporaryFile(prefix="arkline-preview-") as copy:
+        _remove_left(Path(gettempdir()))
+        with NamedTemporaryFile(prefix=COPY) as copy:
             for piece in retrieval.file_bytes(site, of, 0, of.file.size):
                 attempt.check()
                 copy.write(piece)
@@ -111,3 +120,11 @@ def _picture(site: Site, of: ChosenFile, attempt: Attempt) -> Picture:
             return make_picture(site.picture_decoder, Path(copy.name), of.file.path, attempt)
     except OSError as error:
         raise NoPicture(f"the server cannot copy it now ({error.strerror})") from error
+
+
+def _remove_left(folder: Path) -> None:
+    """Remove the copies of killed processes; those of other users stay."""
+    for path in folder.glob(f"{COPY}*"):
+        with suppress(OSError):
+            if path.lstat().st_mtime < time.time() - LEFT_SECONDS:
+                path.unlink()

@@ -1,17 +1,23 @@
 """Lists of objects by a text and by what checks found in them, for who may see the objects."""
 
 from dataclasses import replace
+from time import monotonic
+from typing import cast
 
 from operations.site import Site
 from operations.visibility import sight_of
 from pipeline.inventory.finding_search import FindingSearch, FoundObject
 from pipeline.inventory.search_index import Indexing
+from pipeline.inventory.sql import SqlInventory
 from pipeline.principal import Principal
 from pipeline.records import Record
 from zkstate.fleet import notes
 
 QUERY_LIMIT = 500
 """Maximum characters of a text to search for."""
+
+COUNTED = 60.0
+"""Seconds between two counts of the objects that are in the index."""
 
 SEARCHED = (
     "title, creator, date, ARK, local id, file names, digests of files, collection, submitter, and names of "
@@ -54,6 +60,17 @@ def find_objects(
     page = inventory.found_objects(search, [hit.key for hit in hits[:limit]])
     return ObjectList(
         objects=inventory.found_by(query, page),
-        indexing=inventory.indexing(),
+        indexing=_indexing(site, inventory),
         next=str(hits[limit - 1].position) if len(hits) > limit else None,
     )
+
+
+def _indexing(site: Site, inventory: SqlInventory) -> Indexing | None:
+    """How far the index is, counted once in COUNTED seconds for all searches; None as soon as it is whole."""
+    if inventory.all_indexed():
+        return None
+    remembered, now = site.session.remembered, monotonic()
+    at, known = cast(tuple[float, Indexing | None], remembered.get("indexing", (-COUNTED, None)))
+    if now - at >= COUNTED and (known := inventory.indexing()) is not None:
+        remembered["indexing"] = (now, known)
+    return known

@@ -197,11 +197,15 @@ def unindexed(connection: Connection) -> tuple[Unindexed, ...]:
     return tuple(Unindexed(**row) for row in rows)
 
 
-def indexing(connection: Connection) -> Indexing | None:
-    """How far the scheduled work is; None if all objects are in the index."""
+def all_indexed(connection: Connection) -> bool:
     # in the order of the index, because PostgreSQL would look through all rows for one that is likely
     first = select(ingests.c.id).where(_UNINDEXED).order_by(ingests.c.index_number, ingests.c.id)
-    if connection.scalar(first.limit(1)) is None:
+    return connection.scalar(first.limit(1)) is None
+
+
+def indexing(connection: Connection) -> Indexing | None:
+    """How far the scheduled work is, by a count of all objects; None if all of them are in the index."""
+    if all_indexed(connection):
         return None
     left = connection.scalar(select(func.count(distinct(ingests.c.inv_object_id))).where(_UNINDEXED)) or 0
     total = connection.scalar(select(func.count()).select_from(objects)) or 0

@@ -160,6 +160,7 @@ class SqlInventory:
     objects_by_text = _reads(object_search.hits)
     found_by = _reads(object_search.found_by)
     arks_identified = _reads(object_search.arks_identified)
+    all_indexed = _reads(search_index.all_indexed)
     indexing = _reads(search_index.indexing)
     unindexed_versions = _reads(search_index.unindexed)
     index_versions = _writes(search_index.enter_portion)

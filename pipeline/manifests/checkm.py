@@ -394,6 +394,6 @@ def repeated_identifiers(
     for kind, name in named:
         if (first := places.setdefault((kind, name), place)) != place:
             yield (
-                f"{called} {first} and {place} have the same {kind} {quote_name(name)}: they would become "
-                "two versions of one object; give each object an identifier of its own"
+                f"{called.removesuffix('s')} {first} has the same {kind} {quote_name(name)}: they would "
+                "become two versions of one object; give each object an identifier of its own"
             )

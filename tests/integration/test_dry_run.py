@@ -185,7 +185,7 @@ def test_two_rows_with_one_local_id_would_fail(
 
     found = told(session, settings, batch, type=SubmissionType.SINGLE_FILE_BATCH_MANIFEST)
 
-    assert "lines 3 and 4 have the same local id 'same'" in found.failures[0].message
+    assert "line 3 has the same local id 'same'" in found.failures[0].message
     assert not found.good
 
 

@@ -143,7 +143,7 @@ def test_two_rows_with_one_identifier_are_refused(session: Session, settings: Se
     first, second = judge(site, site.profile("demo"), planting.submission(), rows, called="rows").objects
 
     assert first.errors == ()
-    assert second.errors[0].message.startswith("rows 2 and 3 have the same local id 'same'")
+    assert second.errors[0].message.startswith("row 2 has the same local id 'same'")
 
 
 def test_limits_of_the_collection_hold_for_each_object(session: Session, settings: Settings) -> None:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import io
+import os
 import re
 import socket
 import sqlite3
@@ -459,6 +460,27 @@ def test_a_picture_is_an_event_and_its_damage_is_met_before_it_is_decoded(
     store.change(ark, f"v1/content/producer/{name}", flip)
     assert "is damaged in storage" in scans.get(path).text
     assert events(web, ark)[-1].outcome == FAIL
+
+
+def test_a_picture_removes_the_copies_that_a_killed_process_left(
+    scans: Caller, record: Session, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left, in_use, other = (
+        tmp_path / name for name in ("arkline-preview-a", "arkline-preview-b", "arkline-c")
+    )
+    for path in (left, in_use, other):
+        path.touch()
+    for path in (left, other):
+        os.utime(path, (0, 0))
+    data = io.BytesIO()
+    Image.linear_gradient("L").save(data, "TIFF")
+    job = deposited(record, store, {"scan.tif": data.getvalue()})
+
+    page = scans.get(f"/objects/{store.repository.recorded(job).ark}?file=producer/scan.tif").text
+
+    assert '<img class="preview"' in page
+    assert {path.name for path in tmp_path.iterdir()} == {in_use.name, other.name}
 
 
 @pytest.fixture(scope="module")

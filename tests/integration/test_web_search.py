@@ -201,3 +201,13 @@ def test_deposits_are_recorded_while_an_inventory_is_indexed(
 
     assert left[0] is not None
     assert left[0].indexed < left[0].objects
+
+
+def test_searches_count_what_is_indexed_once_a_minute(viewer: Caller, repository: Repository) -> None:
+    repository.inventory.database.run(update(ingests).values(index_number=0))
+    before = viewer.get("/v1/objects?q=brief").json()["indexing"]
+
+    repository.inventory.record(of_job("later"))
+
+    assert before is not None
+    assert viewer.get("/v1/objects?q=brief").json()["indexing"] == before

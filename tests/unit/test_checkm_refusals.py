@@ -182,7 +182,7 @@ def test_many_short_lines_do_not_fill_the_memory(line: bytes) -> None:
     [
         (
             (f"{URL} ||||| a | | box 1", f"{URL} ||||| b | | box 1"),
-            "lines 3 and 4 have the same local id 'box 1'",
+            "line 3 has the same local id 'box 1'",
         ),
         ((f"{URL} ||||| a | | x;box%201", f"{URL} ||||| b | | box 1 ;y"), "the same local id 'box 1'"),
         (
@@ -191,7 +191,7 @@ def test_many_short_lines_do_not_fill_the_memory(line: bytes) -> None:
                 f"{URL} ||||| b | | z",
                 f"{URL} ||||| c | ark:99999/fk4-abc",
             ),
-            "lines 3 and 5 have the same primary identifier 'ark:/99999/fk4abc'",
+            "line 3 has the same primary identifier 'ark:/99999/fk4abc'",
         ),
     ],
 )

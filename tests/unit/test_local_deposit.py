@@ -239,7 +239,7 @@ def test_two_rows_with_one_identifier_are_refused_before_anything_is_uploaded(tm
     table = tmp_path / "objects.csv"
     table.write_text("File,Call Number\na.jpg,DUP-1\nb.jpg,DUP-1\n")
 
-    with pytest.raises(ManifestError, match="rows 2 and 3 have the same local id 'DUP-1'"):
+    with pytest.raises(ManifestError, match="row 3: row 2 has the same local id 'DUP-1'"):
         plan_deposit(table)
 
 

@@ -241,7 +241,7 @@ def test_two_rows_with_one_call_number_are_an_error_that_names_both_lines() -> N
 
     (found,) = errors(table, BATCH)
 
-    assert found.startswith("row 4: rows 2 and 4 have the same local id 'DUP-1'")
+    assert found.startswith("row 4: row 2 has the same local id 'DUP-1'")
 
 
 def test_a_row_that_names_no_url_is_named() -> None:

@@ -1,6 +1,7 @@
 """Every command of the table asks the API, or stands in the list of what only a host can do."""
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from entrypoints.cli import api
 from entrypoints.cli.command_table import ENTRIES, load
+from entrypoints.cli.logins import SavedLogin, SavedLogins, change
 from entrypoints.cli.main import app
 from entrypoints.cli.reach import HOST_ONLY, refuse_over_api
 from pipeline.errors import UsageRefused
@@ -144,6 +146,22 @@ def test_in_the_shell_of_a_stack_what_has_no_route_works_beside_it(
     monkeypatch.setenv("ARKLINE_URL", "https://ingest.example.org")
     with pytest.raises(UsageRefused):
         refuse_over_api("`arkline init`")
+
+
+def test_a_check_of_all_profiles_says_that_it_would_read_this_machine_while_logged_in_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in [name for name in os.environ if name.startswith("ARKLINE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    login = SavedLogins(current="https://ingest.example.org", servers={})
+    servers = {login.current: SavedLogin(token="secret")}
+    change(lambda _: login.model_copy(update={"servers": servers}))
+
+    done = runner.invoke(app, ["profile", "check"])
+
+    assert done.exit_code == 2
+    assert "you are logged in at https://ingest.example.org: name a file" in done.stderr
 
 
 def test_half_of_the_variables_is_refused_too(site: dict[str, str]) -> None:

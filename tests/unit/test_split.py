@@ -330,7 +330,7 @@ SAME = manifests.manifest(
 def test_two_rows_with_one_local_id_are_refused_and_named() -> None:
     submission = submitted("single_file_batch_manifest", new_version=True)
 
-    assert "line 4: lines 3 and 4 have the same local id 'box 1'" in refusal(submission, SAME)
+    assert "line 4: line 3 has the same local id 'box 1'" in refusal(submission, SAME)
 
 
 def test_a_batch_of_an_earlier_release_may_repeat_a_local_id() -> None:

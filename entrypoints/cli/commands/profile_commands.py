@@ -17,6 +17,7 @@ from entrypoints.render.screen import Column
 from operations.deposits import validation
 from operations.verbs import collection_profiles
 from pipeline import humanize
+from pipeline.errors import UsageRefused
 
 if TYPE_CHECKING:
     from operations.deposits.validation import CheckResult
@@ -42,6 +43,11 @@ def profile_check(
         results: tuple[CheckResult, ...] = (validation.check_profile_file(Path(which)),)
     else:
         reach.refuse_over_api("`arkline profile check` without a file")
+        if not reach.is_own_stack() and (site := api.client()) is not None:
+            raise UsageRefused(
+                "`arkline profile check` without a file reads the profiles of this machine, and you are "
+                f"logged in at {site.url}: name a file, or see `arkline profile list`"
+            )
         results = validation.check_profiles(
             pipeline.profiles.profile.Profiles(context.settings().profiles), which
         )
