@@ -65,6 +65,8 @@ class Action(Documented):
         "raise-fixity-rate",
         "Raise ARKLINE_FIXITY_RATE or the period: ARKLINE_FIXITY_DAYS, or fixity_days of the profile.",
     )
+    INITIALIZE = "init", "Give the stores one deployment id, beside the stack, as the first worker does."
+    BACK_UP = "backup", "Copy the record and the inventory, beside the stack; do so every night."
     SUBMIT_AGAIN = "submit-again", "Correct the content, and deposit it again."
     START_WORKER = "start-worker", "Start a worker for the queue, beside the stack."
     START_BEAT = "start-beat", "Start the scheduler, beside the stack."

@@ -29,6 +29,7 @@
     /subscriptions/ID/KEY               an event that waits for its delivery
     /deliveries/ID                      what is being sent for a subscription, and how it went
     /audit                              the end of the last complete check of the record
+    /backup                             the last complete backup
     /device-logins/KEY                  a login of a program that a person answers at a page
     /board                              the last difference between a web process's board and the record
     /ids/NAME                           counters
@@ -76,6 +77,7 @@ RECHECKS = "/rechecks"
 SUBSCRIPTIONS = "/subscriptions"
 DELIVERIES = "/deliveries"
 AUDIT = "/audit"
+BACKUP = "/backup"
 BOARD = "/board"
 DEVICE_LOGINS = "/device-logins"
 
@@ -95,6 +97,7 @@ TOP = (
     SUBSCRIPTIONS,
     DELIVERIES,
     AUDIT,
+    BACKUP,
     BOARD,
     DEVICE_LOGINS,
     "/ids",

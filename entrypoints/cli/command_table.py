@@ -156,6 +156,10 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
         Entry("cleanup", "queue_commands", "Archive old batches and remove unused folders."),
     ),
     "Run on this machine": (
+        Entry("doctor", "doctor_commands", "Examine this host, its servers and the fleet; say what to do."),
+        Entry(
+            "support-bundle", "doctor_commands", "Write what an engineer needs from afar, without secrets."
+        ),
         Entry("init", "store_commands", "Give record, storage root and inventory one deployment id."),
         Entry("backup", "store_commands", "Copy the record and the inventory into a folder."),
         Entry("restore", "store_commands", "Restore a lost record from a backup."),

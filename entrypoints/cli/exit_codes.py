@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from operations.doctor.line import Verdict
 from pipeline.codes import ErrorKind
 from pipeline.errors import ArklineError
 from pipeline.states import BATCH, JOB, BatchState, JobState
@@ -11,6 +12,7 @@ from pipeline.states import BATCH, JOB, BatchState, JobState
 if TYPE_CHECKING:
     from operations.checks.aliases import AuditView
     from operations.checks.check import CheckView
+    from operations.doctor.line import Examination
     from operations.objects.fixity import FixityRun
     from operations.objects.recheck import RecheckRun
     from operations.verbs.bulk import Outcome
@@ -80,6 +82,11 @@ def of_check(view: CheckView) -> int:
     if not view.complete:
         return INTERRUPTED
     return FAILED if view.left else 0
+
+
+def of_examination(view: Examination) -> int:
+    """A warning or a fact that is not known does not fail a script; a fault does."""
+    return FAILED if view.count(Verdict.FAULT) else 0
 
 
 def of_audit(view: AuditView) -> int:

@@ -18,6 +18,8 @@ STACK_URL = "ARKLINE_STACK_URL"
 HOST_ONLY = frozenset(
     {
         "fixity check",
+        "doctor",
+        "support-bundle",
         "init",
         "backup",
         "restore",

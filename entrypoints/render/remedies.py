@@ -41,6 +41,8 @@ _COMMANDS: dict[str, str] = {
     Action.RESTORE_INVENTORY: "arkline restore {} --inventory",
     Action.FIXITY_REPORT: "arkline fixity report",
     Action.CHECK_FIXITY: "arkline fixity check",
+    Action.INITIALIZE: "arkline init",
+    Action.BACK_UP: "arkline backup {}",
     Action.SUBMIT_AGAIN: "arkline submit PATH --profile NAME",
     Action.START_WORKER: "arkline worker --queues {}",
     Action.START_BEAT: "arkline beat",

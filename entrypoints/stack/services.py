@@ -251,7 +251,7 @@ def prepare_zookeeper(
         f"clientPort={port}",
         f"clientPortAddress={HOST}",
         "admin.enableServer=false",
-        "4lw.commands.whitelist=ruok,srvr,mntr,envi",
+        "4lw.commands.whitelist=ruok,srvr,mntr,envi,conf",
         "maxClientCnxns=0",
         "autopurge.purgeInterval=1",
     ]

@@ -4,6 +4,7 @@ Rule: no process works on a restored store before it agrees with the other store
 inventory differ until then, so every process waits.
 """
 
+import socket
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import islice
@@ -25,7 +26,8 @@ from tasks.stores import compare, level_marks, stores_of
 from zkstate.care import copy, deployment
 from zkstate.care.deployment import join_missing
 from zkstate.connection.session import Session
-from zkstate.fleet import counters
+from zkstate.fleet import counters, notes
+from zkstate.fleet.notes import LastBackup
 from zkstate.fleet.scheduled import leader
 
 
@@ -103,11 +105,12 @@ def back_up(site: Site, folder: Path, on_progress: Progress = lambda _: None) ->
     # a store may have been replaced during the copy
     _confirm(site, confirmed)
     manifest = manifest.model_copy(update={"batches": batches, "jobs": jobs})
-    return BackupView(
-        folder=folder,
-        manifest=backup_files.publish(partial, folder, manifest),
-        inventory_copied=copied,
+    complete = backup_files.publish(partial, folder, manifest)
+    note = LastBackup(
+        at=complete.began, host=socket.gethostname(), folder=str(folder.absolute()), inventory=copied
     )
+    notes.BACKUP.publish(site.session, note)
+    return BackupView(folder=folder, manifest=complete, inventory_copied=copied)
 
 
 def _confirm(site: Site, known: Deployment | None = None) -> Deployment:

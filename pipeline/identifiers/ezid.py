@@ -31,6 +31,9 @@ from pipeline.records import Identifiers, Job
 from pipeline.settings import Settings
 from pipeline.states import FailureKind
 
+UNUSED = "arkline-doctor"
+"""The end of a name that has no check character, so that no minter gives it out."""
+
 TIMEOUT = 30.0
 """Seconds to wait for an answer."""
 
@@ -44,6 +47,7 @@ _LOGIN = "check ARKLINE_EZID_USER and ARKLINE_EZID_PASSWORD, and that this user 
 _REFUSES = causes.SERVICE_REFUSED(service=Service.IDENTIFIERS)
 _PERMANENT = ("bad request", "method not allowed", "not found")
 _EXISTS = "identifier already exists"
+_NOT_KNOWN = "no such identifier"
 
 
 class _Refused(StepFailed):
@@ -107,6 +111,19 @@ class EzidMinter(Minter):
         status = {"_status": "public"} if elements.get("_status") == "reserved" else {}
         self._ask("POST", ark, self._metadata(ark, profile, erc) | status)
 
+    def check(self, profile: Profile) -> None:
+        """Ask EZID, once, for a name of the profile's shoulder that is never given out.
+
+        StepFailed or ServiceDown if EZID does not answer, or refuses the login.
+        """
+        if not self._registers(profile):
+            return
+        try:
+            self._send("GET", f"ark:/{profile.naan}/{profile.shoulder}{UNUSED}", None)
+        except _Refused as refusal:
+            if _NOT_KNOWN not in refusal.message:
+                raise
+
     def uses_service(self, profile: Profile) -> bool:
         return bool(self._url) and profile.minter is not MinterName.LOCAL
 
@@ -142,7 +159,7 @@ class EzidMinter(Minter):
         try:
             return self._ask("GET", ark)
         except _Refused as refusal:
-            if "no such identifier" in refusal.message:
+            if _NOT_KNOWN in refusal.message:
                 return None
             raise
 

@@ -6,7 +6,8 @@ import re
 import smtplib
 import ssl
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.message import EmailMessage
@@ -102,15 +103,30 @@ class SmtpMailer:
             # A failure would send the message again to recipients who already have it.
             _log.warning("%s refused some recipients: %s", self._server, _recipients(refused))
 
+    @fault_of(Service.MAIL)
+    def check(self) -> None:
+        """Log in, and send nothing; ServiceDown or StepFailed says why the server cannot be used."""
+        try:
+            with self._connected() as connection:
+                connection.noop()
+        except (OSError, smtplib.SMTPException) as error:
+            raise self._failure(error) from error
+
     def _deliver(self, message: EmailMessage) -> dict[str, tuple[int, bytes]]:
         with self._connected() as connection:
+            return connection.send_message(message)
+
+    @contextmanager
+    def _connected(self) -> Iterator[smtplib.SMTP]:
+        """A connection that is logged in."""
+        with self._opened() as connection:
             if self.starttls and not self.tls:
                 connection.starttls(context=self._trusted())
             if self.user:
                 connection.login(self.user, self.password.get_secret_value())
-            return connection.send_message(message)
+            yield connection
 
-    def _connected(self) -> smtplib.SMTP:
+    def _opened(self) -> smtplib.SMTP:
         if self.tls:
             return smtplib.SMTP_SSL(self.host, self.port, timeout=self.timeout, context=self._trusted())
         return smtplib.SMTP(self.host, self.port, timeout=self.timeout)

@@ -323,6 +323,22 @@ def _damaged_znode(reader: Reader) -> None:
     reader.over(f"arkline why {jid}", Action.REPAIR)
 
 
+@case(Action.BACK_UP)
+def _without_backup(reader: Reader) -> None:
+    """The folder is the reader's choice."""
+    advised = reader.advised("arkline doctor --quiet", Action.BACK_UP)
+    reader.follow(advised.replace("FOLDER", "backups/1"))
+    reader.over("arkline doctor --quiet", Action.BACK_UP)
+
+
+@case(Action.INITIALIZE)
+def _without_deployment_id(reader: Reader) -> None:
+    """A deployment beside the stack's, on its servers, which no worker has started."""
+    reader.run('export ARKLINE_ZK_ROOT=/second ARKLINE_HOME="$PWD/second" ARKLINE_BROKER_PREFIX=second:')
+    reader.follow(reader.advised("arkline doctor --quiet", Action.INITIALIZE))
+    reader.over("arkline doctor --quiet", Action.INITIALIZE)
+
+
 @case(Action.FIXITY_REPORT)
 def _damaged_file(reader: Reader) -> None:
     said = reader.run("arkline submit three --profile demo --wait")

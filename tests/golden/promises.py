@@ -55,6 +55,7 @@ STORED: Mapping[str, Any] = {
     "/subscriptions/ID/KEY": subscription.NotableEvent,
     "/deliveries/ID": subscription.Delivery,
     "/audit": notes.LastAudit,
+    "/backup": notes.LastBackup,
     "/outages/NAME": outages.Outage,
     "/board": notes.Correction,
     "/device-logins/KEY": device_logins.DeviceLogin,

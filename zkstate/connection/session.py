@@ -27,6 +27,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import ZnodeStat
+from kazoo.security import ACL
 
 from pipeline import codes
 from pipeline.errors import Action, ArklineError, Remedy
@@ -242,6 +243,11 @@ class Session(AbstractContextManager["Session"]):
 
         answers: list[Any] = self._until_answered(read)
         return answers
+
+    def access_of_many(self, nodes: Sequence[str]) -> list[Sequence[ACL] | None]:
+        """The access lists of many nodes; None for a node that does not exist."""
+        answers = self._ask_many(self.zk.get_acls_async, nodes)
+        return [answer and answer[0] for answer in answers]
 
     def count_children(self, *nodes: str) -> list[int]:
         """The number of children of each node, without listing them; 0 for a missing node."""

@@ -61,6 +61,18 @@ class LastAudit(Record):
     findings: Count
 
 
+class LastBackup(Record):
+    """`/backup`: the last complete backup. A record that was restored from it has the one before."""
+
+    at: datetime
+    """When its copy of the record began: what changed later is not in it."""
+    host: str
+    folder: str
+    """On that host."""
+    inventory: bool
+    """Whether the inventory is in it."""
+
+
 class Correction(Record):
     """`/board`: the last time that a web process found its board to differ from the record.
 
@@ -75,6 +87,7 @@ class Correction(Record):
 
 
 AUDIT = Node(paths.AUDIT, LastAudit)
+BACKUP = Node(paths.BACKUP, LastBackup)
 BOARD = Node(paths.BOARD, Correction)
 _CHECKS = Node(paths.CHECKS, RepeatedChecks, lambda _: RepeatedChecks())
 _FIXITY = Node(paths.FIXITY, FixityStatus, lambda damage: FixityStatus(problem=str(damage)))

@@ -1,0 +1,67 @@
+"""One line of an examination: a fact as measured, its verdict, and what to do about it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pipeline.errors import Documented, Remedy
+from pipeline.records import Record
+
+
+class Verdict(Documented):
+    OK = "ok", "As it should be."
+    WARNING = "warning", "Work continues, but less safely, or only until a limit is reached."
+    FAULT = "fault", "Work stops or is lost, or others can change it."
+    NOT_KNOWN = "not known", "It could not be measured; the line says why."
+
+
+class Line(Record):
+    area: str = ""
+    """What was examined: `zookeeper`, `redis`, `storage root`."""
+    name: str
+    verdict: Verdict
+    fact: str
+    """As measured, or why it could not be."""
+    remedies: tuple[Remedy, ...] = ()
+    step: str = ""
+    """What to do where no command does it, with the page of docs/operators that describes it."""
+
+
+class Examination(Record):
+    host: str
+    at: datetime
+    lines: tuple[Line, ...]
+
+    def count(self, verdict: Verdict) -> int:
+        return sum(line.verdict is verdict for line in self.lines)
+
+
+Todo = Remedy | str
+
+
+def line(name: str, fact: str, *todo: Todo, warn: bool = False, wrong: bool = False) -> Line:
+    """A fault if `wrong`, else a warning if `warn`, else ok, and then without what to do."""
+    verdict = Verdict.FAULT if wrong else Verdict.WARNING if warn else Verdict.OK
+    return _line(name, verdict, fact, todo if warn or wrong else ())
+
+
+def unknown(name: str, why: str, *todo: Todo) -> Line:
+    return _line(name, Verdict.NOT_KNOWN, why, todo)
+
+
+def _line(name: str, verdict: Verdict, fact: str, todo: tuple[Todo, ...]) -> Line:
+    remedies = tuple(one for one in todo if isinstance(one, Remedy))
+    step = "; ".join(one for one in todo if isinstance(one, str))
+    return Line(name=name, verdict=verdict, fact=fact, remedies=remedies, step=step)
+
+
+LARGE, WRONG = 2.0, 60.0
+"""Seconds: no decision of the fleet depends on them (decision 41), but times in histories and requests do."""
+
+
+def clock(name: str, ahead: float, uncertain: float) -> Line:
+    """`ahead`: seconds by which the other clock is ahead of this host's; it is wrong by up to `uncertain`."""
+    fact = f"{abs(ahead):.2f} s {'ahead of' if ahead > 0 else 'behind'} this host, ± {uncertain:.2f} s"
+    surely = abs(ahead) - uncertain
+    step = "set both clocks by NTP (production.md#clocks)"
+    return line(name, fact, step, warn=surely > LARGE, wrong=surely > WRONG)

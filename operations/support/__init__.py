@@ -1,0 +1,1 @@
+"""What is sent to an engineer who cannot reach the deployment."""

@@ -1,0 +1,282 @@
+"""`arkline doctor` on real servers: each line is what was measured, and says what to do."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import redis
+from kazoo.security import OPEN_ACL_UNSAFE
+from pydantic import SecretStr
+
+from operations.checks.deployment import back_up, initialize
+from operations.doctor import broker, examination, fleet, host, inventory, outside, record
+from operations.doctor.line import Examination, Line, Verdict
+from operations.site import Site
+from pipeline.errors import Action
+from pipeline.profiles.profile import Profiles
+from pipeline.records import now
+from pipeline.settings import Settings
+from tests.servers import ezid
+from tests.servers import redis as redis_servers
+from tests.servers import zookeeper as zookeeper_servers
+from tests.servers.postgresql import Server as PostgresqlServer
+from tests.servers.proxy import Proxy
+from tests.support.certificates import authority
+from tests.support.cli import run
+from tests.support.fleet import fleet as running_fleet
+from tests.support.operators import ANN
+from tests.support.polling import eventually
+from zkstate.connection.session import connect
+from zkstate.fleet import notes, scheduled
+from zkstate.fleet.notes import LastBackup
+
+
+def examined(settings: Settings) -> Examination:
+    with examination.opened(settings) as site:
+        return examination.examine(settings, ANN, site)
+
+
+def by_name(lines: Iterator[Line]) -> dict[str, Line]:
+    return {line.name: line for line in lines}
+
+
+def test_a_deployment_with_a_fleet_has_no_fault_and_its_clocks_agree(settings: Settings) -> None:
+    for folder in (settings.working, settings.uploads_folder):
+        folder.mkdir(parents=True)
+    with running_fleet(settings) as processes:
+        processes.worker()
+        processes.beat("first", wait=False)
+        processes.beat("second", wait=False)
+        with connect(settings) as session:
+            eventually(lambda: scheduled.contenders(session) == 2)
+        view = examined(settings)
+
+    lines = {(line.area, line.name): line for line in view.lines}
+    assert [line for line in view.lines if line.verdict is Verdict.FAULT] == []
+    assert len(lines) == len(view.lines)
+    assert [key for key in lines if key[0] == "clocks"] == [("clocks", f"host {os.uname().nodename}")]
+    assert lines["stores", "id"].verdict is Verdict.OK
+    assert lines["working storage", "fsync"].fact.endswith(" ms")
+    assert list(settings.working.iterdir()) == []
+
+
+def test_without_servers_they_are_faults_and_what_needs_them_is_not_known(alone: Settings) -> None:
+    began = time.monotonic()
+    view = examined(alone)
+
+    lines = {(line.area, line.name): line for line in view.lines}
+    assert lines["zookeeper", "servers"].remedies[0].action is Action.START_RECORD
+    assert lines["redis", "server"].remedies[0].action is Action.START_BROKER
+    for key in (("stores", "id"), ("fleet", "processes"), ("care", "backup"), ("clocks", "hosts")):
+        assert lines[key].verdict is Verdict.NOT_KNOWN, key
+    assert [
+        line for line in view.lines if line.verdict is not Verdict.OK and not (line.remedies or line.step)
+    ] == []
+    assert time.monotonic() - began < 60
+
+
+def test_a_server_that_is_silent_is_waited_for_a_bounded_time(settings: Settings) -> None:
+    port = int(settings.broker_url.rpartition(":")[2].partition("/")[0])
+    with Proxy(port) as silent:
+        silent.swallow()
+        url = f"redis://{silent.hosts}/0"
+        began = time.monotonic()
+        view = examined(settings.model_copy(update={"broker_url": url}))
+
+    lines = {(line.area, line.name): line for line in view.lines}
+    assert lines["redis", "server"].verdict is Verdict.FAULT
+    assert time.monotonic() - began < 90
+
+
+def test_the_command_prints_the_lines_and_fails_for_a_fault(settings: Settings) -> None:
+    with connect(settings) as session:
+        initialize(Site(settings, session))
+    done = run(settings, "doctor", "--quiet")
+    answer = run(settings, "doctor", "--json")
+    view = Examination.model_validate(json.loads(answer.out))
+
+    assert (done.code, answer.code) == (1, 1)
+    assert "fault     fleet: beats: 0\n" in done.out
+    assert "try arkline beat: " in done.out
+    assert "ok        " not in done.out
+    assert view.count(Verdict.FAULT) >= 1
+
+
+def test_a_request_that_the_server_refuses_by_its_size_is_a_fault(settings: Settings, tmp_path: Path) -> None:
+    with zookeeper_servers.running(tmp_path / "zk", tick=500, max_buffer=100_000) as server:
+        small = settings.model_copy(update={"zk_hosts": server.hosts})
+        with connect(small) as session:
+            lines = by_name(record.session(Site(small, session)))
+        servers = by_name(record.servers(small))
+
+    assert lines["jute.maxbuffer"].remedies[0].action is Action.RAISE_LIMIT
+    assert servers[f"maxClientCnxns of {server.hosts}"].fact == "any number from one address"
+    assert servers[f"version of {server.hosts}"].verdict is Verdict.OK
+    assert lines["clock"].verdict is Verdict.OK
+
+
+def test_a_znode_that_others_can_use_is_a_fault_once_there_is_a_user(settings: Settings) -> None:
+    closed = settings.model_copy(update={"zk_user": "arkline", "zk_password": SecretStr("secret")})
+    with connect(closed) as session:
+        site = Site(closed, session)
+        assert by_name(record.session(site))["access"].verdict is Verdict.OK
+        session.zk.create("/open-batches/bid0000000001", acl=OPEN_ACL_UNSAFE)
+        line = by_name(record.session(site))["access"]
+
+    assert line.verdict is Verdict.FAULT
+    assert line.fact.endswith("others can use 1, such as /open-batches/bid0000000001")
+
+
+def test_a_redis_that_evicts_messages_is_a_fault(settings: Settings) -> None:
+    client = redis.Redis.from_url(settings.broker_url)
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        without_limit = by_name(broker.server(settings))["maxmemory-policy"]
+        client.config_set("maxmemory", "1gb")
+        line = by_name(broker.server(settings))["maxmemory-policy"]
+    finally:
+        client.config_set("maxmemory", "0")
+        client.config_set("maxmemory-policy", "noeviction")
+        client.close()
+
+    assert (without_limit.verdict, line.verdict) == (Verdict.WARNING, Verdict.FAULT)
+    assert by_name(broker.server(settings))["maxmemory-policy"].verdict is Verdict.OK
+
+
+def test_certificates_are_named_with_their_end_before_it_comes(settings: Settings, tmp_path: Path) -> None:
+    """Those of the tests are valid for two days."""
+    ours, theirs = authority(tmp_path / "ours"), authority(tmp_path / "theirs")
+    own, client = ours.issue("server"), ours.issue("client")
+    users = "user default off\nuser arkline on >secret ~* &* +@all\n"
+    files = {
+        "zk_tls_ca": ours.certificate,
+        "zk_tls_certificate": client.certificate,
+        "zk_tls_key": client.key,
+    }
+    with (
+        zookeeper_servers.running_tls(
+            tmp_path / "zk", own, ours.certificate, ask_for_certificates=False
+        ) as hosts,
+        redis_servers.running_with_users(_made(tmp_path / "redis"), users, own) as (_, port),
+    ):
+        url = f"rediss://arkline:secret@127.0.0.1:{port}/0?ssl_cert_reqs=required&ssl_ca_certs="
+        encrypted = settings.model_copy(
+            update={**files, "zk_hosts": hosts, "broker_url": f"{url}{ours.certificate}"}
+        )
+        zookeeper, redis_lines = by_name(record.servers(encrypted)), by_name(broker.server(encrypted))
+        strange = encrypted.model_copy(update={"zk_tls_ca": theirs.certificate})
+        refused = by_name(record.servers(strange))
+
+    ends = [
+        line for line in (*zookeeper.values(), *redis_lines.values()) if line.name.startswith("certificate")
+    ]
+    assert len(ends) == 5
+    assert {line.verdict for line in ends} == {Verdict.WARNING}
+    assert all(line.fact.startswith("valid until ") for line in ends)
+    assert redis_lines["password"].fact == "user arkline"
+    assert refused[f"certificate of {hosts}"].verdict is Verdict.FAULT
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def test_a_folder_of_another_user_is_a_warning_and_nothing_is_left_in_it(settings: Settings) -> None:
+    settings.working.mkdir(parents=True)
+    own = by_name(host.folder(settings.working, settings.working, "mount it"))
+    if os.geteuid() == 0:
+        os.chown(settings.working, 12345, 12345)
+        line = by_name(host.folder(settings.working, settings.working, "mount it"))["owner"]
+        assert (line.verdict, line.fact.startswith("user 12345 owns ")) == (Verdict.WARNING, True)
+
+    assert {name: line.verdict for name, line in own.items()} == dict.fromkeys(
+        ("owner", "rename", "fsync"), Verdict.OK
+    )
+    assert list(settings.working.iterdir()) == []
+
+
+def test_working_storage_without_the_mark_that_the_record_noted_is_a_fault(site: Site) -> None:
+    assert by_name(fleet.mounted(site))["mount"].verdict is Verdict.OK
+    site.session.ensure_node("/space/marked")
+
+    assert by_name(fleet.mounted(site))["mount"].verdict is Verdict.FAULT
+
+
+def test_an_object_that_working_storage_can_never_hold_is_a_warning(settings: Settings) -> None:
+    settings.working.mkdir(parents=True)
+    small = settings.model_copy(update={"working_capacity": 10_000_000, "object_bytes": 9_000_000})
+    enough = small.model_copy(update={"object_bytes": 8_000_000})
+
+    verdicts = [
+        by_name(host.space(one, one.working, working=True))["space"].verdict for one in (small, enough)
+    ]
+    assert verdicts == [Verdict.WARNING, Verdict.OK]
+
+
+def test_the_last_backup_is_noted_and_an_old_one_is_a_warning(site: Site, tmp_path: Path) -> None:
+    assert by_name(fleet.care(site))["backup"].verdict is Verdict.NOT_KNOWN
+    initialize(site)
+
+    back_up(site, tmp_path / "backup")
+
+    lines = by_name(fleet.care(site))
+    assert str(tmp_path / "backup") in lines["backup"].fact
+    assert (lines["backup"].verdict, lines["inventory in the backup"].verdict) == (Verdict.OK, Verdict.OK)
+
+    old = LastBackup(at=now() - timedelta(days=2), host="a", folder="/backups/1", inventory=False)
+    notes.BACKUP.publish(site.session, old)
+    lines = by_name(fleet.care(site))
+    assert lines["backup"].remedies[0].action is Action.BACK_UP
+    assert lines["inventory in the backup"].verdict is Verdict.WARNING
+
+
+def test_a_record_without_an_id_is_a_fault_and_nothing_is_created(settings: Settings) -> None:
+    lines = {(line.area, line.name): line for line in examined(settings).lines}
+
+    assert lines["zookeeper", "session"].remedies[0].action is Action.INITIALIZE
+    assert lines["stores", "id"].verdict is Verdict.NOT_KNOWN
+    with connect(settings, create=False) as session:
+        assert session.zk.exists("/") is None
+    assert not settings.storage.exists()
+
+
+def test_stores_that_share_an_id_are_ok(site: Site) -> None:
+    initialize(site)
+
+    assert by_name(fleet.deployment(site))["id"].verdict is Verdict.OK
+
+
+def test_postgresql_says_its_version_clock_and_encryption(
+    settings: Settings, postgresql_server: PostgresqlServer
+) -> None:
+    url = postgresql_server.new_schema()
+    lines = by_name(inventory.database(settings.model_copy(update={"inventory_url": url})))
+
+    assert lines["version"].fact.startswith("PostgreSQL ")
+    assert {name: lines[name].verdict for name in ("version", "clock", "connections")} == dict.fromkeys(
+        ("version", "clock", "connections"), Verdict.OK
+    )
+    assert lines["tls"].verdict is Verdict.WARNING
+
+
+def test_ezid_is_asked_and_a_refused_login_is_a_fault(settings: Settings) -> None:
+    with ezid.ezid() as server:
+        login = {"ezid_url": server.url, "ezid_user": ezid.USER, "ezid_password": SecretStr(ezid.PASSWORD)}
+        known = settings.model_copy(update=login)
+        wrong = settings.model_copy(update={**login, "ezid_password": SecretStr("wrong")})
+        names = Profiles(settings.profiles).names()
+        accepted, refused = (by_name(outside.collections(one)) for one in (known, wrong))
+
+    assert {accepted[f"minter of {name}"].verdict for name in names} == {Verdict.OK}
+    assert {refused[f"minter of {name}"].verdict for name in names} == {Verdict.FAULT}
+
+
+def test_a_mail_server_that_does_not_answer_is_a_fault(settings: Settings) -> None:
+    away = settings.model_copy(update={"smtp_host": "127.0.0.1", "smtp_port": 1})
+
+    assert by_name(outside.mail(away))["server"].verdict is Verdict.FAULT
+    assert by_name(outside.mail(settings))["server"].verdict is Verdict.WARNING
