@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from operations.doctor.line import Verdict
 from pipeline.codes import ErrorKind
 from pipeline.errors import ArklineError
 from pipeline.states import BATCH, JOB, BatchState, JobState
@@ -85,8 +84,7 @@ def of_check(view: CheckView) -> int:
 
 
 def of_examination(view: Examination) -> int:
-    """A warning or a fact that is not known does not fail a script; a fault does."""
-    return FAILED if view.count(Verdict.FAULT) else 0
+    return 0 if view.is_fit else FAILED
 
 
 def of_audit(view: AuditView) -> int:

@@ -14,7 +14,7 @@ from operations.fleet.fleet import broker_address
 from pipeline.allowed_networks import is_loopback
 from pipeline.errors import Action, Remedy, ServiceUnreachable
 from pipeline.working_storage.capacity import in_units
-from tasks import server_facts
+from tasks import redis_facts
 
 if TYPE_CHECKING:
     from pipeline.settings import Settings
@@ -27,7 +27,7 @@ SERVERS, TRUST = "(install.md#servers)", "trust.md#redis"
 
 def server(settings: Settings) -> Iterator[Line]:
     try:
-        facts, ahead = server_facts.info(settings), server_facts.clock_difference(settings)
+        facts, ahead = redis_facts.info(settings), redis_facts.clock_difference(settings)
     except redis.RedisError as error:
         message = f"Redis at {broker_address(settings)} does not answer: {error}"
         raise ServiceUnreachable(message).with_remedies(Remedy(Action.START_BROKER)) from error
@@ -62,7 +62,7 @@ def _access(settings: Settings) -> Iterator[Line]:
         fact = "not used: it is on this machine" if local else "password and messages are in clear text"
         yield line("tls", fact, f"use rediss: ({TRUST})", warn=not local)
         return
-    yield certificates.of_server(*server_facts.tls(settings), TRUST)
+    yield certificates.of_server(*redis_facts.tls(settings), TRUST)
     given = parse_qs(parts.query)
     yield from certificates.of_files(
         TRUST, *(given.get(name, [None])[0] for name in ("ssl_ca_certs", "ssl_certfile"))
@@ -72,7 +72,7 @@ def _access(settings: Settings) -> Iterator[Line]:
 def workers(settings: Settings) -> Iterator[Line]:
     """The clocks of the hosts of the fleet, by a heartbeat of one worker of each."""
     try:
-        clocks = server_facts.workers_clocks(settings)
+        clocks = redis_facts.workers_clocks(settings)
     except redis.RedisError as error:
         yield unknown("hosts", f"Redis does not answer: {error}", Remedy(Action.START_BROKER))
         return

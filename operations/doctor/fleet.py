@@ -72,13 +72,13 @@ def processes(site: Site) -> Iterator[Line]:
 
 
 def troubles(site: Site, principal: Principal) -> Iterator[Line]:
-    """What `arkline status` shows as a problem; missing workers and beats have lines of their own."""
+    """What the status shows as a problem; missing workers and beats have lines of their own."""
     view = health.overview(site, principal).health
     for problem in view.problems:
         if problem.reason in (Reason.NO_WORKER, Reason.NO_BEAT):
             continue
         text = problem.reason.of_fleet.format(problem.waits_for, message=problem.message)
-        todo = view.remedies or (f"{REMEDIES.get(problem.waits_for, 'see `arkline status`')} (runbook.md)",)
+        todo = view.remedies or (f"{REMEDIES.get(problem.waits_for, 'see the status')} (runbook.md)",)
         fact = text or f"{problem.reason}: {problem.waits_for}"
         yield line(problem.reason, fact, *todo, warn=True, wrong=problem.stops_all)
 
@@ -95,7 +95,7 @@ def care(site: Site) -> Iterator[Line]:
         step = "install pg_dump where backups are made (maintenance.md#backup-and-restore)"
         yield line("inventory in the backup", fact, step, warn=not last.inventory)
     audit = notes.AUDIT.readable(site.session)
-    step = "run `arkline check --jobs` every night (maintenance.md#check-record-storage-and-inventory)"
+    step = "compare record and stores every night (maintenance.md#check-record-storage-and-inventory)"
     if audit is None:
         yield unknown("check", "the record has no note of a complete check", step)
     else:

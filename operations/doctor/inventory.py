@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from operations.doctor.line import Line, clock, line
-from pipeline.inventory import server_facts
+from pipeline.inventory import database_facts
 
 if TYPE_CHECKING:
     from pipeline.settings import Settings
@@ -21,7 +21,7 @@ SERVERS = "(install.md#servers)"
 
 
 def database(settings: Settings) -> Iterator[Line]:
-    facts = server_facts.read(settings.inventory)
+    facts = database_facts.read(settings.inventory)
     old = facts["product"] == "PostgreSQL" and facts["release"] not in TESTED
     step = f"use PostgreSQL {TESTED[0]} to {TESTED[-1]} {SERVERS}"
     yield line("version", f"{facts['product']} {facts['version']}", step, warn=old)

@@ -35,6 +35,11 @@ class Examination(Record):
     def count(self, verdict: Verdict) -> int:
         return sum(line.verdict is verdict for line in self.lines)
 
+    @property
+    def is_fit(self) -> bool:
+        """Whether no line is a fault: neither a warning nor a fact that is not known fails a script."""
+        return not self.count(Verdict.FAULT)
+
 
 Todo = Remedy | str
 

@@ -30,7 +30,7 @@ from operations.why import why
 from pipeline import records
 from pipeline.errors import ArklineError, UsageRefused
 from pipeline.records import Record
-from tasks import server_facts as redis_facts
+from tasks import redis_facts
 from zkstate.connection import server_facts
 from zkstate.queue import listings
 
@@ -47,9 +47,9 @@ EXPLAINED, FAILED = 50, 200
 SECONDS = 30.0
 """For one part."""
 
-README = f"""Facts about a deployment of arkline, by `arkline support-bundle`.
+README = f"""Facts about a deployment of arkline, made by its command support-bundle.
 
-doctor.json      every line of `arkline doctor`
+doctor.json      every line of the examination by doctor
 versions.json    Python, the system, packages
 settings.json    the settings; of a secret only whether it is set
 fleet.json       health, outages, queues, counts by state, space, workers
