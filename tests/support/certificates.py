@@ -19,6 +19,8 @@ class Certificate:
 
     def both(self) -> Path:
         """One file with the key and the certificate."""
+        if self.certificate == self.key:
+            return self.key
         path = self.certificate.with_suffix(".both.pem")
         path.write_bytes(self.key.read_bytes() + self.certificate.read_bytes())
         return path

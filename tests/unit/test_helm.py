@@ -229,7 +229,8 @@ def test_every_secret_and_claim_that_a_pod_mounts_exists(manifests: list[dict[st
                 ("ConfigMap", volume.get("configMap", {}).get("name")),
                 ("PersistentVolumeClaim", volume.get("persistentVolumeClaim", {}).get("claimName")),
             }
-            assert {one for one in needed if one[1] and not one[1].startswith("own")} <= there
+            unmade = ("own", "site-arkline-certificates-")  # the latter by the job
+            assert {one for one in needed if one[1] and not one[1].startswith(unmade)} <= there
 
 
 def test_a_secret_is_in_no_argument_and_no_config_map(manifests: list[dict[str, Any]]) -> None:
@@ -251,6 +252,7 @@ def test_flower_gets_neither_zookeeper_nor_the_keys_of_the_fleet() -> None:
     assert [volume.get("secret", {}).get("secretName") for volume in flower["volumes"]] == [
         None,
         "site-arkline-flower",
+        "site-arkline-certificates-trust",
     ]
     assert "envFrom" not in flower["containers"][0]
 
@@ -374,8 +376,8 @@ def test_three_zookeepers_know_each_other_and_the_fleet_knows_them() -> None:
     (settings,) = (manifest for manifest in manifests if manifest["metadata"]["name"].endswith("-settings"))
 
     hosts = [f"site-arkline-zookeeper-{number}.site-arkline-zookeeper" for number in range(3)]
-    assert known.split() == [f"server.{n}={host}:2888:3888;2181" for n, host in enumerate(hosts, 1)]
-    assert settings["data"]["ARKLINE_ZK_HOSTS"] == ",".join(f"{host}:2181" for host in hosts)
+    assert known.split() == [f"server.{n}={host}:2888:3888;127.0.0.1:2181" for n, host in enumerate(hosts, 1)]
+    assert settings["data"]["ARKLINE_ZK_HOSTS"] == ",".join(f"{host}:2281" for host in hosts)
 
 
 def test_workers_find_the_virus_scanner_at_the_port_of_its_service() -> None:
@@ -410,11 +412,73 @@ def test_the_users_of_redis_have_the_rights_and_passwords_of_the_fleet() -> None
     users = secrets["site-arkline-redis"]["users.acl"].splitlines()
 
     assert users[0] == "user default off"
+    renewal = hashlib.sha256(secrets["site-arkline-redis"]["certificates"].encode()).hexdigest()
+    assert users.pop() == f"user certificates on #{renewal} -@all +config|set"
     for line, user, owner in zip(users[1:], ("arkline", "flower"), ("fleet", "flower"), strict=True):
         own = secrets[f"site-arkline-{owner}"]
-        match = re.match(rf"redis://{user}:(\w+)@site-arkline-redis:6379/0", own["arkline_broker_url"])
+        match = re.match(rf"rediss://{user}:(\w+)@site-arkline-redis:6379/0\?", own["arkline_broker_url"])
         assert match
         assert line == f"user {user} on #{hashlib.sha256(match[1].encode()).hexdigest()} {RIGHTS}"
+
+
+def test_servers_of_the_chart_have_the_tls_of_the_compose_file() -> None:
+    every = dict(pods(rendered(OPTIONS["every option"])))
+    compose = yaml.safe_load((PROJECT / "docker-compose.yml").read_text())["services"]
+    (zookeeper,) = every["site-arkline-zookeeper"]["containers"]
+    (redis,) = every["site-arkline-redis"]["containers"]
+    environment = {variable["name"]: variable["value"] for variable in zookeeper["env"]}
+
+    assert (
+        environment["ZOO_CFG_EXTRA"].split() == compose["zookeeper"]["environment"]["ZOO_CFG_EXTRA"].split()
+    )
+    assert zookeeper["args"][0].endswith(" ".join(compose["zookeeper"]["command"]))
+    assert redis["args"] == compose["redis"]["command"]
+    assert redis["readinessProbe"]["exec"]["command"][-1] == compose["redis"]["healthcheck"]["test"][-1]
+
+
+def test_only_the_renewal_has_a_token_of_the_cluster_and_only_for_its_own_secrets() -> None:
+    manifests = rendered(OPTIONS["every option"])
+    (role,) = (one for one in manifests if one["kind"] == "Role")
+    named = [f"site-arkline-certificates-{place}" for place in ("authority", "trust", "zookeeper", "redis")]
+
+    assert [(rule.get("resourceNames"), rule["verbs"]) for rule in role["rules"]] == [
+        (named, ["get", "update"]),
+        (None, ["create"]),
+    ]
+    projected = {name for name, pod in pods(manifests) if any("projected" in one for one in pod["volumes"])}
+    assert projected == {"site-arkline-certificates"}
+    mounted = {
+        name: {one["secret"]["secretName"].removeprefix("site-arkline-certificates-")}
+        for name, pod in pods(manifests)
+        for one in pod["volumes"]
+        if one.get("secret", {}).get("secretName", "").startswith("site-arkline-certificates-")
+    }
+    assert mounted.pop("site-arkline-zookeeper") == {"zookeeper"}
+    assert mounted.pop("site-arkline-redis") == {"redis"}
+    assert set(map(frozenset, mounted.values())) == {frozenset({"trust"})}
+
+
+def test_the_first_certificates_are_made_before_the_pods_by_the_command_of_the_renewal() -> None:
+    manifests = rendered(OPTIONS["every option"])
+    (job,) = (one for one in manifests if one["kind"] == "Job")
+    renewal = dict(pods(manifests))["site-arkline-certificates"]
+
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    assert job["spec"]["template"]["spec"] == renewal
+    hosts = ",".join(f"site-arkline-zookeeper-{number}.site-arkline-zookeeper" for number in range(3))
+    assert renewal["containers"][0]["args"][-4:] == [
+        "--server", f"zookeeper={hosts}", "--server", "redis=site-arkline-redis",
+    ]  # fmt: skip
+
+
+def test_a_site_may_go_without_tls_and_a_site_with_its_own_servers_has_no_authority() -> None:
+    plain, own = rendered({"tls": {"enabled": False}}), rendered(OPTIONS["servers of the site"])
+
+    for manifests in (plain, own):
+        assert not {"Role", "Job", "ServiceAccount"} & {one["kind"] for one in manifests}
+        assert "/run/trust" not in yaml.safe_dump_all(manifests)
+    (settings,) = (one for one in plain if one["metadata"]["name"].endswith("-settings"))
+    assert settings["data"]["ARKLINE_ZK_HOSTS"] == "site-arkline-zookeeper-0.site-arkline-zookeeper:2181"
 
 
 @pytest.mark.parametrize(

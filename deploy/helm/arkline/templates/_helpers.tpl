@@ -32,9 +32,40 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if .Values.zookeeper.enabled }}
 {{- $name := printf "%s-zookeeper" (include "arkline.name" .) }}
 {{- range $number := until (int .Values.zookeeper.replicas) }}
-{{- if $number }},{{ end }}{{ $name }}-{{ $number }}.{{ $name }}:2181
+{{- if $number }},{{ end }}{{ $name }}-{{ $number }}.{{ $name }}:{{ ternary 2281 2181 $.Values.tls.enabled }}
 {{- end }}
 {{- else }}{{ .Values.zookeeper.hosts }}{{ end }}
+{{- end }}
+
+{{/* Not empty if servers of the chart have certificates of its own authority. */}}
+{{- define "arkline.tls" -}}
+{{- if and .Values.tls.enabled (or .Values.zookeeper.enabled .Values.redis.enabled) }}true{{ end }}
+{{- end }}
+
+{{/* The volume with what clients trust. */}}
+{{- define "arkline.trust" -}}
+{{- if include "arkline.tls" . -}}
+- name: trust
+  secret:
+    secretName: {{ include "arkline.name" . }}-certificates-trust
+    defaultMode: 0444
+{{- end }}
+{{- end }}
+
+{{/* The volumes of a server; call with the context and the server. */}}
+{{- define "arkline.serverVolumes" -}}
+- name: certificates
+  secret:
+    secretName: {{ include "arkline.name" (index . 0) }}-certificates-{{ index . 1 }}
+    defaultMode: 0440
+- name: serve
+  configMap:
+    name: {{ include "arkline.name" (index . 0) }}-tls
+{{- end }}
+
+{{- define "arkline.serverMounts" -}}
+- {name: certificates, mountPath: /run/certificates, readOnly: true}
+- {name: serve, mountPath: /etc/arkline-tls, readOnly: true}
 {{- end }}
 
 {{/* What every pod has: no rights, no token of the cluster, its place. */}}
@@ -89,6 +120,9 @@ env:
 volumeMounts:
   - {name: tmp, mountPath: /tmp}
   - {name: secrets, mountPath: /run/arkline, readOnly: true}
+  {{- if include "arkline.tls" . }}
+  - {name: trust, mountPath: /run/trust, readOnly: true}
+  {{- end }}
   - {name: profiles, mountPath: /etc/arkline/profiles, readOnly: true}
   - {name: data, mountPath: /srv/arkline}
 {{- end }}
@@ -118,6 +152,7 @@ volumes:
         {{- range concat (list "zk_password" "broker_url") $more }}
         - {key: arkline_{{ . }}, path: arkline_{{ . }}}
         {{- end }}
+  {{- include "arkline.trust" . | nindent 2 }}
   - name: profiles
     configMap:
       name: {{ .Values.existingProfiles | default (printf "%s-profiles" (include "arkline.name" .)) }}
