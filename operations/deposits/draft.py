@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
 from io import BytesIO
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from pydantic import Field
 from operations.deposits import submission, uploads
 from operations.deposits.draft_plan import DraftPlan, plan_draft
 from operations.deposits.draft_preview import PAGE, DraftList, DraftRow, DraftView, Preview, preview_of
-from operations.deposits.local_deposit import FILES, payload_name
+from operations.deposits.local_deposit import FILES, arrived_row, payload_name
 from operations.deposits.validation import check_manifest_size
 from operations.site import Site
 from pipeline import codes
@@ -45,6 +45,9 @@ from zkstate.record import batches, space
 
 DRAFTS, LOOKED_AT = 50, 500
 """Maximum drafts in a principal's list, the latest first, and maximum drafts that are read for it."""
+
+LOOKED_BYTES = 64 << 20
+"""Maximum bytes of the drafts that are read for a list, a second of a thread; a draft has half at most."""
 
 NAMED = 500
 """Maximum files or values that a refused deposit names."""
@@ -121,10 +124,12 @@ def unfinished(site: Site, principal: Principal) -> DraftList:
     if space.was_marked(site.session):
         stored.require(root)  # no draft is missing because the folder is not mounted
     own = stored.names_in(stored.owner_folder(root, principal.identity))
-    changed = {upload: there.st_mtime for upload in own if (there := draft.status(root, upload))}
-    latest = sorted(changed, key=changed.__getitem__, reverse=True)
-    rows = (_row_of(site, principal, upload) for upload in latest[:LOOKED_AT])
-    return DraftList(drafts=tuple(islice(filter(None, rows), DRAFTS)), all=len(latest) <= LOOKED_AT)
+    known = {upload: there for upload in own if (there := draft.status(root, upload))}
+    latest = sorted(known, key=lambda upload: known[upload].st_mtime, reverse=True)
+    sizes = accumulate(known[upload].st_size for upload in latest[:LOOKED_AT])
+    looked_at = [upload for upload, size in zip(latest, sizes, strict=False) if size <= LOOKED_BYTES]
+    rows = (_row_of(site, principal, upload) for upload in looked_at)
+    return DraftList(drafts=tuple(islice(filter(None, rows), DRAFTS)), all=len(latest) == len(looked_at))
 
 
 def _row_of(site: Site, principal: Principal, upload: str) -> DraftRow | None:
@@ -317,13 +322,9 @@ def _rows(upload: str, plan: DraftPlan, files: Mapping[str, UploadedFile]) -> li
         if not planned.files:
             rows.append(replace(planned.row, line=0))
         for file in (files[chosen.name] for chosen in planned.files):
-            digest = Digest(algorithm=OF_RECORD, value=file.sha512)
-            url, name = UploadAddress(upload, file.name).url, file.name.removeprefix(FILES)
-            if plan.type is SubmissionType.OBJECT_MANIFEST:
-                rows.append(Row(0, url, name, digest, file.size))
-            else:
-                declared = planned.row.digest or digest
-                rows.append(replace(planned.row, line=0, url=url, digest=declared, size=file.size))
+            of_several = plan.type is SubmissionType.OBJECT_MANIFEST
+            row = Row(0, "", file.name.removeprefix(FILES)) if of_several else planned.row
+            rows.append(arrived_row(row, upload, file))
     return rows
 
 

@@ -402,7 +402,12 @@ def upload_deposit(
     if not deposit.rows:
         (payload,) = arrived.values()
         return _payload(upload, payload)
-    rows = [_row(row, upload, arrived) for row in deposit.rows]
+    rows = [
+        arrived_row(row, upload, arrived[parse_upload_url(row.url).name])
+        if is_upload(row.url)
+        else replace(row, line=0)
+        for row in deposit.rows
+    ]
     profile = ManifestProfile.of(deposit.type)
     assert profile is not None, "rows are those of a manifest"
     data = checkm.write(profile, rows)
@@ -440,11 +445,8 @@ def _send(uploader: Uploader, upload: str, file: LocalFile, on_bytes: Callable[[
     return arrived
 
 
-def _row(row: Row, upload: str, arrived: dict[str, UploadedFile]) -> Row:
-    """The row with its address in the upload, and with the digest unless the table declares one."""
-    if not is_upload(row.url):
-        return replace(row, line=0)
-    file = arrived[parse_upload_url(row.url).name]
+def arrived_row(row: Row, upload: str, file: UploadedFile) -> Row:
+    """The row of a file with its address in the upload, and with the digest unless one is declared."""
     return replace(
         row,
         line=0,

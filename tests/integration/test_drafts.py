@@ -491,6 +491,22 @@ def test_the_unfinished_drafts_are_listed_with_what_has_arrived(web: Web) -> Non
     assert abs(left.total_seconds()) < 60
 
 
+def test_a_list_reads_so_many_bytes_of_drafts_at_most_and_says_that_there_are_more(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vera = web.caller(Role.DEPOSITOR, ["demo"], name="vera")
+    uploads = [begin(vera), begin(vera)]
+    for number, upload in enumerate(uploads):
+        save(vera, upload, draft("each", "a.jpg"))
+        path = stored.folder_of(web.context.settings.uploads_folder, upload) / stored.DRAFT
+        os.utime(path, (number, number))
+    monkeypatch.setattr("operations.deposits.draft.LOOKED_BYTES", path.stat().st_size)
+
+    listed = vera.get("/v1/drafts").json()
+
+    assert ([row["id"] for row in listed["drafts"]], listed["all"]) == ([uploads[1]], False)
+
+
 def test_a_damaged_draft_spoils_no_list_and_is_replaced(web: Web) -> None:
     joan = web.caller(Role.DEPOSITOR, ["demo"], name="joan")
     upload, other = begin(joan), begin(joan)
