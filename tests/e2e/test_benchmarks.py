@@ -17,6 +17,7 @@ import pytest
 
 from pipeline.states import JOB
 from tests.support import nightly
+from tools.chaos.hosts.machine import why_not
 
 PROJECT = Path(__file__).parent.parent.parent
 
@@ -143,6 +144,15 @@ def _a_fleet_near_zookeeper_and_at_a_distance() -> None:
     assert trips["distant_ms"] > trips["near_ms"]
     assert figures["speed_up"] == {"2": 1.0}
     assert figures["distant_jobs_per_second"] > 0
+
+
+@case
+def _one_two_and_three_hosts_with_a_delay_between_them() -> None:
+    if reason := why_not():
+        pytest.skip(f"not run: {reason}")
+    figures = run("hosts", jobs=1, processes=1, step_ms=1)["figures"]
+
+    assert all(figures[f"hosts_{count}_jobs_per_second"] > 0 for count in (1, 2, 3))
 
 
 @case

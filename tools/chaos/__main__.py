@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
     if parsed.hosts:
         if reason := machine.why_not():
             return _not_run(reason, as_json=parsed.json)
-        machine.enter()
+        machine.enter("tools.chaos")
     elif not parsed.soak:  # a soak stores more than a small disk holds, and needs no disk faults
         small_disks.enter()
     for name in [name for name in os.environ if name.startswith("ARKLINE_") and name != KEPT]:

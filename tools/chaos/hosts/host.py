@@ -21,6 +21,9 @@ from tools.chaos.hosts.throttle import Throttle
 DISK_MEGABYTES = 512
 """A sparse file: ZooKeeper alone reserves 64 MB for its log."""
 
+DISK = Path("/mnt")
+"""Where each host has its own disk, in its own mount namespace: below no folder that users may not enter."""
+
 SHARED = "shared"
 """The folder of the run with working storage and the storage root, which all hosts share."""
 
@@ -31,8 +34,8 @@ _WITHOUT_LOG = 2
 _BOOT = """
 set -e
 hostname "$1"
-mkdir -p "$2/disk" "$2/below"
-mount -o loop "$2/disk.img" "$2/disk"
+mkdir -p "$2/below"
+mount -o loop "$2/disk.img" "$4"
 mount --rbind "$3" "$2/below"
 touch "$2/up"
 exec sleep infinity
@@ -48,6 +51,7 @@ class Host:
         self.address = network.address_of(number)
         self.folder = folder / "hosts" / str(number)
         self.folder.mkdir(parents=True)
+        self.disk = DISK
         self.clock = clock
         self.throttle = Throttle(self.folder / "throttle")
         self.actors: list[Actor] = []
@@ -64,7 +68,7 @@ class Host:
         argv = ("unshare", "--mount", "--net", "--uts", "--", "sh", "-c", _BOOT, "sh", self.name)
         command = Command(
             name=self.name,
-            argv=(*argv, str(self.folder), str(self._shared)),
+            argv=(*argv, str(self.folder), str(self._shared), str(self.disk)),
             log=self._log / f"{self.name}.log",
             ready_file=self.folder / "up",
         )
@@ -78,11 +82,6 @@ class Host:
         with image.open("wb") as file:
             file.truncate(DISK_MEGABYTES << 20)
         network.run("mkfs.ext4", "-q", "-F", str(image))
-
-    @property
-    def disk(self) -> Path:
-        """The mount point of the host's disk, for processes on it."""
-        return self.folder / "disk"
 
     @property
     def disk_from_outside(self) -> Path:

@@ -31,7 +31,6 @@ def run_hosts(folder: Path, count: int, concurrency: int = 2) -> Iterator[Cluste
     """The whole cluster on `count` hosts, ready, for the block. Main thread only."""
     log_folder = folder / "log"
     network.make_bridge()
-    folder.chmod(0o711)  # PostgreSQL's user reaches its data
     with ExitStack() as held:
         fakes = held.enter_context(run_fakes())
         for name in DISKS:

@@ -66,8 +66,11 @@ def _refused() -> str:
     return "" if tried.returncode == 0 else f"namespaces are refused: {tried.stderr.strip()[-300:]}"
 
 
-def enter() -> None:
-    """Restart this program in its own mount and network namespaces. Call once `why_not` is empty."""
+def enter(module: str) -> None:
+    """Restart this program, `python -m MODULE`, in its own mount and network namespaces.
+
+    Call once `why_not` is empty.
+    """
     if ENTERED not in os.environ:
-        command = ("unshare", "--mount", "--net", "--", sys.executable, "-m", "tools.chaos", *sys.argv[1:])
+        command = ("unshare", "--mount", "--net", "--", sys.executable, "-m", module, *sys.argv[1:])
         os.execvpe(command[0], command, {**os.environ, ENTERED: "yes"})

@@ -87,7 +87,7 @@ def inside(pid: int) -> Iterator[None]:
             yield
         finally:
             if libc.setns(own.fileno(), _CLONE_NEWNET):
-                os._exit(1)  # nothing of this thread may go on in a host
+                os._exit(1)  # this thread must do nothing in a host
 
 
 class Packets:
