@@ -17,7 +17,7 @@ from pipeline.records import Ticket
 from pipeline.settings import Settings
 from pipeline.states import JOB, Event, FailureKind, JobState, Room
 from tests.integration.test_sweep import later
-from tests.support import planting
+from tests.support import nightly, planting
 from tests.support.model_machine import JobModel, ModelMachine
 from tests.support.record_machine import MOST, WORKERS, end_session, pick, run_machine
 from tests.support.waits import RETRY
@@ -335,7 +335,7 @@ class Pipeline(ModelMachine):
         jobs.clean_up(self.operator, jobs.load(self.operator, model.jid))
 
 
-@pytest.mark.parametrize("client", ["direct", "kazoo"])
+@pytest.mark.parametrize("client", ["direct", pytest.param("kazoo", marks=nightly.case)])
 def test_any_order_of_workers_operators_and_periodic_work_keeps_the_record_consistent(
     settings: Settings, client: str
 ) -> None:

@@ -17,7 +17,7 @@ from pipeline.records import Batch, StatusReport
 from pipeline.settings import Settings
 from pipeline.states import BATCH, BatchState, Bucket, Event
 from tests.integration.test_sweep import later
-from tests.support import planting
+from tests.support import nightly, planting
 from tests.support.operators import ANN
 from tests.support.record_machine import MOST, WORKERS, RecordMachine, end_session, pick, run_machine
 from tests.support.waits import RETRY
@@ -298,7 +298,7 @@ class Batches(RecordMachine):
         return self.held.pop(model.bid)
 
 
-@pytest.mark.parametrize("client", ["direct", "kazoo"])
+@pytest.mark.parametrize("client", ["direct", pytest.param("kazoo", marks=nightly.case)])
 def test_any_order_of_splits_reports_zombies_and_operators_keeps_the_batches_consistent(
     settings: Settings, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
