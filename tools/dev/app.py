@@ -29,7 +29,7 @@ app = typer.Typer(
 )
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 
-MOST_PROCESSES = 4
+A_CORE, MOST_PROCESSES = 3, 6
 
 Home = Annotated[Path, typer.Option(help="The folder of the stack.")]
 
@@ -60,13 +60,13 @@ def test(context: typer.Context) -> None:
 def spread_over(cores: int, arguments: Sequence[str]) -> tuple[str, ...]:
     """Pytest's options for several processes; none if the arguments set the number or need one process.
 
-    A process starts its own servers and workers, which wait for most of the time: two more than the cores.
+    A process starts its own servers and workers, which mostly wait: three for each core.
     """
     if any(
         argument.startswith(("-n", "--numprocesses", "--pdb", "--collect-only")) for argument in arguments
     ):
         return ()
-    return ("-n", str(min(cores + 2, MOST_PROCESSES)), "--dist", "worksteal")
+    return ("-n", str(min(A_CORE * cores, MOST_PROCESSES)), "--dist", "worksteal")
 
 
 @app.command(epilog="Example: ./dev up --detach && . var/run/environment && arkline status")
