@@ -1,8 +1,8 @@
 """One judge: all ways to ask what a deposit would do agree with each other, and with what jobs then do.
 
-Generated deposits, a hundred or at night two, are judged as files of this machine, over the API, as a draft,
-by URL and as a manifest; of some, the jobs are worked on until they fail or are stored. The ways are compared
-in what all of them know: a manifest's check reads no file, and a source states sizes, but no digests.
+200 deposits are generated. Each is judged as files of this machine, over the API, as a draft, by URL and as a
+manifest; of some, the jobs are worked on until they fail or are stored. The ways are compared in what all of
+them know: a manifest's check reads no file, and a source states sizes, but no digests.
 """
 
 import csv
@@ -49,15 +49,14 @@ from pipeline.storage.ocfl.storage import OcflStorage
 from pipeline.working_storage import mount
 from pipeline.working_storage.capacity import measure_again
 from tests.servers.http_source import HttpSource
-from tests.support.nightly import often
 from tests.support.operators import ANN
 from tests.support.records import a_job, jid
 from tests.support.step_context import services
 from tests.support.web import Caller, serving
 from zkstate.connection.session import Session
 
-DEPOSITS = often(100, 200)
-WORKED = often(40, 60)
+DEPOSITS = 200
+WORKED = 60
 """Deposits whose jobs are worked on."""
 
 REPEATED = "would become two versions of one object"
