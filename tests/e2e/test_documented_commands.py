@@ -43,6 +43,7 @@ NOT_RUN = {
     "python -m ": "tests/integration/test_adding_a_step.py runs it",
     "ARKLINE_ZK_": "settings of a site, no command",
     "ARKLINE_BROKER_URL=rediss": "a setting of a site, no command",
+    "ARKLINE_INVENTORY_URL=": "a setting of a site, no command",
 }
 """The beginning of a command -> why it is not run here."""
 

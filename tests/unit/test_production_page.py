@@ -1,4 +1,4 @@
-"""Each command of docs/operators/production.md is executed by a test, or named for the drill of containers."""
+"""Each command of docs/operators/production.md is executed by a test, or named for another one."""
 
 from tests.e2e.test_documented_commands import PAGES, is_run
 from tests.support.fleet import PROJECT
