@@ -7,7 +7,8 @@ import sys
 import tools.containers
 from entrypoints.cli import exit_codes
 from tools.command_line import end_with, say
-from tools.containers.drill import run
+from tools.containers import drill, losses
+from tools.containers.steps import SHORT
 
 
 def main(arguments: list[str]) -> int:
@@ -16,17 +17,27 @@ def main(arguments: list[str]) -> int:
         description=tools.containers.__doc__,
         epilog="Example: ./dev containers --short --json",
     )
-    parser.add_argument("--short", action="store_true", help="without backup, upgrade and the other profiles")
+    parser.add_argument("--short", action="store_true", help="one story, with fewer containers and one kill")
     parser.add_argument(
-        "--profile", action="append", default=[], help="a profile of docker-compose.yml; repeatable"
+        "--profile",
+        action="append",
+        default=[],
+        help="a profile of docker-compose.yml, told instead of all stories; repeatable",
     )
+    parser.add_argument("--only", choices=drill.PLANS, help="one story of the long form")
     parser.add_argument("--json", action="store_true", help="end with one JSON object on standard output")
     parsed = parser.parse_args(arguments)
-    result = run(short=parsed.short, profiles=tuple(parsed.profile))
+    plans = {name: plan for name, plan in drill.PLANS.items() if parsed.only in (None, name)}
+    if parsed.short or parsed.profile:
+        steps = SHORT if parsed.short else losses.LONG
+        plans = {"compose": drill.Plan(steps, tuple(parsed.profile))}
+    result = drill.run(plans, short=parsed.short)
     for step, seconds in result.seconds.items():
         say(f"{step:<30} {seconds:>6.1f} s")
     if result.not_run:
         say(f"not run: {result.not_run}")
+    for reason in result.not_covered:
+        say(f"not covered: {reason}")
     if result.problem:
         say(f"FAILED {result.problem}")
     if parsed.json:

@@ -15,16 +15,13 @@ from typing import Any
 from entrypoints.stack.child import free_ports
 from tools.checkout import PROJECT
 from tools.command_line import say
-from tools.containers import images, losses, steps
+from tools.containers import chart, images, losses
 from tools.containers.engine import CannotRun, Engine, EngineFailed, engine
 from tools.containers.project import Project
-from tools.containers.story import StepFailed, Story
+from tools.containers.story import NotCovered, StepFailed, Story
 
 NAME = "arkline-drill"
 """Of the project; its containers, networks and volumes begin with it."""
-
-PROFILES = ("ensemble", "postgresql")
-"""Of docker-compose.yml, run by a story of their own."""
 
 FEWER = {"worker": 1, "beat": 1}
 """Containers of a service in the short form."""
@@ -52,6 +49,8 @@ class Result:
     """By step; those of a further story have its name before a colon."""
     problem: str = ""
     not_run: str = ""
+    not_covered: list[str] = field(default_factory=list)
+    """Steps that this machine could not make, with the reason."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -60,8 +59,8 @@ class Result:
             "not_run": self.not_run,
             "versions": self.versions,
             "seconds": self.seconds,
-            "ignored_by_the_engine": IGNORED,
-            "not_covered": NOT_COVERED,
+            "ignored_by_the_engine": {"docker-compose.yml": IGNORED, "chart": chart.IGNORED},
+            "not_covered": [*NOT_COVERED, *self.not_covered],
         }
 
     @contextmanager
@@ -71,18 +70,37 @@ class Result:
         began = time.monotonic()
         try:
             yield
+        except NotCovered as error:
+            self.not_covered.append(f"{name}: {error}")
         except (EngineFailed, StepFailed) as error:
             self.problem = self.problem or f"{name}: {error}"
         self.seconds[name] = round(time.monotonic() - began, 1)
         say(f"  {self.seconds[name]} s")
 
 
-def run(*, short: bool, profiles: tuple[str, ...] = ()) -> Result:
-    """The drill. `profiles` alone are run, if any are given."""
+@dataclass(frozen=True)
+class Plan:
+    """A story that a run tells: its project is started with `profiles`, and taken down at the end."""
+
+    steps: Sequence[Step]
+    profiles: tuple[str, ...] = ()
+
+
+PLANS = {
+    "compose": Plan(losses.LONG),
+    "profiles": Plan(losses.LONG, ("ensemble", "postgresql")),
+    "upgrade": Plan(losses.UPGRADE),
+    "chart": Plan(chart.CHART),
+}
+"""The stories of the long form; `profiles` are those of docker-compose.yml."""
+
+
+def run(plans: Mapping[str, Plan], *, short: bool) -> Result:
+    """Tell the stories one after the other, until one finds a problem."""
     result = Result()
     try:
         with engine() as engine_here, tempfile.TemporaryDirectory(prefix="arkline-containers-") as folder:
-            _run(engine_here, Path(folder), result, short=short, profiles=profiles)
+            _run(engine_here, Path(folder), result, plans, short=short)
     except CannotRun as error:
         result.not_run = str(error)
     except EngineFailed as error:
@@ -90,22 +108,18 @@ def run(*, short: bool, profiles: tuple[str, ...] = ()) -> Result:
     return result
 
 
-def _run(engine: Engine, folder: Path, result: Result, *, short: bool, profiles: tuple[str, ...]) -> None:
+def _run(engine: Engine, folder: Path, result: Result, plans: Mapping[str, Plan], *, short: bool) -> None:
     variables: dict[str, str] = {}
     with result.timed(
         "images", "The image is built by the Dockerfile, on stand-ins for the images of others."
     ):
         variables, result.versions = images.prepare(engine, PROJECT)
-    stories: list[tuple[str, tuple[str, ...], Sequence[Step]]] = [
-        ("", profiles, steps.SHORT if short else losses.LONG)
-    ]
-    if not short and not profiles:
-        stories.append((f"{' and '.join(PROFILES)}: ", PROFILES, losses.LONG))
-    for name, chosen, story_steps in stories:
+    for name, plan in plans.items():
         if not result.problem:
-            place = folder / str(len(result.seconds))
+            place = folder / name
             place.mkdir()
-            _tell(_story(engine, place, variables, chosen, short=short), name, story_steps, result)
+            story = _story(engine, place, variables, plan.profiles, short=short)
+            _tell(story, f"{name}: " if len(plans) > 1 else "", plan.steps, result)
 
 
 def _story(
@@ -121,7 +135,7 @@ def _story(
         fewer = {name: {"deploy": {"replicas": count}} for name, count in FEWER.items()}
         override.write_text(json.dumps({"services": fewer}))  # JSON is YAML
     project = Project(engine, NAME, PROJECT, {**variables, **more}, profiles, override)
-    return Story(project, folder, port, short=short)
+    return Story(project, folder, f"http://127.0.0.1:{port}", short=short)
 
 
 def _environment(file: Path) -> dict[str, str]:

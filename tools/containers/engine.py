@@ -126,10 +126,12 @@ def install() -> None:
 
 
 def clear(engine: Engine) -> None:
-    """Remove every container, network and volume of the private store; the images stay."""
+    """Remove every pod, container, network, volume and secret of the private store; the images stay."""
+    engine.run("podman", "pod", "rm", "--all", "--force", "--time", "0")
     engine.run("podman", "rm", "--all", "--force", "--time", "0")
     engine.run("podman", "network", "prune", "--force")
     engine.run("podman", "volume", "prune", "--force")
+    engine.run("podman", "secret", "rm", "--all")
 
 
 def _problem(engine: Engine) -> str:

@@ -1,10 +1,21 @@
 """The further steps of the long form: a lost ZooKeeper, and a release that is replaced."""
 
 import json
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
-from tools.containers.steps import SHORT, deposit
-from tools.containers.story import StepFailed, Story
+import yaml
+
+from tests.upgrade import releases
+from tools.checkout import PROJECT
+from tools.containers import images
+from tools.containers.project import Project
+from tools.containers.steps import SHORT, all_healthy, as_the_file_says, deposit, everything_stored
+from tools.containers.story import NotCovered, StepFailed, Story
+
+BEFORE = "localhost/arkline-drill:before"
+"""The image of the earlier release."""
 
 
 def backup(story: Story) -> None:
@@ -40,4 +51,54 @@ def _objects(story: Story) -> list[str]:
     return sorted(item["ark"] for item in json.loads(story.arkline("objects", "--json"))["objects"])
 
 
+def upgrade(story: Story) -> None:
+    """0.2.1 is stopped with a deposit in flight, and this release continues with its volumes."""
+    present = story.project
+    story.project = _earlier(story)
+    story.client = BEFORE
+    all_healthy(story)
+    deposit(story)
+    table = story.table("in-flight")
+    batch = story.submit(table)
+    story.project.down(volumes=False)
+    story.project, story.client = present, ""
+    present.up()
+    story.await_ready()
+    as_the_file_says(story)
+    story.arkline("watch", batch)
+    story.deposited(table)
+    everything_stored(story)
+    deposit(story)
+
+
+def _earlier(story: Story) -> Project:
+    """The earlier release under the name of the project: its image, built by its Dockerfile, and its file."""
+    checkout = story.folder / "earlier"
+    checkout.mkdir()
+    archive = subprocess.run(
+        ["git", "archive", releases.ANNOUNCED.commit], cwd=PROJECT, capture_output=True, check=False
+    )
+    if archive.returncode:
+        raise NotCovered(f"this checkout has no commit {releases.ANNOUNCED.commit}: git fetch --unshallow")
+    subprocess.run(["tar", "--extract"], cwd=checkout, input=archive.stdout, check=True)
+    variables = story.project.variables
+    images.build(story.project.engine, checkout, BEFORE, variables["ARKLINE_BASE_IMAGE"])
+    path = checkout / "docker-compose.yml"
+    file = yaml.safe_load(path.read_text())
+    names = {
+        "arkline": BEFORE,
+        "zookeeper": variables["ARKLINE_ZOOKEEPER_IMAGE"],
+        "valkey/valkey": variables["ARKLINE_REDIS_IMAGE"],
+        "postgres": variables["ARKLINE_POSTGRESQL_IMAGE"],
+    }
+    for service in file["services"].values():
+        service["image"] = names.get(service["image"].partition(":")[0], service["image"])
+    for name in ("web", "flower"):  # its file has no variables for them
+        inner = file["services"][name]["ports"][0].rpartition(":")[2]
+        file["services"][name]["ports"] = [f"127.0.0.1:{variables[f'ARKLINE_{name.upper()}_PORT']}:{inner}"]
+    path.write_text(yaml.safe_dump(file))
+    return replace(story.project, checkout=checkout)
+
+
 LONG = (*SHORT, backup)
+UPGRADE = (upgrade,)

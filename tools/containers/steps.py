@@ -6,6 +6,7 @@ A step takes the story and raises StepFailed, or EngineFailed, with what was wro
 import json
 import os
 import signal
+from pathlib import Path
 
 from tools.containers import claims
 from tools.containers.project import Project
@@ -62,10 +63,13 @@ def deposit(story: Story) -> None:
 
 def everything_stored(story: Story) -> None:
     """The storage root has all files that were reported as stored."""
-    if missing := story.digests - digests_below(story.project.mountpoint("ocfl")):
-        raise StepFailed(
-            f"{len(missing)} of {len(story.digests)} deposited files are not in the storage root"
-        )
+    stored_at(story, story.project.mountpoint("ocfl"))
+
+
+def stored_at(story: Story, root: Path) -> None:
+    """StepFailed if a file that was reported as stored is not below `root`."""
+    if missing := story.digests - digests_below(root):
+        raise StepFailed(f"{len(missing)} of {len(story.digests)} deposited files are not below {root}")
 
 
 def kills(story: Story) -> None:

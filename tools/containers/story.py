@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,32 +24,49 @@ class StepFailed(ArklineError):
     """A step of the drill found something wrong; the message says what."""
 
 
+class NotCovered(ArklineError):
+    """A step cannot be made on this machine; the message says why."""
+
+
 @dataclass
 class Story:
-    """A project under test. Steps change `token`, `digests` and, at an upgrade, `project`."""
+    """A project under test. Steps change `token` and `digests`; an upgrade `project` and `client`, too."""
 
     project: Project
     folder: Path
-    port: int
-    """Of the pages and the API on this host."""
+    url: str
+    """Of the pages and the API, as this host reaches them."""
 
     short: bool = False
     token: str = ""
+    client: str = ""
+    """The image whose `arkline` the depositor runs; empty: that of this environment."""
+
     digests: set[str] = field(default_factory=set)
     """SHA-512 of every file that was deposited and reported as stored."""
 
     def arkline(self, *arguments: str) -> str:
         """The answer to a depositor's command on this host, over the API; StepFailed."""
         environment = {
-            **os.environ,
-            "ARKLINE_URL": f"http://127.0.0.1:{self.port}",
+            **self.project.engine.environment,
+            "ARKLINE_URL": self.url,
             "ARKLINE_TOKEN": self.token,
         }
+        environment.pop("ARKLINE_STACK", None)
+        program = [str(Path(sys.executable).parent / "arkline")]
+        if self.client:
+            given = (
+                "--env",
+                "ARKLINE_URL",
+                "--env",
+                "ARKLINE_TOKEN",
+                "--volume",
+                f"{self.folder}:{self.folder}:ro",
+            )
+            program = ["podman", "run", "--rm", "--network", "host", *given, self.client, "arkline"]
         done = subprocess.run(
-            [Path(sys.executable).parent / "arkline", *arguments],
-            env={name: value for name, value in environment.items() if name != "ARKLINE_STACK"},
-            capture_output=True, text=True, timeout=600, check=False,
-        )  # fmt: skip
+            [*program, *arguments], env=environment, capture_output=True, text=True, timeout=600, check=False
+        )
         if done.returncode:
             said = done.stderr.strip()[-800:]
             raise StepFailed(f"arkline {' '.join(arguments[:3])} ended with code {done.returncode}: {said}")
@@ -80,12 +96,11 @@ class Story:
     def await_ready(self) -> None:
         """Wait until the web process has its session with ZooKeeper; StepFailed."""
         if not until(self._is_ready, READY_TIMEOUT):
-            web = self.project.container("web")
-            raise StepFailed(f"{web} was not ready within {READY_TIMEOUT} s: {self.project.log(web)}")
+            raise StepFailed(f"{self.url} was not ready within {READY_TIMEOUT} s")
 
     def _is_ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health/ready", timeout=5):
+            with urllib.request.urlopen(f"{self.url}/health/ready", timeout=5):  # noqa: S310 - http
                 return True
         except OSError:
             return False
