@@ -1,8 +1,8 @@
 """The chart's pods on this engine: rendered by Helm, taken out of their controllers, played by podman.
 
 podman 4.3 knows neither Services nor controllers: one pod of each Deployment and StatefulSet is played, which
-others know by the names of the Services that select it. podman shares volumes by name, reads the data of a
-Secret as it is, and needs `optional` stated; `_pod` makes up for these three.
+others know by the names of the Services that select it. podman shares volumes by name, and writes a Secret
+into a volume without decoding it: `_pod` gives each pod volumes of its own, and ConfigMaps for Secrets.
 """
 
 import json
@@ -27,7 +27,7 @@ READY_TIMEOUT = 240
 IGNORED = (
     "replicas, Services beyond their names, and the namespace",
     "fsGroup: podman gives a new volume to the user of the first container",
-    "defaultMode of Secrets",
+    "Secrets as volumes: podman does not decode them; the drill mounts ConfigMaps with the same files",
     "probes: podman runs none by itself without systemd; the drill runs the chart's",
     "NetworkPolicies, PodDisruptionBudgets, CronJobs and resource requests",
 )
@@ -42,6 +42,9 @@ class Pod:
     name: str
     spec: Manifest
     documents: tuple[Manifest, ...]
+    maps: tuple[Manifest, ...]
+    """Its ConfigMaps."""
+
     names: tuple[str, ...]
     """Those by which other pods reach it."""
 
@@ -80,46 +83,47 @@ def _pod(manifest: Manifest, services: Iterable[Manifest], secrets: Mapping[str,
     ordered = manifest["kind"] == "StatefulSet"
     name = manifest["metadata"]["name"] + ("-0" if ordered else "")
     template = manifest["spec"]["template"]
-    spec = template["spec"]
-    documents: list[Manifest] = []
+    spec, labels = template["spec"], template["metadata"]["labels"]
+    maps, claims = [], []
     for volume in spec["volumes"]:
-        mounts = [one for container in spec["containers"] for one in container["volumeMounts"]]
         own = f"{name}-{volume['name']}"
-        for mount in mounts:
+        for mount in (one for container in spec["containers"] for one in container["volumeMounts"]):
             if mount["name"] == volume["name"]:
                 mount["name"] = own
         volume["name"] = own
         if "secret" in volume:
-            secret = secrets[volume["secret"]["secretName"]]
-            volume["secret"] |= {"secretName": own, "optional": False}
-            items = volume["secret"].pop("items", None)
-            kept = {one["key"] for one in items} if items else secret["stringData"].keys()
-            data = {key: text for key, text in secret["stringData"].items() if key in kept}
-            documents.append({**secret, "metadata": {"name": own}, "stringData": {}, "data": data})
+            maps.append(_as_map(own, volume, secrets))
     for claim in manifest["spec"].get("volumeClaimTemplates", ()):
-        own = f"{claim['metadata']['name']}-{name}"
-        documents.append(
-            {**claim, "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": own}}
-        )
-        spec["volumes"].append(
-            {"name": claim["metadata"]["name"], "persistentVolumeClaim": {"claimName": own}}
-        )
-    labels = template["metadata"]["labels"]
+        stated = claim["metadata"]["name"]
+        own = f"{stated}-{name}"
+        claims.append({**_document("PersistentVolumeClaim", own), "spec": claim["spec"]})
+        spec["volumes"].append({"name": stated, "persistentVolumeClaim": {"claimName": own}})
     names = [one["metadata"]["name"] for one in services if one["spec"]["selector"].items() <= labels.items()]
     if ordered:
         names.append(f"{name}.{manifest['spec']['serviceName']}")
-    document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
-    return Pod(name, spec, (*documents, document), tuple(names))
+    pod = {**_document("Pod", name), "spec": spec}
+    pod["metadata"]["labels"] = labels
+    return Pod(name, spec, (*claims, pod), tuple(maps), tuple(names))
+
+
+def _document(kind: str, name: str) -> Manifest:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}
+
+
+def _as_map(name: str, volume: Manifest, secrets: Mapping[str, Manifest]) -> Manifest:
+    """A ConfigMap with what the volume takes of its Secret; the volume names it instead."""
+    stated = volume.pop("secret")
+    texts = secrets[stated["secretName"]]["stringData"]
+    kept = {one["key"] for one in stated["items"]} if "items" in stated else texts.keys()
+    volume["configMap"] = {"name": name}
+    return {**_document("ConfigMap", name), "data": {key: text for key, text in texts.items() if key in kept}}
 
 
 def run(story: Story) -> None:
     """The pods of the chart become ready; a table of objects is deposited and stored in their volume."""
     engine, folder = story.project.engine, story.folder
     manifests = rendered(story.project.checkout, story.project.variables)
-    settings = []
-    for manifest in manifests:
-        if manifest["kind"] == "ConfigMap":
-            settings += ["--configmap", _write(folder, manifest["metadata"]["name"], [manifest])]
+    shared = [one for one in manifests if one["kind"] == "ConfigMap"]
     claims = [one for one in manifests if one["kind"] == "PersistentVolumeClaim"]
     played = list(pods(manifests))
     try:
@@ -128,8 +132,10 @@ def run(story: Story) -> None:
         for pod in played:
             aliases = ",".join(f"alias={name}" for name in pod.names)
             network = f"{NETWORK}:{aliases}" if aliases else NETWORK
+            maps = [_write(folder, one["metadata"]["name"], [one]) for one in (*shared, *pod.maps)]
+            given = [part for file in maps for part in ("--configmap", file)]
             file = _write(folder, pod.name, pod.documents)
-            engine.run("podman", "kube", "play", "--network", network, *settings, file)
+            engine.run("podman", "kube", "play", "--network", network, *given, file)
         _await(engine, played)
         _deposit(story)
     finally:

@@ -146,8 +146,8 @@ class Project:
         return self.engine.run("sh", "-c", 'podman logs --tail 15 "$0" 2>&1', container, check=False).strip()
 
     def down(self, *, volumes: bool) -> None:
-        """Stop as the file's grace periods say; remove containers and networks, and `volumes`."""
-        self.compose("down", *(("--volumes",) if volumes else ()))
+        """Remove containers and networks: after the file's grace periods, or at once and with `volumes`."""
+        self.compose("down", *(("--volumes", "--timeout", "0") if volumes else ()))
 
 
 def is_well(project: Project, service: str, container: str) -> bool:
