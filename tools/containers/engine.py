@@ -25,6 +25,9 @@ FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ark
 COMMAND_TIMEOUT = 900
 """Seconds for one command of the engine; the longest installs packages into an image."""
 
+IMAGES_STAY = "168h"
+"""A change of the code leaves some 400 MB: an image that has lost its name, and layers that builds reuse."""
+
 CONFIGURATION = """\
 [containers]
 default_ulimits = []
@@ -126,12 +129,13 @@ def install() -> None:
 
 
 def clear(engine: Engine) -> None:
-    """Remove every pod, container, network, volume and secret of the private store; the images stay."""
+    """Remove every pod, container, network, volume and secret of the private store, and old images."""
     engine.run("podman", "pod", "rm", "--all", "--force", "--time", "0")
     engine.run("podman", "rm", "--all", "--force", "--time", "0")
     engine.run("podman", "network", "prune", "--force")
     engine.run("podman", "volume", "prune", "--force")
     engine.run("podman", "secret", "rm", "--all")
+    engine.run("podman", "image", "prune", "--force", "--filter", f"until={IMAGES_STAY}")
 
 
 def _problem(engine: Engine) -> str:
