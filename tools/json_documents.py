@@ -14,6 +14,7 @@ from operations.doctor.line import Examination
 from operations.explanation import Explanation
 from operations.fleet.fleet import Drained
 from operations.fleet.health import Overview
+from operations.fleet.plan import FleetPlan
 from operations.fleet.working_storage import CleanUp, SpaceView
 from operations.jobs.batch_view import BatchView
 from operations.jobs.job_view import JobList, JobView, Timeline
@@ -125,6 +126,7 @@ DOCUMENTS: dict[str, object] = {
     "fixity report": FixityReport,
     "fixity check": FixityRun,
     "recheck": RecheckRun,
+    "fleet plan": FleetPlan,
     "space": SpaceView,
     "check": CheckView,
     "audit": AuditView,

@@ -146,6 +146,7 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
         Entry("unpause", "queue_commands", "Start new jobs again."),
         Entry("history", "queue_commands", "Show who did what to a batch, a collection or the fleet."),
         Entry("drain", "queue_commands", "Stop a worker from taking new jobs."),
+        Entry("fleet", "queue_commands", "The size of the fleet.", ("plan",)),
         Entry(
             "notify",
             "notify_commands",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from operations.fleet.fleet import Drained, Workers
     from operations.fleet.health import FleetHealth, HealthProblem, OutageView, Overview, RecordMemory, Space
     from operations.fleet.hosts import HostView
+    from operations.fleet.plan import FleetPlan
     from operations.fleet.working_storage import CleanUp, Reservation, SpaceView
     from zkstate.fleet.holds import Hold
     from zkstate.fleet.notes import Correction, FixityStatus, RepeatedCheck
@@ -239,6 +240,30 @@ def _worker(name: str, queues: tuple[str, ...] | None, drain: Hold | None) -> st
         taken = "it takes no new jobs" if queues == () else answers
         return f"{name} is drained{by_whom(drain.by, drain.reason, drain.at)}: {taken}."
     return f"{name}: {answers}." if queues is None else f"{name} {answers.removeprefix('it ')}."
+
+
+def plan(done: FleetPlan) -> None:
+    """Print the workers that the backlog needs, or why that is not known."""
+    expected = f", {done.expected:,} of them expected" if done.expected else ""
+    needed = "not known" if done.unknown is None else f"not known: {done.unknown.doc}"
+    if done.workers_needed is not None and done.processes_needed is not None:
+        needed = _workers(done.workers_needed, done.processes_needed)
+    screen.facts(
+        (
+            ("backlog", f"{counted(done.jobs, 'job')}{expected}"),
+            ("rate", "" if done.per_hour is None else f"{done.per_hour:,.0f} jobs an hour"),
+            ("measured", f"{counted(done.measured, 'object')} stored within the last hour"),
+            ("fleet now", _workers(done.workers, done.processes)),
+            ("time left", "not known" if done.seconds_left is None else duration(done.seconds_left)),
+            (f"within {duration(done.within)}", needed),
+        )
+    )
+    if done.processes_needed is not None and done.processes_needed > done.in_flight:
+        screen.note(f"only {done.in_flight:,} jobs are in progress at once: raise ARKLINE_IN_FLIGHT", "")
+
+
+def _workers(workers: int, processes: int) -> str:
+    return f"{counted(workers, 'worker')}, {counted(processes, 'process', 'processes')}"
 
 
 def space(view: SpaceView) -> None:

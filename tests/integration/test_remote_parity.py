@@ -78,6 +78,7 @@ def test_every_command_answers_alike_beside_the_stack_and_over_the_api(
         ("check", "--jobs"): "check",
         ("audit",): "audit",
         ("drain",): "drain",
+        ("fleet", "plan", "--within", "6h"): "fleet plan",
         ("callback", "list"): "callback list",
         ("cleanup", "--dry-run"): "cleanup",
         ("fixity", "report"): "fixity report",

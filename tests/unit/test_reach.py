@@ -54,6 +54,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "unpause": (),
     "history": (),
     "drain": (),
+    "fleet plan": ("--within", "6h"),
     "callback list": (),
     "notify add": ("--mail", "ann@x.edu", "--event", "done"),
     "notify list": (),

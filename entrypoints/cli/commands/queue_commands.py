@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import operations.fleet.fleet
+import operations.fleet.plan
 from entrypoints.cli import api, completion, exit_codes, watching
 from entrypoints.cli.options import ID, Bid, Json, SharedOptions, Watch, command, read_duration, read_jid
 from entrypoints.render import fleet_status, screen, views
@@ -148,6 +149,29 @@ def _await_idle(site: api.Client, worker: str, seconds: float) -> bool:
         if time.monotonic() > deadline:
             return False
         time.sleep(IDLE_INTERVAL)
+
+
+@command("arkline fleet plan --within 6h --jobs 20000")
+def fleet_plan(
+    within: Annotated[
+        float,
+        typer.Option(
+            metavar="DURATION", parser=read_duration, help="When all jobs should have ended, as 6h."
+        ),
+    ],
+    jobs: Annotated[int, typer.Option(min=0, help="Further jobs that are expected.")] = 0,
+    json: Json = False,
+) -> None:
+    """Say how many workers the backlog and a deadline need.
+
+    The rate is what was stored of the batches in progress within the last hour, and more workers are taken to
+    do proportionally more. The number is not known while fewer than 20 objects were measured; the exit code
+    is 1 then.
+    """
+    with api.site() as site:
+        plan = site.get("/v1/fleet/plan", operations.fleet.plan.FleetPlan, within=within, expected=jobs)
+    screen.emit(plan) if json else fleet_status.plan(plan)
+    raise typer.Exit(0 if plan.unknown is None else exit_codes.FAILED)
 
 
 @command("arkline space --json", ids="reservations.jid")

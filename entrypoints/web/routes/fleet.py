@@ -16,6 +16,7 @@ from operations.fleet import fleet, working_storage
 from operations.fleet.fleet import Workers
 from operations.fleet.health import LATEST, Overview, overview
 from operations.fleet.hosts import HostView, known_hosts
+from operations.fleet.plan import FleetPlan, plan
 from operations.fleet.working_storage import CleanUp, SpaceView
 from operations.objects import fixity
 from operations.objects.fixity import FixityReport
@@ -55,6 +56,21 @@ def queue(request: Request, caller: FleetCaller) -> Overview:
 @slow("slow_work")
 def workers(request: Request, caller: FleetCaller) -> Workers:
     return fleet.listed(site_of(request), caller)
+
+
+@router.get("/fleet/plan", summary="How many workers the backlog and a deadline need, at the measured rate")
+@slow("slow_work")
+def fleet_plan(
+    request: Request,
+    caller: FleetCaller,
+    within: Annotated[
+        float, Query(gt=0, le=1e9, description="Seconds until all jobs should have ended.", examples=[21600])
+    ],
+    expected: Annotated[int, Query(ge=0, le=10**9, description="Further jobs that are expected.")] = 0,
+) -> FleetPlan:
+    """`unknown` says why a number is not known, such as when too few objects were measured."""
+    context = context_of(request)
+    return plan(context.site, caller, context.board, context.throughput(), within, expected)
 
 
 @router.get("/space", summary="Working storage, and the jobs that reserve it")
