@@ -366,8 +366,10 @@ def drain(
     principal.require(Role.OPERATOR, f"drain worker {worker}")
     session, settings = site.session, site.settings
     known = holds.drained(session)
-    if worker not in known and _taken_by(settings, worker) is None:
-        raise _unknown(settings, worker, known)
+    asked_twice = worker not in known and _taken_by(settings, worker) is None
+    # the first question is lost to a worker that has just started
+    if asked_twice and worker not in (running := taking(settings)):
+        raise _unknown(running, worker, known)
     if undo:
         changed = worker in known and holds.end(session, Stamp.of(principal, reason), worker=worker)
     else:
@@ -384,10 +386,10 @@ def drain(
     )
 
 
-def _unknown(settings: Settings, worker: str, drained: Iterable[str]) -> UsageRefused:
-    running = ", ".join(sorted(taking(settings))) or "none answers"
+def _unknown(running: Iterable[str], worker: str, drained: Iterable[str]) -> UsageRefused:
+    names = ", ".join(sorted(running)) or "none answers"
     also = f"; drained: {', '.join(drained)}" if drained else ""
-    return UsageRefused(f"no worker called '{worker}' answers; running: {running}{also}")
+    return UsageRefused(f"no worker called '{worker}' answers; running: {names}{also}")
 
 
 def _await_queues(settings: Settings, worker: str, *, some: bool) -> tuple[str, ...] | None:

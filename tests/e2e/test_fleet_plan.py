@@ -66,7 +66,7 @@ def test_the_workers_that_a_backlog_and_a_deadline_need_follow_from_the_measured
     assert re.search(r"within 5 minutes +[67] workers, 1[234] processes\n", shown.out)
 
 
-def test_the_number_of_workers_is_not_known_of_too_few_objects_a_paused_queue_or_no_worker(
+def test_the_number_of_workers_is_not_known_of_too_few_objects_or_while_the_queue_is_paused(
     session: Session, settings: Settings
 ) -> None:
     at_work(session, settings, MEASURED - 1)

@@ -29,7 +29,7 @@ DRAIN = 60.0
 
 
 def drain(site: Site, worker: str, *, by_command: bool) -> None:
-    """As the hook of a pod does: return once the worker has no task. The command loads the whole application."""
+    """As the hook of a pod does: return once the worker has no task. The command loads all of the program."""
     if by_command:
         limit = f"{DRAIN:.0f}s"
         drained = cli.run(site.settings, "drain", "--until-stop", "--wait", limit, "--reason", "x", worker)
