@@ -19,6 +19,7 @@ LONGEST_FIRST = (
     "test_storm_short",
     "test_printed_remedies",
     "test_chaos_short",
+    "test_chaos_on_hosts",
     "test_dashboard_troubles",
     "test_recovery",
     "test_documented_commands",
