@@ -2,7 +2,6 @@
 
 import socket
 import ssl
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,28 +24,24 @@ def context(authority: Path | str | None) -> ssl.SSLContext:
     return trusting
 
 
-def valid_until(
-    trusting: ssl.SSLContext, host: str, port: int, begin: Callable[[socket.socket], None] | None = None
-) -> datetime:
+def valid_until(trusting: ssl.SSLContext, host: str, port: int) -> datetime:
     """When the server's certificate ends, even if that is past; OSError for any other fault.
 
-    `begin` prepares a new connection for TLS. The context is changed: it no longer judges the time.
+    The context is changed: it no longer judges the time.
     """
     trusting.verify_flags |= _WHATEVER_THE_TIME
-    with socket.create_connection((host, port), ANSWER_TIMEOUT) as connection:
-        if begin is not None:
-            begin(connection)
-        with trusting.wrap_socket(connection, server_hostname=host) as encrypted:
-            shown = encrypted.getpeercert() or {}
+    with (
+        socket.create_connection((host, port), ANSWER_TIMEOUT) as connection,
+        trusting.wrap_socket(connection, server_hostname=host) as encrypted,
+    ):
+        shown = encrypted.getpeercert() or {}
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(str(shown["notAfter"])), UTC)
 
 
-def expired(
-    trusting: ssl.SSLContext, host: str, port: int, begin: Callable[[socket.socket], None] | None = None
-) -> str:
+def expired(trusting: ssl.SSLContext, host: str, port: int) -> str:
     """What to say if the server's certificate has expired, or that of its authority; else an empty text."""
     try:
-        end = valid_until(trusting, host, port, begin)
+        end = valid_until(trusting, host, port)
     except OSError:
         return ""
     if end >= datetime.now(UTC):
@@ -55,10 +50,3 @@ def expired(
         f"the certificate of {host}:{port} expired on {end:%Y-%m-%d at %H:%M} UTC: run `{RENEW}` where the "
         "authority's folder is (docs/operators/trust.md#certificates)"
     )
-
-
-def begin_postgresql(connection: socket.socket) -> None:
-    """Ask PostgreSQL for TLS (its SSLRequest); OSError if it has none."""
-    connection.sendall((8).to_bytes(4, "big") + (80877103).to_bytes(4, "big"))
-    if connection.recv(1) != b"S":
-        raise ConnectionRefusedError("the server has no TLS")

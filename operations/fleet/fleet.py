@@ -20,6 +20,7 @@ import kombu.exceptions
 import redis
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
+from operations.certificates import expiry
 from operations.explanation import Obstacle
 from operations.reasons import Reason
 from operations.site import Site
@@ -108,7 +109,10 @@ def ask_broker(site: Site) -> Broker:
     except redis.ResponseError as error:  # Redis's own words: a replica, out of memory, a wrong password
         return Broker(None, Obstacle(reason=Reason.BROKER_REFUSES, waits_for=address, message=str(error)), at)
     except (redis.RedisError, kombu.exceptions.OperationalError):
-        return Broker(None, Obstacle(reason=Reason.BROKER_UNREACHABLE, waits_for=address), at)
+        message = expiry.expired_broker(settings)
+        return Broker(
+            None, Obstacle(reason=Reason.BROKER_UNREACHABLE, waits_for=address, message=message), at
+        )
     return Broker(queued, None, at)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from operations.certificates import authority
+from operations.certificates import authority, expiry
 from pipeline.settings import Settings
 from tests.e2e.collection import put_collection, submit
 from tests.servers import postgresql, redis, zookeeper
@@ -36,7 +36,7 @@ class Site:
 
     def __init__(self, folder: Path, opened: ExitStack, plain_broker: int) -> None:
         self.folder = folder
-        self._broker, self._port = plain_broker, 0
+        self._broker, self.broker_port = plain_broker, 0
         self._proxy = opened.enter_context(ExitStack())
         authority.renew(folder, SERVERS)
         trusted = folder / "trust" / "authority.pem"
@@ -56,7 +56,9 @@ class Site:
         self._zookeeper.stop()  # 3.8.0 takes new files for clients only when it starts
         self._zookeeper.start()
         self._proxy.close()
-        self._port = self._proxy.enter_context(encrypting(self._broker, self.own("redis"), self._port))
+        self.broker_port = self._proxy.enter_context(
+            encrypting(self._broker, self.own("redis"), self.broker_port)
+        )
         self.postgresql.use_tls(self.own("postgresql"))
         with psycopg.connect(f"{self.postgresql.dsn('postgres')}?sslmode=disable", autocommit=True) as own:
             own.execute("SELECT pg_reload_conf()")
@@ -73,7 +75,7 @@ class Site:
             update={
                 "zk_hosts": self.zk_hosts,
                 "zk_tls_ca": trusted,
-                "broker_url": f"rediss://127.0.0.1:{self._port}/0?{verified}",
+                "broker_url": f"rediss://127.0.0.1:{self.broker_port}/0?{verified}",
                 "inventory_url": database,
             }
         )
@@ -111,6 +113,9 @@ def test_a_batch_completes_after_all_certificates_expired_and_were_renewed(
         assert refused.code == 3
         assert f"the certificate of {site.zk_hosts} expired on " in refused.err
         assert "run `arkline certificates renew`" in refused.err
+
+        expired = expiry.expired_broker(secure)
+        assert expired.startswith(f"the certificate of 127.0.0.1:{site.broker_port} expired on ")
 
         servers = [f"--server={name}=127.0.0.1" for name in SERVERS]
         assert cli.run(settings, "certificates", "renew", str(site.folder), *servers).code == 0

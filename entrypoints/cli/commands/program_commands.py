@@ -14,6 +14,7 @@ import typer
 from entrypoints import programs
 from entrypoints.cli import completion, context
 from entrypoints.cli.options import command
+from operations.certificates import expiry
 from operations.fleet import fleet
 from pipeline.errors import ServiceUnreachable, UsageRefused
 from pipeline.states import Queue
@@ -166,6 +167,7 @@ def require_servers(settings: Settings, *, zookeeper: bool = True) -> None:
             connection.ping()
     except redis.RedisError as error:
         address = fleet.broker_address(settings)
+        why = expiry.expired_broker(settings) or error
         raise ServiceUnreachable(
-            f"Redis at {address} does not answer ({error}); see ARKLINE_BROKER_URL"
+            f"Redis at {address} does not answer ({why}); see ARKLINE_BROKER_URL"
         ) from error
