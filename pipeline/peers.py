@@ -11,9 +11,6 @@ ANSWER_TIMEOUT = 2.0
 _WHATEVER_THE_TIME = ssl.VerifyFlags(0x200000)
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python does not name."""
 
-RENEW = "arkline certificates renew"
-"""The command that renews certificates of this deployment's own authority."""
-
 
 def context(authority: Path | str | None) -> ssl.SSLContext:
     """Trusts only the authorities in the file, those of the system for None; OSError if it cannot be read."""
@@ -47,6 +44,7 @@ def expired(trusting: ssl.SSLContext, host: str, port: int) -> str:
     if end >= datetime.now(UTC):
         return ""
     return (
-        f"the certificate of {host}:{port} expired on {end:%Y-%m-%d at %H:%M} UTC: run `{RENEW}` where the "
-        "authority's folder is (docs/operators/trust.md#certificates)"
+        f"the certificate of {host}:{port} expired on {end:%Y-%m-%d at %H:%M} UTC: run "
+        "`arkline certificates renew FOLDER` where the folder of the authority is "
+        "(docs/operators/trust.md#certificates)"
     )

@@ -26,10 +26,10 @@ def valid_until(settings: Settings) -> dict[str, datetime]:
 
 def expired_broker(settings: Settings) -> str:
     """What to say if Redis' certificate has expired; else an empty text. Takes some 2 seconds."""
-    found = (
+    messages = (
         peers.expired(own, host, port) for name, own, host, port in _servers(settings) if name == "redis"
     )
-    return next(filter(None, found), "")
+    return next(filter(None, messages), "")
 
 
 def _servers(settings: Settings) -> Iterator[tuple[str, ssl.SSLContext, str, int]]:

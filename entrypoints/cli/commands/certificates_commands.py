@@ -1,4 +1,4 @@
-"""`arkline certificates`: the certificates of this deployment's servers, by an authority of its own."""
+"""Certificates of the servers of this deployment, by an authority of its own."""
 
 from __future__ import annotations
 
